@@ -1,0 +1,43 @@
+"""Regard trains, reads and serves attention-based sequence models.
+
+    import regard
+    model = regard.load("runs/m30k")
+    model("A dog runs.")
+
+Importing this package is cheap and has no effects: no torch, no threads, no loggers, no signals, no seeds.
+What needs torch is fetched on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from regard.errors import ConfigError, DataError, ModelError, RegardError, StorageError, TrainingError
+
+if TYPE_CHECKING:
+    from regard.translate import load
+
+__all__ = [
+    "ConfigError",
+    "DataError",
+    "ModelError",
+    "RegardError",
+    "StorageError",
+    "TrainingError",
+    "load",
+]
+
+__version__ = "0.1.0"
+
+_FETCHED_ON_FIRST_USE = {"load": "regard.translate"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _FETCHED_ON_FIRST_USE:
+        raise AttributeError(f"module 'regard' has no attribute {name!r}")
+    return getattr(import_module(_FETCHED_ON_FIRST_USE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_FETCHED_ON_FIRST_USE])
