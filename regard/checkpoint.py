@@ -1,0 +1,347 @@
+"""Checkpoints that are whole or invisible.
+
+    checkpoints/
+        step-000500/
+            model.safetensors       one file for each group of tensors
+            optimizer.safetensors
+            state.json              format version, step, which names share one tensor, the caller's state
+            manifest.json           size and sha256 of each file above
+        best.json                   which step was best, by which metric
+
+A checkpoint is written under a hidden name, synced and renamed; a kill at any moment leaves the one before
+or the new one. Loading verifies every byte and unpickles nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import safetensors
+import safetensors.torch
+from pydantic import BaseModel, ConfigDict, ValidationError
+from torch import Tensor
+
+from regard import storage
+from regard.errors import ModelError, RegardError, StorageError
+from regard.tensors import digest, mean, shared_names
+
+__all__ = [
+    "FORMAT",
+    "Best",
+    "Checkpoint",
+    "average",
+    "digest",
+    "list_steps",
+    "load",
+    "load_latest",
+    "mark_best",
+    "read_best",
+    "save",
+    "step_path",
+]
+
+FORMAT = 1  # raised when an older regard could not read what this one writes
+
+FILE = re.compile(r"([a-z][a-z0-9_]*)\.safetensors")
+FOLDER = re.compile(r"(?:step-(\d{6,15})|\.step-(\d{6,15})\.old)")
+HELP = "remove this folder; --resume then goes on from the checkpoint before it"
+
+
+class Checkpoint(NamedTuple):
+    """One loaded checkpoint; ``groups`` are on the CPU, tied names hold one and the same tensor."""
+
+    path: Path
+    step: int
+    groups: dict[str, dict[str, Tensor]]
+    state: dict[str, Any]
+
+
+class Best(NamedTuple):
+    """Which checkpoint did best so far."""
+
+    step: int
+    metric: str
+    value: float
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class _Record(_Strict):
+    size: int
+    sha256: str
+
+
+class _Manifest(_Strict):
+    format: int
+    files: dict[str, _Record]
+
+
+class _State(_Strict):
+    format: int
+    step: int
+    groups: list[str]
+    shared: dict[str, dict[str, str]]
+    state: dict[str, Any]
+
+
+_Part = TypeVar("_Part", _Manifest, _State)
+
+
+def save(
+    folder: Path,
+    step: int,
+    groups: Mapping[str, Mapping[str, Tensor]],
+    state: Mapping[str, Any],
+    *,
+    keep: int,
+    protect: Collection[str] = (),
+) -> Path:
+    """Store one checkpoint in ``folder`` and prune the others; returns its path.
+
+    Tensors come back bit for bit, on the CPU; those that share memory under several names of one group are
+    stored once. ``state`` must be JSON with text keys. The last ``keep`` checkpoints stay, the best one, and
+    those named in ``protect`` ("step-000500"). Checkpoints beyond ``step`` are removed unless protected: to
+    save ``step`` says that training stands there, so they are broken or belong to a course that was left.
+
+    Raises StorageError where the disk is full or may not be written; earlier checkpoints are then intact.
+    Holds one group twice in memory.
+    """
+    if keep < 1:
+        raise ValueError(f"keep must be at least 1, not {keep}")
+    final = step_path(folder, step)
+    temporary = storage.hidden(final, "tmp")
+    with storage.storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        storage.sweep(folder)
+        with storage.dropped_on_error(temporary):
+            temporary.mkdir()
+            _write(temporary, step, groups, state)
+    storage.commit_folder(temporary, final)
+    _prune(folder, step, keep, {*protect, final.name})
+    return final
+
+
+def load(path: Path, *, only: Collection[str] | None = None) -> Checkpoint:
+    """Load the checkpoint in ``path``, verifying every byte it reads; ``only`` these groups, all by default.
+
+    Raises ModelError naming the file that is missing, truncated, changed, foreign or too new, and
+    StorageError where reading is not permitted. Cost: one pass of sha256 over the files.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise ModelError(f"there is no checkpoint {path}", help="regard info RUN lists those of a run")
+    manifest = _parse(_Manifest, path / "manifest.json", _read(path / "manifest.json"))
+    inside = _parse(_State, path / "state.json", _read_verified(path, "state.json", manifest))
+    wanted = inside.groups if only is None else [name for name in inside.groups if name in only]
+    missing = set(only or ()) - set(inside.groups)
+    if missing:
+        raise ModelError(f"{path} holds no tensors called {', '.join(sorted(missing))}", where=str(path))
+    groups = {name: _read_group(path, name, manifest, inside) for name in wanted}
+    return Checkpoint(path, inside.step, groups, inside.state)
+
+
+def load_latest(
+    folder: Path, on_problem: Callable[[str], None], *, only: Collection[str] | None = None
+) -> Checkpoint | None:
+    """Load the newest whole checkpoint of ``folder``; None where there has never been one.
+
+    Each newer one that cannot be used is reported through ``on_problem``. Raises ModelError where there
+    are checkpoints and none can be used: to start afresh must be the user's decision.
+    """
+    candidates = _candidates(folder)
+    for step in sorted(candidates, reverse=True):
+        try:
+            return load(candidates[step], only=only)
+        except ModelError as error:
+            on_problem(f"{candidates[step].name} cannot be used, trying the one before it. {error}")
+    if candidates:
+        raise ModelError(
+            f"none of the {len(candidates)} checkpoints in {folder} can be used",
+            where=str(folder),
+            help="start again in a new run folder",
+        )
+    return None
+
+
+def list_steps(folder: Path) -> list[int]:
+    """The steps that have a checkpoint in ``folder``, in ascending order; ``load`` tells whether it is whole."""
+    return sorted(_candidates(folder))
+
+
+def step_path(folder: Path, step: int) -> Path:
+    """Where the checkpoint of a step lies."""
+    return Path(folder) / f"step-{step:06d}"
+
+
+def mark_best(folder: Path, step: int, metric: str, value: float) -> None:
+    """Point ``best.json`` at a step saved before; pruning spares it from then on."""
+    storage.write_json(Path(folder) / "best.json", {"step": step, "metric": metric, "value": value})
+
+
+def read_best(folder: Path) -> Best | None:
+    """What ``mark_best`` said last, or None; raises ModelError where the file is not understood."""
+    path = Path(folder) / "best.json"
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(_read(path))
+        return Best(int(found["step"]), str(found["metric"]), float(found["value"]))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ModelError(f"{path} is damaged", where=str(path), why=str(error), help="remove it") from error
+
+
+def average(sources: Sequence[Path | Mapping[str, Tensor]], *, group: str = "model") -> dict[str, Tensor]:
+    """The mean of one group over checkpoints, each a path (one is loaded at a time) or tensors.
+
+    Float64 sums, tied names once, integer buffers from the last; see ``regard.tensors.mean``.
+    """
+
+    def tensors(source: Path | Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        return source if isinstance(source, Mapping) else load(source, only={group}).groups[group]
+
+    return mean(tensors(source) for source in sources)
+
+
+def _write(
+    temporary: Path, step: int, groups: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]
+) -> None:
+    files: dict[str, dict[str, Any]] = {}
+
+    def write(name: str, data: bytes) -> None:
+        storage.write_bytes(temporary / name, data)
+        files[name] = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+    shared = {}
+    for name, tensors in groups.items():
+        if not FILE.fullmatch(f"{name}.safetensors"):
+            raise ValueError(f"a group is named in lower case letters, digits and _, not {name!r}")
+        shared[name] = shared_names(tensors)
+        own = {key: tensor for key, tensor in tensors.items() if key not in shared[name]}
+        write(f"{name}.safetensors", safetensors.torch.save(_separate(own)))
+        storage.at("tensors-written")
+    whole = {"format": FORMAT, "step": step, "groups": list(groups), "shared": shared, "state": dict(state)}
+    write("state.json", storage.json_bytes(whole))
+    storage.at("state-written")
+    storage.write_bytes(
+        temporary / "manifest.json", storage.json_bytes({"format": FORMAT, "files": dict(files)})
+    )
+    storage.at("manifest-written")
+
+
+def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Contiguous tensors on the CPU no two of which lie in one storage, as safetensors wants them."""
+    seen: set[int] = set()
+    separate = {}
+    for name, tensor in tensors.items():
+        plain = tensor.detach().cpu().contiguous()
+        storage_start = plain.untyped_storage().data_ptr()
+        separate[name] = plain.clone() if storage_start in seen else plain
+        seen.add(storage_start)
+    return separate
+
+
+def _prune(folder: Path, step: int, keep: int, protected: set[str]) -> None:
+    best = _best_or_none(folder)
+    if best is not None and best.step > step:
+        storage.remove_file(folder / "best.json")
+    elif best is not None:
+        protected = {*protected, step_path(folder, best.step).name}
+    steps = list_steps(folder)
+    last = [each for each in steps if each <= step][-keep:]
+    for each in steps:
+        path = step_path(folder, each)
+        if each not in last and path.name not in protected:
+            storage.remove_folder(path)
+
+
+def _best_or_none(folder: Path) -> Best | None:
+    try:
+        return read_best(folder)
+    except RegardError:  # a damaged pointer must not stop training; whoever asks for the best is told
+        return None
+
+
+def _candidates(folder: Path) -> dict[int, Path]:
+    """Every step's folder; one that was set aside counts only where its successor never arrived."""
+    found: dict[int, Path] = {}
+    if not Path(folder).is_dir():
+        return found
+    for path in sorted(Path(folder).iterdir()):  # ".step-…old" sorts before "step-…", which then wins
+        match = FOLDER.fullmatch(path.name)
+        if match and path.is_dir():
+            found[int(match[1] or match[2])] = path
+    return found
+
+
+def _read_group(path: Path, name: str, manifest: _Manifest, inside: _State) -> dict[str, Tensor]:
+    data = _read_verified(path, f"{name}.safetensors", manifest)
+    try:
+        tensors = safetensors.torch.load(data)
+        return tensors | {alias: tensors[own] for alias, own in inside.shared[name].items()}
+    except (safetensors.SafetensorError, KeyError, ValueError) as error:
+        raise _damaged(path / f"{name}.safetensors", "is not what regard writes", str(error)) from error
+
+
+def _read_verified(path: Path, name: str, manifest: _Manifest) -> bytes:
+    if name not in manifest.files:
+        raise _damaged(path / "manifest.json", f"does not list {name}")
+    record, file = manifest.files[name], path / name
+    data = _read(file)
+    if len(data) != record.size:
+        raise _damaged(file, "is truncated or was replaced", f"{len(data):,} bytes of {record.size:,}")
+    if hashlib.sha256(data).hexdigest() != record.sha256:
+        raise _damaged(file, "was changed after it was written", "its sha256 is not the one in manifest.json")
+    return data
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError as error:
+        raise _damaged(
+            file, "is missing", "a copy was cut short, or this is no checkpoint of regard"
+        ) from error
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM):
+            raise StorageError(
+                f"{file} may not be read", where=str(file), why=error.strerror, help=f"chmod u+r {file}"
+            ) from error
+        raise _damaged(file, "cannot be read", error.strerror) from error
+
+
+def _parse(kind: type[_Part], file: Path, data: bytes) -> _Part:
+    """Check the format version first: what a newer regard wrote is not damaged, it is newer."""
+    try:
+        found = json.loads(data)
+        version = found["format"]
+        if isinstance(version, int) and version > FORMAT:
+            raise ModelError(
+                f"{file.parent.name} was written by a newer regard",
+                where=str(file),
+                why=f"it has format {version}, and this one reads up to {FORMAT}",
+                help="pip install --upgrade regard",
+            )
+        if version != FORMAT:
+            raise ValueError(f"format {version!r} is unknown")
+        return kind.model_validate(found)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _damaged(file, "is not what regard writes", _short(error)) from error
+
+
+def _short(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return f"{type(error).__name__}: {error}"
+
+
+def _damaged(file: Path, problem: str, why: str | None = None) -> ModelError:
+    return ModelError(f"{file.name} of {file.parent.name} {problem}", where=str(file), why=why, help=HELP)

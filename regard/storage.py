@@ -1,0 +1,232 @@
+"""Files and folders that are whole or not there.
+
+Everything is written beside its place under a hidden name, synced to the disk, and renamed; a kill at any
+moment leaves the old or the new, never a part. The hidden names tell what a kill left behind:
+
+    .NAME.tmp       being written: worthless, swept away
+    .NAME.removed   being deleted: worthless, swept away
+    .NAME.old       replaced a moment ago: still the valid one where NAME is missing
+
+One writer at a time is assumed; readers need no lock.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from regard.errors import StorageError
+
+__all__ = [
+    "at",
+    "commit_folder",
+    "dropped_on_error",
+    "hidden",
+    "json_bytes",
+    "remove_file",
+    "remove_folder",
+    "sha256",
+    "storing",
+    "sweep",
+    "write_bytes",
+    "write_bytes_atomically",
+    "write_json",
+]
+
+CHUNK = 1 << 20  # bytes handed to one write call
+
+HELP = {
+    errno.ENOSPC: "make room on this disk (see df -h) or choose another folder, then go on with --resume",
+    errno.EDQUOT: "make room within your quota or choose another folder, then go on with --resume",
+    errno.EROFS: "this disk is mounted read-only: choose another folder",
+    errno.EACCES: "choose a folder you may write to, or have its owner grant it (chmod u+w)",
+    errno.EPERM: "choose a folder you may write to, or have its owner grant it (chmod u+w)",
+}
+
+
+def _fault_from_environment(setting: str) -> Callable[[str], None]:
+    """For tests only: ``POINT:COUNT`` kills this process by SIGKILL where POINT comes for the COUNT-th time.
+
+    Every moment counts as the point ``*``.
+    """
+    if not setting:
+        return lambda point: None
+    wanted, _, count = setting.rpartition(":")
+    left = int(count)
+
+    def kill(point: str) -> None:
+        nonlocal left
+        if wanted in ("*", point):
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return kill
+
+
+# Tests replace this; a user's process calls an empty function a few dozen times a save.
+fault = _fault_from_environment(os.environ.get("REGARD_FAULT", ""))
+
+
+def at(point: str) -> None:
+    """Mark a moment at which a kill or a full disk must do no harm; does nothing outside tests."""
+    fault(point)
+
+
+@contextmanager
+def storing(path: Path) -> Iterator[None]:
+    """Turn whatever the machine refuses while ``path`` is written or read into one StorageError."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StorageError(
+            f"cannot store {path}: {reason}",
+            where=str(error.filename or path),
+            why="nothing that was stored before is lost",
+            help=HELP.get(error.errno or 0, "check the disk and the folder, then go on with --resume"),
+        ) from error
+
+
+def hidden(path: Path, role: str) -> Path:
+    """The sibling of ``path`` that plays a role: ``tmp``, ``old`` or ``removed``."""
+    return path.with_name(f".{path.name}.{role}")
+
+
+def sha256(path: Path) -> str:
+    """The sha256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file and sync it; not atomic, for use inside a folder that ``commit_folder`` will publish."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    try:
+        at("opened")
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest[:CHUNK]) :]
+            at("writing")
+        at("written")
+        os.fsync(descriptor)
+        at("synced")
+    finally:
+        os.close(descriptor)
+
+
+def write_bytes_atomically(path: Path, data: bytes) -> None:
+    """Replace ``path`` by ``data``: after a crash it holds the old bytes or the new ones, whole.
+
+    Raises StorageError, with the old file untouched, where the disk is full or may not be written.
+    """
+    temporary = hidden(path, "tmp")
+    with storing(path), dropped_on_error(temporary):
+        write_bytes(temporary, data)
+        os.replace(temporary, path)
+        at("renamed")
+        _sync(path.parent)
+        at("folder-synced")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace ``path`` by ``value`` as JSON, as ``write_bytes_atomically`` does."""
+    write_bytes_atomically(path, json_bytes(value))
+
+
+def json_bytes(value: Any) -> bytes:
+    """``value`` as indented JSON in UTF-8, with a newline at the end."""
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    return text.encode("utf-8", "backslashreplace")  # file names that are not UTF-8 become JSON escapes
+
+
+def commit_folder(temporary: Path, final: Path) -> None:
+    """Publish the folder ``temporary`` (a sibling of ``final``) as ``final``, replacing what is there.
+
+    Every file and folder in it is synced before the rename: a rename that reaches the disk before the data
+    would give the right name to empty files. Raises StorageError and removes ``temporary``.
+    """
+    with storing(final), dropped_on_error(temporary):
+        for path in (*temporary.rglob("*"), temporary):
+            _sync(path)
+        at("folder-synced")
+        old = hidden(final, "old")
+        if final.exists():
+            _remove(old)
+            os.rename(final, old)
+            at("set-aside")
+        os.rename(temporary, final)
+        at("renamed")
+        _sync(final.parent)
+        at("parent-synced")
+        _remove(old)
+        at("old-removed")
+
+
+def remove_folder(path: Path) -> None:
+    """Delete a folder so that a kill half way leaves nothing that looks like one."""
+    with storing(path):
+        removed = hidden(path, "removed")
+        _remove(removed)
+        os.rename(path, removed)
+        at("hidden")
+        _remove(removed)
+        at("removed")
+
+
+def remove_file(path: Path) -> None:
+    """Delete a file, if it is there."""
+    with storing(path):
+        path.unlink(missing_ok=True)
+        at("removed")
+
+
+def sweep(folder: Path) -> None:
+    """Clear away what a kill left in ``folder``, and put back what was set aside but not yet replaced."""
+    with storing(folder):
+        for old in sorted(folder.glob(".*.old")):
+            name = folder / old.name[1:].removesuffix(".old")
+            if not name.exists():
+                os.rename(old, name)
+                at("put-back")
+        for role in ("tmp", "removed", "old"):
+            for path in sorted(folder.glob(f".*.{role}")):
+                _remove(path)
+                at("swept")
+
+
+@contextmanager
+def dropped_on_error(temporary: Path) -> Iterator[None]:
+    """Remove the temporary when the machine refuses, so that a full disk is not filled further."""
+    try:
+        yield
+    except OSError:
+        with suppress(OSError):
+            _remove(temporary)
+        raise
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot sync a folder
+            raise
+    finally:
+        os.close(descriptor)

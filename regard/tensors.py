@@ -1,0 +1,100 @@
+"""Named tensors as a whole: which of them are one, their fingerprint, their mean."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor
+
+from regard.errors import ModelError
+
+__all__ = ["digest", "mean", "shared_names"]
+
+
+def shared_names(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    """The names whose tensor came before under another name, each with that first name.
+
+    Two names share when they are the same elements of the same memory, as tied embeddings are. Tensors that
+    overlap only in part are separate.
+    """
+    first: dict[tuple[object, ...], str] = {}
+    shared: dict[str, str] = {}
+    for name, tensor in tensors.items():
+        if tensor.numel():
+            memory = (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+            owner = first.setdefault(memory, name)
+            if owner != name:
+                shared[name] = owner
+    return shared
+
+
+def digest(groups: Mapping[str, Mapping[str, Tensor]]) -> str:
+    """The sha256 of every name, number format, shape and byte, whatever the order of the names.
+
+    Equal digests mean equal bits: -0.0 differs from 0.0, and bf16 from fp32.
+    """
+    total = hashlib.sha256()
+    for group in sorted(groups):
+        for name, tensor in sorted(groups[group].items()):
+            header = json.dumps([group, name, str(tensor.dtype), list(tensor.shape)]).encode()
+            total.update(len(header).to_bytes(8, "little") + header)
+            plain = tensor.detach().cpu().contiguous().reshape(-1)
+            total.update(memoryview(plain.view(torch.uint8).numpy()))
+    return total.hexdigest()
+
+
+def mean(models: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The arithmetic mean of each floating-point tensor, taken in float64, given back in its own format.
+
+    Other tensors (counters, index buffers) are copied from the last model. Names that share one tensor share
+    the mean. The mean of copies of one model has that model's bits. One model at a time is held in memory,
+    beside the float64 mean. Raises ModelError where the models differ in names, shapes or formats, and
+    ValueError where there is none.
+    """
+    means: dict[str, Tensor] = {}
+    kinds: dict[str, tuple[torch.dtype, torch.Size]] = {}
+    shared: dict[str, str] = {}
+    for count, model in enumerate(models, start=1):
+        if count == 1:
+            kinds, shared = _kinds(model), shared_names(model)
+        _require_same(kinds, shared, model, count)
+        for name, tensor in model.items():
+            if name not in shared:
+                means[name] = _moved(means.get(name), tensor.detach(), count)
+    if not kinds:
+        raise ValueError("there is nothing to average")
+    own = {name: value.to(kinds[name][0]) for name, value in means.items()}
+    return {name: own[shared.get(name, name)] for name in kinds}
+
+
+def _moved(value: Tensor | None, tensor: Tensor, count: int) -> Tensor:
+    """The mean of ``count`` tensors from the mean of those before and the newest."""
+    if value is None or not tensor.is_floating_point():
+        return tensor.to(torch.float64, copy=True) if tensor.is_floating_point() else tensor.clone()
+    newest = tensor.to(torch.float64)
+    # Where both are equal the mean stays as it is: so -0.0 keeps its sign, and infinity does not become NaN.
+    return torch.where(newest == value, value, value + (newest - value) / count)
+
+
+def _kinds(model: Mapping[str, Tensor]) -> dict[str, tuple[torch.dtype, torch.Size]]:
+    return {name: (tensor.dtype, tensor.shape) for name, tensor in model.items()}
+
+
+def _require_same(
+    kinds: Mapping[str, tuple[torch.dtype, torch.Size]],
+    shared: Mapping[str, str],
+    model: Mapping[str, Tensor],
+    count: int,
+) -> None:
+    found = _kinds(model)
+    different = sorted(name for name in kinds.keys() | found.keys() if kinds.get(name) != found.get(name))
+    if shared_names(model) != shared:
+        different.append("which tensors are tied")
+    if different:
+        raise ModelError(
+            f"model {count} is not of the same make as the first: {different[0]} differs",
+            help="average checkpoints of one run",
+        )
