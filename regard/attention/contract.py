@@ -1,0 +1,201 @@
+"""The types every mechanism, mixer, reader and decoder is written against, fixed before any of them.
+
+One legend of dimensions, used throughout: **batch** (or **rows**), **heads**, **query** and **key** (columns of the
+asking and of the answering side), **width** (features), **value** (features of a value per head), **sentences**
+(rows of an encoder's batch; several decoder rows may read the same sentence).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.mask import Bound, Span
+from regard.state import State, select
+
+__all__ = [
+    "Abilities", "Attended", "Decoded", "Decoder", "Encoded", "Encoder", "Mechanism", "Memory", "Mixed", "Mixer",
+    "Reader", "Rows", "compact",
+]  # fmt: skip
+
+Memory = State  # what a reader prepares once per sentence; dimension 0 is the sentence
+
+
+@dataclass(frozen=True, kw_only=True)
+class Abilities:
+    """What a mechanism or mixer can do; a recipe that asks for more is refused with this as the reason."""
+
+    causal: bool  # may serve where a query must not see what comes after it
+    cross: bool  # may serve between two sequences of different length
+    stream: Literal["exact", "segment", "none"]  # does feeding pieces equal one pass?
+    weights: bool  # can it say where it looked?
+    independent: bool  # does a query's answer depend on neither its position nor the queries before it?
+    fused: bool  # does it have a path that never materialises its weights?
+
+
+class Attended(NamedTuple):
+    """``context`` (batch, heads, query, value), ``weights`` (batch, heads, query, key) or None, and the new state.
+
+    ``weights`` is None only when nobody asked for it.
+    """
+
+    context: Tensor
+    weights: Tensor | None
+    state: State
+
+
+class Mechanism(nn.Module, ABC):
+    """How much each query attends to each key. One final class a file; no mechanism imports another."""
+
+    @abstractmethod
+    def can(self) -> Abilities: ...
+
+    def start(self, key: Tensor, bound: Bound) -> State:
+        """The state before the first query: () for the memoryless majority."""
+        return ()
+
+    @abstractmethod
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bound: Bound,
+        state: State = (),
+        *,
+        need_weights: bool = False,
+    ) -> Attended:
+        """``query`` (batch, heads, query, d_k), ``key`` (batch, key heads, key, d_k), ``value`` (…, key, d_v)."""
+
+
+class Mixed(NamedTuple):
+    """``output`` (batch, length, width), the new state, the weights if asked for, and named losses of its own."""
+
+    output: Tensor
+    state: State
+    weights: Tensor | None = None
+    losses: dict[str, Tensor] | None = None
+
+
+class Mixer(nn.Module, ABC):
+    """Carries or restructures one sequence: self-attention, a recurrent cell, a gated convolution, …"""
+
+    @abstractmethod
+    def can(self) -> Abilities: ...
+
+    @abstractmethod
+    def start(self, rows: int) -> State: ...
+
+    @abstractmethod
+    def forward(self, x: Tensor, span: Span, state: State) -> Mixed:
+        """``x`` (batch, length, width); ``span`` says which positions these are and which are padding."""
+
+
+class Encoded(NamedTuple):
+    """What an encoder leaves: ``states`` (sentences, length, width); ``embedded``, its input embeddings (ConvS2S
+
+    reads states + embedded as values); ``final`` (sentences, width), a summary for a recurrent decoder's first
+    state; the span of the columns.
+    """
+
+    states: Tensor
+    embedded: Tensor
+    final: Tensor
+    span: Span
+
+
+class Encoder(nn.Module, ABC):
+    @abstractmethod
+    def forward(self, tokens: Tensor, valid: Tensor) -> Encoded:
+        """``tokens`` (sentences, length) int64, ``valid`` (sentences, length) bool."""
+
+
+class Rows(NamedTuple):
+    """Which sentence each row reads, in a form that lets many rows read one memory without copying it.
+
+    Queries are laid out as (sentences, width) with ``width`` the most rows any sentence has: one attention call per
+    batch, whatever the beams, with the projected keys used where they are.
+    """
+
+    sentence: Tensor  # (rows,) int64
+    place: (
+        Tensor | None
+    )  # (rows,) int64 into (sentences·width); None when row i reads sentence i and no other
+    sentences: int
+    width: int
+
+    @classmethod
+    def of(cls, sentence: Tensor, sentences: int) -> Rows:
+        rows = len(sentence)
+        if rows == sentences and torch.equal(sentence, torch.arange(rows, device=sentence.device)):
+            return cls(sentence, None, sentences, 1)
+        order = torch.argsort(sentence, stable=True)
+        counts = torch.bincount(sentence, minlength=sentences)
+        first = counts.cumsum(0) - counts
+        rank = torch.empty_like(order)
+        rank[order] = torch.arange(rows, device=sentence.device) - first[sentence[order]]
+        width = int(counts.max()) if rows else 1
+        return cls(sentence, sentence * width + rank, sentences, width)
+
+    def scatter(self, x: Tensor) -> Tensor:
+        """(rows, …) -> (sentences, width, …), zeros where a sentence has fewer rows."""
+        if self.place is None:
+            return x[:, None]
+        out = x.new_zeros(self.sentences * self.width, *x.shape[1:])
+        return out.index_copy(0, self.place, x).unflatten(0, (self.sentences, self.width))
+
+    def gather(self, x: Tensor) -> Tensor:
+        """(sentences, width, …) -> (rows, …): the inverse of ``scatter``."""
+        return x[:, 0] if self.place is None else x.flatten(0, 1).index_select(0, self.place)
+
+
+class Reader(nn.Module, ABC):
+    """Reads an encoder's states from a decoder: encoder-decoder attention of any kind."""
+
+    @abstractmethod
+    def prepare(self, encoded: Encoded) -> Memory:
+        """Once per sentence: projected keys and values."""
+
+    @abstractmethod
+    def start(self, memory: Memory, rows: Rows) -> State:
+        """The reader's state before the first query, for each row."""
+
+    @abstractmethod
+    def forward(self, query: Tensor, span: Span, memory: Memory, rows: Rows, state: State) -> Mixed:
+        """``query`` (rows, length, width); each row reads the sentence that ``rows`` names; nothing is copied."""
+
+
+class Decoded(NamedTuple):
+    """``features`` (rows, length, width), ready for the output projection, and the new state."""
+
+    features: Tensor
+    state: State
+
+
+class Decoder(nn.Module, ABC):
+    """Owns the order of mixing and reading, and the position. Every state it makes has a field ``rows``
+
+    (rows,) int64: the sentence each row reads, so that ``select`` carries it along.
+    """
+
+    @abstractmethod
+    def prepare(self, encoded: Encoded) -> Memory: ...
+
+    @abstractmethod
+    def start(self, memory: Memory, rows: Tensor) -> State: ...
+
+    @abstractmethod
+    def forward(
+        self, tokens: Tensor, memory: Memory, state: State, *, valid: Tensor | None = None
+    ) -> Decoded:
+        """``tokens`` (rows, n) int64: the next n tokens of every row; ``valid`` (rows, n): a prefix of each row."""
+
+
+def compact(memory: Memory, state: State) -> tuple[Memory, State]:
+    """Drop the sentences that no row reads any more."""
+    kept, rows = torch.unique(state.rows, return_inverse=True)
+    return select(memory, kept), state._replace(rows=rows)

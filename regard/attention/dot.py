@@ -1,0 +1,41 @@
+"""Scaled dot-product attention."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from regard.attention.contract import Abilities, Attended, Mechanism
+from regard.attention.kernel import attend
+from regard.attention.mask import Bound
+from regard.state import State
+
+__all__ = ["Dot"]
+
+
+class Dot(Mechanism):
+    """e(q, k) = scale · q·k, α = softmax(e), context = Σ α v (Vaswani et al. 2017, Eq. 1).
+
+    ``scale`` None is 1/√d_k; 1 is the unscaled product of Luong et al. 2015 (§3.1). With components of q and k
+    independent, of mean 0 and variance 1, q·k has variance d_k (footnote 4): the scale keeps the softmax out of
+    saturation. Needs d_q = d_k. No parameters, no state. Cost: query·key·(d_k + d_v) per head.
+    """
+
+    def __init__(self, *, scale: float | None = None) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def can(self) -> Abilities:
+        return Abilities(causal=True, cross=True, stream="exact", weights=True, independent=True, fused=True)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bound: Bound,
+        state: State = (),
+        *,
+        need_weights: bool = False,
+    ) -> Attended:
+        context, weights = attend(query, key, value, bound, scale=self.scale, need_weights=need_weights)
+        return Attended(context, weights, state)

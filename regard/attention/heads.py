@@ -1,0 +1,204 @@
+"""Several heads over any mechanism, and the two places they serve: within a sequence, and from one to another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from regard.attention.contract import Abilities, Attended, Encoded, Mechanism, Mixed, Mixer, Reader, Rows
+from regard.attention.mask import Bound, Causal, Mask, Padding, Span
+from regard.state import State, select
+
+__all__ = ["AttentionReader", "KeyValue", "MultiHead", "SelfAttention", "SourceKeys"]
+
+BUCKET = 32  # a cache grows by this many slots at a time
+
+
+class KeyValue(NamedTuple):
+    """The keys and values seen so far: ``key`` (batch, key heads, slots, d_k), ``value`` (…, d_v), ``length`` (batch,).
+
+    A row's next key goes into slot ``length`` of that row, so rows at different steps share a batch.
+    """
+
+    key: Tensor
+    value: Tensor
+    length: Tensor
+
+    def append(self, key: Tensor, value: Tensor, valid: Tensor) -> KeyValue:
+        """The cache with n more columns, of which ``valid`` (batch, n), a prefix of each row, count."""
+        length = self.length + valid.sum(1)
+        if self.key.shape[2] == 0:
+            return KeyValue(key, value, length)
+        n = key.shape[2]
+        needed = int(self.length.max()) + n
+        slots = self.length[:, None] + torch.arange(n, device=key.device)
+        return KeyValue(
+            _write(self.key, key, slots, needed), _write(self.value, value, slots, needed), length
+        )
+
+    def span(self) -> Span:
+        slots = torch.arange(self.key.shape[2], device=self.key.device)
+        return Span(torch.zeros_like(self.length), slots < self.length[:, None])
+
+    def truncate(self, length: Tensor) -> KeyValue:
+        return self._replace(length=torch.minimum(self.length, length))
+
+    def join(self, states: Sequence[KeyValue]) -> KeyValue:
+        slots = max(state.key.shape[2] for state in states)
+        grown = [(pad(s.key, (0, 0, 0, slots - s.key.shape[2])), pad(s.value, (0, 0, 0, slots - s.key.shape[2])))
+                 for s in states]  # fmt: skip
+        keys, values = zip(*grown, strict=True)
+        return KeyValue(torch.cat(keys), torch.cat(values), torch.cat([s.length for s in states]))
+
+
+def _write(cache: Tensor, new: Tensor, slots: Tensor, needed: int) -> Tensor:
+    if needed > cache.shape[2]:
+        cache = pad(cache, (0, 0, 0, -(-needed // BUCKET) * BUCKET - cache.shape[2]))
+    return cache.scatter(2, slots[:, None, :, None].expand_as(new), new)
+
+
+class MultiHead(nn.Module):
+    """MultiHead(Q, K, V) = Concat(head_1 … head_h) W^O, head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V) (Vaswani §3.2.2).
+
+    ``key_width`` (d_k) and ``value_width`` (d_v) are per head, width / heads unless given. ``key_heads`` fewer than
+    ``heads`` lets groups of heads share keys and values: 1 is multi-query (Shazeer 2019), a divisor of ``heads`` is
+    grouped-query attention (Ainslie et al. 2023). The paper prints no biases; ``bias=True`` gives torch's form.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        heads: int,
+        mechanism: Mechanism,
+        key_width: int | None = None,
+        value_width: int | None = None,
+        key_heads: int | None = None,
+        bias: bool = False,
+    ) -> None:
+        super().__init__()
+        key_heads = heads if key_heads is None else key_heads
+        if heads % key_heads:
+            raise ValueError(f"{key_heads} key heads do not divide {heads} heads")
+        if width % heads and (key_width is None or value_width is None):
+            raise ValueError(f"{heads} heads do not divide the width {width}: give key_width and value_width")
+        self.heads, self.key_heads = heads, key_heads
+        self.key_width, self.value_width = key_width or width // heads, value_width or width // heads
+        self.query = nn.Linear(width, heads * self.key_width, bias=bias)
+        self.key = nn.Linear(width, key_heads * self.key_width, bias=bias)
+        self.value = nn.Linear(width, key_heads * self.value_width, bias=bias)
+        self.output = nn.Linear(heads * self.value_width, width, bias=bias)
+        self.mechanism = mechanism
+
+    def queries(self, x: Tensor) -> Tensor:
+        """(batch, length, width) to (batch, heads, length, d_k)."""
+        return self.query(x).unflatten(-1, (self.heads, self.key_width)).transpose(1, 2)
+
+    def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(batch, length, width) to keys (batch, key heads, length, d_k) and values (…, d_v)."""
+        key = self.key(x).unflatten(-1, (self.key_heads, self.key_width)).transpose(1, 2)
+        value = self.value(x).unflatten(-1, (self.key_heads, self.value_width)).transpose(1, 2)
+        return key, value
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, bound: Bound, state: State = ()) -> Attended:
+        """Projected queries, keys and values in; the context (batch, length, width) of all heads out."""
+        attended: Attended = self.mechanism(query, key, value, bound, state)
+        return attended._replace(context=self.output(attended.context.transpose(1, 2).flatten(2)))
+
+
+class SelfAttention(Mixer):
+    """Attention of a sequence to itself under ``mask``; causal ones remember their keys and values."""
+
+    def __init__(self, attention: MultiHead, *, mask: Mask) -> None:
+        super().__init__()
+        self.attention, self.mask = attention, mask
+        self.causal = Causal() in mask.conjuncts()
+
+    def can(self) -> Abilities:
+        inner = self.attention.mechanism.can()
+        return Abilities(
+            causal=inner.causal and self.causal,
+            cross=False,
+            stream=inner.stream if self.causal else "none",
+            weights=inner.weights,
+            independent=False,
+            fused=inner.fused,
+        )
+
+    def start(self, rows: int) -> State:
+        if not self.causal:
+            return ()
+        weight, inner = self.attention.key.weight, self.attention
+        return KeyValue(
+            weight.new_empty(rows, inner.key_heads, 0, inner.key_width),
+            weight.new_empty(rows, inner.key_heads, 0, inner.value_width),
+            torch.zeros(rows, dtype=torch.int64, device=weight.device),
+        )
+
+    def forward(self, x: Tensor, span: Span, state: State) -> Mixed:
+        key, value = self.attention.keys_values(x)
+        keys = span
+        if self.causal:
+            fresh = state.key.shape[2] == 0
+            state = state.append(key, value, span.valid)
+            # The first piece of a sequence is its own cache: the spans coincide and carry the segments.
+            key, value, keys = state.key, state.value, span if fresh else state.span()
+        bound = self.mask.bind(span, keys)
+        attended = self.attention(self.attention.queries(x), key, value, bound)
+        return Mixed(attended.context, state, attended.weights)
+
+
+class SourceKeys(NamedTuple):
+    """A reader's memory: keys and values of the source, projected once; ``valid`` (sentences, length)."""
+
+    key: Tensor
+    value: Tensor
+    valid: Tensor
+
+    def join(self, states: Sequence[SourceKeys]) -> SourceKeys:
+        longest = max(state.valid.shape[1] for state in states)
+        padded = [
+            (pad(s.key, (0, 0, 0, extra)), pad(s.value, (0, 0, 0, extra)), pad(s.valid, (0, extra)))
+            for s in states
+            for extra in [longest - s.valid.shape[1]]
+        ]
+        return SourceKeys(*(torch.cat(parts) for parts in zip(*padded, strict=True)))
+
+
+class AttentionReader(Reader):
+    """Encoder-decoder attention. Rows of one sentence ask its keys together, so that nothing is copied per beam;
+
+    a mechanism whose queries depend on their position or predecessors asks row by row, over gathered keys.
+    """
+
+    def __init__(self, attention: MultiHead) -> None:
+        super().__init__()
+        self.attention = attention
+
+    def prepare(self, encoded: Encoded) -> SourceKeys:
+        return SourceKeys(*self.attention.keys_values(encoded.states), encoded.span.valid)
+
+    def start(self, memory: SourceKeys, rows: Rows) -> State:
+        span = Span.of(memory.valid)
+        state = self.attention.mechanism.start(memory.key, Padding().bind(span, span))
+        return state if rows.place is None else select(state, rows.sentence)
+
+    def forward(self, query: Tensor, span: Span, memory: SourceKeys, rows: Rows, state: State) -> Mixed:
+        projected = self.attention.queries(query)
+        if rows.place is None:
+            return self._ask(projected, span, memory, state)
+        if not self.attention.mechanism.can().independent:
+            return self._ask(projected, span, select(memory, rows.sentence), state)
+        folded = rows.scatter(projected).transpose(1, 2).flatten(2, 3)  # (sentences, heads, width·n, d_k)
+        asking = Span.of(span.valid.new_ones(rows.sentences, folded.shape[2]))
+        mixed = self._ask(folded, asking, memory, state)
+        return mixed._replace(output=rows.gather(mixed.output.unflatten(1, (rows.width, query.shape[1]))))
+
+    def _ask(self, query: Tensor, span: Span, memory: SourceKeys, state: State) -> Mixed:
+        bound = Padding().bind(span, Span.of(memory.valid))
+        attended = self.attention(query, memory.key, memory.value, bound, state)
+        return Mixed(attended.context, attended.state, attended.weights)

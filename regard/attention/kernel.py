@@ -1,0 +1,143 @@
+"""From energies to weights to context, and the one choice of how to compute it.
+
+``attend_reference`` is the textbook and always right. ``attend`` computes the same by the path that ``choose``
+names; ``with kernel("reference"):`` overrides the choice. Mechanisms never name a path.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from regard.attention.mask import Bound
+
+__all__ = ["attend", "attend_reference", "choose", "kernel", "masked_softmax", "read", "weigh"]
+
+Kernel = Literal["reference", "softmax", "sdpa"]
+_forced: ContextVar[Kernel | None] = ContextVar("kernel", default=None)
+
+# Below this many keys the plain softmax form beats the fused kernel's backward on a CPU (bench/kernels.py).
+SHORT = 256
+
+
+@contextmanager
+def kernel(name: Kernel) -> Iterator[None]:
+    """Use this path inside the block, whatever ``choose`` says."""
+    token = _forced.set(name)
+    try:
+        yield
+    finally:
+        _forced.reset(token)
+
+
+def choose(
+    *, need_weights: bool, device: str, gradient: bool, keys: int, forced: Kernel | None = None
+) -> Kernel:
+    """Which path computes this attention: a pure function, tested as a table.
+
+    Weights come out of the reference alone. On a CPU the fused kernel's backward costs several times the plain
+    form's on short sequences; everywhere else it wins in time and never materialises the weights.
+    """
+    if need_weights:
+        return "reference"
+    if forced is not None:
+        return forced
+    if device == "cpu" and gradient and keys <= SHORT:
+        return "softmax"
+    return "sdpa"
+
+
+def masked_softmax(energy: Tensor, allowed: Tensor) -> Tensor:
+    """softmax over the allowed keys; a row with none has weights 0 and gradient 0."""
+    energy = energy.masked_fill(~allowed, float("-inf"))
+    top = energy.detach().amax(-1, keepdim=True)
+    unnormalised = torch.exp(energy - top.masked_fill(top == float("-inf"), 0.0))
+    total = unnormalised.sum(-1, keepdim=True)
+    return unnormalised / total.masked_fill(total == 0, 1.0)
+
+
+def weigh(
+    energy: Tensor, bound: Bound, normalise: Callable[[Tensor, Tensor], Tensor] = masked_softmax
+) -> Tensor:
+    """Energies (batch, heads, query, key) to weights of the same shape, 0 where the mask forbids."""
+    return normalise(energy, bound.sdpa())
+
+
+def read(weights: Tensor, value: Tensor) -> Tensor:
+    """context_i = Σ_j α_ij v_j: (batch, heads, query, key) and (batch, heads, key, value) to (…, query, value)."""
+    return torch.einsum("bhts,bhsv->bhtv", weights, value)
+
+
+def attend_reference(
+    query: Tensor, key: Tensor, value: Tensor, bound: Bound, *, scale: float
+) -> tuple[Tensor, Tensor]:
+    """softmax(scale · Q Kᵀ) V over the allowed keys (Vaswani et al. 2017, Eq. 1): context and weights.
+
+    Columns that no query of the row may look at (padding, unwritten cache) may hold anything, NaN included.
+    """
+    key, value = (_share_heads(_blank_unseen(x, bound), query.shape[1]) for x in (key, value))
+    energy = scale * torch.einsum("bhtd,bhsd->bhts", query, key)
+    weights = weigh(energy, bound)
+    return read(weights, value), weights
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bound: Bound,
+    *,
+    scale: float | None = None,
+    need_weights: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """``attend_reference`` by the path that ``choose`` names; ``scale`` is 1/√d_k unless given (1: unscaled).
+
+    ``query`` (batch, heads, query, d_k); ``key``, ``value`` (batch, key heads, key, d_k or d_v), where the number of
+    key heads divides the number of heads (grouped-query attention). Returns context (batch, heads, query, d_v) and
+    the weights if asked for. Cost: batch·heads·query·key·(d_k + d_v) multiply-adds.
+    """
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    gradient = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
+    path = choose(
+        need_weights=need_weights,
+        device=query.device.type,
+        gradient=gradient,
+        keys=key.shape[2],
+        forced=_forced.get(),
+    )
+    if path == "reference":
+        context, weights = attend_reference(query, key, value, bound, scale=scale)
+        return context, weights if need_weights else None
+    if path == "softmax":
+        return _attend_softmax(query, key, value, bound, scale), None
+    grouped = key.shape[1] != query.shape[1]
+    context = scaled_dot_product_attention(
+        query, key, value, attn_mask=bound.sdpa(), scale=scale, enable_gqa=grouped
+    )
+    return context, None
+
+
+def _attend_softmax(query: Tensor, key: Tensor, value: Tensor, bound: Bound, scale: float) -> Tensor:
+    """Two batched matrix products and a softmax: the quickest form, forward and backward, of short sequences."""
+    key, value = (_share_heads(x, query.shape[1]) for x in (key, value))
+    energy = torch.matmul(query * scale, key.transpose(-1, -2))
+    context = torch.matmul(torch.softmax(energy + bound.additive(energy.dtype), -1), value)
+    empty = bound.empty()
+    return context if empty is None else context.masked_fill(empty[:, None, :, None], 0.0)
+
+
+def _share_heads(x: Tensor, heads: int) -> Tensor:
+    """Each key head serves heads / key heads query heads, neighbours first (Ainslie et al. 2023)."""
+    return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], 1)
+
+
+def _blank_unseen(x: Tensor, bound: Bound) -> Tensor:
+    unseen = ~bound.dense().any(1)
+    return x.masked_fill(unseen[:, None, :, None], 0.0) if x.shape[2] else x

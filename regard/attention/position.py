@@ -1,0 +1,68 @@
+"""Where a token stands: sinusoids and learned tables, added to the embeddings."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["LearnedPosition", "NoPosition", "Position", "SinusoidalPosition", "sinusoids"]
+
+
+def sinusoids(position: Tensor, width: int) -> Tensor:
+    """PE(p, 2i) = sin(p·ω_i), PE(p, 2i+1) = cos(p·ω_i), ω_i = 10000^(−2i/width) (Vaswani et al. 2017, §3.5).
+
+    ``position`` (…) of any integer type; returns (…, width) float32, computed in float64 so that far positions are
+    exact. PE(p+k) is a rotation of PE(p) that depends on k alone. tensor2tensor, and Marian after it, lay out all
+    sines before all cosines instead, and divide by width/2 − 1 in the exponent: not equal to the paper.
+    """
+    if width % 2:
+        raise ValueError(f"sinusoids come in pairs: the width must be even, not {width}")
+    exponent = torch.arange(0, width, 2, dtype=torch.float64, device=position.device) / width
+    angle = position.to(torch.float64)[..., None] * torch.exp(-math.log(10000.0) * exponent)
+    return torch.stack([angle.sin(), angle.cos()], -1).flatten(-2).to(torch.float32)
+
+
+class Position(nn.Module, ABC):
+    """Adds to embeddings (batch, length, width) what their absolute positions (batch, length) say."""
+
+    @abstractmethod
+    def forward(self, embedded: Tensor, position: Tensor) -> Tensor: ...
+
+
+class NoPosition(Position):
+    """Nothing: an encoder is then permutation-equivariant."""
+
+    def forward(self, embedded: Tensor, position: Tensor) -> Tensor:
+        return embedded
+
+
+class SinusoidalPosition(Position):
+    """Adds ``sinusoids``; no parameters, any length. The table of the first positions is computed once."""
+
+    def __init__(self, width: int, *, table: int = 512) -> None:
+        super().__init__()
+        self.width = width
+        self.register_buffer("table", sinusoids(torch.arange(table), width), persistent=False)
+
+    def forward(self, embedded: Tensor, position: Tensor) -> Tensor:
+        if position.numel() and int(position.max()) >= len(self.table):
+            return embedded + sinusoids(position, self.width).to(embedded.dtype)
+        return embedded + self.table[position].to(embedded.dtype)
+
+
+class LearnedPosition(Position):
+    """Adds row p of a table of ``longest`` rows (Vaswani et al. 2017, Table 3 row E): nothing beyond its end."""
+
+    def __init__(self, width: int, *, longest: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.empty(longest, width).normal_(std=width**-0.5))
+
+    def forward(self, embedded: Tensor, position: Tensor) -> Tensor:
+        if position.numel() and int(position.max()) >= len(self.table):
+            raise ValueError(
+                f"position {int(position.max())} is beyond the learned table of {len(self.table)} rows"
+            )
+        return embedded + self.table[position].to(embedded.dtype)

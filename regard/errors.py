@@ -1,0 +1,69 @@
+"""Everything that can go wrong for a user, as one tree.
+
+    RegardError            1
+    ├── ConfigError        2   a config key, an override, an option, a combination that cannot be built
+    ├── DataError          3   a corpus: missing, misaligned, empty, not UTF-8
+    ├── ModelError         4   a run or model folder: missing, truncated, foreign, too new
+    ├── TrainingError      5   training cannot go on: no finite loss, out of memory
+    └── StorageError       6   the machine refuses: disk full, no permission
+
+The number is the exit code of the command line; Ctrl-C exits with 130, SIGTERM with 143.
+"""
+
+from __future__ import annotations
+
+__all__ = ["ConfigError", "DataError", "ModelError", "RegardError", "StorageError", "TrainingError"]
+
+
+class RegardError(Exception):
+    """A failure that says what, where, why, and what to do next.
+
+    ``what`` is one sentence; ``where`` a ``file:line`` or a config key; ``why`` the reason, when it is not
+    plain from ``what``; ``help`` a remedy, best of all a command to copy.
+    """
+
+    exit_code = 1
+
+    def __init__(
+        self, what: str, *, where: str | None = None, why: str | None = None, help: str | None = None
+    ) -> None:
+        self.what, self.where, self.why, self.help = what, where, why, help
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        parts = [self.what]
+        parts += [f"{label}: {text}" for label, text in self._details() if text]
+        return "\n  ".join(parts)
+
+    def _details(self) -> list[tuple[str, str | None]]:
+        return [("where", self.where), ("why", self.why), ("help", self.help)]
+
+
+class ConfigError(RegardError):
+    """A config key, an override or an option that cannot be used."""
+
+    exit_code = 2
+
+
+class DataError(RegardError):
+    """A corpus that cannot be read as parallel text."""
+
+    exit_code = 3
+
+
+class ModelError(RegardError):
+    """A run or model folder that cannot be loaded."""
+
+    exit_code = 4
+
+
+class TrainingError(RegardError):
+    """Training that cannot go on."""
+
+    exit_code = 5
+
+
+class StorageError(RegardError):
+    """A disk or a permission that stands in the way."""
+
+    exit_code = 6

@@ -1,0 +1,100 @@
+"""Cross-entropy with label smoothing, plain and fused with the output projection."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+__all__ = ["Loss", "projected_cross_entropy", "smoothed_cross_entropy"]
+
+CHUNK = 512  # rows of logits alive at a time: they stay in the cache between the passes over them
+
+
+class Loss(NamedTuple):
+    """``smoothed``, what is minimised, and ``nll``, −log p of the target: sums over tokens, in nats."""
+
+    smoothed: Tensor
+    nll: Tensor
+
+
+def smoothed_cross_entropy(logits: Tensor, target: Tensor, *, smoothing: float) -> Loss:
+    """(1 − ε)·(−log p_target) + ε·mean_v(−log p_v), summed over rows (Szegedy et al. 2016; Vaswani et al. §5.4).
+
+    The target gets mass 1 − ε + ε/V, each other type ε/V: torch's convention. fairseq and tensor2tensor spread ε
+    over the V − 1 others (ε_torch = ε·V/(V − 1)); OpenNMT-py and Joey NMT over V − 2, padding apart. ``logits``
+    (rows, V), ``target`` (rows,). Perplexity is exp(nll / rows), from the unsmoothed part.
+    """
+    log_p = torch.log_softmax(logits.float() if logits.dtype == torch.bfloat16 else logits, -1)
+    nll = -log_p.gather(1, target[:, None]).sum()
+    return Loss((1 - smoothing) * nll - smoothing * log_p.mean(1).sum(), nll)
+
+
+def projected_cross_entropy(
+    features: Tensor, weight: Tensor, target: Tensor, *, smoothing: float, bias: Tensor | None = None
+) -> Loss:
+    """``smoothed_cross_entropy(features @ weight.T + bias, target)`` without ever holding all logits.
+
+    ``features`` (rows, width), ``weight`` (V, width). Value and gradient come from one pass in chunks of rows:
+    memory CHUNK·V instead of rows·V, and the logits are read while they are still in the cache. Only ``smoothed``
+    carries a gradient.
+    """
+    if not torch.is_grad_enabled():
+        parts = [
+            smoothed_cross_entropy(linear(x, weight, bias), y, smoothing=smoothing)
+            for x, y in zip(features.split(CHUNK), target.split(CHUNK), strict=True)
+        ]
+        return Loss(*(torch.stack(sums).sum() for sums in zip(*parts, strict=True)))
+    smoothed, nll = _Projected.apply(features, weight, bias, target, smoothing)
+    return Loss(smoothed, nll)
+
+
+class _Projected(torch.autograd.Function):
+    """d loss / d logits = p − (1 − ε)·1[target] − ε/V.
+
+    p and the target's part are formed in place of the logits, chunk by chunk. The part of ε is the same for every
+    type and row, so its two gradients are rank one and are added at the end.
+    """
+
+    @staticmethod
+    def forward(
+        context: Any, features: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        wide = features.dtype if features.dtype == torch.float64 else torch.float32
+        types = weight.shape[0]
+        to_features = torch.empty_like(features)
+        to_weight = torch.zeros(weight.shape, dtype=wide, device=weight.device)
+        to_bias = None if bias is None else torch.zeros(bias.shape, dtype=wide, device=weight.device)
+        nll, log_total = features.new_zeros((), dtype=wide), features.new_zeros((), dtype=wide)
+        for start in range(0, len(features), CHUNK):
+            rows, y = features[start : start + CHUNK], target[start : start + CHUNK, None]
+            logits = linear(rows, weight, bias)
+            slope = torch.softmax(logits, 1)
+            target_nll = -slope.gather(1, y).to(wide).clamp_min(torch.finfo(wide).tiny).log()
+            nll += target_nll.sum()
+            log_total += (logits.gather(1, y).to(wide) + target_nll).sum()
+            slope.scatter_add_(1, y, slope.new_full((), smoothing - 1).expand(y.shape))
+            torch.mm(slope, weight, out=to_features[start : start + CHUNK])
+            to_weight += slope.T @ rows
+            if to_bias is not None:
+                to_bias += slope.sum(0, dtype=wide)
+        all_rows, all_types = features.sum(0, dtype=wide), weight.sum(0, dtype=wide)
+        all_logits = all_rows @ all_types
+        if bias is not None and to_bias is not None:
+            all_logits = all_logits + len(features) * bias.sum(dtype=wide)
+            to_bias -= smoothing * len(features) / types
+        smoothed = (1 - smoothing) * nll + smoothing * (log_total - all_logits / types)
+        to_features -= (smoothing / types * all_types).to(features.dtype)
+        to_weight -= smoothing / types * all_rows
+        context.save_for_backward(to_features, to_weight.to(weight.dtype), to_bias)
+        context.mark_non_differentiable(nll)
+        return smoothed, nll
+
+    @staticmethod
+    def backward(context: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        to_features, to_weight, to_bias = context.saved_tensors
+        scale = upstream.to(to_features.dtype)
+        bias = None if to_bias is None else (to_bias * upstream).to(to_features.dtype)
+        return to_features * scale, to_weight * scale, bias, None, None

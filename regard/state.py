@@ -1,0 +1,72 @@
+"""What a decoder, mixer or mechanism remembers between two calls, and the four things one may do to it.
+
+A state is a tree: ``()`` for the memoryless, a tensor whose dimension 0 is the batch, or a tuple (most often a
+``NamedTuple``) of states. The functions below work leaf by leaf. A node that must do it otherwise, such as a
+key/value cache whose rows have different lengths, has a method of the same name, which is called instead.
+
+State is passed and returned, never kept on a module; a state given away is not used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["State", "join", "leaves", "repeat", "select", "truncate"]
+
+State = Any  # recursive: Tensor | tuple[State, ...]; Python cannot spell it in a way type checkers follow
+
+
+def select(state: State, rows: Tensor) -> State:
+    """The state of ``rows`` (int64, any order, repeats allowed): beam reorder, or dropping finished rows."""
+    return _walk(state, "select", lambda leaf: leaf.index_select(0, rows), rows)
+
+
+def repeat(state: State, times: int) -> State:
+    """Each row ``times`` times in a row, as when a beam is opened: rows 0, 0, …, 1, 1, …"""
+    return _walk(state, "repeat", lambda leaf: leaf.repeat_interleave(times, 0), times)
+
+
+def truncate(state: State, length: Tensor) -> State:
+    """The state as it was after ``length`` (batch,) positions, to undo a rejected draft.
+
+    Raises ``TypeError`` for a memory that has forgotten how it was (a recurrent cell's): keep the earlier state.
+    """
+
+    def refuse(leaf: Tensor) -> Tensor:
+        raise TypeError("this state cannot be truncated: keep the state from before the draft instead")
+
+    return _walk(state, "truncate", refuse, length)
+
+
+def join(states: Sequence[State]) -> State:
+    """Rows of several states as one batch, in order: rows joining a running batch."""
+    first = states[0]
+    if isinstance(first, Tensor):
+        return torch.cat(list(states), 0)
+    own = getattr(first, "join", None)
+    if own is not None:
+        return own(states)
+    return _rebuild(first, [join(children) for children in zip(*states, strict=True)])
+
+
+def leaves(state: State) -> list[Tensor]:
+    """Every tensor of the state, depth first."""
+    return [state] if isinstance(state, Tensor) else [leaf for child in state for leaf in leaves(child)]
+
+
+def _walk(state: State, name: str, on_leaf: Callable[[Tensor], Tensor], argument: Any) -> State:
+    if isinstance(state, Tensor):
+        return on_leaf(state)
+    own = getattr(state, name, None)
+    if own is not None:
+        return own(argument)
+    return _rebuild(state, [_walk(child, name, on_leaf, argument) for child in state])
+
+
+def _rebuild(like: tuple[Any, ...], children: list[State]) -> State:
+    make = getattr(type(like), "_make", tuple)  # a NamedTuple keeps its type
+    return make(children)
