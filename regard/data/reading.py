@@ -1,0 +1,224 @@
+"""Parallel text from files: plain, TSV and JSON lines, each gzipped or not; strict about what it accepts."""
+
+from __future__ import annotations
+
+import difflib
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from regard.data.alignment import first_shifted_line
+from regard.errors import DataError, StorageError
+
+__all__ = ["CorpusConfig", "Pairs", "read_lines", "read_pairs"]
+
+NAMED_LINES = 10  # how many line numbers a message lists
+
+
+class CorpusConfig(BaseModel):
+    """Where one parallel corpus lies. Without ``target``, ``source`` is a .tsv or .jsonl that has both sides.
+
+    ``weight`` is this corpus's part of the mixture when there are several; the keys are for JSON lines.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: Path
+    target: Path | None = None
+    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    source_key: str = "source"
+    target_key: str = "target"
+
+
+class Pairs:
+    """The pairs of a corpus as (line number from 1, source, target), read anew by every loop over it.
+
+    A pair that is blank on both sides is left out; ``blank`` counts them after a loop. Constant memory.
+    Raises DataError naming the file and line of whatever is not parallel text; a different number of lines
+    and lines blank on one side only are told at the end of the loop, all at once.
+    """
+
+    def __init__(self, config: CorpusConfig) -> None:
+        self.config = config
+        self.blank = 0
+        self._one_sided: list[tuple[int, str]] = []
+        self._one_sided_count = 0
+
+    def __iter__(self) -> Iterator[tuple[int, str, str]]:
+        self.blank, self._one_sided, self._one_sided_count = 0, [], 0
+        for number, source, target in _raw_pairs(self.config):
+            has_source, has_target = bool(source.strip()), bool(target.strip())
+            if has_source and has_target:
+                yield number, source, target
+            elif has_source or has_target:
+                self._one_sided_count += 1
+                if len(self._one_sided) < NAMED_LINES:
+                    self._one_sided.append((number, "target" if has_source else "source"))
+            else:
+                self.blank += 1
+        if self._one_sided:
+            raise self._blank_on_one_side()
+
+    def _blank_on_one_side(self) -> DataError:
+        config, (first, side) = self.config, self._one_sided[0]
+        path = config.target if side == "target" and config.target is not None else config.source
+        named = ", ".join(f"{number} ({side})" for number, side in self._one_sided)
+        more = ", …" if self._one_sided_count > len(self._one_sided) else ""
+        plural = "line is" if self._one_sided_count == 1 else "lines are"
+        return DataError(
+            f"{self._one_sided_count} {plural} blank on one side only.",
+            where=f"{path}:{first}",
+            why=f"a sentence there has no partner: {named}{more}",
+            help="delete these lines from both sides, or restore the missing text",
+        )
+
+
+def read_pairs(config: CorpusConfig) -> Pairs:
+    """The pairs of ``config``; see Pairs. Both sides may also come from one .tsv or .jsonl file."""
+    return Pairs(config)
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a text file, ``.gz`` or not, without their ends; only a line feed ends a line.
+
+    Strict UTF-8 (a byte-order mark at the start is dropped): DataError with file and line otherwise. Also
+    DataError for a missing file (with the nearest name there), a folder, damaged gzip, and an empty file.
+    """
+    number = 0
+    try:
+        opened = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+        with opened as file:
+            for number, raw in enumerate(file, start=1):
+                line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+                yield line.removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            "A line is not valid UTF-8.",
+            where=f"{path}:{number}",
+            why=f"byte {error.start + 1} of the line is 0x{error.object[error.start]:02x}: {error.reason}",
+            help=f"iconv -f WINDOWS-1252 -t UTF-8 {path.name} > fixed.txt, if that is its encoding",
+        ) from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(
+            "A gzip file is truncated or damaged.", where=f"{path}:{number + 1}", why=str(error)
+        ) from error
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if number == 0:
+        raise DataError("The file is empty.", where=str(path))
+
+
+def _unreadable(path: Path, error: OSError) -> Exception:
+    if isinstance(error, PermissionError):
+        return StorageError("No permission to read the file.", where=str(path))
+    if isinstance(error, IsADirectoryError):
+        return DataError("This is a folder, not a text file.", where=str(path))
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        return DataError("The file cannot be read.", where=str(path), why=error.strerror or str(error))
+    folder = path.parent
+    if not folder.is_dir():
+        return DataError("There is no such file.", where=str(path), why=f"the folder {folder} is missing too")
+    near = difflib.get_close_matches(path.name, [entry.name for entry in folder.iterdir()], n=1, cutoff=0.4)
+    return DataError(
+        "There is no such file.", where=str(path), help=f"did you mean {folder / near[0]}?" if near else None
+    )
+
+
+def _raw_pairs(config: CorpusConfig) -> Iterator[tuple[int, str, str]]:
+    """Every pair, blank ones too."""
+    if config.target is not None:
+        yield from _two_files(config.source, config.target)
+        return
+    kind = Path(config.source.name.removesuffix(".gz")).suffix
+    if kind == ".tsv":
+        yield from _tab_separated(config.source)
+    elif kind in (".jsonl", ".ndjson"):
+        yield from _json_lines(config)
+    else:
+        raise DataError(
+            "The corpus has a source but no target.",
+            where=str(config.source),
+            why="only a .tsv or .jsonl file (or .gz of one) holds both sides",
+            help="name the target file too",
+        )
+
+
+def _two_files(source: Path, target: Path) -> Iterator[tuple[int, str, str]]:
+    number = 0
+    left, right = read_lines(source), read_lines(target)
+    for first, second in zip_longest(left, right):
+        if first is None or second is None:
+            rest = 1 + sum(1 for _ in (left if second is None else right))
+            counts = (number + rest, number) if second is None else (number, number + rest)
+            raise _different_lengths(source, target, counts)
+        number += 1
+        yield number, first, second
+
+
+def _different_lengths(source: Path, target: Path, counts: tuple[int, int]) -> DataError:
+    line = first_shifted_line(map(len, read_lines(source)), map(len, read_lines(target)))
+    if line > min(counts):
+        why = f"they look parallel up to line {min(counts)}, where the shorter one ends"
+    else:
+        why = f"they look shifted from about line {line} on: a line is missing, extra or broken in two there"
+    longer = source if counts[0] > counts[1] else target
+    return DataError(
+        f"Source and target have different numbers of lines: {counts[0]:,} and {counts[1]:,}.",
+        where=f"{longer}:{line}",
+        why=why,
+        help=f"paste {source} {target} | sed -n '{max(1, line - 3)},{line + 3}p'",
+    )
+
+
+def _tab_separated(path: Path) -> Iterator[tuple[int, str, str]]:
+    for number, line in enumerate(read_lines(path), start=1):
+        columns = line.split("\t")
+        if len(columns) == 2:
+            yield number, columns[0], columns[1]
+        elif not line.strip():
+            yield number, "", ""
+        else:
+            found = "no tab" if len(columns) == 1 else f"{len(columns)} columns"
+            raise DataError(
+                "A line of a TSV file needs two columns, source and target.",
+                where=f"{path}:{number}",
+                why=f"it has {found}",
+                help="cut -f1,2 keeps the first two columns" if len(columns) > 2 else None,
+            )
+
+
+def _json_lines(config: CorpusConfig) -> Iterator[tuple[int, str, str]]:
+    for number, line in enumerate(read_lines(config.source), start=1):
+        if not line.strip():
+            yield number, "", ""
+            continue
+        where = f"{config.source}:{number}"
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise DataError("A line is not JSON.", where=where, why=str(error)) from error
+        if not isinstance(row, dict):
+            raise DataError("A line is not a JSON object.", where=where)
+        yield number, _text(row, config.source_key, where), _text(row, config.target_key, where)
+
+
+def _text(row: dict[str, object], key: str, where: str) -> str:
+    if key not in row:
+        near = difflib.get_close_matches(key, row, n=1)
+        raise DataError(
+            f'A line has no key "{key}".',
+            where=where,
+            why=f"its keys are {', '.join(row) or 'none'}",
+            help=f'source_key or target_key = "{near[0]}"?' if near else "set source_key and target_key",
+        )
+    value = row[key]
+    if not isinstance(value, str):
+        raise DataError(f'"{key}" is not a string.', where=where)
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise DataError(f'"{key}" holds half of a surrogate pair, which is no text.', where=where)
+    return value

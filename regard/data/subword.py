@@ -1,0 +1,215 @@
+"""Subwords from SentencePiece and from Hugging Face ``tokenizers``, trained in this process."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from regard.data.tokenizer import BEGIN, END, PAD, SPECIALS, UNKNOWN, Tokenizer, TokenizerConfig
+from regard.errors import ConfigError, DataError
+
+__all__ = ["HuggingFaceTokenizer", "SentencePieceTokenizer", "train_hugging_face", "train_sentencepiece"]
+
+DEFAULT_SIZE = 8000
+SAMPLE = 10_000_000  # lines that SentencePiece keeps in memory; more are sampled, always the same ones
+
+
+class SentencePieceTokenizer(Tokenizer):
+    """Pieces of a SentencePiece model; runs of spaces become one space, nothing else is normalised."""
+
+    def __init__(self, config: TokenizerConfig, model: bytes) -> None:
+        """Raises ValueError when ``model`` is not a SentencePiece model."""
+        from sentencepiece import SentencePieceProcessor
+
+        super().__init__(config)
+        self._model = model
+        try:
+            self._processor = SentencePieceProcessor(model_proto=model)
+        except RuntimeError as error:
+            raise ValueError("not a SentencePiece model") from error
+
+    def __len__(self) -> int:
+        return len(self._processor)
+
+    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
+        return self._processor.encode(list(lines), out_type=int)
+
+    def _decode(self, ids: list[int]) -> str:
+        return self._processor.decode(ids)
+
+    def _piece(self, piece: int) -> str:
+        return self._processor.id_to_piece(piece)
+
+    def _files(self) -> dict[str, bytes]:
+        return {"model": self._model}
+
+    def _vocabulary(self) -> None:
+        return None
+
+
+class HuggingFaceTokenizer(Tokenizer):
+    """Pieces of a ``tokenizers`` model; spaces are kept as they are."""
+
+    def __init__(self, config: TokenizerConfig, model: bytes) -> None:
+        """Raises ValueError when ``model`` is not the JSON of a tokenizer."""
+        from tokenizers import Tokenizer as Library
+
+        super().__init__(config)
+        self._model = model
+        try:
+            self._library = Library.from_str(model.decode("utf-8"))
+        except Exception as error:  # the library raises nothing narrower
+            raise ValueError("not a tokenizer of the tokenizers library") from error
+        self._library.encode_special_tokens = True
+
+    def __len__(self) -> int:
+        return self._library.get_vocab_size()
+
+    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
+        # A text that spells "</s>" may still reach the special piece through the model's own vocabulary.
+        plain = (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)
+        encoded = self._library.encode_batch_fast(list(lines), add_special_tokens=False)
+        return [[piece if piece > END else plain[piece] for piece in line.ids] for line in encoded]
+
+    def _decode(self, ids: list[int]) -> str:
+        return self._library.decode(ids)
+
+    def _piece(self, piece: int) -> str:
+        return self._library.id_to_token(piece) or ""
+
+    def _files(self) -> dict[str, bytes]:
+        return {"tokenizer.json": self._model}
+
+    def _vocabulary(self) -> None:
+        return None
+
+
+def train_sentencepiece(lines: Iterable[str], config: TokenizerConfig) -> SentencePieceTokenizer:
+    """Train on ``lines``; a second time, with fewer pieces, where ``size`` is open and the corpus small."""
+    source = list(lines) if config.size is None and not isinstance(lines, Sequence) else lines
+    try:
+        return SentencePieceTokenizer(
+            config, _train_sentencepiece(source, config, config.size or DEFAULT_SIZE)
+        )
+    except _TooLarge as error:
+        if config.size is None:
+            model = _train_sentencepiece(source, config, error.largest)
+            return SentencePieceTokenizer(config, model)
+        raise _too_large(config, error.largest) from error
+
+
+class _TooLarge(Exception):
+    def __init__(self, largest: int) -> None:
+        super().__init__(largest)
+        self.largest = largest
+
+
+def _train_sentencepiece(lines: Iterable[str], config: TokenizerConfig, size: int) -> bytes:
+    from sentencepiece import SentencePieceTrainer, set_random_generator_seed
+
+    set_random_generator_seed(0)
+    watched = _Watched(lines, lowercase=config.lowercase)
+    model = io.BytesIO()
+    try:
+        SentencePieceTrainer.train(
+            sentence_iterator=iter(watched),
+            model_writer=model,
+            model_type=config.kind,
+            vocab_size=size,
+            pad_id=PAD,
+            unk_id=UNKNOWN,
+            bos_id=BEGIN,
+            eos_id=END,
+            character_coverage=1.0,
+            byte_fallback=False,
+            normalization_rule_name="identity",
+            input_sentence_size=SAMPLE,
+            num_threads=1,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        if watched.failure is not None:
+            raise watched.failure from None
+        raise _explain(str(error), config, size) from error
+    return model.getvalue()
+
+
+class _Watched:
+    """Remembers what went wrong in reading: SentencePiece turns every error of an iterator into its own."""
+
+    def __init__(self, lines: Iterable[str], *, lowercase: bool) -> None:
+        self._lines, self._lowercase = lines, lowercase
+        self.failure: BaseException | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        try:
+            for line in self._lines:
+                yield line.lower() if self._lowercase else line
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self.failure = error
+            raise
+
+
+def _explain(message: str, config: TokenizerConfig, size: int) -> Exception:
+    if found := re.search(r"Vocabulary size too high .* value <= (\d+)", message):
+        return _TooLarge(int(found[1]))
+    if found := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
+        return _too_small(size, int(found[1]))
+    if "sentences_.empty()" in message:
+        return DataError("The corpus for the vocabulary holds no text.")
+    return DataError(f"SentencePiece could not train a {config.kind} vocabulary.", why=message)
+
+
+def train_hugging_face(lines: Iterable[str], config: TokenizerConfig) -> HuggingFaceTokenizer:
+    """Train on ``lines``, read once; the library keeps word counts, not lines, in memory."""
+    from tokenizers import Tokenizer as Library
+    from tokenizers import decoders, models, pre_tokenizers, trainers
+
+    size = config.size or DEFAULT_SIZE
+    common: dict[str, Any] = {
+        "vocab_size": size,
+        "special_tokens": list(SPECIALS),
+        "show_progress": False,
+    }
+    if config.kind == "bpe":
+        library = Library(models.BPE(unk_token=SPECIALS[UNKNOWN]))
+        trainer: Any = trainers.BpeTrainer(**common)
+    else:
+        library = Library(models.Unigram())
+        trainer = trainers.UnigramTrainer(unk_token=SPECIALS[UNKNOWN], **common)
+    # A piece never joins a word with its punctuation, as in SentencePiece.
+    library.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()]
+    )
+    library.decoder = decoders.Metaspace()
+    library.train_from_iterator((line.lower() if config.lowercase else line for line in lines), trainer)
+    trained = library.get_vocab_size()
+    if trained <= len(SPECIALS):
+        raise DataError("The corpus for the vocabulary holds no text.")
+    if trained > size:
+        raise _too_small(size, trained)
+    if config.size is not None and trained < size:
+        raise _too_large(config, trained)
+    return HuggingFaceTokenizer(config, library.to_str().encode("utf-8"))
+
+
+def _too_large(config: TokenizerConfig, largest: int) -> ConfigError:
+    return ConfigError(
+        f"A {config.kind} vocabulary of {config.size} pieces is larger than the corpus allows.",
+        where="tokenizer.size",
+        why=f"the largest possible size is {largest}, the {len(SPECIALS)} special pieces included",
+        help=f"set it to at most {largest}, or leave it out to take what the corpus allows",
+    )
+
+
+def _too_small(size: int, smallest: int) -> ConfigError:
+    return ConfigError(
+        f"A vocabulary of {size} pieces cannot hold every character of the corpus.",
+        where="tokenizer.size",
+        why=f"characters and special pieces alone are {smallest}",
+        help=f"set it to at least {smallest}",
+    )
