@@ -20,11 +20,11 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import safetensors
 import safetensors.torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 from torch import Tensor
 
 from regard import storage
@@ -48,7 +48,8 @@ __all__ = [
 
 FORMAT = 1  # raised when an older regard could not read what this one writes
 
-FILE = re.compile(r"([a-z][a-z0-9_]*)\.safetensors")
+GROUP = r"^[a-z][a-z0-9_]*$"  # a group is a file name: nothing in it may lead out of the folder
+JSON_LIMIT = 1 << 20  # bytes; manifest.json and best.json have a few hundred
 FOLDER = re.compile(r"(?:step-(\d{6,15})|\.step-(\d{6,15})\.old)")
 HELP = "remove this folder; --resume then goes on from the checkpoint before it"
 
@@ -87,7 +88,7 @@ class _Manifest(_Strict):
 class _State(_Strict):
     format: int
     step: int
-    groups: list[str]
+    groups: list[Annotated[str, StringConstraints(pattern=GROUP)]]
     shared: dict[str, dict[str, str]]
     state: dict[str, Any]
 
@@ -138,7 +139,7 @@ def load(path: Path, *, only: Collection[str] | None = None) -> Checkpoint:
     path = Path(path)
     if not path.is_dir():
         raise ModelError(f"there is no checkpoint {path}", help="regard info RUN lists those of a run")
-    manifest = _parse(_Manifest, path / "manifest.json", _read(path / "manifest.json"))
+    manifest = _parse(_Manifest, path / "manifest.json", _read(path / "manifest.json", limit=JSON_LIMIT))
     inside = _parse(_State, path / "state.json", _read_verified(path, "state.json", manifest))
     wanted = inside.groups if only is None else [name for name in inside.groups if name in only]
     missing = set(only or ()) - set(inside.groups)
@@ -172,7 +173,7 @@ def load_latest(
 
 
 def list_steps(folder: Path) -> list[int]:
-    """The steps that have a checkpoint in ``folder``, in ascending order; ``load`` tells whether it is whole."""
+    """The steps that have a checkpoint in ``folder``, ascending; ``load`` tells whether one is whole."""
     return sorted(_candidates(folder))
 
 
@@ -192,7 +193,7 @@ def read_best(folder: Path) -> Best | None:
     if not path.exists():
         return None
     try:
-        found = json.loads(_read(path))
+        found = json.loads(_read(path, limit=JSON_LIMIT))
         return Best(int(found["step"]), str(found["metric"]), float(found["value"]))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelError(f"{path} is damaged", where=str(path), why=str(error), help="remove it") from error
@@ -221,7 +222,7 @@ def _write(
 
     shared = {}
     for name, tensors in groups.items():
-        if not FILE.fullmatch(f"{name}.safetensors"):
+        if not re.fullmatch(GROUP, name):
             raise ValueError(f"a group is named in lower case letters, digits and _, not {name!r}")
         shared[name] = shared_names(tensors)
         own = {key: tensor for key, tensor in tensors.items() if key not in shared[name]}
@@ -294,17 +295,19 @@ def _read_verified(path: Path, name: str, manifest: _Manifest) -> bytes:
     if name not in manifest.files:
         raise _damaged(path / "manifest.json", f"does not list {name}")
     record, file = manifest.files[name], path / name
-    data = _read(file)
+    data = _read(file, limit=record.size + 1)  # a received file does not decide how much memory it takes
     if len(data) != record.size:
-        raise _damaged(file, "is truncated or was replaced", f"{len(data):,} bytes of {record.size:,}")
+        problem = "is truncated" if len(data) < record.size else "is longer than it was"
+        raise _damaged(file, problem, f"manifest.json says {record.size:,} bytes")
     if hashlib.sha256(data).hexdigest() != record.sha256:
         raise _damaged(file, "was changed after it was written", "its sha256 is not the one in manifest.json")
     return data
 
 
-def _read(file: Path) -> bytes:
+def _read(file: Path, *, limit: int) -> bytes:
     try:
-        return file.read_bytes()
+        with file.open("rb") as opened:
+            return opened.read(limit)
     except FileNotFoundError as error:
         raise _damaged(
             file, "is missing", "a copy was cut short, or this is no checkpoint of regard"

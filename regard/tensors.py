@@ -41,8 +41,10 @@ def digest(groups: Mapping[str, Mapping[str, Tensor]]) -> str:
         for name, tensor in sorted(groups[group].items()):
             header = json.dumps([group, name, str(tensor.dtype), list(tensor.shape)]).encode()
             total.update(len(header).to_bytes(8, "little") + header)
-            plain = tensor.detach().cpu().contiguous().reshape(-1)
-            total.update(memoryview(plain.view(torch.uint8).numpy()))
+            plain = tensor.detach().cpu().contiguous()
+            # A contiguous tensor of one element may have any stride, which the view below would refuse.
+            plain = plain.as_strided((plain.numel(),), (1,))
+            total.update(plain.view(torch.uint8).numpy().data)
     return total.hexdigest()
 
 
