@@ -1,0 +1,157 @@
+"""Learning-rate schedules, and Adam over float32 master weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Optimizer", "schedule"]
+
+Schedule = Callable[[int], float]
+
+
+def schedule(
+    kind: str, *, learning_rate: float, warmup: int, width: int = 512, last_step: int | None = None
+) -> Schedule:
+    """The learning rate of update ``step``, counted from 1.
+
+    ``noam``: learning_rate · width^-0.5 · min(step^-0.5, step · warmup^-1.5) (Vaswani et al. 2017, Eq. 3), a factor
+    of 1 in the paper; its peak, at step = warmup, is (width · warmup)^-0.5. ``inverse-sqrt``: the same shape with
+    the peak ``learning_rate``. ``linear``: up to the peak, then down
+    to 0 at ``last_step``. ``constant``: up, then flat.
+    """
+    warmup = max(warmup, 1)
+
+    def rise(step: int) -> float:
+        return min(1.0, step / warmup)
+
+    shapes: dict[str, Schedule] = {
+        "noam": lambda step: width**-0.5 * min(step**-0.5, step * warmup**-1.5),
+        "inverse-sqrt": lambda step: rise(step) * math.sqrt(warmup / max(step, warmup)),
+        "linear": lambda step: rise(step) * _fall(step, warmup, last_step),
+        "constant": rise,
+    }
+    shape = shapes[kind]
+    return lambda step: learning_rate * shape(step)
+
+
+def _fall(step: int, warmup: int, last_step: int | None) -> float:
+    if last_step is None:
+        raise ValueError("a linear schedule needs to know the last step")
+    return max(0.0, (last_step - step) / max(last_step - warmup, 1)) if step > warmup else 1.0
+
+
+class Optimizer:
+    """Adam or AdamW (Kingma & Ba 2015; Loshchilov & Hutter 2019) whose weights and moments are float32.
+
+    A model that computes in bfloat16 gets its parameters by rounding the master weights after every update; a
+    float32 model's parameters are the master weights. ``average`` is an exponential moving average of them.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        kind: str = "adam",
+        betas: tuple[float, float] = (0.9, 0.98),
+        epsilon: float = 1e-9,
+        weight_decay: float = 0.0,
+        clip_norm: float | None = None,
+        ema: float | None = None,
+    ) -> None:
+        self.names = [name for name, _ in model.named_parameters()]
+        self.parameters = [parameter for _, parameter in model.named_parameters()]
+        self.masters = [p if p.dtype != torch.bfloat16 else p.detach().float() for p in self.parameters]
+        self.clip_norm, self.ema = clip_norm, ema
+        self.average = [m.detach().clone() for m in self.masters] if ema is not None else []
+        adam = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind]
+        # A tensor rate, so that changing it is data, not a new graph; fused: one pass over each tensor.
+        self.adam = adam(self.masters, lr=0.0, betas=betas, eps=epsilon, weight_decay=weight_decay, fused=True)
+
+    def step(self, learning_rate: float) -> float:
+        """One update from the gradients, which are then dropped. Returns their norm before clipping.
+
+        A norm that is not finite changes nothing but drops the gradients: the caller decides what to do.
+        """
+        gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self.parameters]
+        self._drop_gradients()
+        wide = [g.float() if g.dtype == torch.bfloat16 else g for g in gradients]
+        norm = torch.nn.utils.get_total_norm(wide)
+        value = float(norm)
+        if not math.isfinite(value):
+            return value
+        if self.clip_norm is not None and value > self.clip_norm:
+            torch._foreach_mul_(wide, self.clip_norm / value)
+        for master, gradient in zip(self.masters, wide, strict=True):
+            master.grad = gradient
+        for group in self.adam.param_groups:
+            group["lr"] = learning_rate
+        self.adam.step()
+        self._drop_gradients()
+        self._publish()
+        if self.ema is not None:
+            with torch.no_grad():
+                torch._foreach_lerp_(self.average, [m.detach() for m in self.masters], 1 - self.ema)
+        return value
+
+    def _drop_gradients(self) -> None:
+        for tensor in (*self.parameters, *self.masters):
+            tensor.grad = None
+
+    @torch.no_grad()
+    def _publish(self) -> None:
+        for parameter, master in zip(self.parameters, self.masters, strict=True):
+            if parameter is not master:
+                parameter.copy_(master)
+
+    def weights(self) -> dict[str, Tensor]:
+        """The float32 weights by name: the moving average where there is one, else the master weights."""
+        source = self.average or self.masters
+        return {name: tensor.detach() for name, tensor in zip(self.names, source, strict=True)}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything beside ``weights`` that must survive a restart, by name."""
+        named: dict[str, Tensor] = {}
+        for name, master in zip(self.names, self.masters, strict=True):
+            if self.average:
+                named[f"master.{name}"] = master.detach()
+            for key, value in self.adam.state[master].items():
+                named[f"{key}.{name}"] = value
+        return named
+
+    @torch.no_grad()
+    def load(self, weights: Mapping[str, Tensor], named: Mapping[str, Tensor]) -> None:
+        """Take back what ``weights`` and ``tensors`` gave; raises ``KeyError`` where a name is missing."""
+        for index, (name, master) in enumerate(zip(self.names, self.masters, strict=True)):
+            if self.average:
+                self.average[index].copy_(weights[name])
+            master.copy_(named[f"master.{name}"] if self.average else weights[name])
+            self.adam.state[master] = {
+                key: named[f"{key}.{name}"].clone()
+                for key in ("step", "exp_avg", "exp_avg_sq")
+                if f"{key}.{name}" in named
+            }
+        self._publish()
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """The model computes with the moving average inside the block; with none, nothing changes."""
+        if not self.average:
+            yield
+            return
+        trained = [master.detach().clone() for master in self.masters]
+        try:
+            self._put(self.average)
+            yield
+        finally:
+            self._put(trained)
+
+    @torch.no_grad()
+    def _put(self, weights: list[Tensor]) -> None:
+        for master, weight in zip(self.masters, weights, strict=True):
+            master.copy_(weight)
+        self._publish()

@@ -1,0 +1,307 @@
+"""Training: from a run folder to checkpoints, one update at a time, killed and resumed without a trace.
+
+The order of things is fixed by the step alone. At the head of the loop, at step k: validate if k is due and not yet
+validated, save if due, stop if done; then one update makes it step k + 1. A checkpoint says where the run stands in
+a few integers; randomness is drawn from (seed, step), so nothing else needs to be remembered.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard import checkpoint
+from regard.config import Config
+from regard.data.batches import Batch, batches_in_order, collate, epoch_batches, mixed_epoch, pair_lengths
+from regard.data.corpora import Corpora
+from regard.errors import TrainingError
+from regard.losses import Loss, projected_cross_entropy
+from regard.models.model import Transducer
+from regard.optim import Optimizer, schedule
+from regard.run import Metrics, RunFolder
+
+__all__ = ["Outcome", "Place", "Prepared", "Reporter", "Trainer", "Validation"]
+
+
+class Reporter(Protocol):
+    """Who is told how training goes; commands print it, nothing below them does."""
+
+    def updated(self, place: Place, steps: int | None, figures: dict[str, float]) -> None: ...
+    def validated(self, place: Place, validation: Validation, best: bool) -> None: ...
+    def said(self, message: str) -> None: ...
+
+
+class Prepared(NamedTuple):
+    """What training works on: corpora as token arrays, and the mixture's weights."""
+
+    train: Corpora
+    weights: list[float]
+    valid: Corpora | None
+
+
+class Validation(NamedTuple):
+    """``loss``: nats a token, unsmoothed; ``metrics``: of decoded output, where asked for."""
+
+    loss: float
+    metrics: dict[str, float]
+
+
+@dataclass
+class Place:
+    """Where a run stands: everything beside tensors that a checkpoint must know. Plain numbers only."""
+
+    step: int = 0  # updates done
+    epoch: int = 0
+    batch: int = 0  # batches of this epoch done
+    validated: int = 0  # the last step that was validated
+    saved: int = 0  # the last step that was saved
+    best_step: int = 0
+    best_value: float | None = None
+    without_better: int = 0  # validations since the best one
+    nonfinite: int = 0  # updates in a row without a finite loss
+    rolled_back: int = 0
+    metrics_size: int = 0  # bytes of metrics.jsonl
+    seconds: float = 0.0  # of training, over all sittings
+
+
+class Outcome(NamedTuple):
+    place: Place
+    reason: str  # "steps", "epochs", "early stopping", "interrupted"
+
+
+class Trainer:
+    """One run. ``interrupted`` is asked after every update, batch of validation and decoded sentence batch."""
+
+    def __init__(
+        self,
+        run: RunFolder,
+        model: Transducer,
+        data: Prepared,
+        *,
+        steps: int | None,
+        reporter: Reporter,
+        interrupted: Callable[[], bool],
+        decode_metrics: Callable[[Transducer], dict[str, float] | None],
+    ) -> None:
+        self.run, self.model, self.data, self.steps = run, model, data, steps
+        self.config: Config = run.config
+        self.reporter, self.interrupted, self.decode_metrics = reporter, interrupted, decode_metrics
+        settings = self.config.train
+        self.optimizer = Optimizer(
+            model,
+            kind=settings.optimizer,
+            betas=settings.betas,
+            epsilon=settings.epsilon,
+            weight_decay=settings.weight_decay,
+            clip_norm=settings.clip_norm,
+            ema=settings.ema,
+        )
+        self.rate = schedule(
+            settings.schedule,
+            learning_rate=settings.learning_rate,
+            warmup=settings.warmup,
+            width=self.config.model.width,
+            last_step=steps,
+        )
+        self.place = Place()
+        self.lengths = pair_lengths(data.train)
+        self._planned: tuple[int, list[Any]] = (-1, [])
+        self.metrics: Metrics | None = None
+
+    def resume(self) -> bool:
+        """Go to the newest whole checkpoint, if there is one."""
+        found = checkpoint.load_latest(self.run.checkpoints, self.reporter.said)
+        if found is None:
+            return False
+        self.place = Place(**found.state)
+        self.optimizer.load(found.groups["model"], found.groups["optimizer"])
+        return True
+
+    def fit(self) -> Outcome:
+        """Train until the steps, epochs or patience are used up, or until interrupted; the end is saved."""
+        self.metrics = Metrics(self.run.path / "metrics.jsonl", size=self.place.metrics_size)
+        while True:
+            if self.interrupted():
+                return self._leave("interrupted")
+            if self._due(self.config.train.validate_every, self.place.validated) and not self._validate():
+                return self._leave("interrupted")
+            if self._due(self.config.train.save_every, self.place.saved):
+                self.save()
+            reason = self._done()
+            if reason is not None:
+                if self.place.validated < self.place.step and not self._validate():
+                    return self._leave("interrupted")
+                return self._leave(reason)
+            self._update()
+
+    def _due(self, every: int, last: int) -> bool:
+        return self.place.step % every == 0 and self.place.step > last
+
+    def _done(self) -> str | None:
+        settings, place = self.config.train, self.place
+        if self.steps is not None and place.step >= self.steps:
+            return "steps"
+        if settings.epochs is not None and place.epoch >= settings.epochs:
+            return "epochs"
+        if settings.early_stopping is not None and place.without_better >= settings.early_stopping:
+            return "early stopping"
+        return None
+
+    def _leave(self, reason: str) -> Outcome:
+        if self.place.saved < self.place.step:
+            self.save()
+        return Outcome(self.place, reason)
+
+    def save(self) -> None:
+        """Commit a checkpoint of this very moment."""
+        assert self.metrics is not None
+        place = self.place
+        place.saved, place.metrics_size = place.step, self.metrics.size
+        groups = {"model": self.optimizer.weights(), "optimizer": self.optimizer.tensors()}
+        checkpoint.save(self.run.checkpoints, place.step, groups, asdict(place), keep=self.config.train.keep)
+        self._point_at_best()
+
+    def _point_at_best(self) -> None:
+        """Say which checkpoint is best; said anew at every save, in case a kill came between the two."""
+        place, folder = self.place, self.run.checkpoints
+        if place.best_value is None or not checkpoint.step_path(folder, place.best_step).is_dir():
+            return
+        marked = checkpoint.read_best(folder)
+        if marked is None or marked.step != place.best_step:
+            checkpoint.mark_best(folder, place.best_step, self.config.train.best_by, place.best_value)
+
+    def _update(self) -> None:
+        settings, place = self.config.train, self.place
+        started = time.perf_counter()
+        batches = self._next_batches()
+        count = sum(int(batch.target_valid.sum()) for batch in batches)
+        smoothed, nll = 0.0, 0.0
+        self.model.train()
+        for number, batch in enumerate(batches):
+            torch.manual_seed(_seed(self.config.seed, place.step, number))
+            loss = self.loss(batch, smoothing=settings.label_smoothing)
+            (loss.smoothed / count).backward()
+            smoothed, nll = smoothed + float(loss.smoothed) / count, nll + float(loss.nll) / count
+        rate = self.rate(place.step + 1)
+        norm = self.optimizer.step(rate) if math.isfinite(smoothed) else math.nan
+        place.step += 1
+        seconds = time.perf_counter() - started
+        place.seconds += seconds
+        if not math.isfinite(norm):
+            self._skip(batches)
+            return
+        place.nonfinite = 0
+        figures = {"loss": smoothed, "nll": nll, "rate": rate, "norm": norm, "tokens": count, "seconds": seconds}
+        self._write({"step": place.step, "epoch": place.epoch, **figures})
+        self.reporter.updated(place, self.steps, figures)
+
+    def loss(self, batch: Batch, *, smoothing: float) -> Loss:
+        """The sum over the batch's target tokens."""
+        features = self.model(batch.source, batch.source_valid, batch.target_input, batch.target_valid)
+        valid = batch.target_valid
+        return projected_cross_entropy(
+            features[valid], self.model.projection, batch.target_output[valid], smoothing=smoothing
+        )
+
+    def _next_batches(self) -> list[Batch]:
+        """As many batches as make an update, fewer at an epoch's end."""
+        place, wanted = self.place, self.config.train.accumulate
+        if self._planned[0] != place.epoch:
+            chosen = mixed_epoch(self.data.train.sizes, self.data.weights, seed=self.config.seed, epoch=place.epoch)
+            plan = epoch_batches(
+                self.lengths,
+                self.config.train.batch_tokens,
+                seed=self.config.seed,
+                epoch=place.epoch,
+                chosen=chosen,
+                where=self.data.train.where,
+            )
+            self._planned = (place.epoch, plan)
+        plan = self._planned[1]
+        taken = plan[place.batch : place.batch + wanted]
+        place.batch += len(taken)
+        if place.batch >= len(plan):
+            place.epoch, place.batch = place.epoch + 1, 0
+        return [collate(self.data.train, indices) for indices in taken]
+
+    def _skip(self, batches: list[Batch]) -> None:
+        """A loss or gradient that is not finite: nothing was learned; too many in a row roll back, then stop."""
+        place = self.place
+        place.nonfinite += 1
+        lines = [self.data.train.where(int(index)) for batch in batches for index in batch.index[:3]]
+        self._write({"step": place.step, "skipped": "not finite", "pairs": lines})
+        self.reporter.said(f"step {place.step}: the loss is not finite; skipped, with {', '.join(lines)}, …")
+        if place.nonfinite < self.config.train.max_nonfinite:
+            return
+        found = checkpoint.load_latest(self.run.checkpoints, self.reporter.said)
+        if place.rolled_back or found is None:
+            raise TrainingError(
+                f"no finite loss for {place.nonfinite} updates in a row",
+                where=f"step {place.step}",
+                why="the weights diverged" if found else "training diverged before its first checkpoint",
+                help=f"lower the learning rate: --set train.lr={self.config.train.learning_rate / 3:.1e}",
+            )
+        self.optimizer.load(found.groups["model"], found.groups["optimizer"])
+        place.nonfinite, place.rolled_back = 0, 1
+        self.reporter.said(f"rolled back to the weights of step {found.step}; the data goes on")
+
+    @torch.no_grad()
+    def _validate(self) -> bool:
+        """Measure, remember the best; False when interrupted, as if it had not begun."""
+        if self.data.valid is None:
+            self.place.validated = self.place.step
+            return True
+        self.model.eval()
+        with self.optimizer.averaged():
+            measured = self._measure(self.data.valid)
+        if measured is None:
+            return False
+        place = self.place
+        place.validated = place.step
+        by = self.config.train.best_by
+        value = measured.loss if by == "loss" else measured.metrics[by]
+        better = place.best_value is None or (value > place.best_value if by == "bleu" else value < place.best_value)
+        self._write({"step": place.step, "validation": {"loss": measured.loss, **measured.metrics}})
+        self.reporter.validated(place, measured, better)
+        if better:
+            place.best_step, place.best_value, place.without_better = place.step, value, 0
+            self.save()
+        else:
+            place.without_better += 1
+        return True
+
+    def _measure(self, corpora: Corpora) -> Validation | None:
+        total, count = 0.0, 0
+        for batch in self._in_order(corpora):
+            if self.interrupted():
+                return None
+            total += float(self.loss(batch, smoothing=0.0).nll)
+            count += int(batch.target_valid.sum())
+        metrics = self.decode_metrics(self.model)
+        return None if metrics is None else Validation(total / count, metrics)
+
+    def _in_order(self, corpora: Corpora) -> Iterator[Batch]:
+        for indices in batches_in_order(pair_lengths(corpora), self.config.train.batch_tokens):
+            yield collate(corpora, indices)
+
+    def _write(self, record: dict[str, Any]) -> None:
+        assert self.metrics is not None
+        self.metrics.write(record)
+
+
+def _seed(*numbers: int) -> int:
+    """One 64-bit seed out of several numbers, the streams independent."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
+
+
+def to_device(batch: Batch, device: torch.device) -> Batch:
+    """The batch's tensors on another device."""
+    moved: list[Tensor] = [tensor.to(device, non_blocking=True) for tensor in batch]
+    return Batch(*moved)
