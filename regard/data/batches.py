@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from regard.data.corpora import Parallel
+from regard.data.corpus import Parallel
 from regard.data.tokenizer import BEGIN, END, PAD
 from regard.errors import ConfigError, DataError
 
@@ -100,9 +100,7 @@ def mixed_epoch(sizes: Sequence[int], weights: Sequence[float], *, seed: int, ep
     function of its arguments; one corpus gives every index exactly once an epoch.
     """
     if not sizes or len(sizes) != len(weights) or min(sizes) < 1 or min(weights) <= 0:
-        raise ConfigError(
-            "A mixture needs corpora that hold pairs, each with a weight above 0.", where="data"
-        )
+        raise ConfigError("A mixture needs corpora that hold pairs, each with a weight above 0.", where="data")
     counts = _shares(sum(sizes), weights)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     drawn = []

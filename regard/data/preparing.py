@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.corpora import FORMAT, Corpus, Report
+from regard.data.corpus import FORMAT, Corpus, Report
 from regard.data.reading import CorpusConfig, Pairs, read_pairs
 from regard.data.storing import storing
 from regard.data.tokenizer import UNKNOWN, Tokenizer

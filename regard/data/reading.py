@@ -104,9 +104,7 @@ def read_lines(path: Path) -> Iterator[str]:
             help=f"iconv -f WINDOWS-1252 -t UTF-8 {path.name} > fixed.txt, if that is its encoding",
         ) from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(
-            "A gzip file is truncated or damaged.", where=f"{path}:{number + 1}", why=str(error)
-        ) from error
+        raise DataError("A gzip file is truncated or damaged.", where=f"{path}:{number + 1}", why=str(error)) from error
     except OSError as error:
         raise _unreadable(path, error) from error
     if number == 0:

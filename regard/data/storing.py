@@ -20,9 +20,7 @@ def storing(path: Path) -> Iterator[None]:
     except OSError as error:
         where = str(error.filename or path)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StorageError(
-                "The disk is full.", where=where, help="free some space and run again"
-            ) from error
+            raise StorageError("The disk is full.", where=where, help="free some space and run again") from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise StorageError("No permission to write here.", where=where, why=error.strerror) from error
         raise StorageError("Writing failed.", where=where, why=error.strerror or str(error)) from error

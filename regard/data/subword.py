@@ -90,9 +90,7 @@ def train_sentencepiece(lines: Iterable[str], config: TokenizerConfig) -> Senten
     """Train on ``lines``; a second time, with fewer pieces, where ``size`` is open and the corpus small."""
     source = list(lines) if config.size is None and not isinstance(lines, Sequence) else lines
     try:
-        return SentencePieceTokenizer(
-            config, _train_sentencepiece(source, config, config.size or DEFAULT_SIZE)
-        )
+        return SentencePieceTokenizer(config, _train_sentencepiece(source, config, config.size or DEFAULT_SIZE))
     except _TooLarge as error:
         if config.size is None:
             model = _train_sentencepiece(source, config, error.largest)
@@ -182,9 +180,7 @@ def train_hugging_face(lines: Iterable[str], config: TokenizerConfig) -> Hugging
         library = Library(models.Unigram())
         trainer = trainers.UnigramTrainer(unk_token=SPECIALS[UNKNOWN], **common)
     # A piece never joins a word with its punctuation, as in SentencePiece.
-    library.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()]
-    )
+    library.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()])
     library.decoder = decoders.Metaspace()
     library.train_from_iterator((line.lower() if config.lowercase else line for line in lines), trainer)
     trained = library.get_vocab_size()
