@@ -125,14 +125,10 @@ def test_tied_tensors_are_stored_once_and_come_back_tied(tmp_path: Path) -> None
 
 
 def test_overlapping_tensors_keep_their_values(tmp_path: Path) -> None:
-    flat = torch.arange(6.0)
-    parts = {
-        "front": flat[:4],
-        "back": flat[2:],
-        "whole": flat,
-        "matrix": flat.view(2, 3),
-        "turned": flat.view(2, 3).t(),
-    }
+    flat, square = torch.arange(6.0), torch.arange(4.0).view(2, 2)
+    parts = {"front": flat[:4], "back": flat[2:], "whole": flat, "matrix": flat.view(2, 3)}
+    parts |= {"turned": flat.view(2, 3).t(), "bits": flat.view(torch.int32)}
+    parts |= {"square": square, "turned square": square.t()}
     found = checkpoint.load(checkpoint.save(tmp_path, 1, {"model": parts}, {}, keep=1)).groups["model"]
     assert {name: each.tolist() for name, each in found.items()} == {
         name: each.tolist() for name, each in parts.items()
