@@ -211,9 +211,7 @@ def average(sources: Sequence[Path | Mapping[str, Tensor]], *, group: str = "mod
     return mean(tensors(source) for source in sources)
 
 
-def _write(
-    temporary: Path, step: int, groups: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]
-) -> None:
+def _write(temporary: Path, step: int, groups: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]) -> None:
     files: dict[str, dict[str, Any]] = {}
 
     def write(name: str, data: bytes) -> None:
@@ -231,9 +229,7 @@ def _write(
     whole = {"format": FORMAT, "step": step, "groups": list(groups), "shared": shared, "state": dict(state)}
     write("state.json", storage.json_bytes(whole))
     storage.at("state-written")
-    storage.write_bytes(
-        temporary / "manifest.json", storage.json_bytes({"format": FORMAT, "files": dict(files)})
-    )
+    storage.write_bytes(temporary / "manifest.json", storage.json_bytes({"format": FORMAT, "files": dict(files)}))
     storage.at("manifest-written")
 
 
@@ -309,9 +305,7 @@ def _read(file: Path, *, limit: int) -> bytes:
         with file.open("rb") as opened:
             return opened.read(limit)
     except FileNotFoundError as error:
-        raise _damaged(
-            file, "is missing", "a copy was cut short, or this is no checkpoint of regard"
-        ) from error
+        raise _damaged(file, "is missing", "a copy was cut short, or this is no checkpoint of regard") from error
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM):
             raise StorageError(
