@@ -8,18 +8,20 @@ asking and of the answering side), **width** (features), **value** (features of 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from regard.attention.mask import Bound, Span
 from regard.state import State, select
 
 __all__ = [
     "Abilities", "Attended", "Decoded", "Decoder", "Encoded", "Encoder", "Mechanism", "Memory", "Mixed", "Mixer",
-    "Reader", "Rows", "compact",
+    "Reader", "Rows", "SourceKeys", "compact",
 ]  # fmt: skip
 
 Memory = State  # what a reader prepares once per sentence; dimension 0 is the sentence
@@ -34,6 +36,7 @@ class Abilities:
     stream: Literal["exact", "segment", "none"]  # does feeding pieces equal one pass?
     weights: bool  # can it say where it looked?
     independent: bool  # does a query's answer depend on neither its position nor the queries before it?
+    normalised: bool  # do the weights of a query that may look somewhere sum to 1?
     fused: bool  # does it have a path that never materialises its weights?
 
 
@@ -122,9 +125,7 @@ class Rows(NamedTuple):
     """
 
     sentence: Tensor  # (rows,) int64
-    place: (
-        Tensor | None
-    )  # (rows,) int64 into (sentences·width); None when row i reads sentence i and no other
+    place: Tensor | None  # (rows,) int64 into (sentences·width); None when row i reads sentence i and no other
     sentences: int
     width: int
 
@@ -151,6 +152,26 @@ class Rows(NamedTuple):
     def gather(self, x: Tensor) -> Tensor:
         """(sentences, width, …) -> (rows, …): the inverse of ``scatter``."""
         return x[:, 0] if self.place is None else x.flatten(0, 1).index_select(0, self.place)
+
+
+class SourceKeys(NamedTuple):
+    """What most readers remember: keys and values (sentences, heads, length, …) of the source, projected once;
+
+    ``valid`` (sentences, length). Joined sentences are padded to the longest.
+    """
+
+    key: Tensor
+    value: Tensor
+    valid: Tensor
+
+    def join(self, states: Sequence[SourceKeys]) -> SourceKeys:
+        longest = max(state.valid.shape[1] for state in states)
+        padded = [
+            (pad(s.key, (0, 0, 0, extra)), pad(s.value, (0, 0, 0, extra)), pad(s.valid, (0, extra)))
+            for s in states
+            for extra in [longest - s.valid.shape[1]]
+        ]
+        return SourceKeys(*(torch.cat(parts) for parts in zip(*padded, strict=True)))
 
 
 class Reader(nn.Module, ABC):
@@ -189,9 +210,7 @@ class Decoder(nn.Module, ABC):
     def start(self, memory: Memory, rows: Tensor) -> State: ...
 
     @abstractmethod
-    def forward(
-        self, tokens: Tensor, memory: Memory, state: State, *, valid: Tensor | None = None
-    ) -> Decoded:
+    def forward(self, tokens: Tensor, memory: Memory, state: State, *, valid: Tensor | None = None) -> Decoded:
         """``tokens`` (rows, n) int64: the next n tokens of every row; ``valid`` (rows, n): a prefix of each row."""
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
+import torch
 from torch import Tensor
 
-from regard.attention.contract import Abilities, Attended, Mechanism
+from regard.attention.contract import Abilities, Attended
 from regard.attention.kernel import attend
 from regard.attention.mask import Bound
+from regard.attention.score import Score
 from regard.state import State
 
 __all__ = ["Dot"]
 
 
-class Dot(Mechanism):
+class Dot(Score):
     """e(q, k) = scale · q·k, α = softmax(e), context = Σ α v (Vaswani et al. 2017, Eq. 1).
 
     ``scale`` None is 1/√d_k; 1 is the unscaled product of Luong et al. 2015 (§3.1). With components of q and k
@@ -25,7 +29,19 @@ class Dot(Mechanism):
         self.scale = scale
 
     def can(self) -> Abilities:
-        return Abilities(causal=True, cross=True, stream="exact", weights=True, independent=True, fused=True)
+        return Abilities(
+            causal=True,
+            cross=True,
+            stream="exact",
+            weights=True,
+            independent=True,
+            normalised=True,
+            fused=True,
+        )
+
+    def energy(self, query: Tensor, key: Tensor) -> Tensor:
+        scale = 1 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
+        return scale * torch.einsum("bhtd,bhsd->bhts", query, key)
 
     def forward(
         self,

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from regard.attention.contract import Abilities, Attended, Encoded, Mechanism, Mixed, Mixer, Reader, Rows
+from regard.attention.contract import (
+    Abilities,
+    Attended,
+    Encoded,
+    Mechanism,
+    Mixed,
+    Mixer,
+    Reader,
+    Rows,
+    SourceKeys,
+)  # fmt: skip
 from regard.attention.mask import Bound, Causal, Mask, Padding, Span
 from regard.state import State, select
 
-__all__ = ["AttentionReader", "KeyValue", "MultiHead", "SelfAttention", "SourceKeys"]
+__all__ = ["AttentionReader", "KeyValue", "MultiHead", "SelfAttention"]
 
+PROJECTIONS = ("query", "key", "value", "output")
 BUCKET = 32  # a cache grows by this many slots at a time
 
 
@@ -36,9 +47,7 @@ class KeyValue(NamedTuple):
         n = key.shape[2]
         needed = int(self.length.max()) + n
         slots = self.length[:, None] + torch.arange(n, device=key.device)
-        return KeyValue(
-            _write(self.key, key, slots, needed), _write(self.value, value, slots, needed), length
-        )
+        return KeyValue(_write(self.key, key, slots, needed), _write(self.value, value, slots, needed), length)
 
     def span(self) -> Span:
         slots = torch.arange(self.key.shape[2], device=self.key.device)
@@ -61,12 +70,22 @@ def _write(cache: Tensor, new: Tensor, slots: Tensor, needed: int) -> Tensor:
     return cache.scatter(2, slots[:, None, :, None].expand_as(new), new)
 
 
+def _projection(name: str, enter: int, leave: int, *, bias: bool, linear: bool) -> nn.Module:
+    if linear:
+        return nn.Linear(enter, leave, bias=bias)
+    if enter != leave:
+        raise ValueError(f"without a {name} projection {enter} features cannot become {leave}")
+    return nn.Identity()
+
+
 class MultiHead(nn.Module):
     """MultiHead(Q, K, V) = Concat(head_1 … head_h) W^O, head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V) (Vaswani §3.2.2).
 
     ``key_width`` (d_k) and ``value_width`` (d_v) are per head, width / heads unless given. ``key_heads`` fewer than
     ``heads`` lets groups of heads share keys and values: 1 is multi-query (Shazeer 2019), a divisor of ``heads`` is
     grouped-query attention (Ainslie et al. 2023). The paper prints no biases; ``bias=True`` gives torch's form.
+    ``project`` names the projections that are linear; the others are the identity, as where one head reads the
+    states themselves (Luong et al. 2015).
     """
 
     def __init__(
@@ -79,6 +98,7 @@ class MultiHead(nn.Module):
         value_width: int | None = None,
         key_heads: int | None = None,
         bias: bool = False,
+        project: Collection[str] = PROJECTIONS,
     ) -> None:
         super().__init__()
         key_heads = heads if key_heads is None else key_heads
@@ -88,21 +108,30 @@ class MultiHead(nn.Module):
             raise ValueError(f"{heads} heads do not divide the width {width}: give key_width and value_width")
         self.heads, self.key_heads = heads, key_heads
         self.key_width, self.value_width = key_width or width // heads, value_width or width // heads
-        self.query = nn.Linear(width, heads * self.key_width, bias=bias)
-        self.key = nn.Linear(width, key_heads * self.key_width, bias=bias)
-        self.value = nn.Linear(width, key_heads * self.value_width, bias=bias)
-        self.output = nn.Linear(heads * self.value_width, width, bias=bias)
+        sizes = {
+            "query": (width, heads * self.key_width),
+            "key": (width, key_heads * self.key_width),
+            "value": (width, key_heads * self.value_width),
+            "output": (heads * self.value_width, width),
+        }
+        self.query, self.key, self.value, self.output = (
+            _projection(name, *sizes[name], bias=bias, linear=name in project) for name in PROJECTIONS
+        )
         self.mechanism = mechanism
 
     def queries(self, x: Tensor) -> Tensor:
         """(batch, length, width) to (batch, heads, length, d_k)."""
-        return self.query(x).unflatten(-1, (self.heads, self.key_width)).transpose(1, 2)
+        projected: Tensor = self.query(x)
+        return projected.unflatten(-1, (self.heads, self.key_width)).transpose(1, 2)
 
     def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(batch, length, width) to keys (batch, key heads, length, d_k) and values (…, d_v)."""
-        key = self.key(x).unflatten(-1, (self.key_heads, self.key_width)).transpose(1, 2)
-        value = self.value(x).unflatten(-1, (self.key_heads, self.value_width)).transpose(1, 2)
-        return key, value
+        key: Tensor = self.key(x)
+        value: Tensor = self.value(x)
+        return (
+            key.unflatten(-1, (self.key_heads, self.key_width)).transpose(1, 2),
+            value.unflatten(-1, (self.key_heads, self.value_width)).transpose(1, 2),
+        )
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, bound: Bound, state: State = ()) -> Attended:
         """Projected queries, keys and values in; the context (batch, length, width) of all heads out."""
@@ -113,10 +142,15 @@ class MultiHead(nn.Module):
 class SelfAttention(Mixer):
     """Attention of a sequence to itself under ``mask``; causal ones remember their keys and values."""
 
+    like: Tensor
+
     def __init__(self, attention: MultiHead, *, mask: Mask) -> None:
         super().__init__()
         self.attention, self.mask = attention, mask
         self.causal = Causal() in mask.conjuncts()
+        if self.causal and not attention.mechanism.can().causal:
+            raise ValueError(f"{type(attention.mechanism).__name__} attention cannot be causal")
+        self.register_buffer("like", torch.empty(0), persistent=False)  # the type and device of the cache
 
     def can(self) -> Abilities:
         inner = self.attention.mechanism.can()
@@ -126,17 +160,18 @@ class SelfAttention(Mixer):
             stream=inner.stream if self.causal else "none",
             weights=inner.weights,
             independent=False,
+            normalised=inner.normalised,
             fused=inner.fused,
         )
 
     def start(self, rows: int) -> State:
         if not self.causal:
             return ()
-        weight, inner = self.attention.key.weight, self.attention
+        inner, like = self.attention, self.like
         return KeyValue(
-            weight.new_empty(rows, inner.key_heads, 0, inner.key_width),
-            weight.new_empty(rows, inner.key_heads, 0, inner.value_width),
-            torch.zeros(rows, dtype=torch.int64, device=weight.device),
+            like.new_empty(rows, inner.key_heads, 0, inner.key_width),
+            like.new_empty(rows, inner.key_heads, 0, inner.value_width),
+            torch.zeros(rows, dtype=torch.int64, device=like.device),
         )
 
     def forward(self, x: Tensor, span: Span, state: State) -> Mixed:
@@ -148,25 +183,9 @@ class SelfAttention(Mixer):
             # The first piece of a sequence is its own cache: the spans coincide and carry the segments.
             key, value, keys = state.key, state.value, span if fresh else state.span()
         bound = self.mask.bind(span, keys)
-        attended = self.attention(self.attention.queries(x), key, value, bound)
+        before = self.attention.mechanism.start(key, bound)
+        attended = self.attention(self.attention.queries(x), key, value, bound, before)
         return Mixed(attended.context, state, attended.weights)
-
-
-class SourceKeys(NamedTuple):
-    """A reader's memory: keys and values of the source, projected once; ``valid`` (sentences, length)."""
-
-    key: Tensor
-    value: Tensor
-    valid: Tensor
-
-    def join(self, states: Sequence[SourceKeys]) -> SourceKeys:
-        longest = max(state.valid.shape[1] for state in states)
-        padded = [
-            (pad(s.key, (0, 0, 0, extra)), pad(s.value, (0, 0, 0, extra)), pad(s.valid, (0, extra)))
-            for s in states
-            for extra in [longest - s.valid.shape[1]]
-        ]
-        return SourceKeys(*(torch.cat(parts) for parts in zip(*padded, strict=True)))
 
 
 class AttentionReader(Reader):

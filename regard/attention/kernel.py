@@ -18,7 +18,9 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from regard.attention.mask import Bound
 
-__all__ = ["attend", "attend_reference", "choose", "kernel", "masked_softmax", "read", "weigh"]
+__all__ = [
+    "attend", "attend_reference", "blank_unseen", "choose", "kernel", "masked_softmax", "read", "share_heads", "weigh",
+]  # fmt: skip
 
 Kernel = Literal["reference", "softmax", "sdpa"]
 _forced: ContextVar[Kernel | None] = ContextVar("kernel", default=None)
@@ -37,9 +39,7 @@ def kernel(name: Kernel) -> Iterator[None]:
         _forced.reset(token)
 
 
-def choose(
-    *, need_weights: bool, device: str, gradient: bool, keys: int, forced: Kernel | None = None
-) -> Kernel:
+def choose(*, need_weights: bool, device: str, gradient: bool, keys: int, forced: Kernel | None = None) -> Kernel:
     """Which path computes this attention: a pure function, tested as a table.
 
     Weights come out of the reference alone. On a CPU the fused kernel's backward costs several times the plain
@@ -63,9 +63,7 @@ def masked_softmax(energy: Tensor, allowed: Tensor) -> Tensor:
     return unnormalised / total.masked_fill(total == 0, 1.0)
 
 
-def weigh(
-    energy: Tensor, bound: Bound, normalise: Callable[[Tensor, Tensor], Tensor] = masked_softmax
-) -> Tensor:
+def weigh(energy: Tensor, bound: Bound, normalise: Callable[[Tensor, Tensor], Tensor] = masked_softmax) -> Tensor:
     """Energies (batch, heads, query, key) to weights of the same shape, 0 where the mask forbids."""
     return normalise(energy, bound.sdpa())
 
@@ -75,14 +73,12 @@ def read(weights: Tensor, value: Tensor) -> Tensor:
     return torch.einsum("bhts,bhsv->bhtv", weights, value)
 
 
-def attend_reference(
-    query: Tensor, key: Tensor, value: Tensor, bound: Bound, *, scale: float
-) -> tuple[Tensor, Tensor]:
+def attend_reference(query: Tensor, key: Tensor, value: Tensor, bound: Bound, *, scale: float) -> tuple[Tensor, Tensor]:
     """softmax(scale · Q Kᵀ) V over the allowed keys (Vaswani et al. 2017, Eq. 1): context and weights.
 
     Columns that no query of the row may look at (padding, unwritten cache) may hold anything, NaN included.
     """
-    key, value = (_share_heads(_blank_unseen(x, bound), query.shape[1]) for x in (key, value))
+    key, value = (share_heads(blank_unseen(x, bound), query.shape[1]) for x in (key, value))
     energy = scale * torch.einsum("bhtd,bhsd->bhts", query, key)
     weights = weigh(energy, bound)
     return read(weights, value), weights
@@ -118,26 +114,25 @@ def attend(
     if path == "softmax":
         return _attend_softmax(query, key, value, bound, scale), None
     grouped = key.shape[1] != query.shape[1]
-    context = scaled_dot_product_attention(
-        query, key, value, attn_mask=bound.sdpa(), scale=scale, enable_gqa=grouped
-    )
+    context = scaled_dot_product_attention(query, key, value, attn_mask=bound.sdpa(), scale=scale, enable_gqa=grouped)
     return context, None
 
 
 def _attend_softmax(query: Tensor, key: Tensor, value: Tensor, bound: Bound, scale: float) -> Tensor:
     """Two batched matrix products and a softmax: the quickest form, forward and backward, of short sequences."""
-    key, value = (_share_heads(x, query.shape[1]) for x in (key, value))
+    key, value = (share_heads(x, query.shape[1]) for x in (key, value))
     energy = torch.matmul(query * scale, key.transpose(-1, -2))
     context = torch.matmul(torch.softmax(energy + bound.additive(energy.dtype), -1), value)
     empty = bound.empty()
     return context if empty is None else context.masked_fill(empty[:, None, :, None], 0.0)
 
 
-def _share_heads(x: Tensor, heads: int) -> Tensor:
+def share_heads(x: Tensor, heads: int) -> Tensor:
     """Each key head serves heads / key heads query heads, neighbours first (Ainslie et al. 2023)."""
     return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], 1)
 
 
-def _blank_unseen(x: Tensor, bound: Bound) -> Tensor:
+def blank_unseen(x: Tensor, bound: Bound) -> Tensor:
+    """Keys or values (batch, heads, key, …) with 0 in the columns that no query of the row may look at."""
     unseen = ~bound.dense().any(1)
     return x.masked_fill(unseen[:, None, :, None], 0.0) if x.shape[2] else x

@@ -128,9 +128,7 @@ class Edges(Mask):
     index: Tensor
 
     def at(self, query: Span, key: Span, batch: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        table = torch.zeros(
-            query.valid.shape[1], key.valid.shape[1], dtype=torch.bool, device=self.index.device
-        )
+        table = torch.zeros(query.valid.shape[1], key.valid.shape[1], dtype=torch.bool, device=self.index.device)
         table[self.index[0], self.index[1]] = True
         return table[i, j]
 
@@ -143,9 +141,7 @@ class Additive(Mask):
 
     def __post_init__(self) -> None:
         if not bool(((self.matrix == 0) | (self.matrix == float("-inf"))).all()):
-            raise ValueError(
-                "a mask matrix holds only 0 and −∞; a finite bias belongs to the score, not to the mask"
-            )
+            raise ValueError("a mask matrix holds only 0 and −∞; a finite bias belongs to the score, not to the mask")
 
     def at(self, query: Span, key: Span, batch: Tensor, i: Tensor, j: Tensor) -> Tensor:
         allowed = self.matrix == 0
@@ -171,6 +167,18 @@ class Either(Mask):
 
     def at(self, query: Span, key: Span, batch: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return self.left.at(query, key, batch, i, j) | self.right.at(query, key, batch, i, j)
+
+
+@dataclass(frozen=True, eq=False)
+class _Column(Mask):
+    """``mask`` as query column ``offset`` of ``whole`` sees it, where the query span is that column alone."""
+
+    mask: Mask
+    whole: Span
+    offset: int
+
+    def at(self, query: Span, key: Span, batch: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return self.mask.at(self.whole, key, batch, i + self.offset, j)
 
 
 class Bound:
@@ -205,6 +213,14 @@ class Bound:
             dense = self.at(rows[:, None, None], i[None, :, None], j[None, None, :])
             self._dense = dense.expand(batch, queries, keys)
         return self._dense
+
+    def column(self, i: int) -> Bound:
+        """The bound of query column ``i`` alone, for mechanisms that take the queries in turn."""
+        start, valid, segment = self.query
+        span = Span(start + i, valid[:, i : i + 1], None if segment is None else segment[:, i : i + 1])
+        column = Bound(_Column(self.mask, self.query, i), span, self.key)
+        column._dense = self.dense()[:, i : i + 1]
+        return column
 
     def sdpa(self) -> Tensor:
         """(batch, 1, query, key) bool for ``scaled_dot_product_attention``, where True also means may look.

@@ -42,6 +42,8 @@ class NoPosition(Position):
 class SinusoidalPosition(Position):
     """Adds ``sinusoids``; no parameters, any length. The table of the first positions is computed once."""
 
+    table: Tensor
+
     def __init__(self, width: int, *, table: int = 512) -> None:
         super().__init__()
         self.width = width
@@ -62,7 +64,5 @@ class LearnedPosition(Position):
 
     def forward(self, embedded: Tensor, position: Tensor) -> Tensor:
         if position.numel() and int(position.max()) >= len(self.table):
-            raise ValueError(
-                f"position {int(position.max())} is beyond the learned table of {len(self.table)} rows"
-            )
+            raise ValueError(f"position {int(position.max())} is beyond the learned table of {len(self.table)} rows")
         return embedded + self.table[position].to(embedded.dtype)

@@ -17,7 +17,12 @@ from regard.attention.position import LearnedPosition, NoPosition, Position, Sin
 from regard.models.configuration import MechanismConfig, ModelConfig
 from regard.models.norms import PostNorm, PreNorm, Residual
 from regard.models.transformer import (
-    DecoderLayer, Embedding, EncoderLayer, FeedForward, TransformerDecoder, TransformerEncoder,
+    DecoderLayer,
+    Embedding,
+    EncoderLayer,
+    FeedForward,
+    TransformerDecoder,
+    TransformerEncoder,
 )  # fmt: skip
 from regard.state import State, join, repeat, select, truncate
 
@@ -49,9 +54,7 @@ class Session(NamedTuple):
 
     def join(self, sessions: list[Session]) -> Session:
         offsets = torch.tensor([0, *(session.sentences for session in sessions)]).cumsum(0).tolist()
-        states = [
-            s.state._replace(rows=s.state.rows + at) for s, at in zip(sessions, offsets[:-1], strict=True)
-        ]
+        states = [s.state._replace(rows=s.state.rows + at) for s, at in zip(sessions, offsets[:-1], strict=True)]
         return Session(join([s.memory for s in sessions]), join(states), offsets[-1])
 
 
@@ -88,9 +91,7 @@ def build(config: ModelConfig, *, source_types: int, target_types: int) -> Trans
     ``share = "all"`` needs a joint vocabulary: source_types == target_types.
     """
     if config.share == "all" and source_types != target_types:
-        raise ValueError(
-            f"shared embeddings need one vocabulary; there are {source_types} and {target_types} types"
-        )
+        raise ValueError(f"shared embeddings need one vocabulary; there are {source_types} and {target_types} types")
     target = _embedding_matrix(target_types, config.width)
     source = target if config.share == "all" else _embedding_matrix(source_types, config.width)
     projection = target if config.share != "none" else _embedding_matrix(target_types, config.width)
@@ -132,10 +133,12 @@ def _last_norm(config: ModelConfig) -> nn.Module:
 
 def _multi_head(config: ModelConfig, mechanism: MechanismConfig, *, where: str) -> MultiHead:
     options: dict[str, Any] = dict(mechanism.model_extra or {})
+    key_width = config.key_width or config.width // config.heads
+    sizes = {"heads": config.heads, "query_width": key_width, "key_width": key_width}
     return MultiHead(
         config.width,
         heads=config.heads,
-        mechanism=build_mechanism(mechanism.kind, options, where=where),
+        mechanism=build_mechanism(mechanism.kind, options, where=where, sizes=sizes),
         key_width=config.key_width,
         value_width=config.value_width,
         key_heads=config.key_heads,
@@ -149,9 +152,7 @@ def _self_attention(config: ModelConfig) -> MultiHead:
 
 def _encoder_layer(config: ModelConfig) -> EncoderLayer:
     mixer = SelfAttention(_self_attention(config), mask=Padding())
-    return EncoderLayer(
-        mixer, FeedForward(config.width, config.feed_forward), (_frame(config), _frame(config))
-    )
+    return EncoderLayer(mixer, FeedForward(config.width, config.feed_forward), (_frame(config), _frame(config)))
 
 
 def _decoder_layer(config: ModelConfig) -> DecoderLayer:

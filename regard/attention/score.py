@@ -1,0 +1,51 @@
+"""Mechanisms that are a score between a query and a key, and no more."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from torch import Tensor
+
+from regard.attention.contract import Abilities, Attended, Mechanism
+from regard.attention.kernel import blank_unseen, read, share_heads, weigh
+from regard.attention.mask import Bound
+from regard.state import State
+
+__all__ = ["PlainScore", "Score"]
+
+
+class Score(Mechanism):
+    """A mechanism that begins with an energy e(q, k) for every pair; others may build on that energy."""
+
+    @abstractmethod
+    def energy(self, query: Tensor, key: Tensor) -> Tensor:
+        """(batch, heads, query, d_q) and (batch, heads, key, d_k) to (batch, heads, query, key); no mask yet."""
+
+
+class PlainScore(Score):
+    """α = softmax(e) over the allowed keys, context = Σ α v; what remains to be written is ``energy``."""
+
+    def can(self) -> Abilities:
+        return Abilities(
+            causal=True,
+            cross=True,
+            stream="exact",
+            weights=True,
+            independent=True,
+            normalised=True,
+            fused=False,
+        )
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bound: Bound,
+        state: State = (),
+        *,
+        need_weights: bool = False,
+    ) -> Attended:
+        key, value = (share_heads(blank_unseen(x, bound), query.shape[1]) for x in (key, value))
+        weights = weigh(self.energy(query, key), bound)
+        return Attended(read(weights, value), weights if need_weights else None, state)
