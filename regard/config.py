@@ -1,0 +1,131 @@
+"""The whole config of a run: parts owned by the things they configure, read from TOML, saved resolved.
+
+Imports no torch, so that commands answer at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from regard.data.corpora import CorpusConfig
+from regard.data.tokenizer import TokenizerConfig
+from regard.errors import ConfigError
+from regard.keys import explain, in_full, key_in_full, short_keys
+from regard.layered import Layer, locate, merge, parse_override, read_layers
+from regard.models.configuration import ModelConfig
+from regard.settings import SearchConfig, TrainConfig
+
+__all__ = [
+    "FORMAT",
+    "Config",
+    "DataConfig",
+    "dump_config",
+    "find_recipe",
+    "load_config",
+    "recipe_names",
+]
+
+FORMAT: Final = 1  # of a saved config; every released one loads for ever, a newer one is refused
+
+
+class DataConfig(BaseModel):
+    """What is learned from, and how its text becomes numbers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    train: tuple[CorpusConfig, ...] = Field(min_length=1)
+    valid: tuple[CorpusConfig, ...] | None = None
+    tokenizer: TokenizerConfig = TokenizerConfig()  # of both sides, unless a side has its own
+    joint: bool = True  # one vocabulary for both sides
+    source_tokenizer: TokenizerConfig | None = None
+    target_tokenizer: TokenizerConfig | None = None
+    source_language: str | None = None  # named in the model card, and to sacreBLEU
+    target_language: str | None = None
+    max_length: int = Field(256, ge=1)  # pieces a side; longer pairs are left out, and reported by line
+
+    @model_validator(mode="after")
+    def _joint_or_separate(self) -> Self:
+        if self.joint and (self.source_tokenizer or self.target_tokenizer):
+            raise ValueError(
+                "source_tokenizer and target_tokenizer need joint = false; "
+                "one vocabulary for both sides has one tokenizer"
+            )
+        return self
+
+
+class Config(BaseModel):
+    """Everything that decides a run. Frozen; every key has its value in the saved file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal[1] = FORMAT
+    name: str | None = None  # of the run folder
+    seed: int = Field(1, ge=0)
+    data: DataConfig
+    model: ModelConfig = ModelConfig()
+    train: TrainConfig = TrainConfig()
+    search: SearchConfig = SearchConfig()
+
+
+def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
+    """Read a recipe by name, a TOML file by path, or a mapping; lay ``key=value`` over it; check it all.
+
+    Any of them may say ``extends = "recipe or path"``. A value of ``none`` in an override takes the key out.
+    Raises ConfigError, which names the file and line, or the override, and the nearest key.
+    """
+    if isinstance(source, str):
+        source = find_recipe(source)
+    short = short_keys(Config)
+    layers = [in_full(layer, short) for layer in read_layers(source, find_recipe)]
+    given = [(key_in_full(key, short), value) for key, value in map(parse_override, overrides)]
+    values = merge(layers, given)
+    _refuse_newer(values, layers)
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        raise explain(error, Config, layers, [key for key, _ in given]) from error
+
+
+def dump_config(config: Config) -> str:
+    """The config as TOML that loads equal. What is None is left out: TOML has no null."""
+    return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
+
+
+def recipe_names() -> list[str]:
+    """The recipes that come with the package."""
+    folder = resources.files("regard") / "recipes"
+    return sorted(Path(entry.name).stem for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def find_recipe(name: str, folder: Path | None = None) -> Path:
+    """The file that ``name`` means: a path, from ``folder`` or from here, if it looks like one; else a recipe."""
+    if name.endswith(".toml") or "/" in name:
+        path = (folder or Path()) / Path(name).expanduser()
+        if path.is_file():
+            return path
+        raise ConfigError(f"there is no recipe file {name}", where=str(path))
+    if name in recipe_names():
+        return Path(str(resources.files("regard") / "recipes" / f"{name}.toml"))
+    nearest = difflib.get_close_matches(name, recipe_names(), n=1)
+    raise ConfigError(
+        f"there is no recipe {name!r}",
+        why=f"the recipes are {', '.join(recipe_names()) or 'none'}; a file of your own ends in .toml",
+        help=f"did you mean {nearest[0]!r}?" if nearest else None,
+    )
+
+
+def _refuse_newer(values: Mapping[str, Any], layers: Sequence[Layer]) -> None:
+    given = values.get("format", FORMAT)
+    if isinstance(given, int) and given > FORMAT:
+        raise ConfigError(
+            f"this config has format {given}; this version of regard reads up to {FORMAT}",
+            where=locate(layers, ("format",)) or "format",
+            help="pip install --upgrade regard",
+        )

@@ -1,0 +1,101 @@
+"""The dotted keys of nested pydantic models: short names, the nearest one, and a failure in plain words."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args
+
+from pydantic import AliasChoices, BaseModel, ValidationError
+
+from regard.errors import ConfigError
+from regard.layered import Key, Layer, locate, spell
+
+__all__ = ["explain", "fields_of", "in_full", "key_in_full", "nearest", "short_keys"]
+
+
+def fields_of(model: type[BaseModel], prefix: Key = ()) -> Iterator[tuple[Key, tuple[str, ...]]]:
+    """Every key of a model and of the models inside, with the short names it also answers to."""
+    for name, field in model.model_fields.items():
+        choices = field.validation_alias.choices if isinstance(field.validation_alias, AliasChoices) else []
+        yield (*prefix, name), tuple(str(choice) for choice in choices if choice != name)
+        for part, many in _models_in(field.annotation):
+            inside = (*prefix, name, "*") if many else (*prefix, name)
+            yield from fields_of(part, inside)
+
+
+def _models_in(annotation: Any, many: bool = False) -> Iterator[tuple[type[BaseModel], bool]]:
+    """The models a field may hold, and whether it holds a list of them."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation, many
+    for inner in get_args(annotation):
+        yield from _models_in(inner, many or getattr(annotation, "__origin__", None) in (tuple, list))
+
+
+def short_keys(model: type[BaseModel]) -> dict[Key, Key]:
+    """Every short spelling (``train.lr``) and the key it stands for."""
+    return {(*key[:-1], name): key for key, names in fields_of(model) for name in names}
+
+
+def _pattern(key: Key) -> Key:
+    return tuple("*" if isinstance(part, int) else part for part in key)
+
+
+def key_in_full(key: Key, short: Mapping[Key, Key]) -> Key:
+    """The key itself, or the one its short spelling stands for."""
+    full = short.get(_pattern(key))
+    return (*key[:-1], full[-1]) if full else key
+
+
+def in_full(layer: Layer, short: Mapping[Key, Key]) -> Layer:
+    """The layer with every short name replaced, so that two spellings of one key meet when layers are merged."""
+
+    def rename(value: Any, key: Key) -> Any:
+        if isinstance(value, list):
+            return [rename(item, (*key, number)) for number, item in enumerate(value)]
+        if not isinstance(value, Mapping):
+            return value
+        return {key_in_full((*key, name), short)[-1]: rename(item, (*key, name)) for name, item in value.items()}
+
+    lines = {key_in_full(key, short): line for key, line in layer.lines.items()}
+    return Layer(layer.label, rename(layer.values, ()), lines)
+
+
+def explain(
+    error: ValidationError, model: type[BaseModel], layers: Sequence[Layer], overridden: Sequence[Key]
+) -> ConfigError:
+    """The first failure as what, where, why and help."""
+    failures = error.errors(include_url=False)
+    failure = failures[0]
+    key: Key = tuple(failure["loc"])
+    where = locate(layers, key) or spell(key)
+    for other in overridden:
+        if key[: len(other)] == other or other[: len(key)] == key:
+            where = f"--set {spell(other)}"
+    more = f" ({len(failures) - 1} more)" if len(failures) > 1 else ""
+    if failure["type"] == "extra_forbidden":
+        meant = nearest(key, model)
+        help = f"did you mean {meant}?" if meant else None
+        return ConfigError(f"unknown key {spell(key)}{more}", where=where, help=help)
+    if failure["type"] == "missing":
+        return ConfigError(f"the key {spell(key)} is missing{more}", where=where)
+    reason = failure["msg"].removeprefix("Value error, ").replace("Input should be", "it should be")
+    given = failure["input"]
+    what = f"{spell(key)} does not fit" if isinstance(given, dict) else f"{spell(key)} cannot be {given!r}"
+    return ConfigError(what + more, where=where, why=reason)
+
+
+def nearest(key: Key, model: type[BaseModel]) -> str | None:
+    """The known key that was probably meant: the same last word elsewhere, else the most similar spelling."""
+    known = [*(full for full, _ in fields_of(model)), *short_keys(model)]
+    found = [other for other in known if other[-1] == key[-1]]
+    if not found:
+        spelled = {spell(other): other for other in known}
+        close = difflib.get_close_matches(spell(_pattern(key)), spelled, n=1)
+        beside = {str(other[-1]): other for other in known if other[:-1] == _pattern(key)[:-1]}
+        near = difflib.get_close_matches(str(key[-1]), beside, n=1)
+        found = [beside[near[0]]] if near else [spelled[close[0]]] if close else []
+    if not found:
+        return None
+    indices = [part for part in key if isinstance(part, int)]
+    return spell(tuple(indices.pop(0) if part == "*" and indices else part for part in found[0]))

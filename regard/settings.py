@@ -1,0 +1,93 @@
+"""How to train and how to search, as plain values. No torch: commands read a config before they need it.
+
+Every field that may be None has None as its default, so that a saved TOML, which has no null, reloads equal.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+
+__all__ = ["SearchConfig", "TrainConfig"]
+
+Positive = Annotated[int, Field(gt=0)]
+Count = Annotated[int, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+
+
+def _usual_learning_rate(fields: dict[str, object]) -> float:
+    return 1.0 if fields.get("schedule") == "noam" else 1e-3
+
+
+class TrainConfig(BaseModel):
+    """When to stop, how large a step is, and what is kept on the way."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
+
+    # Whichever of these comes first ends the training.
+    steps: Positive | None = None
+    epochs: Positive | None = None
+    minutes: Annotated[float, Field(gt=0)] | None = None
+
+    batch_tokens: Positive = 4096  # rows × longest of source and target, padding included
+    accumulate: Positive = 1  # batches to an update
+
+    optimizer: Literal["adam", "adamw"] = "adam"
+    # noam, the paper's: learning_rate × d_model^-0.5 × min(step^-0.5, step × warmup^-1.5): a factor, 1.0 there.
+    # The others: the peak, reached after `warmup` steps; then 1/√step, a line to zero at the end, or flat.
+    schedule: Literal["noam", "inverse-sqrt", "linear", "constant"] = "inverse-sqrt"
+    learning_rate: Annotated[float, Field(gt=0)] = Field(
+        default_factory=_usual_learning_rate, validation_alias=AliasChoices("learning_rate", "lr")
+    )
+    warmup: Count = 4000
+    betas: tuple[Fraction, Fraction] = (0.9, 0.98)
+    epsilon: Annotated[float, Field(gt=0)] = 1e-9
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    label_smoothing: Fraction = 0.1
+    clip_norm: Annotated[float, Field(gt=0)] | None = None
+    ema: Annotated[float, Field(gt=0, lt=1)] | None = None  # decay of the moving average of the parameters
+
+    validate_every: Positive = 500  # updates
+    save_every: Positive = 500
+    keep: Positive = 10  # checkpoints on disk
+    early_stopping: Positive | None = None  # validations without a better one
+    best_by: Literal["loss", "bleu", "wer"] = "loss"
+
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    threads: Positive | None = None
+    deterministic: bool = False
+    max_nonfinite: Positive = 5  # batches in a row without a finite loss before rolling back
+
+    @model_validator(mode="after")
+    def _factor_is_no_rate(self) -> Self:
+        if self.schedule == "noam" and self.learning_rate < 0.01:
+            raise ValueError(
+                "under schedule 'noam' the learning rate is a factor of the paper's, about 1.0; "
+                "to give its peak, set train.schedule=inverse-sqrt"
+            )
+        return self
+
+
+class SearchConfig(BaseModel):
+    """How the output is looked for, given the log probabilities of the next token."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    beam: Positive = 5  # 1 is greedy
+    nbest: Positive = 1
+    length_penalty: Annotated[float, Field(ge=0)] = 0.6  # α of ((5 + length) / 6)^α
+    max_extra: Count = 50  # the output ends at the source's length plus this …
+    max_length: Positive | None = None  # … and at this length at the latest
+    temperature: Annotated[float, Field(gt=0)] | None = None  # given: draw instead of search
+    top_k: Positive | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    batch_sentences: Positive = 64
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.temperature is None and (self.top_k is not None or self.top_p is not None):
+            raise ValueError("top_k and top_p limit sampling, which temperature switches on: temperature = 1.0")
+        if self.temperature is None and self.nbest > self.beam:
+            raise ValueError(f"a beam of {self.beam} cannot hold the {self.nbest} best")
+        return self
