@@ -8,6 +8,8 @@ import numpy as np
 
 __all__ = ["first_shifted_line"]
 
+ROUNDS = 3
+
 
 def first_shifted_line(source: Iterable[int], target: Iterable[int]) -> int:
     """The line (from 1) after which the two sides stop matching, from the lengths of their lines.
@@ -23,10 +25,14 @@ def first_shifted_line(source: Iterable[int], target: Iterable[int]) -> int:
     count, shift = len(short), len(long) - len(short)
     unshifted = long[:count] - short
     shifted = long[shift:] - short
-    # The usual ratio of the two languages is no evidence, so it is taken out first.
-    usual = np.median(np.concatenate([unshifted, shifted])) if count else 0.0
-    before = np.concatenate([[0.0], np.cumsum(np.abs(unshifted - usual), dtype=np.float64)])
-    after = np.concatenate([[0.0], np.cumsum(np.abs(shifted - usual), dtype=np.float64)])
-    cost = before + (after[-1] - after)
-    # Of equally good places the last: what still looks parallel is not accused.
-    return int(len(cost) - np.argmin(cost[::-1]))
+    gap = count
+    for _ in range(ROUNDS):
+        # The usual ratio of the two languages is no evidence. It shows in the lines that do face each other,
+        # which are those of the gap found so far.
+        usual = np.median(np.concatenate([unshifted[:gap], shifted[gap:]])) if count else 0.0
+        before = np.concatenate([[0.0], np.cumsum(np.abs(unshifted - usual), dtype=np.float64)])
+        after = np.concatenate([[0.0], np.cumsum(np.abs(shifted - usual), dtype=np.float64)])
+        cost = before + (after[-1] - after)
+        # Of equally good places the last: what still looks parallel is not accused.
+        gap = count - int(np.argmin(cost[::-1]))
+    return gap + 1

@@ -163,7 +163,10 @@ def _explain(message: str, config: TokenizerConfig, size: int) -> Exception:
 
 
 def train_hugging_face(lines: Iterable[str], config: TokenizerConfig) -> HuggingFaceTokenizer:
-    """Train on ``lines``, read once; the library keeps word counts, not lines, in memory."""
+    """Train on ``lines``, read once; the library keeps word counts, not lines, in memory.
+
+    Its BPE is deterministic; its unigram is not (sums in the order of a hash table): train once, keep the file.
+    """
     from tokenizers import Tokenizer as Library
     from tokenizers import decoders, models, pre_tokenizers, trainers
 
@@ -182,7 +185,13 @@ def train_hugging_face(lines: Iterable[str], config: TokenizerConfig) -> Hugging
     # A piece never joins a word with its punctuation, as in SentencePiece.
     library.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()])
     library.decoder = decoders.Metaspace()
-    library.train_from_iterator((line.lower() if config.lowercase else line for line in lines), trainer)
+    text = (line.lower() if config.lowercase else line for line in lines)
+    try:
+        library.train_from_iterator(text, trainer)
+    except Exception as error:  # the library raises nothing narrower
+        if "not large enough to contain all chars" in str(error):
+            raise _too_small(size, None) from error
+        raise
     trained = library.get_vocab_size()
     if trained <= len(SPECIALS):
         raise DataError("The corpus for the vocabulary holds no text.")
@@ -202,10 +211,10 @@ def _too_large(config: TokenizerConfig, largest: int) -> ConfigError:
     )
 
 
-def _too_small(size: int, smallest: int) -> ConfigError:
+def _too_small(size: int, smallest: int | None) -> ConfigError:
     return ConfigError(
         f"A vocabulary of {size} pieces cannot hold every character of the corpus.",
         where="tokenizer.size",
-        why=f"characters and special pieces alone are {smallest}",
-        help=f"set it to at least {smallest}",
+        why=f"characters and special pieces alone are {smallest}" if smallest else None,
+        help=f"set it to at least {smallest}" if smallest else "set it higher",
     )

@@ -1,0 +1,188 @@
+"""Prepared corpora: the same sentences come back, nothing is dropped silently, and a folder is whole or absent."""
+
+import errno
+import gzip
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.data import preparing
+from regard.data.corpora import Corpora, Corpus, CorpusConfig, open_or_prepare, prepare, read_pairs
+from regard.data.text import TokenizerConfig, train_tokenizer
+from regard.errors import DataError, StorageError
+
+WORDS = train_tokenizer(["a b c d e f g h"], TokenizerConfig(kind="word"))
+CHARACTERS = train_tokenizer(["abcdefgh "], TokenizerConfig(kind="character"))
+PAIRS = [(1, "a b", "c"), (2, "d e f", "g h"), (5, "h", "a b c d")]
+
+
+def corpus_of(folder, pairs=PAIRS, **options):
+    return prepare(pairs, WORDS, WORDS, folder / "corpus", **({"max_length": 10} | options))
+
+
+def files(folder, source="a b\nc d\ne\n", target="a\nb c\nd e f\n"):
+    (folder / "x.en").write_text(source)
+    (folder / "x.de").write_text(target)
+    return CorpusConfig(source=folder / "x.en", target=folder / "x.de")
+
+
+def test_sentences_lengths_and_lines_come_back(tmp_path):
+    corpus = corpus_of(tmp_path, name="x.en")
+    assert len(corpus) == 3
+    assert [WORDS.decode(corpus.source(row)) for row in range(3)] == [pair[1] for pair in PAIRS]
+    assert [WORDS.decode(corpus.target(row)) for row in range(3)] == [pair[2] for pair in PAIRS]
+    assert corpus.source_length.tolist() == [2, 3, 1]
+    assert corpus.target_length.tolist() == [1, 2, 4]
+    assert corpus.source_length.dtype == np.int32
+    assert [corpus.line(row) for row in range(3)] == [1, 2, 5]
+    assert corpus.where(2) == "x.en:5"
+
+
+@given(st.lists(st.tuples(*[st.text("abcdefgh ", max_size=12)] * 2), min_size=1, max_size=30), st.integers(1, 5))
+def test_any_pairs_come_back_in_any_chunks(tmp_path_factory, pairs, chunk):
+    folder = tmp_path_factory.mktemp("any")
+    numbered = [(number, *pair) for number, pair in enumerate(pairs, start=1)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(preparing, "CHUNK", chunk)
+        corpus = prepare(numbered, CHARACTERS, CHARACTERS, folder / "corpus", max_length=12)
+    back = [
+        (CHARACTERS.decode(corpus.source(row)), CHARACTERS.decode(corpus.target(row))) for row in range(len(corpus))
+    ]
+    assert back == pairs
+
+
+def test_long_sentences_are_left_out_and_reported(tmp_path):
+    config = files(tmp_path, source="a\n" + "b " * 100_000 + "\nc\n\n", target="a\nb\n" + "c " * 11 + "\n\n")
+    corpus = prepare(read_pairs(config), WORDS, WORDS, tmp_path / "corpus", max_length=10)
+    assert [corpus.line(row) for row in range(len(corpus))] == [1]
+    assert corpus.report.long == 2
+    assert corpus.report.long_lines == [2, 3]
+    assert corpus.report.blank == 1
+    assert Corpus.open(tmp_path / "corpus").report == corpus.report
+
+
+def test_the_longest_allowed_is_kept(tmp_path):
+    assert len(corpus_of(tmp_path, max_length=4)) == 3
+    assert len(corpus_of(tmp_path, max_length=3)) == 2
+
+
+def test_unknown_pieces_are_counted_per_side(tmp_path):
+    report = corpus_of(tmp_path, [(1, "a x y", "b"), (2, "a", "b z")]).report
+    assert (report.source_unknown, report.target_unknown) == (2, 1)
+
+
+def test_no_pair_left_says_why(tmp_path):
+    with pytest.raises(DataError, match="3 pairs are longer than 0 pieces"):
+        corpus_of(tmp_path, max_length=0)
+    with pytest.raises(DataError, match="every line is blank"):
+        prepare(read_pairs(files(tmp_path, "\n \n", "\n\n")), WORDS, WORDS, tmp_path / "corpus", max_length=9)
+    assert not (tmp_path / "corpus").exists()
+
+
+def test_a_large_vocabulary_takes_four_bytes(tmp_path):
+    many = [chr(0x10000 + number) for number in range(70_000)]
+    tokenizer = train_tokenizer([" ".join(many)], TokenizerConfig(kind="word"))
+    corpus = prepare([(1, many[-1], many[0])], tokenizer, WORDS, tmp_path / "corpus", max_length=9)
+    assert tokenizer.decode(corpus.source(0)) == many[-1]
+    assert corpus.source(0).itemsize == 4
+    assert corpus_of(tmp_path).source(0).itemsize == 2
+
+
+def test_progress_is_told(tmp_path):
+    seen: list[int] = []
+    corpus_of(tmp_path, [(number, "a", "b") for number in range(5000)], progress=seen.append)
+    assert seen == [4096, 5000]
+
+
+def test_a_reader_that_fails_leaves_the_old_corpus(tmp_path):
+    corpus_of(tmp_path)
+
+    def pairs():
+        yield from PAIRS[:1]
+        raise DataError("A line is broken.")
+
+    with pytest.raises(DataError, match="broken"):
+        corpus_of(tmp_path, pairs())
+    assert len(Corpus.open(tmp_path / "corpus")) == 3
+    assert os.listdir(tmp_path) == ["corpus"]
+
+
+def test_a_full_disk_is_a_storage_error_and_leaves_nothing(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(preparing._Writer, "write", full)
+    with pytest.raises(StorageError, match="disk is full"):
+        corpus_of(tmp_path)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError):
+        corpus_of(tmp_path / "file")
+
+
+def test_a_preparation_is_reused_until_something_changes(tmp_path, monkeypatch):
+    config = files(tmp_path)
+    made: list[int] = []
+    real = preparing.prepare
+    monkeypatch.setattr(preparing, "prepare", lambda *args, **options: made.append(1) or real(*args, **options))
+
+    def opened(tokenizer=WORDS, max_length=9):
+        corpus = open_or_prepare(config, WORDS, tokenizer, tmp_path / "corpus", max_length=max_length)
+        return len(made), len(corpus)
+
+    assert opened() == (1, 3)
+    assert opened() == (1, 3)
+    files(tmp_path, source="a\n", target="b\n")
+    assert opened() == (2, 1)
+    assert opened(max_length=8) == (3, 1)
+    assert opened(CHARACTERS, max_length=8) == (4, 1)
+    (tmp_path / "corpus" / "source.tokens").write_bytes(b"")
+    assert opened(CHARACTERS, max_length=8) == (5, 1)
+
+
+@pytest.mark.parametrize("name", ["source.tokens", "target.offsets", "lines", "corpus.json"])
+def test_a_damaged_folder_is_told(tmp_path, name):
+    corpus_of(tmp_path)
+    path = tmp_path / "corpus" / name
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(DataError, match="damaged"):
+        Corpus.open(tmp_path / "corpus")
+    path.unlink()
+    with pytest.raises(DataError, match=r"missing|no prepared corpus"):
+        Corpus.open(tmp_path / "corpus")
+
+
+def test_corpora_are_numbered_end_to_end(tmp_path):
+    first = corpus_of(tmp_path / "1", PAIRS[:2], name="one")
+    second = corpus_of(tmp_path / "2", PAIRS[2:], name="two")
+    both = Corpora([first, second])
+    assert len(both) == 3
+    assert both.sizes == [2, 1]
+    assert both.source_length.tolist() == [2, 3, 1]
+    assert both.target_length.tolist() == [1, 2, 4]
+    assert [WORDS.decode(both.source(row)) for row in range(3)] == [pair[1] for pair in PAIRS]
+    assert [WORDS.decode(both.target(row)) for row in range(3)] == [pair[2] for pair in PAIRS]
+    assert [both.where(row) for row in range(3)] == ["one:1", "one:2", "two:5"]
+
+
+def test_multi30k_is_read_whole(tmp_path):
+    folder = Path(os.environ.get("REGARD_DATA", "")) / "multi30k" / "bpe10k-en-de"
+    if "REGARD_DATA" not in os.environ or not folder.is_dir():
+        pytest.skip("REGARD_DATA names no folder with multi30k/")
+    config = CorpusConfig(source=folder / "train.en.gz", target=folder / "train.de.gz")
+    tokenizer = train_tokenizer(
+        (line for pair in read_pairs(config) for line in pair[1:]), TokenizerConfig(kind="pretokenised")
+    )
+    corpus = prepare(read_pairs(config), tokenizer, tokenizer, tmp_path / "corpus", max_length=256)
+    with gzip.open(config.source, "rt", encoding="utf-8") as file:
+        words = [line.split() for line in file]
+    assert corpus.source_length.tolist() == [len(line) for line in words]
+    assert tokenizer.pieces(corpus.source(28_999)) == words[28_999]
+    assert corpus.report.source_unknown == corpus.report.target_unknown == 0
