@@ -110,6 +110,7 @@ class Trainer:
             width=self.config.model.width,
             last_step=steps,
         )
+        self.device = model.projection.device
         self.place = Place()
         self.lengths = pair_lengths(data.train)
         self._planned: tuple[int, list[Any]] = (-1, [])
@@ -188,7 +189,7 @@ class Trainer:
             torch.manual_seed(_seed(self.config.seed, place.step, number))
             loss = self.loss(batch, smoothing=settings.label_smoothing)
             (loss.smoothed / count).backward()
-            smoothed, nll = smoothed + float(loss.smoothed) / count, nll + float(loss.nll) / count
+            smoothed, nll = smoothed + float(loss.smoothed.detach()) / count, nll + float(loss.nll) / count
         rate = self.rate(place.step + 1)
         norm = self.optimizer.step(rate) if math.isfinite(smoothed) else math.nan
         place.step += 1
@@ -229,7 +230,7 @@ class Trainer:
         place.batch += len(taken)
         if place.batch >= len(plan):
             place.epoch, place.batch = place.epoch + 1, 0
-        return [collate(self.data.train, indices) for indices in taken]
+        return [to_device(collate(self.data.train, indices), self.device) for indices in taken]
 
     def _skip(self, batches: list[Batch]) -> None:
         """A loss or gradient that is not finite: nothing was learned; too many in a row roll back, then stop."""
@@ -289,7 +290,7 @@ class Trainer:
 
     def _in_order(self, corpora: Corpora) -> Iterator[Batch]:
         for indices in batches_in_order(pair_lengths(corpora), self.config.train.batch_tokens):
-            yield collate(corpora, indices)
+            yield to_device(collate(corpora, indices), self.device)
 
     def _write(self, record: dict[str, Any]) -> None:
         assert self.metrics is not None

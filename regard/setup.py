@@ -1,0 +1,155 @@
+"""From a run folder to everything training needs: vocabularies, token arrays, a model, and a plan made once.
+
+What is measured (the number format, how many updates fit into the minutes) or counted is written to ``plan.json``
+the first time and read from there ever after, so that a resumed run is the same run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+
+from regard.config import Config
+from regard.data.batches import collate, epoch_batches, pair_lengths
+from regard.data.corpora import Corpora, CorpusConfig, read_pairs
+from regard.data.preparing import open_or_prepare
+from regard.data.text import Tokenizer, TokenizerConfig, train_tokenizer
+from regard.losses import projected_cross_entropy
+from regard.models.model import Transducer, build
+from regard.optim import Optimizer
+from regard.run import RunFolder
+from regard.train import Prepared, to_device
+
+__all__ = ["Ready", "set_up"]
+
+TRIALS = 3  # updates timed per number format
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+class Ready(NamedTuple):
+    model: Transducer
+    data: Prepared
+    source: Tokenizer
+    target: Tokenizer
+    steps: int | None
+    precision: str
+
+
+def set_up(run: RunFolder, *, say: Callable[[str], None], progress: Callable[[int], None] | None = None) -> Ready:
+    """Prepare or reopen all of it. ``say`` is told what was done and what was left out of the corpora."""
+    config = run.config
+    torch.use_deterministic_algorithms(config.train.deterministic)
+    if config.train.threads is not None:
+        torch.set_num_threads(config.train.threads)
+    source, target = _tokenizers(run, say)
+    data = _corpora(run, source, target, say, progress)
+    plan = run.read_plan()
+    if plan is None:
+        plan = _make_plan(config, data, len(source), len(target))
+        run.write_plan(plan)
+        say(f"computing in {plan['precision']}" + (f", {plan['steps']:,} updates" if plan["steps"] else ""))
+    model = _build(config, len(source), len(target), plan["precision"])
+    return Ready(model, data, source, target, plan["steps"], plan["precision"])
+
+
+def _build(config: Config, source_types: int, target_types: int, precision: str) -> Transducer:
+    torch.manual_seed(config.seed)
+    model = build(config.model, source_types=source_types, target_types=target_types)
+    return model.to(device=_device(), dtype=DTYPES[precision])
+
+
+def _device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _tokenizers(run: RunFolder, say: Callable[[str], None]) -> tuple[Tokenizer, Tokenizer]:
+    if run.tokenizers.is_dir() and run.read_plan() is not None:
+        return run.load_tokenizers()
+    data = run.config.data
+    if data.joint:
+        source = target = train_tokenizer(_lines(data.train, "both"), data.tokenizer)
+        say(f"vocabulary: {len(source):,} {data.tokenizer.kind} pieces for both sides")
+    else:
+        source_config: TokenizerConfig = data.source_tokenizer or data.tokenizer
+        target_config: TokenizerConfig = data.target_tokenizer or data.tokenizer
+        source = train_tokenizer(_lines(data.train, "source"), source_config)
+        target = train_tokenizer(_lines(data.train, "target"), target_config)
+        say(f"vocabularies: {len(source):,} {source_config.kind} and {len(target):,} {target_config.kind} pieces")
+    run.save_tokenizers(source, target)
+    return source, target
+
+
+def _lines(corpora: tuple[CorpusConfig, ...], side: str) -> Iterator[str]:
+    for corpus in corpora:
+        for _, source, target in read_pairs(corpus):
+            if side != "target":
+                yield source
+            if side != "source":
+                yield target
+
+
+def _corpora(
+    run: RunFolder,
+    source: Tokenizer,
+    target: Tokenizer,
+    say: Callable[[str], None],
+    progress: Callable[[int], None] | None,
+) -> Prepared:
+    data = run.config.data
+
+    def prepare(name: str, corpora: tuple[CorpusConfig, ...]) -> Corpora:
+        parts = []
+        for number, corpus in enumerate(corpora):
+            folder = run.data / f"{name}-{number}"
+            part = open_or_prepare(corpus, source, target, folder, max_length=data.max_length, progress=progress)
+            report = part.report
+            say(f"{part.name}: {report.pairs:,} pairs")
+            if report.long:
+                lines = ", ".join(map(str, report.long_lines))
+                say(f"{part.name}: {report.long:,} pairs over {report.max_length} pieces left out: lines {lines}")
+            parts.append(part)
+        return Corpora(parts)
+
+    valid = prepare("valid", data.valid) if data.valid else None
+    return Prepared(prepare("train", data.train), [corpus.weight for corpus in data.train], valid)
+
+
+def _make_plan(config: Config, data: Prepared, source_types: int, target_types: int) -> dict[str, object]:
+    settings = config.train
+    formats = ["float32", "bfloat16"] if settings.precision == "auto" else [settings.precision]
+    timed = settings.precision == "auto" or settings.minutes is not None
+    seconds = {name: _time_update(config, data, source_types, target_types, name) if timed else 0.0 for name in formats}
+    precision = min(formats, key=lambda name: seconds[name])
+    steps = settings.steps
+    if settings.minutes is not None:
+        fitting = max(int(settings.minutes * 60 / seconds[precision]), 1)
+        steps = min(steps or fitting, fitting)
+    return {
+        "precision": precision,
+        "steps": steps,
+        "seconds_per_update": seconds,
+        "source_types": source_types,
+        "target_types": target_types,
+    }
+
+
+def _time_update(config: Config, data: Prepared, source_types: int, target_types: int, precision: str) -> float:
+    """Seconds of one update in a number format, on a model that is thrown away: the median of a few."""
+    model = _build(config, source_types, target_types, precision)
+    optimizer = Optimizer(model)
+    lengths = pair_lengths(data.train)
+    plan = epoch_batches(lengths, config.train.batch_tokens, seed=config.seed, epoch=0, where=data.train.where)
+    times = []
+    for indices in plan[: TRIALS + 1]:
+        started = time.perf_counter()
+        batch = to_device(collate(data.train, indices), _device())
+        features = model(batch.source, batch.source_valid, batch.target_input, batch.target_valid)
+        valid = batch.target_valid
+        loss = projected_cross_entropy(features[valid], model.projection, batch.target_output[valid], smoothing=0.1)
+        loss.smoothed.div(len(indices)).backward()
+        optimizer.step(1e-6)
+        times.append(time.perf_counter() - started)
+    return sorted(times[1:] or times)[len(times[1:]) // 2] * config.train.accumulate
