@@ -1,0 +1,281 @@
+"""A trained model as a function from text to text."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.data.batches import pad_sources
+from regard.data.text import BEGIN, END, PAD, Tokenizer
+from regard.errors import ConfigError, ModelError
+from regard.models.model import Transducer, build
+from regard.observe import observe, twin
+from regard.run import RunFolder
+from regard.search import Hypothesis, Symbols, beam_search, greedy_search, sample
+from regard.settings import SearchConfig
+
+__all__ = ["Candidate", "Translation", "Translator", "load"]
+
+SYMBOLS = Symbols(BEGIN, END, never=(PAD, BEGIN))
+
+
+class Candidate(NamedTuple):
+    """One output: ``score`` is what search ranked by, ``log_probability`` the model's own, in nats."""
+
+    text: str
+    score: float
+    log_probability: float
+    pieces: list[str]
+    piece_log_probabilities: list[float]  # the end symbol's last, where the output ended by itself
+    finished: bool
+
+
+class Translation:
+    """The outputs for one input, best first; ``attention`` is computed when asked for."""
+
+    def __init__(self, source: str, candidates: list[Candidate], attend: Callable[[], Mapping[str, Tensor]]) -> None:
+        self.source, self.candidates = source, candidates
+        self._attend = attend
+
+    @property
+    def text(self) -> str:
+        return self.candidates[0].text
+
+    @property
+    def score(self) -> float:
+        return self.candidates[0].score
+
+    @cached_property
+    def attention(self) -> Mapping[str, Tensor]:
+        """Per name (``decoder.3.source``, …) the weights (heads, target, source) of the best output.
+
+        One teacher-forced pass through the reference path over the tokens decoded. Row t is the query that predicts
+        piece t + 1 of the target: it stands at the token before.
+        """
+        return self._attend()
+
+    def __repr__(self) -> str:
+        return f"Translation({self.text!r}, score={self.score:.3f})"
+
+
+class Translator:
+    """Text in, text out; safe to call from several threads."""
+
+    def __init__(
+        self, model: Transducer, source: Tokenizer, target: Tokenizer, search: SearchConfig, *, max_length: int
+    ) -> None:
+        self.model, self.source, self.target = model.eval(), source, target
+        self.search, self.max_length = search, max_length
+        self.device = model.projection.device
+        self._observing = threading.Lock()
+
+    def __call__(self, text: str, **options: Any) -> Translation:
+        """``model("A dog runs.", beam=5, nbest=3)``: any field of SearchConfig."""
+        search = SearchConfig.model_validate(self.search.model_dump() | options) if options else self.search
+        return self.translate([text], search=search)[0]
+
+    def translate(
+        self,
+        lines: Sequence[str],
+        *,
+        search: SearchConfig | None = None,
+        prefixes: Sequence[str] | None = None,
+        seed: int | None = None,
+        done: Callable[[int], None] | None = None,
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> list[Translation]:
+        """One translation a line, in order. ``prefixes`` force the beginnings of the outputs.
+
+        An empty line gives an empty translation. A line of more than ``max_length`` pieces is cut at spaces, its
+        parts translated and joined, never truncated. ``done`` is told how many inputs each batch completed;
+        ``interrupted`` is asked between batches and raises KeyboardInterrupt.
+        """
+        search = search or self.search
+        inputs = [self._parts(line) for line in lines]
+        flat = [part for parts in inputs for part in parts]
+        forced = None if prefixes is None else self._forced(inputs, prefixes)
+        found: list[list[Hypothesis]] = [[] for _ in flat]
+        generator = None if seed is None else torch.Generator(self.device).manual_seed(seed)
+        for indices in self._batches(flat, search):
+            if interrupted():
+                raise KeyboardInterrupt
+            prefix = None if forced is None else [forced[i] for i in indices]
+            for index, hypotheses in zip(
+                indices, self._decode([flat[i] for i in indices], search, prefix, generator), strict=True
+            ):
+                found[index] = hypotheses
+            if done is not None:
+                done(len(indices))
+        results, at = [], 0
+        for line, parts in zip(lines, inputs, strict=True):
+            results.append(self._assemble(line, parts, found[at : at + len(parts)]))
+            at += len(parts)
+        return results
+
+    @torch.no_grad()
+    def score(self, sources: Sequence[str], targets: Sequence[str], *, batch: int = 64) -> list[list[float]]:
+        """log p of every piece of each target (the end symbol's last), given its source and the pieces before."""
+        scores: list[list[float]] = []
+        for start in range(0, len(sources), batch):
+            encoded = [self.source.encode(line) for line in sources[start : start + batch]]
+            wanted = [self.target.encode(line) for line in targets[start : start + batch]]
+            output, valid = (x.to(self.device) for x in pad_sources(wanted))
+            features = self._features(encoded, wanted)
+            logits = torch.nn.functional.linear(features, self.model.projection)
+            log_p = torch.log_softmax(logits, -1).gather(-1, output[..., None]).squeeze(-1)
+            scores += [row[mask].tolist() for row, mask in zip(log_p, valid, strict=True)]
+        return scores
+
+    def attention(self, source: Sequence[int], target: Sequence[int]) -> dict[str, Tensor]:
+        """Weights (heads, query, key) by name, for one pair of piece numbers, teacher-forced."""
+        with self._observing, torch.no_grad(), observe(self._twin) as seen:
+            self._features([list(source)], [list(target)], model=self._twin)
+        return {name: weights[0] for name, weights in seen.items()}
+
+    @cached_property
+    def _twin(self) -> Transducer:
+        shared = twin(self.model)
+        assert isinstance(shared, Transducer)
+        return shared
+
+    def _features(
+        self, sources: Sequence[list[int]], targets: Sequence[list[int]], *, model: Transducer | None = None
+    ) -> Tensor:
+        source, source_valid = (x.to(self.device) for x in pad_sources(sources))
+        output, valid = (x.to(self.device) for x in pad_sources(targets))
+        inputs = torch.cat([torch.full_like(output[:, :1], BEGIN), output[:, :-1]], 1)
+        return (model or self.model)(source, source_valid, inputs, valid)
+
+    def _parts(self, line: str) -> list[list[int]]:
+        """The line's pieces, in one part unless it is too long; none for an empty line."""
+        pieces = self.source.encode(line)
+        if len(pieces) <= self.max_length:
+            return [pieces] if pieces else []
+        words, parts, current = line.split(), [], ""
+        for word in words:
+            longer = f"{current} {word}".strip()
+            if current and len(self.source.encode(longer)) > self.max_length:
+                parts.append(self.source.encode(current))
+                longer = word
+            current = longer
+        parts.append(self.source.encode(current))
+        return [chunk for part in parts for chunk in _chunks(part, self.max_length)]
+
+    def _forced(self, inputs: list[list[list[int]]], prefixes: Sequence[str]) -> list[list[int]]:
+        """Piece numbers to begin with, one list a part: a cut line's later parts are free."""
+        if len(prefixes) != len(inputs):
+            raise ConfigError(f"{len(prefixes):,} prefixes for {len(inputs):,} lines", help="one prefix a line")
+        return [
+            self.target.encode(prefix) if first else []
+            for parts, prefix in zip(inputs, prefixes, strict=True)
+            for first in [True, *([False] * (len(parts) - 1))][: len(parts)]
+        ]
+
+    def _batches(self, flat: Sequence[list[int]], search: SearchConfig) -> Iterator[list[int]]:
+        """Inputs of like length together, the longest first."""
+        order = sorted(range(len(flat)), key=lambda index: -len(flat[index]))
+        for start in range(0, len(order), search.batch_sentences):
+            yield order[start : start + search.batch_sentences]
+
+    @torch.no_grad()
+    def _decode(
+        self,
+        sources: Sequence[list[int]],
+        search: SearchConfig,
+        prefixes: Sequence[list[int]] | None,
+        generator: torch.Generator | None,
+    ) -> list[list[Hypothesis]]:
+        source, valid = (x.to(self.device) for x in pad_sources(sources))
+        longest = valid.sum(1) + search.max_extra
+        if search.max_length is not None:
+            longest = longest.clamp_max(search.max_length)
+        session = self.model.session(source, valid)
+        if search.temperature is not None:
+            options: dict[str, Any] = {
+                "temperature": search.temperature, "top_k": search.top_k, "top_p": search.top_p, "generator": generator,
+            }  # fmt: skip
+            session, longest = session.repeat(search.nbest), longest.repeat_interleave(search.nbest)
+            wide = None if prefixes is None else [prefix for prefix in prefixes for _ in range(search.nbest)]
+            drawn = sample(self.model.step, session, SYMBOLS, longest=longest, prefixes=wide, **options)
+            blocks = [drawn[at : at + search.nbest] for at in range(0, len(drawn), search.nbest)]
+            return [sorted(block, key=lambda h: -h.score) for block in blocks]
+        if search.beam == 1:
+            return [[h] for h in greedy_search(self.model.step, session, SYMBOLS, longest=longest, prefixes=prefixes)]
+        return beam_search(
+            self.model.step,
+            session,
+            SYMBOLS,
+            longest=longest,
+            width=search.beam,
+            length_penalty=search.length_penalty,
+            best=search.nbest,
+            prefixes=prefixes,
+        )
+
+    def _assemble(self, line: str, parts: list[list[int]], found: list[list[Hypothesis]]) -> Translation:
+        if not parts:
+            return Translation(line, [Candidate("", 0.0, 0.0, [], [], True)], dict)
+        if len(parts) == 1:
+            candidates = [self._candidate(hypothesis) for hypothesis in found[0]]
+            best = found[0][0].tokens
+            return Translation(line, candidates, lambda: self.attention(parts[0], best))
+        best_parts = [self._candidate(hypotheses[0]) for hypotheses in found]
+        joined = Candidate(
+            " ".join(part.text for part in best_parts),
+            sum(part.score for part in best_parts),
+            sum(part.log_probability for part in best_parts),
+            [piece for part in best_parts for piece in part.pieces],
+            [value for part in best_parts for value in part.piece_log_probabilities],
+            all(part.finished for part in best_parts),
+        )
+        return Translation(line, [joined], lambda: _refuse_long(self.max_length))
+
+    def _candidate(self, hypothesis: Hypothesis) -> Candidate:
+        return Candidate(
+            self.target.decode(hypothesis.tokens),
+            hypothesis.score,
+            hypothesis.log_probability,
+            self.target.pieces(hypothesis.tokens),
+            hypothesis.token_log_probabilities,
+            hypothesis.finished,
+        )
+
+
+def load(path: str | Path, *, checkpoint: str | None = None, device: str | None = None) -> Translator:
+    """The model of a run folder: ``regard.load("runs/m30k")("A dog runs.").text``.
+
+    ``checkpoint``: ``average``, ``best``, ``last`` or a step; the first of these that exists unless given. Computes
+    in float32. Raises ModelError where the folder is not whole.
+    """
+    run = RunFolder.open(Path(path))
+    source, target = run.load_tokenizers()
+    found = run.weights(checkpoint)
+    model = build(run.config.model, source_types=len(source), target_types=len(target))
+    weights = found.groups["model"]
+    missing = set(dict(model.named_parameters())) ^ set(weights)
+    wrong = [name for name, p in model.named_parameters() if name in weights and weights[name].shape != p.shape]
+    if missing or wrong:
+        raise ModelError(
+            f"the weights in {found.path} are not those of this run's config",
+            where=str(found.path),
+            why=f"they differ in {', '.join(sorted([*missing, *wrong])[:3])}",
+            help="copy the whole run folder again",
+        )
+    model.load_state_dict(weights, strict=False)
+    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    return Translator(model.to(where), source, target, run.config.search, max_length=run.config.data.max_length)
+
+
+def _chunks(pieces: list[int], size: int) -> list[list[int]]:
+    """A word longer than the limit by itself is cut where it must be."""
+    return [pieces[at : at + size] for at in range(0, len(pieces), size)]
+
+
+def _refuse_long(limit: int) -> Mapping[str, Tensor]:
+    raise ConfigError(f"the input was cut into parts of {limit} pieces", help="ask for the attention of each part")
