@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import gzip
 import json
@@ -9,13 +10,23 @@ import zlib
 from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from regard.data.alignment import first_shifted_line
 from regard.errors import DataError, StorageError
 
-__all__ = ["CorpusConfig", "Pairs", "read_lines", "read_pairs"]
+__all__ = [
+    "CorpusConfig",
+    "Pairs",
+    "layout",
+    "parse_json_pair",
+    "parse_tab_pair",
+    "read_lines",
+    "read_pairs",
+    "read_raw_lines",
+]
 
 NAMED_LINES = 10  # how many line numbers a message lists
 
@@ -90,25 +101,33 @@ def read_lines(path: Path) -> Iterator[str]:
     DataError for a missing file (with the nearest name there), a folder, damaged gzip, and an empty file.
     """
     number = 0
+    for number, raw in enumerate(read_raw_lines(path), start=1):
+        try:
+            yield raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                "A line is not valid UTF-8.",
+                where=f"{path}:{number}",
+                why=f"byte {error.start + 1} of the line is 0x{error.object[error.start]:02x}: {error.reason}",
+                help=f"iconv -f WINDOWS-1252 -t UTF-8 {path.name} > fixed.txt, if that is its encoding",
+            ) from error
+    if number == 0:
+        raise DataError("The file is empty.", where=str(path))
+
+
+def read_raw_lines(path: Path) -> Iterator[bytes]:
+    """As ``read_lines``, but undecoded: any bytes will do, and an empty file has no lines."""
+    number = 0
     try:
         opened = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
         with opened as file:
             for number, raw in enumerate(file, start=1):
-                line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-                yield line.removesuffix("\n").removesuffix("\r")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            "A line is not valid UTF-8.",
-            where=f"{path}:{number}",
-            why=f"byte {error.start + 1} of the line is 0x{error.object[error.start]:02x}: {error.reason}",
-            help=f"iconv -f WINDOWS-1252 -t UTF-8 {path.name} > fixed.txt, if that is its encoding",
-        ) from error
+                line = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
+                yield line.removesuffix(b"\n").removesuffix(b"\r")
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError("A gzip file is truncated or damaged.", where=f"{path}:{number + 1}", why=str(error)) from error
     except OSError as error:
         raise _unreadable(path, error) from error
-    if number == 0:
-        raise DataError("The file is empty.", where=str(path))
 
 
 def _unreadable(path: Path, error: OSError) -> Exception:
@@ -127,23 +146,32 @@ def _unreadable(path: Path, error: OSError) -> Exception:
     )
 
 
-def _raw_pairs(config: CorpusConfig) -> Iterator[tuple[int, str, str]]:
-    """Every pair, blank ones too."""
+def layout(config: CorpusConfig) -> Literal["two files", "tsv", "jsonl"]:
+    """How the two sides lie in the files of ``config``. DataError when there is a source only."""
     if config.target is not None:
-        yield from _two_files(config.source, config.target)
-        return
+        return "two files"
     kind = Path(config.source.name.removesuffix(".gz")).suffix
     if kind == ".tsv":
-        yield from _tab_separated(config.source)
-    elif kind in (".jsonl", ".ndjson"):
-        yield from _json_lines(config)
-    else:
-        raise DataError(
-            "The corpus has a source but no target.",
-            where=str(config.source),
-            why="only a .tsv or .jsonl file (or .gz of one) holds both sides",
-            help="name the target file too",
-        )
+        return "tsv"
+    if kind in (".jsonl", ".ndjson"):
+        return "jsonl"
+    raise DataError(
+        "The corpus has a source but no target.",
+        where=str(config.source),
+        why="only a .tsv or .jsonl file (or .gz of one) holds both sides",
+        help="name the target file too",
+    )
+
+
+def _raw_pairs(config: CorpusConfig) -> Iterator[tuple[int, str, str]]:
+    """Every pair, blank ones too."""
+    kind = layout(config)
+    if kind == "tsv":
+        return _tab_separated(config.source)
+    if kind == "jsonl":
+        return _json_lines(config)
+    assert config.target is not None
+    return _two_files(config.source, config.target)
 
 
 def _two_files(source: Path, target: Path) -> Iterator[tuple[int, str, str]]:
@@ -175,34 +203,41 @@ def _different_lengths(source: Path, target: Path, counts: tuple[int, int]) -> D
 
 def _tab_separated(path: Path) -> Iterator[tuple[int, str, str]]:
     for number, line in enumerate(read_lines(path), start=1):
-        columns = line.split("\t")
-        if len(columns) == 2:
-            yield number, columns[0], columns[1]
-        elif not line.strip():
-            yield number, "", ""
-        else:
-            found = "no tab" if len(columns) == 1 else f"{len(columns)} columns"
-            raise DataError(
-                "A line of a TSV file needs two columns, source and target.",
-                where=f"{path}:{number}",
-                why=f"it has {found}",
-                help="cut -f1,2 keeps the first two columns" if len(columns) > 2 else None,
-            )
+        yield number, *parse_tab_pair(line, where=f"{path}:{number}")
+
+
+def parse_tab_pair(line: str, *, where: str) -> tuple[str, str]:
+    """Both columns of a TSV line; two empty ones of a blank line. DataError naming ``where`` otherwise."""
+    columns = line.split("\t")
+    if len(columns) == 2:
+        return columns[0], columns[1]
+    if not line.strip():
+        return "", ""
+    found = "no tab" if len(columns) == 1 else f"{len(columns)} columns"
+    raise DataError(
+        "A line of a TSV file needs two columns, source and target.",
+        where=where,
+        why=f"it has {found}",
+        help="cut -f1,2 keeps the first two columns" if len(columns) > 2 else None,
+    )
 
 
 def _json_lines(config: CorpusConfig) -> Iterator[tuple[int, str, str]]:
     for number, line in enumerate(read_lines(config.source), start=1):
-        if not line.strip():
-            yield number, "", ""
-            continue
-        where = f"{config.source}:{number}"
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise DataError("A line is not JSON.", where=where, why=str(error)) from error
-        if not isinstance(row, dict):
-            raise DataError("A line is not a JSON object.", where=where)
-        yield number, _text(row, config.source_key, where), _text(row, config.target_key, where)
+        yield number, *parse_json_pair(line, config, where=f"{config.source}:{number}")
+
+
+def parse_json_pair(line: str, config: CorpusConfig, *, where: str) -> tuple[str, str]:
+    """Both sides of one JSON line; two empty ones of a blank line. DataError naming ``where`` otherwise."""
+    if not line.strip():
+        return "", ""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError("A line is not JSON.", where=where, why=str(error)) from error
+    if not isinstance(row, dict):
+        raise DataError("A line is not a JSON object.", where=where)
+    return _text(row, config.source_key, where), _text(row, config.target_key, where)
 
 
 def _text(row: dict[str, object], key: str, where: str) -> str:

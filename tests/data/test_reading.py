@@ -157,6 +157,7 @@ def test_tsv_needs_two_columns(tmp_path, line, why):
     ("line", "message"),
     [
         ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
         ("[1]", "not a JSON object"),
         ('{"Source": "a", "target": "b"}', 'no key "source"[\\s\\S]*"Source"'),
         ('{"source": 1, "target": "b"}', "not a string"),
