@@ -1,0 +1,134 @@
+"""``regard data``: public corpora by name, downloaded or copied, verified either way."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from regard.data.fetch import Fetched, Progress
+    from regard.data.public import PublicCorpus, PublicFile
+
+__all__ = ["register"]
+
+commands = typer.Typer(no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON value on standard output.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``regard data`` to the command line."""
+    app.add_typer(commands, name="data", help="Public corpora by name: list them, fetch one.")
+
+
+@commands.command("list")
+def list_corpora(*, as_json: AsJson = False) -> None:
+    """List the corpora that can be fetched by name, with their licences."""
+    from regard.data.public import corpora
+
+    if as_json:
+        print(json.dumps([_described(corpus) for corpus in corpora().values()], indent=2))
+        return
+    for corpus in corpora().values():
+        means = "" if corpus.address else ", only with --from"
+        print(f"{corpus.name:<16} {corpus.title}")
+        print(f"{'':<16} {len(corpus.files)} files, {_megabytes(corpus.size)}{means} · {corpus.repository}")
+        print(f"{'':<16} licence: {corpus.licence}")
+
+
+@commands.command("fetch")
+def fetch_corpus(
+    name: Annotated[str, typer.Argument(help="A name that `regard data list` shows.")],
+    *,
+    origin: Annotated[
+        Path | None, typer.Option("--from", metavar="DIR", help="Copy from this folder instead of downloading.")
+    ] = None,
+    to: Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Folder for the files.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Download a public corpus into data/NAME, verified against its pinned checksums.
+
+    What is there already stays; a broken download goes on where it stopped.
+    """
+    from regard.data.fetch import copy, fetch
+    from regard.data.public import corpus_named
+
+    corpus = corpus_named(name)
+    folder = to if to is not None else Path("data") / corpus.name
+    typer.echo(f"{corpus.title}\nfrom {corpus.repository}\nlicence: {corpus.licence}", err=as_json)
+    if origin is not None:
+        fetched = copy(corpus, origin, folder)
+    else:
+        with _progress(corpus) as progress:
+            fetched = fetch(corpus, folder, progress=progress)
+    if as_json:
+        print(json.dumps(_described(corpus) | {"folder": str(folder), "files": _files(fetched)}, indent=2))
+        return
+    for entry in fetched:
+        print(f"{entry.state:<10}  {_megabytes(entry.file.size):>9}  {entry.path}")
+    print("every sha256 is as pinned")
+    if corpus.hint:
+        print(f"next: {corpus.hint.format(folder=shlex.quote(str(folder)))}")
+
+
+@contextmanager
+def _progress(corpus: PublicCorpus) -> Iterator[Progress]:
+    """A bar on a terminal, a line for each file elsewhere; both on standard error."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bars
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _line_for_each_file()
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Bars(*columns, console=console, transient=True) as bars:
+        tasks = {file: bars.add_task(file.name, visible=False, total=None) for file in corpus.files}
+        yield lambda file, done, total: bars.update(tasks[file], completed=done, total=total, visible=True)
+
+
+def _line_for_each_file() -> Progress:
+    seen: set[str] = set()
+
+    def report(file: PublicFile, done: int, total: int | None) -> None:
+        if file.name not in seen:
+            seen.add(file.name)
+            typer.echo(f"downloading {file.name}", err=True)
+
+    return report
+
+
+def _described(corpus: PublicCorpus) -> dict[str, object]:
+    return {
+        "name": corpus.name,
+        "title": corpus.title,
+        "licence": corpus.licence,
+        "repository": corpus.repository,
+        "address": corpus.address,
+        "bytes": corpus.size,
+        "files": [{"name": file.name, "bytes": file.size, "sha256": file.sha256} for file in corpus.files],
+    }
+
+
+def _files(fetched: list[Fetched]) -> list[dict[str, object]]:
+    return [
+        {
+            "name": entry.file.name,
+            "path": str(entry.path),
+            "bytes": entry.file.size,
+            "sha256": entry.file.sha256,
+            "state": entry.state,
+        }
+        for entry in fetched
+    ]
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"

@@ -1,0 +1,69 @@
+"""Public corpora by name: what they are, under which licence, where they lie, and the sha256 of each file."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from regard.errors import ConfigError
+
+__all__ = ["PublicCorpus", "PublicFile", "corpora", "corpus_named"]
+
+
+@dataclass(frozen=True)
+class PublicFile:
+    """One text file of a public corpus. ``size`` (bytes) and ``sha256`` are those of the text, unpacked."""
+
+    name: str  # in the folder of a user
+    size: int
+    sha256: str
+    path: str = ""  # below the corpus's address, where it is called otherwise
+
+    @property
+    def remote(self) -> str:
+        """Its path below the corpus's address."""
+        return self.path or self.name
+
+
+@dataclass(frozen=True)
+class PublicCorpus:
+    """A corpus that others published. Without an ``address`` it can only be copied."""
+
+    name: str
+    title: str
+    licence: str
+    repository: str
+    files: tuple[PublicFile, ...]
+    address: str | None = None
+    hint: str | None = None  # what to do with it: a command, in which {folder} stands for where it lies
+
+    @property
+    def size(self) -> int:
+        """Bytes of all its files, unpacked."""
+        return sum(file.size for file in self.files)
+
+
+@cache
+def corpora() -> dict[str, PublicCorpus]:
+    """Every corpus by its name, in the order of the table ``public.toml``."""
+    table = tomllib.loads(resources.files("regard.data").joinpath("public.toml").read_text("utf-8"))
+    return {
+        name: PublicCorpus(name=name, files=tuple(PublicFile(**file) for file in entry.pop("files")), **entry)
+        for name, entry in table.items()
+    }
+
+
+def corpus_named(name: str) -> PublicCorpus:
+    """The corpus called ``name``. Raises ConfigError naming the nearest where there is none."""
+    known = corpora()
+    if name not in known:
+        nearest = difflib.get_close_matches(name, known, n=1)
+        raise ConfigError(
+            f"There is no public corpus {name!r}.",
+            why=f"known are {', '.join(known)}",
+            help=f"did you mean {nearest[0]}?" if nearest else "regard data list",
+        )
+    return known[name]
