@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from regard.attention.mask import Bound, Span
-from regard.state import State, select
+from regard.state import State, leaves, select
 
 __all__ = [
     "Abilities", "Attended", "Decoded", "Decoder", "Encoded", "Encoder", "Mechanism", "Memory", "Mixed", "Mixer",
-    "Reader", "Rows", "SourceKeys", "compact",
+    "Reader", "Rows", "SourceKeys", "compact", "sentences",
 ]  # fmt: skip
 
 Memory = State  # what a reader prepares once per sentence; dimension 0 is the sentence
@@ -212,6 +212,11 @@ class Decoder(nn.Module, ABC):
     @abstractmethod
     def forward(self, tokens: Tensor, memory: Memory, state: State, *, valid: Tensor | None = None) -> Decoded:
         """``tokens`` (rows, n) int64: the next n tokens of every row; ``valid`` (rows, n): a prefix of each row."""
+
+
+def sentences(memory: Memory) -> int:
+    """How many sentences a memory holds."""
+    return len(leaves(memory)[0])
 
 
 def compact(memory: Memory, state: State) -> tuple[Memory, State]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention.contract import Decoded, Decoder, Encoded, Encoder, Memory, Mixer, Reader, Rows
+from regard.attention.contract import Decoded, Decoder, Encoded, Encoder, Memory, Mixer, Reader, Rows, sentences
 from regard.attention.mask import Span
 from regard.attention.position import Position
 from regard.models.dropout import Dropout
 from regard.models.norms import Residual
-from regard.state import State, leaves, truncate
+from regard.state import State, truncate
 
 __all__ = [
     "DecoderLayer", "Embedding", "EncoderLayer", "FeedForward", "TransformerDecoder", "TransformerEncoder",
@@ -122,14 +123,18 @@ class TransformerDecoder(Decoder):
         super().__init__()
         self.embedding, self.layers, self.norm = embedding, nn.ModuleList(layers), norm
 
+    @property
+    def stack(self) -> Iterable[DecoderLayer]:
+        return cast(Iterable[DecoderLayer], self.layers)
+
     def prepare(self, encoded: Encoded) -> Memory:
-        return tuple(layer.reader.prepare(encoded) for layer in self.layers)
+        return tuple(layer.reader.prepare(encoded) for layer in self.stack)
 
     def start(self, memory: Memory, rows: Tensor) -> TransformerState:
-        read_by = Rows.of(rows, _sentences(memory))
+        read_by = Rows.of(rows, sentences(memory))
         layers = tuple(
             (layer.mixer.start(len(rows)), layer.reader.start(kept, read_by))
-            for layer, kept in zip(self.layers, memory, strict=True)
+            for layer, kept in zip(self.stack, memory, strict=True)
         )
         return TransformerState(layers, torch.zeros_like(rows), rows)
 
@@ -138,14 +143,10 @@ class TransformerDecoder(Decoder):
     ) -> Decoded:
         valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
         span = Span(state.length, valid)
-        rows = Rows.of(state.rows, _sentences(memory))
+        rows = Rows.of(state.rows, sentences(memory))
         x = self.embedding(tokens, span.position)
         layers = []
-        for layer, kept, before in zip(self.layers, memory, state.layers, strict=True):
+        for layer, kept, before in zip(self.stack, memory, state.layers, strict=True):
             x, after = layer(x, span, kept, rows, before)
             layers.append(after)
         return Decoded(self.norm(x), TransformerState(tuple(layers), state.length + span.length, state.rows))
-
-
-def _sentences(memory: Memory) -> int:
-    return len(leaves(memory)[0])

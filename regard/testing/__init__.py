@@ -1,0 +1,30 @@
+"""The laws of state, masks and weights, for classes of one's own.
+
+    from regard.testing import check_mechanism
+    check_mechanism(MyScore(heads=2), heads=2, query_width=4, key_width=4, value_width=3)
+
+Each check runs every law that applies, on small random inputs in float64, and raises ``AssertionError`` naming the
+law that fails. Regard's own suite runs the same tables, ``MECHANISM_LAWS``, ``MIXER_LAWS`` and ``DECODER_LAWS``.
+"""
+
+from __future__ import annotations
+
+from regard.testing.decoders import DECODER_LAWS, DecoderCase, check_decoder
+from regard.testing.draw import Draw
+from regard.testing.law import Law
+from regard.testing.mechanisms import MECHANISM_LAWS, MechanismCase, check_mechanism
+from regard.testing.mixers import MIXER_LAWS, MixerCase, check_mixer
+
+__all__ = [
+    "DECODER_LAWS",
+    "MECHANISM_LAWS",
+    "MIXER_LAWS",
+    "DecoderCase",
+    "Draw",
+    "Law",
+    "MechanismCase",
+    "MixerCase",
+    "check_decoder",
+    "check_mechanism",
+    "check_mixer",
+]

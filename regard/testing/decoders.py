@@ -1,0 +1,200 @@
+"""The laws of a decoder: the seam between models and search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from regard.attention.contract import Decoded, Decoder, Encoded, Memory, compact, sentences
+from regard.attention.mask import Span
+from regard.state import State, join, repeat, select, truncate
+from regard.testing.draw import Draw
+from regard.testing.law import Law, law, ready, reloaded, run_laws, same
+
+__all__ = ["DECODER_LAWS", "DecoderCase", "check_decoder"]
+
+DECODER_LAWS: list[Law] = []
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderCase:
+    """A decoder in float64, the width of the encoder's states and of its summary, and the number of types."""
+
+    decoder: Decoder
+    width: int
+    summary: int
+    types: int
+
+    def run(
+        self, tokens: Tensor, memory: Memory, state: State | None = None, *, valid: Tensor | None = None
+    ) -> Decoded:
+        """``state`` None: from the start, row i reading sentence i."""
+        before = self.decoder.start(memory, torch.arange(len(tokens))) if state is None else state
+        decoded: Decoded = self.decoder(tokens, memory, before, valid=valid)
+        return decoded
+
+    def read(self, draw: Draw, count: int, length: int | None = None) -> tuple[Encoded, Memory]:
+        """A random encoder's output for ``count`` sentences, and the memory of it."""
+        valid = draw.valid(count, length or draw.integer(2, 5))
+        states, embedded = (draw.tensor(*valid.shape, self.width) for _ in range(2))
+        encoded = Encoded(states, embedded, draw.tensor(count, self.summary), Span.of(valid))
+        return encoded, self.decoder.prepare(encoded)
+
+
+def check_decoder(
+    decoder: Decoder, *, width: int, types: int, summary: int | None = None, trials: int = 3, seed: int = 0
+) -> list[str]:
+    """Run every law; returns their names. Raises ``AssertionError`` naming the law that fails.
+
+    ``width`` is that of the encoder's states and embeddings, ``summary`` that of its ``final``.
+    """
+    case = DecoderCase(decoder=ready(decoder), width=width, summary=summary or width, types=types)
+    return run_laws(DECODER_LAWS, case, trials=trials, seed=seed)
+
+
+@law(DECODER_LAWS)
+def chunk(case: DecoderCase, draw: Draw) -> None:
+    """Tokens in any pieces, carrying the state, equal one pass: training and decoding are one."""
+    _, memory = case.read(draw, 3)
+    tokens = draw.tokens(3, 6, case.types)
+    whole = case.run(tokens, memory).features
+    state, parts = case.decoder.start(memory, torch.arange(3)), []
+    for columns in draw.pieces(6):
+        part = case.run(tokens[:, columns], memory, state)
+        state = part.state
+        parts.append(part.features)
+    same(torch.cat(parts, 1), whole, "features")
+
+
+@law(DECODER_LAWS)
+def ragged(case: DecoderCase, draw: Draw) -> None:
+    """Padded columns do not advance a row: rows at different steps share a batch, and what follows is right."""
+    _, memory = case.read(draw, 3)
+    tokens, valid = draw.tokens(3, 4, case.types), draw.valid(3, 4)
+    more, more_valid = draw.tokens(3, 3, case.types), draw.valid(3, 3)
+    first = case.run(tokens, memory, valid=valid)
+    second = case.run(more, memory, first.state, valid=more_valid).features
+    for row in range(3):
+        before, after = int(valid[row].sum()), int(more_valid[row].sum())
+        one = select(memory, torch.tensor([row]))
+        alone = case.run(torch.cat([tokens[row, :before], more[row, :after]])[None], one).features[0]
+        same(first.features[row, :before], alone[:before], f"row {row}")
+        same(second[row, :after], alone[before:], f"what follows row {row}")
+
+
+@law(DECODER_LAWS)
+def batched(case: DecoderCase, draw: Draw) -> None:
+    """A sentence in a padded batch is decoded as it is alone."""
+    encoded, memory = case.read(draw, 3)
+    tokens = draw.tokens(3, 4, case.types)
+    whole = case.run(tokens, memory).features
+    for row in range(3):
+        length = int(encoded.span.valid[row].sum())
+        one = Encoded(
+            encoded.states[row : row + 1, :length],
+            encoded.embedded[row : row + 1, :length],
+            encoded.final[row : row + 1],
+            Span.of(encoded.span.valid[row : row + 1, :length]),
+        )
+        alone = case.run(tokens[row : row + 1], case.decoder.prepare(one)).features
+        same(whole[row : row + 1], alone, f"sentence {row} of the batch, alone")
+
+
+@law(DECODER_LAWS)
+def causal(case: DecoderCase, draw: Draw) -> None:
+    """A later token changes nothing before it, not by a bit beyond rounding; a token changes its own feature."""
+    _, memory = case.read(draw, 2)
+    tokens, at = draw.tokens(2, 5, case.types), draw.integer(0, 4)
+    other = tokens.clone()
+    other[:, at] = (tokens[:, at] + 1) % case.types
+    one, two = case.run(tokens, memory).features, case.run(other, memory).features
+    same(two[:, :at], one[:, :at], f"features before position {at}", tolerance=1e-13)
+    assert not torch.allclose(two[:, at], one[:, at]), f"position {at} does not see its own token"
+
+
+@law(DECODER_LAWS)
+def reorder(case: DecoderCase, draw: Draw) -> None:
+    """forward(tokens[rows], select(state, rows)) == forward(tokens, state)[rows]: what a beam relies on."""
+    _, memory = case.read(draw, 3)
+    rows, tokens, more = draw.rows(3), draw.tokens(3, 3, case.types), draw.tokens(3, 2, case.types)
+    expected = case.run(more, memory, case.run(tokens, memory).state).features[rows]
+    actual = case.run(more[rows], memory, select(case.run(tokens, memory).state, rows)).features
+    same(actual, expected, "what follows selected rows")
+
+
+@law(DECODER_LAWS)
+def repeated(case: DecoderCase, draw: Draw) -> None:
+    """A state repeated n times serves n copies of every row, neighbours together: a beam is opened."""
+    _, memory = case.read(draw, 2)
+    times, tokens = draw.integer(1, 3), draw.tokens(2, 2, case.types)
+    rows = torch.arange(2).repeat_interleave(times)
+    more = draw.tokens(2, 2, case.types)
+    expected = case.run(more, memory, case.run(tokens, memory).state).features[rows]
+    actual = case.run(more[rows], memory, repeat(case.run(tokens, memory).state, times)).features
+    same(actual, expected, "what follows repeated rows")
+
+
+@law(DECODER_LAWS)
+def shared(case: DecoderCase, draw: Draw) -> None:
+    """Several rows reading one sentence are what they are with a copy of it each; some sentences have no reader."""
+    _, memory = case.read(draw, 3)
+    rows = draw.rows(3)
+    tokens = draw.tokens(len(rows), 3, case.types)
+    together = case.run(tokens, memory, case.decoder.start(memory, rows)).features
+    apart = case.run(tokens, select(memory, rows)).features
+    same(together, apart, f"rows {rows.tolist()} of one memory")
+
+
+@law(DECODER_LAWS)
+def compacted(case: DecoderCase, draw: Draw) -> None:
+    """Forgetting the sentences that no row reads any more changes nothing."""
+    _, memory = case.read(draw, 4)
+    rows, tokens = draw.rows(4), draw.tokens(4, 2, case.types)
+    more = draw.tokens(len(rows), 2, case.types)
+    expected = case.run(more, memory, select(case.run(tokens, memory).state, rows)).features
+    smaller, state = compact(memory, select(case.run(tokens, memory).state, rows))
+    assert sentences(smaller) == len(set(rows.tolist())), "sentences nobody reads are still there"
+    same(case.run(more, smaller, state).features, expected, "what follows compaction")
+
+
+@law(DECODER_LAWS)
+def joined(case: DecoderCase, draw: Draw) -> None:
+    """Rows of two batches, of other source lengths and at other steps, go on as one batch."""
+    memories = [case.read(draw, 2, length=length)[1] for length in (draw.integer(2, 3), draw.integer(4, 6))]
+    tokens = [draw.tokens(2, length, case.types) for length in (draw.integer(1, 4), draw.integer(1, 4))]
+    more = [draw.tokens(2, 2, case.types) for _ in range(2)]
+
+    def state(at: int) -> State:
+        return case.run(tokens[at], memories[at]).state
+
+    expected = torch.cat([case.run(more[at], memories[at], state(at)).features for at in range(2)])
+    states = [state(at)._replace(rows=state(at).rows + 2 * at) for at in range(2)]
+    actual = case.run(torch.cat(more), join(memories), join(states)).features
+    same(actual, expected, "what follows joined rows")
+
+
+@law(DECODER_LAWS)
+def truncated(case: DecoderCase, draw: Draw) -> None:
+    """A truncated state is that of the shorter input; a memory that cannot forget says so (TypeError)."""
+    _, memory = case.read(draw, 3)
+    tokens, more = draw.tokens(3, 5, case.types), draw.tokens(3, 2, case.types)
+    length = torch.tensor([draw.integer(1, 5) for _ in range(3)])
+    try:
+        state = truncate(case.run(tokens, memory).state, length)
+    except TypeError:
+        return
+    short = case.run(tokens, memory, valid=torch.arange(5) < length[:, None]).state
+    actual = case.run(more, memory, state).features
+    same(actual, case.run(more, memory, short).features, "what follows a truncated state")
+
+
+@law(DECODER_LAWS)
+def saved(case: DecoderCase, draw: Draw) -> None:
+    """All that the decoder has learned is in its state dict, and comes back from a safetensors file."""
+    encoded, memory = case.read(draw, 2)
+    tokens = draw.tokens(2, 4, case.types)
+    again = replace(case, decoder=reloaded(case.decoder))
+    actual = again.run(tokens, again.decoder.prepare(encoded)).features
+    assert torch.equal(actual, case.run(tokens, memory).features), "features after loading"

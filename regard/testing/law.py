@@ -1,0 +1,78 @@
+"""What a law is: a name, a check that raises, and to whom it applies."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+from regard.state import State, leaves
+from regard.testing.draw import Draw
+
+__all__ = ["Law", "law", "ready", "reloaded", "run_laws", "same", "same_state"]
+
+Case = TypeVar("Case")
+
+
+@dataclass(frozen=True)
+class Law:
+    """``check(case, draw)`` raises ``AssertionError`` where the law is broken."""
+
+    name: str
+    check: Callable[[Any, Draw], None]
+    applies: Callable[[Any], bool]
+
+
+def law(
+    table: list[Law], *, applies: Callable[[Any], bool] = lambda case: True
+) -> Callable[[Callable[[Case, Draw], None]], Callable[[Case, Draw], None]]:
+    """Enter a check into a table of laws, under its function's name."""
+
+    def enter(check: Callable[[Case, Draw], None]) -> Callable[[Case, Draw], None]:
+        table.append(Law(check.__name__, check, applies))
+        return check
+
+    return enter
+
+
+def run_laws(laws: Sequence[Law], case: Any, *, trials: int, seed: int) -> list[str]:
+    """Every law that applies, ``trials`` times; the names of those that held."""
+    held = [each for each in laws if each.applies(case)]
+    for each in held:
+        for trial in range(trials):
+            try:
+                each.check(case, Draw(random.Random(seed + trial)))
+            except AssertionError as broken:
+                raise AssertionError(f"the law {each.name!r} is broken (seed {seed + trial}): {broken}") from broken
+    return [each.name for each in held]
+
+
+def ready(module: nn.Module) -> Any:
+    """A copy in float64 that draws nothing at random."""
+    return copy.deepcopy(module).to(torch.float64).eval()
+
+
+def reloaded(module: nn.Module) -> Any:
+    """A copy whose parameters were lost, and read back from the bytes of a safetensors file."""
+    data = save({name: tensor.contiguous() for name, tensor in module.state_dict().items()})
+    other = copy.deepcopy(module)
+    for tensor in other.state_dict().values():
+        tensor.zero_()
+    other.load_state_dict(load(data))
+    return other
+
+
+def same(actual: Tensor, expected: Tensor, what: str, *, tolerance: float = 1e-10) -> None:
+    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance, msg=lambda text: f"{what}: {text}")
+
+
+def same_state(actual: State, expected: State, what: str) -> None:
+    """Leaf by leaf. Caches may differ in slots that hold nothing: compare by what they lead to instead."""
+    for one, other in zip(leaves(actual), leaves(expected), strict=True):
+        same(one, other, what)

@@ -1,0 +1,341 @@
+"""The laws of a mechanism: how much each query attends to each key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.attention.contract import Attended, Mechanism
+from regard.attention.kernel import kernel
+from regard.attention.mask import Additive, Bound, Causal, Mask, Padding, Span, Window
+from regard.state import State, join, repeat, select
+from regard.testing.draw import Draw, piece_of, rows_of, stacked
+from regard.testing.law import Law, law, ready, reloaded, run_laws, same, same_state
+
+__all__ = ["MECHANISM_LAWS", "MechanismCase", "check_mechanism"]
+
+MECHANISM_LAWS: list[Law] = []
+
+
+@dataclass(frozen=True, kw_only=True)
+class MechanismCase:
+    """A mechanism in float64 and the sizes, per head, that it takes."""
+
+    mechanism: Mechanism
+    heads: int
+    query_width: int
+    key_width: int
+    value_width: int
+
+
+def check_mechanism(
+    mechanism: Mechanism,
+    *,
+    heads: int = 2,
+    query_width: int = 4,
+    key_width: int = 4,
+    value_width: int = 3,
+    trials: int = 4,
+    seed: int = 0,
+) -> list[str]:
+    """Run every law that applies; returns their names. Raises ``AssertionError`` naming the law that fails."""
+    case = MechanismCase(
+        mechanism=ready(mechanism),
+        heads=heads,
+        query_width=query_width,
+        key_width=key_width,
+        value_width=value_width,
+    )
+    return run_laws(MECHANISM_LAWS, case, trials=trials, seed=seed)
+
+
+class Scene(NamedTuple):
+    """Queries, keys and values, their spans, and who may look at whom."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    asking: Span
+    answering: Span
+    mask: Mask
+
+    def bound(self) -> Bound:
+        return self.mask.bind(self.asking, self.answering)
+
+    def start(self, case: MechanismCase) -> State:
+        return case.mechanism.start(self.key, self.bound())
+
+    def attend(self, case: MechanismCase, state: State | None = None) -> Attended:
+        before = self.start(case) if state is None else state
+        attended: Attended = case.mechanism(self.query, self.key, self.value, self.bound(), before, need_weights=True)
+        return attended
+
+    def piece(self, columns: slice) -> Scene:
+        return self._replace(query=self.query[:, :, columns], asking=piece_of(self.asking, columns))
+
+    def of(self, rows: Tensor) -> Scene:
+        asking, answering = rows_of(self.asking, rows), rows_of(self.answering, rows)
+        return Scene(self.query[rows], self.key[rows], self.value[rows], asking, answering, self.mask)
+
+
+def scene(
+    case: MechanismCase, draw: Draw, *, causal: bool | None = None, rows: int = 3, queries: int | None = None
+) -> Scene:
+    """A causal scene has as many queries as keys; ``causal`` None lets chance decide where the mechanism can."""
+    able = case.mechanism.can()
+    causal = able.causal and draw.integer(0, 1) == 1 if causal is None else causal
+    keys = draw.integer(3, 6)
+    asking_count = keys if causal or not able.cross else queries or draw.integer(2, 5)
+    answering = draw.span(rows, keys)
+    asking = answering if causal else draw.span(rows, asking_count)
+    mask: Mask = Padding() & Causal() if causal else Padding()
+    if causal and draw.integer(0, 1):
+        mask = mask & Window(draw.integer(0, 3))
+    return Scene(
+        draw.tensor(rows, case.heads, asking_count, case.query_width),
+        draw.tensor(rows, case.heads, keys, case.key_width),
+        draw.tensor(rows, case.heads, keys, case.value_width),
+        asking,
+        answering,
+        mask,
+    )
+
+
+@law(MECHANISM_LAWS, applies=lambda case: case.mechanism.can().stream == "exact")
+def chunk(case: MechanismCase, draw: Draw) -> None:
+    """Queries in any pieces, carrying the state, equal one pass. A padded query leaves the state alone."""
+    made = scene(case, draw, queries=5)
+    whole, state, parts = made.attend(case), made.start(case), []
+    for columns in draw.pieces(made.query.shape[2]):
+        part = made.piece(columns).attend(case, state)
+        state = part.state
+        parts.append(part)
+    valid = made.asking.valid[:, None, :, None].to(torch.float64)
+    same(torch.cat([part.context for part in parts], 2) * valid, whole.context * valid, "contexts")
+    weights = torch.cat([part.weights for part in parts if part.weights is not None], 2)
+    assert whole.weights is not None, "weights were asked for"
+    same(weights * valid, whole.weights * valid, "weights")
+    same_state(state, whole.state, "last state")
+
+
+@law(MECHANISM_LAWS)
+def reorder(case: MechanismCase, draw: Draw) -> None:
+    """forward(x[rows], select(state, rows)) == forward(x, state)[rows], after a first piece."""
+    made = scene(case, draw, causal=False)
+    rows = draw.rows(len(made.query))
+    first, rest = made.piece(slice(0, 1)), made.piece(slice(1, None))
+    expected = rest.attend(case, first.attend(case).state)
+    actual = rest.of(rows).attend(case, select(first.attend(case).state, rows))
+    same(actual.context, expected.context[rows], "contexts of selected rows")
+
+
+@law(MECHANISM_LAWS)
+def repeated(case: MechanismCase, draw: Draw) -> None:
+    """A state repeated n times serves n copies of every row, neighbours together."""
+    made, times = scene(case, draw, causal=False), draw.integer(1, 3)
+    rows = torch.arange(len(made.query)).repeat_interleave(times)
+    first, rest = made.piece(slice(0, 1)), made.piece(slice(1, None))
+    expected = rest.attend(case, first.attend(case).state)
+    actual = rest.of(rows).attend(case, repeat(first.attend(case).state, times))
+    same(actual.context, expected.context[rows], "contexts of repeated rows")
+
+
+@law(MECHANISM_LAWS)
+def joined(case: MechanismCase, draw: Draw) -> None:
+    """Rows of two batches, of different numbers of keys, go on as one batch."""
+    batches = [scene(case, draw, causal=False, queries=3, rows=2) for _ in range(2)]
+    length = min(made.query.shape[2] for made in batches)
+    firsts = [made.piece(slice(0, 1)) for made in batches]
+    rests = [made.piece(slice(1, length)) for made in batches]
+    expected = [rest.attend(case, first.attend(case).state) for rest, first in zip(rests, firsts, strict=True)]
+    keys = max(made.key.shape[2] for made in batches)
+    together = Scene(
+        torch.cat([rest.query for rest in rests]),
+        torch.cat([_padded(rest.key, keys, draw) for rest in rests]),
+        torch.cat([_padded(rest.value, keys, draw) for rest in rests]),
+        stacked([rest.asking for rest in rests]),
+        Span.of(torch.cat([_padded_valid(rest.answering.valid, keys) for rest in rests])),
+        Padding(),
+    )
+    state = join([first.attend(case).state for first in firsts])
+    actual = together.attend(case, state)
+    same(actual.context, torch.cat([each.context for each in expected]), "contexts of joined rows")
+
+
+@law(MECHANISM_LAWS)
+def batched(case: MechanismCase, draw: Draw) -> None:
+    """A row in a padded batch is what it is alone; what stands in padded keys does not matter."""
+    made = scene(case, draw)
+    whole = made.attend(case)
+    for row in range(len(made.query)):
+        asked, keys = int(made.asking.valid[row].sum()), int(made.answering.valid[row].sum())
+        one = made.of(torch.tensor([row]))
+        alone = Scene(
+            one.query[:, :, :asked],
+            one.key[:, :, :keys],
+            one.value[:, :, :keys],
+            Span(one.asking.start, one.asking.valid[:, :asked]),
+            Span(one.answering.start, one.answering.valid[:, :keys]),
+            one.mask,
+        )
+        same(whole.context[row, :, :asked], alone.attend(case).context[0], f"row {row} of the batch, alone")
+
+
+@law(MECHANISM_LAWS, applies=lambda case: case.mechanism.can().causal)
+def causal(case: MechanismCase, draw: Draw) -> None:
+    """∂ context_i / ∂ key_j and ∂ value_j are exactly 0 for j > i, and not for j ≤ i."""
+    made = scene(case, draw, causal=True)._replace(mask=Padding() & Causal())
+    key, value = made.key.requires_grad_(), made.value.requires_grad_()
+    context = made.attend(case).context
+    for i in range(context.shape[2]):
+        gradients = torch.autograd.grad(context[:, :, i].square().sum(), (key, value), retain_graph=True)
+        for name, gradient in zip(("key", "value"), gradients, strict=True):
+            assert not gradient[:, :, i + 1 :].any(), f"query {i} sees a later {name}"
+        assert gradients[1][:, :, 0].any(), f"query {i} does not see the first value"
+
+
+@law(MECHANISM_LAWS)
+def empty(case: MechanismCase, draw: Draw) -> None:
+    """A query that may look at nothing has weights 0, context 0 and gradient 0; no other is disturbed."""
+    made = scene(case, draw, causal=False)
+    matrix = torch.zeros(made.query.shape[2], made.key.shape[2], dtype=torch.float64)
+    matrix[0] = -torch.inf
+    blind = made._replace(
+        mask=Padding() & Additive(matrix),
+        query=made.query.requires_grad_(),
+        key=made.key.requires_grad_(),
+        value=made.value.requires_grad_(),
+    )
+    attended = blind.attend(case)
+    assert attended.weights is not None
+    assert not attended.weights[:, :, 0].any(), "weights of an empty row"
+    assert not attended.context[:, :, 0].any(), "context of an empty row"
+    for gradient in torch.autograd.grad(attended.context[:, :, 0].sum(), blind[:3], retain_graph=True):
+        assert not gradient.any(), "gradient of an empty row (NaN counts as one)"
+    for gradient in torch.autograd.grad(attended.context[:, :, 1:].sum(), blind[:3]):
+        assert gradient.isfinite().all(), "gradient of the other rows"
+
+
+@law(MECHANISM_LAWS, applies=lambda case: case.mechanism.can().weights)
+def weighted(case: MechanismCase, draw: Draw) -> None:
+    """The weights are those that made the context, 0 where the mask forbids, and never negative."""
+    made = scene(case, draw)
+    context, weights, _ = made.attend(case)
+    assert weights is not None, "weights were asked for"
+    same(torch.einsum("bhts,bhsv->bhtv", weights, made.value), context, "Σ α v")
+    assert not weights[~made.bound().sdpa().expand_as(weights)].any(), "weight where the mask forbids"
+    assert not (weights < 0).any(), "negative weights"
+    silent = case.mechanism(made.query, made.key, made.value, made.bound(), made.start(case))
+    same(silent.context, context, "context when no weights are asked for")
+
+
+@law(MECHANISM_LAWS, applies=lambda case: case.mechanism.can().weights)
+def normalised(case: MechanismCase, draw: Draw) -> None:
+    """Weights sum to 1 where that is promised; to 1 at most, and less somewhere, where it is not."""
+    made = scene(case, draw)
+    weights = made.attend(case).weights
+    assert weights is not None
+    total = weights.sum(-1)[made.bound().dense().any(2)[:, None].expand(weights.shape[:3])]
+    if case.mechanism.can().normalised:
+        same(total, torch.ones_like(total), "sum of weights")
+    else:
+        assert (total <= 1 + 1e-12).all(), "weights sum to more than 1"
+        assert (total < 1 - 1e-9).any(), "weights sum to 1, which is not what this mechanism promises"
+
+
+@law(MECHANISM_LAWS)
+def unseen(case: MechanismCase, draw: Draw) -> None:
+    """NaN in padded keys and values changes neither context nor gradient of the reference, not by a bit."""
+    made = scene(case, draw, causal=False)
+
+    def run(fill: float) -> list[Tensor]:
+        hidden = ~made.answering.valid[:, None, :, None]
+        query = made.query.clone().requires_grad_()
+        key, value = (x.masked_fill(hidden, fill).requires_grad_() for x in (made.key.detach(), made.value.detach()))
+        context = made._replace(query=query, key=key, value=value).attend(case).context
+        return [context, *torch.autograd.grad(context.square().sum(), (query, key, value))]
+
+    for clean, dirty in zip(run(0.0), run(float("nan")), strict=True):
+        assert torch.equal(clean, dirty), "NaN behind the mask leaks"
+
+
+@law(MECHANISM_LAWS)
+def differentiable(case: MechanismCase, draw: Draw) -> None:
+    """Gradients of the inputs and of every parameter agree with finite differences."""
+    made = scene(case, draw, rows=2, queries=2)
+    names = [name for name, _ in case.mechanism.named_parameters()]
+    parameters = [p.detach().clone().requires_grad_() for p in case.mechanism.parameters()]
+    bound, state = made.bound(), made.start(case)
+
+    def context(query: Tensor, key: Tensor, value: Tensor, *given: Tensor) -> Tensor:
+        attended: Attended = torch.func.functional_call(
+            case.mechanism, dict(zip(names, given, strict=True)), (query, key, value, bound, state)
+        )
+        return attended.context
+
+    inputs = [x.clone().requires_grad_() for x in made[:3]]
+    assert torch.autograd.gradcheck(context, (*inputs, *parameters), fast_mode=True)
+
+
+@law(MECHANISM_LAWS)
+def grouped(case: MechanismCase, draw: Draw) -> None:
+    """Fewer key heads serve neighbouring heads: the same as each key head written out for its group."""
+    made = scene(case, draw)
+    shared = made._replace(key=made.key[:, :1], value=made.value[:, :1])
+    copied = made._replace(
+        key=shared.key.expand(-1, case.heads, -1, -1), value=shared.value.expand(-1, case.heads, -1, -1)
+    )
+    same(shared.attend(case).context, copied.attend(case).context, "one key head for all")
+    if case.heads % 2 == 0 and not list(case.mechanism.parameters()):
+        doubled = replace(case, heads=2 * case.heads)
+        wide = made._replace(query=torch.cat([made.query, made.query.flip(1)], 1))
+        written = wide._replace(key=made.key.repeat_interleave(2, 1), value=made.value.repeat_interleave(2, 1))
+        same(wide.attend(doubled).context, written.attend(doubled).context, "two heads a key head")
+
+
+@law(MECHANISM_LAWS, applies=lambda case: case.mechanism.can().fused)
+def fused(case: MechanismCase, draw: Draw) -> None:
+    """Every path of the kernel gives the reference's context and gradients, empty rows included."""
+    made = scene(case, draw)
+    matrix = torch.zeros(made.query.shape[2], made.key.shape[2], dtype=torch.float64)
+    matrix[draw.integer(0, made.query.shape[2] - 1)] = -torch.inf
+    made = made._replace(mask=made.mask & Additive(matrix))
+
+    def run(path: str) -> list[Tensor]:
+        inputs = [x.detach().clone().requires_grad_() for x in made[:3]]
+        with kernel(path):  # type: ignore[arg-type]
+            context = case.mechanism(*inputs, made.bound(), made.start(case)).context
+        return [context, *torch.autograd.grad(context.square().sum(), inputs)]
+
+    expected = run("reference")
+    for path in ("softmax", "sdpa"):
+        for actual, wanted in zip(run(path), expected, strict=True):
+            same(actual, wanted, f"the {path} path")
+
+
+@law(MECHANISM_LAWS, applies=lambda case: case.mechanism.can().independent)
+def independent(case: MechanismCase, draw: Draw) -> None:
+    """Queries in another order, at other positions, get the same answers in that order."""
+    made = scene(case, draw, causal=False)
+    order = torch.tensor(draw.source.sample(range(made.query.shape[2]), made.query.shape[2]))
+    moved = made._replace(query=made.query[:, :, order], asking=made.asking._replace(start=made.asking.start + 7))
+    same(moved.attend(case).context, made.attend(case).context[:, :, order], "queries in another order")
+
+
+@law(MECHANISM_LAWS)
+def saved(case: MechanismCase, draw: Draw) -> None:
+    """All that the mechanism has learned is in its state dict, and comes back from a safetensors file."""
+    made = scene(case, draw)
+    again = replace(case, mechanism=reloaded(case.mechanism))
+    assert torch.equal(made.attend(again).context, made.attend(case).context), "context after loading"
+
+
+def _padded(x: Tensor, keys: int, draw: Draw) -> Tensor:
+    return torch.cat([x, draw.tensor(*x.shape[:2], keys - x.shape[2], x.shape[3])], 2)
+
+
+def _padded_valid(valid: Tensor, keys: int) -> Tensor:
+    return torch.nn.functional.pad(valid, (0, keys - valid.shape[1]))

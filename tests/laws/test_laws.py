@@ -1,0 +1,43 @@
+"""Every law over every thing it applies to: one test a pair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.testing import DECODER_LAWS, MECHANISM_LAWS, MIXER_LAWS, Draw, Law
+
+from .things import DECODERS, FEW, MECHANISMS, MIXERS, decoder_case, mechanism_case, mixer_case
+
+
+def pairs(names: Iterable[str], make: Callable[[str], Any], laws: list[Law]) -> pytest.MarkDecorator:
+    found = []
+    for name in names:
+        case = make(name)
+        found += [pytest.param(case, law, id=f"{name}-{law.name}") for law in laws if law.applies(case)]
+    return pytest.mark.parametrize(("case", "law"), found)
+
+
+@pairs(MECHANISMS, mechanism_case, MECHANISM_LAWS)
+@FEW
+@given(source=st.randoms(use_true_random=False))
+def test_mechanism(case, law, source):
+    law.check(case, Draw(source))
+
+
+@pairs(MIXERS, mixer_case, MIXER_LAWS)
+@FEW
+@given(source=st.randoms(use_true_random=False))
+def test_mixer(case, law, source):
+    law.check(case, Draw(source))
+
+
+@pairs(DECODERS, decoder_case, DECODER_LAWS)
+@FEW
+@given(source=st.randoms(use_true_random=False))
+def test_decoder(case, law, source):
+    law.check(case, Draw(source))
