@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from regard.errors import DataError
+from regard.errors import DataError, StorageError
 
 __all__ = ["FORMAT", "Corpora", "Corpus", "Parallel", "Report"]
 
@@ -78,6 +78,8 @@ class Corpus:
             return cls(folder, head)
         except FileNotFoundError as error:
             raise DataError("There is no prepared corpus here.", where=str(folder)) from error
+        except OSError as error:
+            raise StorageError("The prepared corpus cannot be read.", where=str(folder), why=error.strerror) from error
         except (KeyError, TypeError, ValueError) as error:
             raise _damaged(path, str(error)) from error
 

@@ -21,7 +21,7 @@ _SAME_SCRIPT = {"CJK": "Han", "HIRAGANA": "Han", "KATAKANA": "Han", "IDEOGRAPHIC
 
 
 def judge_pair(source: str, target: str) -> Iterator[tuple[str, str]]:
-    """(kind, message) of everything suspicious about a pair, neither side of which is blank; about 2 µs."""
+    """(kind, message) of everything suspicious about a pair, neither side of which is blank."""
     for side, text in (("source", source), ("target", target)):
         if not text.isprintable() and (found := _CONTROL.search(text)):
             yield "control", f"the {side} has the control character U+{ord(found[0]):04X}"

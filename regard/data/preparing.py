@@ -19,7 +19,7 @@ from regard.data.corpus import FORMAT, Corpus, Report
 from regard.data.reading import CorpusConfig, Pairs, read_pairs
 from regard.data.storing import storing
 from regard.data.tokenizer import UNKNOWN, Tokenizer
-from regard.errors import DataError
+from regard.errors import DataError, StorageError
 
 __all__ = ["fingerprint", "open_or_prepare", "prepare"]
 
@@ -43,11 +43,12 @@ def prepare(
 
     A pair with more than ``max_length`` pieces on either side is left out and reported with its line in
     ``Corpus.report``. ``name`` is what messages call the corpus; ``progress`` is told the pairs read so far.
-    About 4 µs a piece, memory constant. Raises the reader's DataErrors, DataError when no pair is left, and
-    StorageError; then nothing new is in ``folder``.
+    About 0.5 µs a piece (BPE), memory constant. Raises the reader's DataErrors, DataError when no pair is left,
+    and StorageError, also when ``folder`` holds something else; then nothing has changed in ``folder``.
     """
     if name is None:
         name = str(pairs.config.source) if isinstance(pairs, Pairs) else "pair"
+    _refuse_foreign(folder)
     with storing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
@@ -209,6 +210,18 @@ def _replace(temporary: Path, folder: Path) -> None:
         shutil.rmtree(aside, ignore_errors=True)
     else:
         os.rename(temporary, folder)
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Replacing deletes what was there, so that must be a prepared corpus."""
+    with storing(folder):
+        occupied = folder.exists() and not (folder.is_dir() and not any(folder.iterdir()))
+    if occupied and not (folder / "corpus.json").exists():
+        raise StorageError(
+            "The folder for the prepared corpus holds something else.",
+            where=str(folder),
+            help="name another folder, or empty this one",
+        )
 
 
 def _nothing_left(report: Report, name: str) -> DataError:

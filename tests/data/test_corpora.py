@@ -127,6 +127,15 @@ def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path):
         corpus_of(tmp_path / "file")
 
 
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "corpus").mkdir()
+    assert len(corpus_of(tmp_path)) == 3, "an empty folder may be used"
+    (tmp_path / "corpus" / "corpus.json").rename(tmp_path / "corpus" / "thesis.txt")
+    with pytest.raises(StorageError, match="holds something else"):
+        corpus_of(tmp_path)
+    assert (tmp_path / "corpus" / "thesis.txt").exists()
+
+
 def test_a_preparation_is_reused_until_something_changes(tmp_path, monkeypatch):
     config = files(tmp_path)
     made: list[int] = []
