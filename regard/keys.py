@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from pydantic import AliasChoices, BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from regard.errors import ConfigError
 from regard.layered import Key, Layer, locate, spell
@@ -65,7 +66,7 @@ def explain(
     error: ValidationError, model: type[BaseModel], layers: Sequence[Layer], overridden: Sequence[Key]
 ) -> ConfigError:
     """The first failure as what, where, why and help."""
-    failures = error.errors(include_url=False)
+    failures = _innermost(error.errors(include_url=False))
     failure = failures[0]
     key: Key = tuple(failure["loc"])
     where = locate(layers, key) or spell(key)
@@ -83,6 +84,16 @@ def explain(
     given = failure["input"]
     what = f"{spell(key)} does not fit" if isinstance(given, dict) else f"{spell(key)} cannot be {given!r}"
     return ConfigError(what + more, where=where, why=reason)
+
+
+def _innermost(failures: Sequence[ErrorDetails]) -> list[ErrorDetails]:
+    """Without those that only follow from a failure further inside, such as a list short of its failed item."""
+    places = [failure["loc"] for failure in failures]
+    return [
+        failure
+        for failure in failures
+        if not any(place[: len(failure["loc"])] == failure["loc"] != place for place in places)
+    ]
 
 
 def nearest(key: Key, model: type[BaseModel]) -> str | None:

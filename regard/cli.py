@@ -1,0 +1,128 @@
+"""The command line: gathers the verbs, one file each under ``commands``, and turns failures into plain words.
+
+Exit codes: 0 done · 1 a defect of regard · 2 wrong usage or config · 3 data · 4 model or run folder · 5 training ·
+6 storage · 130 Ctrl-C · 141 the reader of the output went away · 143 SIGTERM.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from types import ModuleType, TracebackType
+from typing import Annotated, Any
+
+import typer
+
+import regard
+from regard.commands import train
+from regard.errors import RegardError
+
+__all__ = ["VERBS", "build_app", "main", "run"]
+
+# In the order of ``regard --help``. A verb's module has ``register(app)`` and imports what is heavy in its function.
+VERBS: tuple[ModuleType, ...] = (train,)
+
+# Wrong options, verbs and values. Typer bundles or imports click, by version; this is the name both have.
+_WrongUsage: Any = next(parent for parent in typer.BadParameter.__mro__ if parent.__name__ == "ClickException")
+
+
+def main() -> None:
+    """The entry point ``regard``."""
+    arguments = sys.argv[1:]
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    debug = "--debug" in own  # anywhere, so that it can be put behind a command that has just failed
+    if debug:
+        arguments.remove("--debug")
+    else:
+        sys.excepthook = _tell_defect
+    sys.exit(run(arguments, debug=debug))
+
+
+def run(arguments: Sequence[str], *, verbs: Sequence[ModuleType] = VERBS, debug: bool = False) -> int:
+    """Run one command and return its exit code. With ``debug`` failures are raised instead."""
+    command = typer.main.get_command(build_app(verbs))
+    try:
+        code = command.main(list(arguments) or ["--help"], prog_name="regard", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except BrokenPipeError:
+        return _unheard()
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # typer saw it first
+            return _unheard()
+        raise
+    except (KeyboardInterrupt, typer.Abort):
+        print("interrupted", file=sys.stderr)
+        return 130
+    except RegardError as error:
+        if debug:
+            raise
+        _tell(error.what, where=error.where, why=error.why, help=error.help)
+        return error.exit_code
+    except _WrongUsage as error:
+        context = getattr(error, "ctx", None)
+        _tell(error.format_message(), help=f"{context.command_path if context else 'regard'} --help")
+        return 2
+
+
+def _unheard() -> int:
+    """Nobody reads the output any more: no failure. Python flushes it once more at exit, which must not fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141
+
+
+def build_app(verbs: Sequence[ModuleType] = VERBS) -> typer.Typer:
+    """All verbs under one program. Imports no torch."""
+    app = typer.Typer(
+        name="regard", help="Train, read and serve attention-based sequence models.", pretty_exceptions_enable=False
+    )
+
+    @app.callback()
+    def options(
+        version: Annotated[
+            bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print versions and exit.")
+        ] = False,
+        debug: Annotated[
+            bool, typer.Option("--debug", help="Show a traceback when something fails; may stand anywhere.")
+        ] = False,
+    ) -> None:
+        pass
+
+    for verb in verbs:
+        verb.register(app)
+    return app
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        torch = importlib.metadata.version("torch")
+        print(f"regard {regard.__version__} (Python {platform.python_version()}, torch {torch})")
+        raise typer.Exit
+
+
+def _tell(what: str, *, where: str | None = None, why: str | None = None, help: str | None = None) -> None:
+    """One block on standard error, in the manner of rustc."""
+    coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    red, blue, plain = ("\033[1;31m", "\033[1;34m", "\033[0m") if coloured else ("", "", "")
+    print(f"{red}error{plain}: {what}", file=sys.stderr)
+    if where:
+        print(f"  {blue}-->{plain} {where}", file=sys.stderr)
+    for label, text in (("why", why), ("help", help)):
+        if text:
+            indented = text.replace("\n", "\n" + " " * (len(label) + 6))
+            print(f"  {blue}={plain} {label}: {indented}", file=sys.stderr)
+
+
+def _tell_defect(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else None
+    _tell(
+        f"{kind.__name__}: {error}",
+        where=where,
+        why="this is not an error that regard knows, so it is a defect of regard",
+        help="run it again with --debug and report what it prints",
+    )

@@ -1,0 +1,185 @@
+"""Start-up is cheap and free of effects; failures become one clear block and a documented exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from types import ModuleType
+
+import pytest
+import typer
+
+import regard
+from regard.cli import VERBS, run
+from regard.errors import ConfigError, DataError, ModelError, RegardError, StorageError, TrainingError
+
+
+def python(code: str) -> str:
+    """The standard output of a fresh interpreter."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout
+
+
+HELP = """
+import sys
+from regard.cli import run
+assert run({arguments}) == 0
+print()
+print([name for name in ("torch", "numpy", "sentencepiece", "tokenizers", "sacrebleu") if name in sys.modules])
+"""
+
+
+@pytest.mark.parametrize("verb", ["", *(verb.__name__.rpartition(".")[2] for verb in VERBS)])
+def test_help_imports_nothing_heavy(verb: str) -> None:
+    arguments = [verb, "--help"] if verb else ["--help"]
+    assert python(HELP.format(arguments=arguments)).splitlines()[-1] == "[]"
+
+
+def test_help_answers_in_half_a_second() -> None:
+    code = "import sys, regard.cli; sys.argv = ['regard', '--help']; regard.cli.main()"
+
+    def seconds() -> float:
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+        return time.perf_counter() - start
+
+    assert min(seconds() for _ in range(5)) <= 0.5  # the least: other work may share the machine
+
+
+def test_importing_has_no_effects() -> None:
+    code = """
+import json, logging, random, signal, sys, threading, warnings
+def snapshot():
+    return [threading.active_count(), sorted(logging.root.manager.loggerDict), len(logging.root.handlers),
+            [str(signal.getsignal(number)) for number in signal.valid_signals()], hash(random.getstate()),
+            len(warnings.filters), sys.excepthook is sys.__excepthook__]
+before = snapshot()
+import regard
+after = snapshot()
+print(json.dumps([before == after, "torch" in sys.modules, "pydantic" in sys.modules]))
+"""
+    assert json.loads(python(code)) == [True, False, False]
+
+
+def test_public_names_are_sorted_and_there() -> None:
+    assert regard.__all__ == sorted(regard.__all__)
+    assert all(getattr(regard, name) is not None for name in regard.__all__)
+    with pytest.raises(AttributeError, match="laod"):
+        _ = regard.laod
+
+
+def test_the_version_needs_no_torch() -> None:
+    code = "import sys; from regard.cli import run; run(['--version']); print('torch' in sys.modules)"
+    version, torch_imported = python(code).splitlines()
+    assert version.startswith(f"regard {regard.__version__} (Python 3.")
+    assert torch_imported == "False"
+
+
+def verbs(raised: BaseException | None = None) -> list[ModuleType]:
+    """Two toy verbs, of which ``train`` fails as told."""
+
+    def register(app: typer.Typer) -> None:
+        @app.command()
+        def train(*, steps: int = 1) -> None:
+            """Train a toy."""
+            if raised is not None:
+                raise raised
+
+        @app.command()
+        def translate() -> None:
+            """Translate a toy."""
+
+    module = ModuleType("toys")
+    module.register = register  # type: ignore[attr-defined]
+    return [module]
+
+
+@pytest.mark.parametrize(
+    "kind, code",
+    [(RegardError, 1), (ConfigError, 2), (DataError, 3), (ModelError, 4), (TrainingError, 5), (StorageError, 6)],
+)
+def test_a_failure_is_one_block_and_an_exit_code(
+    kind: type[RegardError], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = kind("it failed", where="a.txt:3", why="it is\ntwo lines", help="try this")
+    assert run(["train"], verbs=verbs(error)) == code
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.splitlines() == [
+        "error: it failed",
+        "  --> a.txt:3",
+        "  = why: it is",
+        "         two lines",
+        "  = help: try this",
+    ]
+
+
+def test_debug_raises_instead() -> None:
+    with pytest.raises(DataError, match="it failed"):
+        run(["train"], verbs=verbs(DataError("it failed")), debug=True)
+
+
+def test_interruption_exits_with_130() -> None:
+    assert run(["train"], verbs=verbs(KeyboardInterrupt())) == 130
+
+
+def test_a_verb_may_choose_its_exit_code() -> None:
+    assert run(["train"], verbs=verbs(typer.Exit(7))) == 7
+    assert run(["train"], verbs=verbs()) == 0
+
+
+@pytest.mark.parametrize(
+    "arguments, told",
+    [
+        (["trian"], "Did you mean 'train'"),
+        (["train", "--stpes", "3"], "--steps"),
+        (["train", "--steps", "many"], "'--steps'"),
+    ],
+)
+def test_wrong_usage_names_what_was_probably_meant(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments, verbs=verbs()) == 2
+    message = capsys.readouterr().err
+    assert message.startswith("error: ") and told in message and "--help" in message
+
+
+def test_a_reader_that_goes_away_is_no_failure() -> None:
+    code = """
+import sys, types, typer
+from regard.cli import run
+module = types.ModuleType("toy")
+def register(app):
+    @app.command()
+    def talk():
+        for number in range(100_000):
+            print("line", number)
+module.register = register
+sys.exit(run(["talk"], verbs=[module]))
+"""
+    talking = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert talking.stdout is not None and talking.stderr is not None
+    talking.stdout.readline()
+    talking.stdout.close()
+    assert talking.stderr.read() == b""
+    talking.stderr.close()
+    assert talking.wait(timeout=60) == 141
+
+
+def test_a_defect_shows_no_traceback_unless_asked() -> None:
+    code = """
+import sys
+import regard.cli
+def fail(*arguments, **options):
+    raise KeyError("a defect")
+regard.cli.run = fail
+sys.argv = ["regard"{debug}]
+regard.cli.main()
+"""
+    for debug, shown in (("", False), (", 'train', '--debug'", True)):
+        done = subprocess.run([sys.executable, "-c", code.format(debug=debug)], capture_output=True, text=True)
+        assert done.returncode == 1
+        assert ("Traceback" in done.stderr) is shown
+        assert "KeyError" in done.stderr and "a defect" in done.stderr

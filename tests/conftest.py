@@ -1,0 +1,46 @@
+"""What all tests share: one thread, a seed, and corpora where there are any."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Tiny tensors gain nothing from threads, and sums then do not depend on the machine's cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    """Each test draws the same numbers whichever others ran before it."""
+    torch.manual_seed(1)
+
+
+@pytest.fixture
+def data() -> Callable[[str], Path]:
+    """``data("multi30k/raw")``: that folder or file under REGARD_DATA, or a skip that says what is missing."""
+
+    def find(name: str) -> Path:
+        folder = os.environ.get("REGARD_DATA")
+        if not folder:
+            pytest.skip(f"needs {name}: REGARD_DATA names no folder with corpora")
+        path = Path(folder) / name
+        if not path.exists():
+            pytest.skip(f"needs {name}: {path} is not there")
+        return path
+
+    return find
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+        pytest.skip("needs an accelerator, and torch sees none")
