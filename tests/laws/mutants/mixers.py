@@ -1,0 +1,137 @@
+"""Mixers that are wrong on purpose."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.attention.contract import Mixed
+from regard.attention.heads import KeyValue, SelfAttention
+from regard.attention.mask import Causal, Padding
+from regard.models.convolutional import GatedConvolution
+from regard.state import State
+
+from ..things import MECHANISMS, SIZES, WIDTH, heads
+
+
+def _attention(kind: type[SelfAttention]) -> SelfAttention:
+    return kind(heads(MECHANISMS["dot"](SIZES)), mask=Causal() & Padding())
+
+
+class PeeksAhead(SelfAttention):
+    """Its queries stand one position late, so each sees the next token."""
+
+    def forward(self, x, span, state):
+        late = span._replace(start=span.start + 1)
+        fresh = super().forward(x, span, state)
+        key, value = self.attention.keys_values(x)
+        if state.key.shape[2]:
+            return fresh
+        bound = self.mask.bind(late, span)
+        return fresh._replace(output=self.attention(self.attention.queries(x), key, value, bound).context)
+
+
+class StaleCache(SelfAttention):
+    """Forgets to hand on the last piece."""
+
+    def forward(self, x, span, state):
+        mixed = super().forward(x, span, state)
+        return mixed._replace(state=state if state.key.shape[2] else mixed.state)
+
+
+class StuckCache(KeyValue):
+    """Truncates nothing, and selects nothing."""
+
+    def truncate(self, length: Tensor) -> KeyValue:
+        return self
+
+    def select(self, rows: Tensor) -> KeyValue:
+        kept = torch.arange(len(rows)) % len(self.length)
+        return StuckCache(*(leaf[kept] for leaf in self))
+
+    def repeat(self, times: int) -> KeyValue:
+        return StuckCache(*(leaf.repeat(times, *[1] * (leaf.dim() - 1)) for leaf in self))
+
+    def join(self, states) -> KeyValue:
+        joined = super().join(states)
+        return joined._replace(length=joined.length.flip(0))
+
+
+class Stuck(SelfAttention):
+    """Keeps a ``StuckCache``."""
+
+    def start(self, rows):
+        return StuckCache(*super().start(rows))
+
+    def forward(self, x, span, state):
+        mixed = super().forward(x, span, KeyValue(*state))
+        return mixed._replace(state=StuckCache(*mixed.state))
+
+
+class CountsPadding(SelfAttention):
+    """Writes padded columns into the cache, and counts them."""
+
+    def forward(self, x, span, state):
+        mixed = super().forward(x, span, state)
+        return mixed._replace(state=mixed.state._replace(length=state.length + x.shape[1]))
+
+
+class LooksAtPadding(SelfAttention):
+    """An encoder's attention that has forgotten the padding."""
+
+    def forward(self, x, span, state):
+        return super().forward(x, span._replace(valid=torch.ones_like(span.valid)), state)
+
+
+class ZeroPast(GatedConvolution):
+    """Every piece begins after zeros."""
+
+    def forward(self, x: Tensor, span, state: State) -> Mixed:
+        return super().forward(x, span, torch.zeros_like(state))
+
+
+class PaddedPast(GatedConvolution):
+    """Remembers the last columns, padded or not."""
+
+    def forward(self, x: Tensor, span, state: State) -> Mixed:
+        mixed = super().forward(x, span, state)
+        return mixed._replace(state=torch.cat([state, x], 1)[:, -(self.kernel - 1) :])
+
+
+class Centred(GatedConvolution):
+    """Sees as far ahead as back."""
+
+    def forward(self, x: Tensor, span, state: State) -> Mixed:
+        return super().forward(torch.cat([x[:, 1:], torch.zeros_like(x[:, :1])], 1), span, state)
+
+
+class Detached(GatedConvolution):
+    """No gradient through the gate's input."""
+
+    def forward(self, x: Tensor, span, state: State) -> Mixed:
+        mixed = super().forward(x, span, state)
+        return mixed._replace(output=mixed.output + (x - x.detach()).mean(-1, keepdim=True))
+
+
+class HalfLoaded(GatedConvolution):
+    """Loads its bias alone."""
+
+    def load_state_dict(self, state_dict, strict=True, assign=False):
+        return super().load_state_dict({"convolution.bias": state_dict["convolution.bias"]}, strict=False)
+
+
+MUTANTS = {
+    "leaky-causal": (lambda: _attention(PeeksAhead), "causal"),
+    "stale-cache": (lambda: _attention(StaleCache), "chunk"),
+    "stuck-truncate": (lambda: _attention(Stuck), "truncated"),
+    "stuck-select": (lambda: _attention(Stuck), "reorder"),
+    "stuck-repeat": (lambda: _attention(Stuck), "repeated"),
+    "stuck-join": (lambda: _attention(Stuck), "joined"),
+    "cache-counts-padding": (lambda: _attention(CountsPadding), "batched"),
+    "looks-at-padding": (lambda: LooksAtPadding(heads(MECHANISMS["dot"](SIZES)), mask=Padding()), "batched"),
+    "zero-past": (lambda: ZeroPast(WIDTH, kernel=3), "chunk"),
+    "padded-past": (lambda: PaddedPast(WIDTH, kernel=3), "batched"),
+    "centred": (lambda: Centred(WIDTH, kernel=3), "causal"),
+    "half-loaded": (lambda: HalfLoaded(WIDTH, kernel=3), "saved"),
+    "false-gradient": (lambda: Detached(WIDTH, kernel=3), "differentiable"),
+}
