@@ -90,7 +90,9 @@ def _key_lines(text: str) -> dict[Key, int]:
                 here = (*here, tables[here])
             lines.setdefault(here, number)
         elif assignment := _ASSIGNMENT.match(line):
-            lines.setdefault(here + _split(assignment[1]), number)
+            parts = _split(assignment[1])
+            for length in range(1, len(parts) + 1):  # `a.b = 1` opens a as well
+                lines.setdefault(here + parts[:length], number)
     return lines
 
 

@@ -1,0 +1,294 @@
+"""Configs: TOML over TOML with overrides; saved ones load equal; every failure says where and what was meant."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from regard.config import FORMAT, Config, dump_config, find_recipe, load_config, recipe_names
+from regard.errors import ConfigError
+from regard.keys import fields_of, short_keys
+from regard.layered import parse_override
+from regard.settings import SearchConfig, TrainConfig
+
+TOY: dict[str, Any] = {"data": {"train": [{"source": "a.en", "target": "a.de"}]}}
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def failure(source: Any, *overrides: str) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        load_config(source, overrides)
+    return caught.value
+
+
+def test_config_imports_no_torch() -> None:
+    code = "import sys, regard.config; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+# --- saving and loading
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    seed=st.integers(0, 2**31),
+    name=st.none() | st.text(min_size=1),
+    train=st.fixed_dictionaries(
+        {},
+        optional={
+            "lr": st.floats(1e-8, 1.0),
+            "betas": st.tuples(st.floats(0, 0.999), st.floats(0, 0.999)),
+            "steps": st.none() | st.integers(1, 10**9),
+            "ema": st.none() | st.floats(0.5, 0.9999),
+            "precision": st.sampled_from(["auto", "float32", "bfloat16"]),
+            "deterministic": st.booleans(),
+        },
+    ),
+    source=st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1),
+)
+def test_a_saved_config_loads_equal(seed: int, name: str | None, train: dict[str, Any], source: str) -> None:
+    corpus = {"source": source, "target": "a.de", "weight": 0.1}
+    config = load_config({"seed": seed, "name": name, "train": train, "data": {"train": [corpus]}})
+    assert load_config(tomllib.loads(dump_config(config))) == config
+
+
+def test_whatever_may_be_none_is_none_by_default() -> None:
+    """TOML has no null: a None that is left out of the file must come back as None."""
+
+    def check(model: type[BaseModel]) -> None:
+        for name, field in model.model_fields.items():
+            if type(None) in getattr(field.annotation, "__args__", ()):
+                assert field.default is None, f"{model.__name__}.{name}"
+
+    for model in (Config, TrainConfig, SearchConfig, *(field.annotation for field in Config.model_fields.values())):
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            check(model)
+
+
+def test_the_saved_file_has_every_key_that_is_not_none() -> None:
+    config = load_config(TOY)
+    written = tomllib.loads(dump_config(config))
+    assert written["format"] == FORMAT
+    for part in ("train", "search", "model", "data"):
+        values = getattr(config, part)
+        assert set(written[part]) == {name for name in type(values).model_fields if getattr(values, name) is not None}
+
+
+def test_a_newer_format_is_refused_whatever_else_is_in_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "config.toml", f"seed = 1\nformat = {FORMAT + 1}\nunheard_of = true\n")
+    error = failure(path)
+    assert error.where == f"{path}:2"
+    assert str(FORMAT + 1) in error.what and "upgrade" in (error.help or "")
+
+
+# --- extends
+
+
+def test_a_file_lies_over_what_it_extends(tmp_path: Path) -> None:
+    write(tmp_path / "deep" / "base.toml", "seed = 3\n[train]\nlr = 0.5\nwarmup = 7\n[search]\nbeam = 9\n")
+    middle = 'extends = "deep/base.toml"\n[train]\nlearning_rate = 0.25\n'
+    write(tmp_path / "middle.toml", middle)
+    top = 'extends = "./middle.toml"\n[[data.train]]\nsource = "a"\ntarget = "b"\n[train]\nwarmup = 8\n'
+    config = load_config(write(tmp_path / "top.toml", top), ["train.keep=3"])
+    assert (config.seed, config.search.beam) == (3, 9)
+    assert (config.train.learning_rate, config.train.warmup, config.train.keep) == (0.25, 8, 3)
+
+
+def test_a_list_replaces_the_list_below(tmp_path: Path) -> None:
+    write(tmp_path / "base.toml", '[data]\ntrain = [{source = "a"}, {source = "b"}]\n')
+    top = write(tmp_path / "top.toml", 'extends = "base.toml"\n[data]\ntrain = [{source = "c"}]\n')
+    assert [str(corpus.source) for corpus in load_config(top).data.train] == ["c"]
+
+
+def test_files_that_extend_in_a_circle_are_refused(tmp_path: Path) -> None:
+    write(tmp_path / "one.toml", 'extends = "two.toml"')
+    write(tmp_path / "two.toml", 'extends = "one.toml"')
+    assert failure(tmp_path / "one.toml").why == "one.toml → two.toml → one.toml"
+
+
+def test_an_unknown_recipe_names_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.config.recipe_names", lambda: ["cmudict", "multi30k"])
+    error = failure("multi3k")
+    assert error.help == "did you mean 'multi30k'?" and "cmudict" in (error.why or "")
+
+
+def test_a_missing_file_is_told_with_its_path(tmp_path: Path) -> None:
+    top = write(tmp_path / "top.toml", 'extends = "gone.toml"')
+    assert failure(top).where == str(tmp_path / "gone.toml")
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_that_ships_is_valid(name: str) -> None:
+    assert find_recipe(name).is_file()
+    assert load_config(name).format == FORMAT
+
+
+# --- overrides
+
+
+@pytest.mark.parametrize(
+    "text, key, value",
+    [
+        ("train.lr=1e-3", ("train", "lr"), 1e-3),
+        ("train.betas = [0.9, 0.98]", ("train", "betas"), [0.9, 0.98]),
+        ("data.joint=false", ("data", "joint"), False),
+        ("data.train.0.weight=2", ("data", "train", 0, "weight"), 2),
+        ("name=m30k", ("name",), "m30k"),
+        ('name="1"', ("name",), "1"),
+        ("name=a=b", ("name",), "a=b"),
+        ("name=", ("name",), ""),
+        ("train.ema=none", ("train", "ema"), None),
+        ("name=1\nseed=2", ("name",), "1\nseed=2"),
+    ],
+)
+def test_overrides_are_read_as_toml_or_as_text(text: str, key: tuple[str | int, ...], value: Any) -> None:
+    parsed = parse_override(text)
+    assert parsed == (key, value) and type(parsed[1]) is type(value)
+
+
+def test_the_short_name_means_the_long_one_everywhere() -> None:
+    assert short_keys(Config)["train", "lr"] == ("train", "learning_rate")
+    base = TOY | {"train": {"learning_rate": 0.5}}
+    assert load_config(base, ["train.lr=0.25"]).train.learning_rate == 0.25
+    assert load_config(TOY | {"train": {"lr": 0.5}}, ["train.learning_rate=0.25"]).train.learning_rate == 0.25
+    assert TrainConfig(learning_rate=0.5) == TrainConfig(lr=0.5)  # type: ignore[call-arg]
+
+
+def test_an_override_reaches_into_a_list_and_leaves_the_given_mapping_alone() -> None:
+    config = load_config(TOY, ["data.train.0.weight=2", "train.steps=5", "train.steps=none"])
+    assert config.data.train[0].weight == 2 and config.train.steps is None
+    assert TOY == {"data": {"train": [{"source": "a.en", "target": "a.de"}]}}
+
+
+def test_an_override_beyond_a_list_says_how_long_it_is() -> None:
+    error = failure(TOY, "data.train.1.weight=2")
+    assert error.where == "--set data.train.1.weight" and "list of 1" in (error.why or "")
+
+
+# --- failures
+
+
+@pytest.mark.parametrize(
+    "written, meant",
+    [
+        ("train.learningrate=1", "train.learning_rate"),
+        ("lr=1", "train.lr"),
+        ("beam=1", "search.beam"),
+        ("search.steps=1", "train.steps"),
+        ("trian.steps=1", "train"),
+        ("data.train.0.wieght=1", "data.train.0.weight"),
+        ("data.tokeniser.kind=word", "data.tokenizer"),
+    ],
+)
+def test_an_unknown_key_names_the_nearest(written: str, meant: str) -> None:
+    error = failure(TOY, written)
+    assert error.what.startswith("unknown key ") and written.startswith(error.what.removeprefix("unknown key "))
+    assert error.help == f"did you mean {meant}?"
+
+
+def test_a_key_that_resembles_nothing_gets_no_guess() -> None:
+    assert failure(TOY, "zzzzqqqq=1").help is None
+
+
+RECIPE = """\
+seed = 2  # seed
+
+[[data.train]]
+source = "a"
+
+[[data.train]]
+source = "b"
+{second}
+
+[train]
+{train}
+search.beam = 3
+"""
+
+
+@pytest.mark.parametrize(
+    "second, train, line, what",
+    [
+        ("wieght = 2", "", 8, "unknown key data.train.1.wieght"),
+        ("weight = -2", "", 8, "data.train.1.weight cannot be -2"),
+        ("", "'lerning_rate' = 2", 11, "unknown key train.lerning_rate"),
+        ("", "lr = 'fast'", 11, "train.learning_rate cannot be 'fast'"),
+        ("", "betas = [0.9]", 11, "train.betas.1 is missing"),
+        ("", "steps = 1", 12, "unknown key train.search"),
+        ("", "steps = ", 11, "not TOML"),
+    ],
+)
+def test_a_failure_names_file_and_line(tmp_path: Path, second: str, train: str, line: int, what: str) -> None:
+    path = write(tmp_path / "mine.toml", RECIPE.format(second=second, train=train))
+    error = failure(path)
+    assert error.where == f"{path}:{line}"
+    assert what in error.what
+
+
+def test_the_line_is_that_of_the_file_whose_value_counts(tmp_path: Path) -> None:
+    base = write(tmp_path / "base.toml", "seed = 1\n[train]\nsteps = 0\nkeep = 0\n")
+    top = write(tmp_path / "top.toml", 'extends = "base.toml"\n[train]\nsteps = 5\n[data]\ntrain=[{source="a"}]\n')
+    error = failure(top)
+    assert error.where == f"{base}:4" and error.what == "train.keep cannot be 0"
+
+
+def test_one_mistake_is_counted_once() -> None:
+    assert failure({"data": {"train": [{"sauce": "a", "source": "b"}]}}).what == "unknown key data.train.0.sauce"
+
+
+def test_a_missing_key_is_named() -> None:
+    assert failure({"seed": 1}).what == "the key data is missing"
+
+
+def test_not_utf8_and_no_permission_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "latin.toml"
+    path.write_bytes(b'name = "caf\xe9"\n')
+    assert failure(path).where == str(path)
+    assert "cannot be read" in failure(tmp_path).what
+
+
+# --- values that do not fit together
+
+
+@pytest.mark.parametrize(
+    "override, why",
+    [
+        ("search.top_k=5", "temperature"),
+        ("search.nbest=6", "beam of 5"),
+        ("data.source_tokenizer.kind=word", "joint = false"),
+        ("train.learning_rate=nan", "finite"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(override: str, why: str) -> None:
+    error = failure(TOY, override)
+    assert why in (error.why or "") and error.where == f"--set {override.partition('=')[0]}"
+
+
+def test_the_learning_rate_is_a_factor_under_the_papers_schedule() -> None:
+    assert load_config(TOY, ["train.schedule=noam"]).train.learning_rate == 1.0
+    assert load_config(TOY).train.learning_rate == 1e-3
+    assert "inverse-sqrt" in (failure(TOY, "train.schedule=noam", "train.lr=3e-3").why or "")
+
+
+def test_configs_are_frozen() -> None:
+    config = load_config(TOY)
+    with pytest.raises(ValueError, match="frozen"):
+        config.train.steps = 3  # type: ignore[misc]
+
+
+def test_every_key_is_spelled_once() -> None:
+    keys = [key for key, _ in fields_of(Config)]
+    assert len(keys) == len(set(keys)) and ("data", "train", "*", "weight") in keys
