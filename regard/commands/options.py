@@ -1,0 +1,109 @@
+"""What several verbs have in common: their options, and a trained model from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from regard.settings import SearchConfig
+    from regard.translate import Translator
+
+__all__ = [
+    "AsJson",
+    "Beam",
+    "CheckpointName",
+    "DeviceName",
+    "Run",
+    "Threads",
+    "checkpoint_name",
+    "open_model",
+    "search_settings",
+    "set_threads",
+]
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, as runs/m30k.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+CheckpointName = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoint", metavar="WHICH", help="average, best, last or a step; the first that exists unless given."
+    ),
+]
+DeviceName = Annotated[
+    str | None, typer.Option("--device", metavar="NAME", help="cpu, cuda, cuda:1 …; an accelerator if there is one.")
+]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, metavar="N", help="CPU threads; all cores unless given.")
+]
+Beam = Annotated[int | None, typer.Option("--beam", min=1, metavar="N", help="Beam width; 1 is greedy.")]
+
+
+def set_threads(threads: int | None) -> None:
+    """Before the first computation."""
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+
+
+def open_model(run: Path, *, checkpoint: str | None, device: str | None, threads: int | None) -> Translator:
+    """The trained model of a run. ConfigError for a device that is not there, ModelError for a broken run."""
+    from regard.translate import load
+
+    set_threads(threads)
+    with _refusing(device):
+        return load(run, checkpoint=checkpoint, device=device)
+
+
+@contextmanager
+def _refusing(device: str | None) -> Iterator[None]:
+    """Try the device first, so that what torch says of it does not look like a defect."""
+    if device is not None:
+        import torch
+
+        try:
+            torch.empty(1, device=device)
+        except (RuntimeError, AssertionError, ImportError) as error:  # what torch raises, by device and build
+            why = str(error).strip().splitlines()[0]
+            raise ConfigError(
+                f"there is no device {device}", where="--device", why=why, help="regard doctor"
+            ) from error
+    yield
+
+
+def checkpoint_name(run: Path, given: str | None) -> str:
+    """Which checkpoint ``given`` means, for a reader: what RunFolder.weights takes."""
+    from regard.checkpoint import list_steps, read_best
+
+    folder = run / "checkpoints"
+    best, steps = read_best(folder), list_steps(folder)
+    name = given or ("average" if (folder / "average").is_dir() else "best" if best else "last")
+    step = best.step if name == "best" and best else steps[-1] if name == "last" and steps else None
+    return f"{name} (step {step:,})" if step is not None else name if name == "average" else f"step {name}"
+
+
+def search_settings(base: SearchConfig, **given: Any) -> SearchConfig:
+    """``base`` with what was given on the command line; ConfigError where it does not fit together."""
+    from pydantic import ValidationError
+
+    from regard.settings import SearchConfig
+
+    wanted = {key: value for key, value in given.items() if value is not None}
+    nbest, beam = wanted.get("nbest"), wanted.get("beam")
+    if nbest is not None and beam is None and "temperature" not in wanted:
+        wanted["beam"] = max(base.beam, nbest)  # who asks for the ten best means a beam that holds them
+    if nbest is None and beam is not None:
+        wanted["nbest"] = min(base.nbest, beam)
+    try:
+        return SearchConfig.model_validate(base.model_dump() | wanted)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = "--" + str(first["loc"][0]).replace("_", "-") if first["loc"] else None
+        raise ConfigError("these options cannot be used", where=where, why=str(first["msg"])) from error

@@ -1,0 +1,207 @@
+"""``regard translate``: a filter from lines to lines, in constant memory and in order."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import secrets
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.commands.options import Beam, CheckpointName, DeviceName, Run, Threads, open_model, search_settings
+from regard.commands.waiting import progress
+from regard.errors import ConfigError, DataError, RegardError
+
+if TYPE_CHECKING:
+    from regard.translate import Candidate, Translation
+
+__all__ = ["register"]
+
+BATCHES = 16  # batches read ahead: among so many lines, those of like length go together
+
+Input = Annotated[
+    Path | None, typer.Argument(metavar="[FILE]", help="A sentence a line, .gz or not; standard input unless given.")
+]
+Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")]
+NBest = Annotated[
+    int | None,
+    typer.Option("--nbest", min=1, metavar="N", help="The N best of a line: its number, score, text, by tabs."),
+]
+LengthPenalty = Annotated[
+    float | None, typer.Option("--length-penalty", metavar="A", help="Beam: log P / ((5 + length) / 6)^A; 0 is log P.")
+]
+MaxLength = Annotated[int | None, typer.Option("--max-length", min=1, metavar="N", help="Pieces an output may have.")]
+Temperature = Annotated[
+    float | None, typer.Option("--temperature", metavar="T", help="Draw from p^(1/T) instead of searching.")
+]
+TopK = Annotated[int | None, typer.Option("--top-k", min=1, metavar="K", help="Draw among the K most probable pieces.")]
+TopP = Annotated[
+    float | None, typer.Option("--top-p", metavar="P", help="Draw among the fewest pieces that reach probability P.")
+]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, metavar="N", help="Draw the same again.")]
+Prefix = Annotated[str | None, typer.Option("--prefix", metavar="TEXT", help="Every output begins so.")]
+Prefixes = Annotated[
+    Path | None,
+    typer.Option("--prefixes", metavar="FILE", help="Each output begins as its line here; a blank line is free."),
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="A JSON object a line: text, score, log probability, pieces, candidates.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``regard translate`` to the command line."""
+    app.command("translate", epilog="Example: regard translate runs/m30k < in.txt > out.txt")(translate)
+
+
+def translate(
+    run: Run,
+    file: Input = None,
+    *,
+    output: Output = None,
+    beam: Beam = None,
+    nbest: NBest = None,
+    length_penalty: LengthPenalty = None,
+    max_length: MaxLength = None,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    seed: Seed = None,
+    prefix: Prefix = None,
+    prefixes: Prefixes = None,
+    as_json: AsJson = False,
+    checkpoint: CheckpointName = None,
+    device: DeviceName = None,
+    threads: Threads = None,
+) -> None:
+    """Translate lines with a trained model.
+
+    Reads and writes as it goes, a line for a line, in order. An empty line stays empty; one that is too long is
+    cut at spaces, translated in parts and joined.
+    """
+    from regard.data.corpora import read_lines
+
+    if prefix is not None and prefixes is not None:
+        raise ConfigError("--prefix and --prefixes both say how an output begins", help="give one of them")
+    model = open_model(run, checkpoint=checkpoint, device=device, threads=threads)
+    search = search_settings(
+        model.search, beam=beam, nbest=nbest, length_penalty=length_penalty, max_length=max_length,
+        temperature=temperature, top_k=top_k, top_p=top_p,
+    )  # fmt: skip
+    given = file if file is not None and str(file) != "-" else None
+    lines = standard_input() if given is None else read_lines(given)
+    beginnings = None if prefixes is None else read_lines(prefixes)
+    # Someone who types wants each answer at once.
+    size = 1 if given is None and sys.stdin.isatty() else BATCHES * search.batch_sentences
+    start = secrets.randbits(32) if seed is None else seed
+    total = None if given is None else sum(1 for _ in read_lines(given))
+    form = _as_json if as_json else _as_table if search.nbest > 1 else _as_text
+    typed_over = output is None and sys.stdout.isatty()
+    number = 0
+    with _writing(output, given) as write, progress("translating", total, hidden=typed_over) as advance:
+        for count, chunk in enumerate(chunks(lines, size)):
+            begin = _beginnings(len(chunk), prefix, beginnings, number)
+            for one in model.translate(chunk, search=search, prefixes=begin, seed=start + count, done=advance):
+                number += 1
+                write(form(number, one))
+    if beginnings is not None and (rest := sum(1 for _ in beginnings)):
+        raise DataError(
+            f"{prefixes} has {rest:,} lines more than there were sentences", where=f"{prefixes}:{number + 1}"
+        )
+
+
+def standard_input() -> Iterator[str]:
+    """Lines of standard input, strict UTF-8; DataError names the line."""
+    for number, raw in enumerate(sys.stdin.buffer, start=1):
+        try:
+            yield raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                "A line is not valid UTF-8.",
+                where=f"standard input:{number}",
+                why=f"byte {error.start + 1} of the line is 0x{error.object[error.start]:02x}: {error.reason}",
+                help="iconv -f WINDOWS-1252 -t UTF-8, if that is its encoding",
+            ) from error
+
+
+def chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
+    """``size`` lines at a time; those before a line that cannot be read are not lost with it."""
+    chunk: list[str] = []
+    try:
+        for line in lines:
+            chunk.append(line)
+            if len(chunk) == size:
+                yield chunk
+                chunk = []
+    except RegardError:
+        if chunk:
+            yield chunk
+        raise
+    if chunk:
+        yield chunk
+
+
+def _beginnings(count: int, prefix: str | None, lines: Iterator[str] | None, done: int) -> list[str] | None:
+    if lines is None:
+        return None if prefix is None else [prefix] * count
+    taken = list(itertools.islice(lines, count))
+    if len(taken) < count:
+        raise DataError("there are fewer prefixes than sentences", why=f"they end after line {done + len(taken):,}")
+    return taken
+
+
+@contextmanager
+def _writing(output: Path | None, source: Path | None) -> Iterator[Callable[[str], None]]:
+    """Yields what writes a line, in UTF-8 whatever the locale."""
+    from regard import storage
+
+    if output is None:
+        yield lambda line: _print(line)
+        return
+    if source is not None and output.exists() and output.samefile(source):
+        raise ConfigError("the output would replace the text it is made from", where=str(output))
+    with storage.storing(output):
+        opened = output.open("w", encoding="utf-8", newline="\n")
+
+    def write(line: str) -> None:
+        with storage.storing(output):
+            opened.write(line + "\n")
+
+    try:
+        yield write
+    finally:
+        with storage.storing(output):
+            opened.close()
+
+
+def _print(line: str) -> None:
+    sys.stdout.buffer.write(line.encode() + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _as_text(number: int, translation: Translation) -> str:
+    return _one_line(translation.text)
+
+
+def _as_table(number: int, translation: Translation) -> str:
+    return "\n".join(f"{number}\t{each.score:.4f}\t{_one_line(each.text)}" for each in translation.candidates)
+
+
+def _as_json(number: int, translation: Translation) -> str:
+    best = translation.candidates[0]
+    whole = {"line": number, "source": translation.source, **_described(best)}
+    return json.dumps(whole | {"candidates": [_described(each) for each in translation.candidates]}, ensure_ascii=False)
+
+
+def _described(candidate: Candidate) -> dict[str, Any]:
+    return candidate._asdict()
+
+
+def _one_line(text: str) -> str:
+    """A vocabulary of characters or bytes can spell a line's end; a line stays a line."""
+    return text.replace("\r", " ").replace("\n", " ")

@@ -1,0 +1,73 @@
+"""How far a verb has come, on standard error: a bar with the time left on a terminal, now and then a line elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import typer
+
+__all__ = ["progress"]
+
+QUIET = 2.0  # seconds before a bar appears
+EVERY = 30.0  # seconds between lines where there is no terminal
+
+
+@contextmanager
+def progress(
+    doing: str, total: int | None, *, unit: str = "lines", hidden: bool = False
+) -> Iterator[Callable[[int], None]]:
+    """Yields what to call with how many more are done. ``hidden`` where the terminal shows the output itself."""
+    if hidden:
+        yield lambda count: None
+    elif sys.stderr.isatty():
+        with _bar(doing, total, unit) as advance:
+            yield advance
+    else:
+        yield _lines(doing, total, unit)
+
+
+@contextmanager
+def _bar(doing: str, total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    # Standard output is the result, which must not be diverted to the console of the bar.
+    bars = Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn(),
+        console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False,
+    )  # fmt: skip
+    task = bars.add_task(doing, total=total)
+    began, shown = time.monotonic(), False
+
+    def advance(count: int) -> None:
+        nonlocal shown
+        bars.advance(task, count)
+        if not shown and time.monotonic() - began > QUIET:
+            shown = True
+            bars.start()
+
+    try:
+        yield advance
+    finally:
+        if shown:
+            bars.stop()
+
+
+def _lines(doing: str, total: int | None, unit: str) -> Callable[[int], None]:
+    began = told = time.monotonic()
+    done = 0
+
+    def advance(count: int) -> None:
+        nonlocal told, done
+        done += count
+        now = time.monotonic()
+        if now - told < EVERY:
+            return
+        told = now
+        left = f" of {total:,} {unit}, {(total - done) / done * (now - began):,.0f} s left" if total else f" {unit}"
+        typer.echo(f"{doing}: {done:,}{left}", err=True)
+
+    return advance

@@ -1,0 +1,95 @@
+"""One tiny run, trained in seconds, that every test of the command line shares; treat it as read-only."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+from typer.testing import CliRunner, Result
+
+from regard import cli
+
+LETTERS = "abcdefgh"
+
+
+class TinyRun(NamedTuple):
+    """A run that maps ``c a b`` to ``C A B``, and its test set."""
+
+    path: Path
+    source: Path
+    target: Path
+
+
+def write_pairs(folder: Path, name: str, count: int, seed: int) -> tuple[Path, Path]:
+    draw = random.Random(seed)
+    lines = [" ".join(draw.choices(LETTERS, k=draw.randint(2, 5))) for _ in range(count)]
+    source, target = folder / f"{name}.lower", folder / f"{name}.upper"
+    source.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    target.write_text("".join(f"{line.upper()}\n" for line in lines), encoding="utf-8")
+    return source, target
+
+
+class Silent:
+    def updated(self, place: object, steps: int | None, figures: dict[str, float]) -> None: ...
+    def validated(self, place: object, validation: object, best: bool) -> None: ...
+    def said(self, message: str) -> None: ...
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> TinyRun:
+    from regard.config import load_config
+    from regard.run import RunFolder
+    from regard.setup import set_up
+    from regard.train import Trainer
+
+    folder = tmp_path_factory.mktemp("tiny")
+    train = write_pairs(folder, "train", 2000, seed=1)
+    test = write_pairs(folder, "test", 40, seed=2)
+    corpora = [{"source": str(source), "target": str(target)} for source, target in (train, test)]
+    config = load_config(
+        {
+            "name": "tiny",
+            "data": {"train": corpora[:1], "valid": corpora[1:], "tokenizer": {"kind": "word"}, "joint": False},
+            "model": {
+                "encoder_layers": 1, "decoder_layers": 1, "width": 32, "feed_forward": 64, "heads": 2,
+                "dropout": 0.0, "norm": "pre", "share": "target",
+            },
+            "train": {
+                "steps": 400, "batch_tokens": 256, "learning_rate": 0.01, "warmup": 50, "validate_every": 100,
+                "save_every": 100, "precision": "float32", "threads": 1,
+            },
+        }
+    )  # fmt: skip
+    run = RunFolder.create(folder / "run", config)
+    threads = torch.get_num_threads()
+    ready = set_up(run, say=lambda message: None)
+    trainer = Trainer(
+        run, ready.model, ready.data, steps=ready.steps, reporter=Silent(),
+        interrupted=lambda: False, decode_metrics=lambda model: {},
+    )  # fmt: skip
+    trainer.fit()
+    torch.set_num_threads(threads)
+    return TinyRun(run.path, *test)
+
+
+@pytest.fixture
+def tiny_copy(tiny_run: TinyRun, tmp_path: Path) -> TinyRun:
+    """A copy that a test may change."""
+    return TinyRun(Path(shutil.copytree(tiny_run.path, tmp_path / "run")), tiny_run.source, tiny_run.target)
+
+
+@pytest.fixture
+def regard() -> Iterator[Callable[..., Result]]:
+    """``regard("translate", run, input="a b\\n")`` in this process; failures are raised where they are not exits."""
+
+    def call(*arguments: object, input: str | bytes | None = None) -> Result:
+        return CliRunner().invoke(cli.build_app(), [str(each) for each in arguments], input=input)
+
+    threads = torch.get_num_threads()
+    yield call
+    torch.set_num_threads(threads)

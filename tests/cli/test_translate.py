@@ -1,0 +1,140 @@
+"""``regard translate``: text in, text out, whatever stands in the way."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from regard.commands.translate import chunks
+from regard.errors import ConfigError, DataError, ModelError
+
+from .conftest import TinyRun
+
+
+def test_standard_input_to_standard_output_line_for_line(regard, tiny_run: TinyRun) -> None:
+    result = regard("translate", tiny_run.path, "--threads", "1", input="a b\n\nh g f\n")
+    assert result.exit_code == 0
+    assert result.stdout == "A B\n\nH G F\n"
+
+
+def test_order_is_kept_over_chunks(regard, tiny_run: TinyRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.commands.translate.BATCHES", 1)
+    lines = [f"{first} {second}" for first in "abcdefgh" for second in "abcdefgh"] * 2 + ["a b c d"]
+    result = regard("translate", tiny_run.path, "--beam", "1", input="".join(f"{line}\n" for line in lines))
+    outputs = result.stdout.splitlines()
+    assert len(outputs) == len(lines) == 129
+    right = sum(output == line.upper() for output, line in zip(outputs, lines, strict=True))
+    assert right > 100  # a shift by one line would leave next to none
+
+
+def test_json_says_what_the_model_says(regard, tiny_run: TinyRun) -> None:
+    from regard import load
+
+    result = regard("translate", tiny_run.path, "--json", "--nbest", "3", input="c a b\n")
+    found = json.loads(result.stdout)
+    expected = load(tiny_run.path)("c a b", nbest=3)
+    assert found["line"] == 1
+    assert found["source"] == "c a b"
+    assert found["text"] == expected.text
+    assert found["score"] == pytest.approx(expected.score)
+    assert [each["text"] for each in found["candidates"]] == [each.text for each in expected.candidates]
+    best = found["candidates"][0]
+    assert math.fsum(best["piece_log_probabilities"]) == pytest.approx(best["log_probability"], abs=1e-4)
+    assert best["pieces"] == found["text"].split()
+
+
+def test_nbest_is_a_table_of_number_score_and_text(regard, tiny_run: TinyRun) -> None:
+    result = regard("translate", tiny_run.path, "--nbest", "2", "--length-penalty", "0", input="a b\nc d\n")
+    rows = [line.split("\t") for line in result.stdout.splitlines()]
+    assert [row[0] for row in rows] == ["1", "1", "2", "2"]
+    assert float(rows[0][1]) > float(rows[1][1])
+    assert rows[2][2] == "C D"
+
+
+def test_more_best_than_the_usual_beam_widens_the_beam(regard, tiny_run: TinyRun) -> None:
+    result = regard("translate", tiny_run.path, "--nbest", "7", input="a b\n")
+    assert len(result.stdout.splitlines()) == 7
+
+
+def test_forced_beginnings(regard, tiny_run: TinyRun, tmp_path: Path) -> None:
+    same = regard("translate", tiny_run.path, "--prefix", "H H", input="a b\nc d\n")
+    assert all(line.startswith("H H") for line in same.stdout.splitlines())
+    (tmp_path / "begin").write_text("H\n\n")
+    each = regard("translate", tiny_run.path, "--prefixes", tmp_path / "begin", input="a b\nc d\n")
+    assert each.stdout.splitlines()[0].startswith("H ")
+    assert each.stdout.splitlines()[1] == "C D"
+    fewer = regard("translate", tiny_run.path, "--prefixes", tmp_path / "begin", input="a b\nc d\ne f\n")
+    assert isinstance(fewer.exception, DataError)
+    more = regard("translate", tiny_run.path, "--prefixes", tmp_path / "begin", input="a b\n")
+    assert isinstance(more.exception, DataError)
+    assert "1 lines more" in more.exception.what
+    both = regard("translate", tiny_run.path, "--prefix", "A", "--prefixes", tmp_path / "begin", input="a b\n")
+    assert isinstance(both.exception, ConfigError)
+
+
+def test_draws_are_repeatable_with_a_seed_and_differ_without(regard, tiny_run: TinyRun) -> None:
+    def draw(*options: str) -> str:
+        return regard("translate", tiny_run.path, "--temperature", "30", *options, input="a b c d\n" * 8).stdout
+
+    assert draw("--seed", "5") == draw("--seed", "5")
+    assert len({draw("--seed", "5"), draw("--seed", "6"), draw(), draw()}) == 4
+
+
+def test_drawing_among_one_piece_is_greedy(regard, tiny_run: TinyRun) -> None:
+    lines = tiny_run.source.read_text()
+    drawn = regard("translate", tiny_run.path, "--temperature", "5", "--top-k", "1", input=lines)
+    assert drawn.stdout == regard("translate", tiny_run.path, "--beam", "1", input=lines).stdout
+
+
+def test_file_to_file(regard, tiny_run: TinyRun, tmp_path: Path) -> None:
+    result = regard("translate", tiny_run.path, tiny_run.source, "--output", tmp_path / "out")
+    assert result.stdout == ""
+    expected = regard("translate", tiny_run.path, input=tiny_run.source.read_text()).stdout
+    assert (tmp_path / "out").read_text() == expected
+    assert expected.count("\n") == 40
+
+
+def test_never_writes_over_its_input(regard, tiny_run: TinyRun, tmp_path: Path) -> None:
+    text = tmp_path / "in"
+    text.write_text("a b\n")
+    result = regard("translate", tiny_run.path, text, "--output", text)
+    assert isinstance(result.exception, ConfigError)
+    assert text.read_text() == "a b\n"
+
+
+def test_bytes_that_are_no_text_name_their_line_and_lose_nothing_before(regard, tiny_run: TinyRun) -> None:
+    result = regard("translate", tiny_run.path, input=b"a b\nc d\n\xff\xfe\ne f\n")
+    assert isinstance(result.exception, DataError)
+    assert result.exception.where == "standard input:3"
+    assert result.stdout == "A B\nC D\n"
+
+
+def test_a_checkpoint_by_name(regard, tiny_run: TinyRun) -> None:
+    early = regard("translate", tiny_run.path, "--checkpoint", "100", "--json", input="a b c d e\n")
+    late = regard("translate", tiny_run.path, "--checkpoint", "last", "--json", input="a b c d e\n")
+    assert json.loads(early.stdout)["log_probability"] < json.loads(late.stdout)["log_probability"]
+    missing = regard("translate", tiny_run.path, "--checkpoint", "average", input="a\n")
+    assert isinstance(missing.exception, ModelError)
+
+
+@pytest.mark.parametrize(
+    ("options", "where"),
+    [(["--device", "quantum"], "--device"), (["--nbest", "3", "--beam", "2"], None), (["--top-k", "3"], None)],
+)
+def test_options_that_cannot_be_used(regard, tiny_run: TinyRun, options: list[str], where: str | None) -> None:
+    result = regard("translate", tiny_run.path, *options, input="a\n")
+    assert isinstance(result.exception, ConfigError)
+    assert result.exception.where == where
+
+
+def test_no_run_folder(regard, tmp_path: Path) -> None:
+    result = regard("translate", tmp_path / "nothing", input="a\n")
+    assert isinstance(result.exception, ModelError)
+
+
+def test_chunks_hold_no_more_than_their_size() -> None:
+    assert list(chunks(iter("abcde"), 2)) == [["a", "b"], ["c", "d"], ["e"]]
+    assert list(chunks(iter(""), 2)) == []
