@@ -158,10 +158,11 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """The ``best`` outputs of each sentence, best first, by log P(Y|X) / lp(Y) (Wu et al. 2016).
 
-    Each step extends ``width`` live hypotheses of a sentence; those that end go to a pool. A sentence stops when its
-    ``best``-th finished hypothesis scores at least log P_live / lp(longest) for every live one: log P only falls and
-    lp only grows with length, so nothing better can come. At the limit, live hypotheses stand in only where fewer
-    than ``best`` ended. A wider beam is not always better, nor always of higher score.
+    Each step extends ``width`` live hypotheses of a sentence; of the ``width`` best extensions those that end go to a
+    pool, so that a beam of one is greedy. A sentence stops when its ``best``-th finished hypothesis scores at least
+    log P_live / lp(longest) for every live one: log P only falls and lp only grows with length, so nothing better
+    can come. At the limit, live hypotheses stand in only where fewer than ``best`` ended. A wider beam is not always
+    better, nor always of higher score.
     """
     beams = _Beams(len(longest), width, longest, length_penalty, best, symbols)
     log_p, state = step(beams.begin(), state)
@@ -230,7 +231,8 @@ class _Beams:
         return value, place // many, token.view(len(self.alive), -1).gather(1, place)
 
     def _collect(self, value: Tensor, parent: Tensor, token: Tensor, gain: Tensor, ends: Tensor) -> None:
-        for block, candidate in (ends & (value > -math.inf)).nonzero().tolist():
+        among_best = ends[:, : self.width] & (value[:, : self.width] > -math.inf)
+        for block, candidate in among_best.nonzero().tolist():
             above = int(parent[block, candidate])
             log_probability = float(value[block, candidate])
             gains = [*self.gains[block, above].tolist(), float(gain[block, candidate])]

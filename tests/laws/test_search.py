@@ -1,0 +1,190 @@
+"""One search over every decoder: cached as uncached, batched as alone, and the true argmax where it can be listed."""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from regard.attention.mask import Padding
+from regard.attention.position import SinusoidalPosition
+from regard.models.model import Session, Transducer
+from regard.models.norms import PostNorm
+from regard.models.transformer import EncoderLayer, FeedForward, TransformerEncoder
+from regard.search import Symbols, beam_search, greedy_search, sample
+from regard.testing.law import ready
+
+from . import things
+from .things import DECODERS, TYPES, WIDTH
+
+BEGIN, END = 2, 3
+SYMBOLS = Symbols(begin=BEGIN, end=END, never=(0, BEGIN))
+VALID = torch.arange(5) < torch.tensor([[5], [2], [4]])
+LONGEST = torch.tensor([6, 4, 5])
+KINDS = [name for name in DECODERS if name not in ("convolutional-wide", "transformer-local-p")]
+
+
+def transducer(name: str, monkeypatch: pytest.MonkeyPatch, *, seed: int = 0) -> Transducer:
+    """A random model, sharp enough that its choices are not ties."""
+    monkeypatch.setattr(things, "SUMMARY", WIDTH)
+    torch.manual_seed(seed)
+    frames = (PostNorm(WIDTH, dropout=0.0), PostNorm(WIDTH, dropout=0.0))
+    layer = EncoderLayer(things.attention(Padding()), FeedForward(WIDTH, WIDTH), frames)
+    encoder = TransformerEncoder(things.embedding(SinusoidalPosition(WIDTH)), [layer], nn.Identity())
+    return ready(Transducer(encoder, DECODERS[name](), nn.Parameter(torch.randn(TYPES, WIDTH))))
+
+
+@pytest.fixture(params=KINDS)
+def model(request, monkeypatch) -> Transducer:
+    return transducer(request.param, monkeypatch)
+
+
+@pytest.fixture
+def source() -> Tensor:
+    return torch.randint(0, TYPES, VALID.shape, generator=torch.Generator().manual_seed(5))
+
+
+class Tape(NamedTuple):
+    """The state of a decoder that remembers nothing but its tokens."""
+
+    tokens: Tensor
+    rows: Tensor
+
+
+def uncached(model: Transducer, source: Tensor, valid: Tensor):
+    """A step that starts over each time."""
+    memory = model.decoder.prepare(model.encoder(source, valid))
+
+    def step(tokens: Tensor, tape: Tape) -> tuple[Tensor, Tape]:
+        whole = torch.cat([tape.tokens, tokens], 1)
+        features, _ = model.decoder(whole, memory, model.decoder.start(memory, tape.rows))
+        log_p = torch.log_softmax(linear(features[:, -tokens.shape[1] :], model.projection), -1)
+        return log_p, Tape(whole, tape.rows)
+
+    return step, Tape(torch.empty(len(source), 0, dtype=torch.int64), torch.arange(len(source)))
+
+
+def same_hypotheses(actual, expected) -> None:
+    for one, other in zip(actual, expected, strict=True):
+        assert one.tokens == other.tokens
+        assert one.finished == other.finished
+        assert one.score == pytest.approx(other.score, abs=1e-10)
+        assert one.log_probability == pytest.approx(other.log_probability, abs=1e-10)
+
+
+@torch.no_grad()
+def test_every_step_cached_is_as_uncached_under_reordering(model, source):
+    step, tape = uncached(model, source, VALID)
+    session = model.session(source, VALID)
+    generator = torch.Generator().manual_seed(3)
+    tokens = torch.full((3, 1), BEGIN)
+    for _ in range(6):
+        cached, session = model.step(tokens, session)
+        plain, tape = step(tokens, tape)
+        torch.testing.assert_close(cached, plain, rtol=1e-10, atol=1e-10)
+        rows = torch.randint(0, len(tokens), (4,), generator=generator)
+        session, tape = session.select(rows), Tape(tape.tokens[rows], tape.rows[rows])
+        tokens = torch.randint(0, TYPES, (4, 2), generator=generator)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("width", [2, 3])
+def test_beam_cached_is_as_uncached(model, source, width):
+    options = dict(longest=LONGEST, width=width, best=width)
+    cached = beam_search(model.step, model.session(source, VALID), SYMBOLS, **options)
+    plain = beam_search(*uncached(model, source, VALID), SYMBOLS, **options)
+    for one, other in zip(cached, plain, strict=True):
+        same_hypotheses(one, other)
+
+
+@torch.no_grad()
+def test_greedy_cached_is_as_uncached_and_as_a_beam_of_one(model, source):
+    greedy = greedy_search(model.step, model.session(source, VALID), SYMBOLS, longest=LONGEST)
+    same_hypotheses(greedy, greedy_search(*uncached(model, source, VALID), SYMBOLS, longest=LONGEST))
+    session = model.session(source, VALID)
+    beam = beam_search(model.step, session, SYMBOLS, longest=LONGEST, width=1, length_penalty=0.0)
+    same_hypotheses(greedy, [hypotheses[0] for hypotheses in beam])
+
+
+@torch.no_grad()
+def test_a_batch_is_searched_as_its_sentences_alone(model, source):
+    whole = beam_search(model.step, model.session(source, VALID), SYMBOLS, longest=LONGEST, width=3)
+    for row, length in enumerate(VALID.sum(1).tolist()):
+        session = model.session(source[row : row + 1, :length], VALID[row : row + 1, :length])
+        alone = beam_search(model.step, session, SYMBOLS, longest=LONGEST[row : row + 1], width=3)
+        same_hypotheses(whole[row], alone[0])
+
+
+@torch.no_grad()
+def test_the_score_is_that_of_teacher_forcing(model, source):
+    found = beam_search(model.step, model.session(source, VALID), SYMBOLS, longest=LONGEST, width=3, best=2)
+    for row, hypotheses in enumerate(found):
+        for hypothesis in hypotheses:
+            tokens = torch.tensor([[BEGIN, *hypothesis.tokens, END][: len(hypothesis.token_log_probabilities) + 1]])
+            features = model(source[row : row + 1], VALID[row : row + 1], tokens[:, :-1], tokens[:, :-1] >= 0)
+            log_p = torch.log_softmax(linear(features, model.projection), -1)
+            gains = log_p.gather(2, tokens[:, 1:, None]).flatten()
+            assert hypothesis.log_probability == pytest.approx(float(gains.sum()), abs=1e-9)
+            assert hypothesis.token_log_probabilities == pytest.approx(gains.tolist(), abs=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0])
+def test_a_beam_as_wide_as_the_space_finds_the_true_argmax(model, source, penalty):
+    longest, live = 3, [t for t in range(TYPES) if t not in (0, BEGIN, END)][:3]
+    symbols = Symbols(BEGIN, END, never=tuple(t for t in range(TYPES) if t not in (*live, END)))
+    session = model.session(source[:1], VALID[:1])
+    (found,) = beam_search(
+        model.step, session, symbols, longest=torch.tensor([longest]), width=40, length_penalty=penalty
+    )
+    best = -float("inf"), ()
+    for length in range(1, longest + 1):
+        for tokens in itertools.product(live, repeat=length - 1):
+            given = torch.tensor([[BEGIN, *tokens]])
+            log_p, _ = model.step(given, model.session(source[:1], VALID[:1]))
+            total = float(log_p[0].gather(1, torch.tensor([*tokens, END])[:, None]).sum())
+            best = max(best, (total / ((5 + length) / 6) ** penalty, tokens))
+    assert found[0].finished
+    assert found[0].score == pytest.approx(best[0], abs=1e-9)
+    assert tuple(found[0].tokens) == best[1]
+
+
+@torch.no_grad()
+def test_a_forced_prefix_is_kept_and_is_what_one_wide_step_gives(model, source):
+    prefixes = [[4, 5], [], [6]]
+    found = greedy_search(model.step, model.session(source, VALID), SYMBOLS, longest=LONGEST, prefixes=prefixes)
+    for hypothesis, prefix in zip(found, prefixes, strict=True):
+        assert hypothesis.tokens[: len(prefix)] == prefix
+    tokens = torch.tensor([[BEGIN, 4, 5]])
+    log_p, _ = model.step(tokens, model.session(source[:1], VALID[:1]))
+    assert found[0].token_log_probabilities[:2] == pytest.approx([float(log_p[0, 0, 4]), float(log_p[0, 1, 5])])
+
+
+@torch.no_grad()
+def test_sampling_with_one_choice_is_greedy(model, source):
+    greedy = greedy_search(model.step, model.session(source, VALID), SYMBOLS, longest=LONGEST)
+    for options in (dict(top_k=1), dict(top_p=1e-9), dict(temperature=1e-6)):
+        session = model.session(source, VALID)
+        drawn = sample(model.step, session, SYMBOLS, longest=LONGEST, generator=torch.Generator(), **options)
+        assert [hypothesis.tokens for hypothesis in drawn] == [hypothesis.tokens for hypothesis in greedy]
+
+
+@torch.no_grad()
+def test_the_memory_is_never_copied_per_beam_and_finished_sentences_leave(model, source):
+    seen: list[tuple[int, int, int]] = []
+
+    def step(tokens: Tensor, session: Session) -> tuple[Tensor, Session]:
+        held = len(torch.unique(session.state.rows))
+        seen.append((len(tokens), session.sentences, held))
+        log_p, after = model.step(tokens, session)
+        return log_p, after
+
+    endless = Symbols(BEGIN, END, never=(0, BEGIN, END))
+    beam_search(step, model.session(source, VALID), endless, longest=torch.tensor([5, 1, 2]), width=4)
+    assert [rows for rows, _, _ in seen] == [3, 8, 4, 4, 4], "live rows: sentence 1 leaves after 1 token, 2 after 2"
+    assert [held for _, _, held in seen] == [3, 2, 1, 1, 1]
+    assert [sentences for _, sentences, _ in seen] == [3, 3, 1, 1, 1], "keys are held once a sentence"
