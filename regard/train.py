@@ -201,7 +201,7 @@ class Trainer:
         place.nonfinite = 0
         figures = {"loss": smoothed, "nll": nll, "rate": rate, "norm": norm, "tokens": count, "seconds": seconds}
         self._write({"step": place.step, "epoch": place.epoch, **figures})
-        self.reporter.updated(place, self.steps, figures)
+        self.reporter.updated(place, self._expected(), figures)
 
     def loss(self, batch: Batch, *, smoothing: float) -> Loss:
         """The sum over the batch's target tokens."""
@@ -231,6 +231,14 @@ class Trainer:
         if place.batch >= len(plan):
             place.epoch, place.batch = place.epoch + 1, 0
         return [to_device(collate(self.data.train, indices), self.device) for indices in taken]
+
+    def _expected(self) -> int | None:
+        """How many updates there will be if nothing ends training early; for whoever shows progress."""
+        epochs = self.config.train.epochs
+        if epochs is None:
+            return self.steps
+        by_epochs = epochs * math.ceil(len(self._planned[1]) / self.config.train.accumulate)
+        return by_epochs if self.steps is None else min(self.steps, by_epochs)
 
     def _skip(self, batches: list[Batch]) -> None:
         """A loss or gradient that is not finite: nothing was learned; too many in a row roll back, then stop."""

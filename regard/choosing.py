@@ -1,0 +1,74 @@
+"""A config for a corpus nobody wrote a recipe for: sizes that suit its size, each choice with its reason."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from regard.data.corpora import CorpusConfig, read_pairs
+
+__all__ = ["Choice", "choose"]
+
+
+class Choice(NamedTuple):
+    """A config as nested tables, and what to tell the user about it."""
+
+    config: dict[str, Any]
+    reasons: list[str]
+
+
+class _Size(NamedTuple):
+    """Up to so many pairs: this preset, vocabulary, learning rate, warm-up and epochs."""
+
+    pairs: float
+    preset: str
+    vocabulary: int
+    learning_rate: float
+    warmup: int
+    epochs: int
+
+
+# Small corpora want small models and strong dropout (Multi30k: bigger is worse); large ones the paper's.
+SIZES = (
+    _Size(5_000, "tiny", 2_000, 3e-3, 400, 100),
+    _Size(100_000, "tiny", 8_000, 3e-3, 1_000, 60),
+    _Size(500_000, "small", 16_000, 1.5e-3, 2_000, 40),
+    _Size(5_000_000, "base", 32_000, 7e-4, 4_000, 20),
+    _Size(float("inf"), "big", 32_000, 5e-4, 4_000, 10),
+)
+CHARACTERS_A_SIDE = 30  # below this mean length the sides are words rather than sentences
+
+
+def choose(train: CorpusConfig, valid: CorpusConfig | None) -> Choice:
+    """Read the corpus once and choose. Raises the reader's DataErrors."""
+    pairs = characters = words = 0
+    for _, source, target in read_pairs(train):
+        pairs += 1
+        characters += len(source) + len(target)
+        words += len(source.split()) + len(target.split())
+    size = next(size for size in SIZES if pairs <= size.pairs)
+    tokenizer = _tokenizer(size, pairs, characters)
+    data: dict[str, Any] = {"train": [train.model_dump(exclude_none=True)], "joint": True, "tokenizer": tokenizer}
+    settings: dict[str, Any] = {
+        "learning_rate": size.learning_rate,
+        "warmup": size.warmup,
+        "epochs": size.epochs,
+        "validate_every": 250 if pairs < 100_000 else 1_000,
+        "save_every": 250 if pairs < 100_000 else 1_000,
+    }
+    reasons = [
+        f"{pairs:,} pairs, {words / max(2 * pairs, 1):.0f} words a side: preset {size.preset}, "
+        f"{tokenizer.get('size', 'all')} {tokenizer['kind']} pieces for both sides, at most {size.epochs} epochs"
+    ]
+    if valid is None:
+        reasons.append("no --valid: the last checkpoint counts as the best, and nothing stops training early")
+    else:
+        data["valid"] = [valid.model_dump(exclude_none=True)]
+        settings["early_stopping"] = 10
+        reasons.append("training ends early after 10 validations without a lower loss")
+    return Choice({"data": data, "model": {"preset": size.preset, "norm": "pre"}, "train": settings}, reasons)
+
+
+def _tokenizer(size: _Size, pairs: int, characters: int) -> dict[str, Any]:
+    if characters < CHARACTERS_A_SIDE * pairs:
+        return {"kind": "character"}
+    return {"kind": "bpe"} if size.vocabulary == 8_000 else {"kind": "bpe", "size": size.vocabulary}

@@ -1,0 +1,162 @@
+"""``regard train``: two files, a recipe or a run folder in, a trained run out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from regard.config import Config
+    from regard.models.model import Transducer
+    from regard.run import RunFolder
+    from regard.setup import Ready
+    from regard.train import Outcome
+
+__all__ = ["register", "train_run"]
+
+EPILOG = (
+    "Examples:  regard train train.en train.de --valid val.en val.de   |   regard train pairs.tsv   |   "
+    "regard train multi30k --set train.lr=3e-3 --name first   |   regard train --resume runs/first"
+)
+
+
+def register(app: typer.Typer) -> None:
+    app.command("train", epilog=EPILOG)(train)
+
+
+def train(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(help="SOURCE TARGET, one .tsv or .jsonl, a recipe's name, or a .toml file.", show_default=False),
+    ] = None,
+    valid: Annotated[
+        tuple[Path, Path] | None, typer.Option(help="Validation data: source and target file.", show_default=False)
+    ] = None,
+    valid_file: Annotated[
+        Path | None, typer.Option(help="Validation data: one .tsv or .jsonl.", show_default=False)
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Override a key of the config, key=value; may be repeated.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the run folder under --runs.")] = None,
+    runs: Annotated[Path, typer.Option(help="Where run folders are made.")] = Path("runs"),
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with this run folder.", metavar="RUN", show_default=False)
+    ] = None,
+    tensorboard: Annotated[bool, typer.Option(help="Write TensorBoard curves too (regard[tensorboard]).")] = False,
+) -> None:
+    """Train a model from parallel text. Ctrl-C saves and stops; --resume goes on as if nothing had happened."""
+    from regard.run import RunFolder
+
+    if resume is not None:
+        if what or valid or valid_file or set_:
+            raise ConfigError("--resume takes the run as it is", help=f"regard train --resume {resume}")
+        run = RunFolder.open(resume)
+    else:
+        run = _new_run(what or [], valid, valid_file, set_ or [], name, runs)
+    raise typer.Exit(train_run(run, tensorboard=tensorboard))
+
+
+def _new_run(
+    what: list[str], valid: tuple[Path, Path] | None, valid_file: Path | None, overrides: list[str],
+    name: str | None, runs: Path,
+) -> RunFolder:  # fmt: skip
+    from regard.config import load_config
+    from regard.data.corpora import CorpusConfig
+    from regard.run import RunFolder
+
+    corpus = _corpus(what)
+    if corpus is not None:
+        from regard.choosing import choose
+
+        held_out = CorpusConfig(source=valid[0], target=valid[1]) if valid else None
+        held_out = CorpusConfig(source=valid_file) if valid_file else held_out
+        choice = choose(corpus, held_out)
+        for reason in choice.reasons:
+            typer.echo(reason, err=True)
+        config = load_config(choice.config, overrides)
+    elif len(what) == 1:
+        if valid or valid_file:
+            raise ConfigError("a recipe names its validation data itself", help="--set data.valid=…")
+        config = load_config(what[0], overrides)
+    else:
+        raise ConfigError(
+            "train takes SOURCE TARGET, one .tsv or .jsonl, a recipe, or --resume RUN", help="regard train --help"
+        )
+    return RunFolder.create(_folder(runs, name or config.name or _stem(what[0])), config)
+
+
+def _corpus(what: list[str]) -> Any:
+    from regard.data.corpora import CorpusConfig
+
+    suffixes = {suffix for each in what for suffix in Path(each).suffixes}
+    if len(what) == 2:
+        return CorpusConfig(source=Path(what[0]), target=Path(what[1]))
+    if len(what) == 1 and suffixes & {".tsv", ".jsonl"}:
+        return CorpusConfig(source=Path(what[0]))
+    return None
+
+
+def _stem(path: str) -> str:
+    return Path(path).name.split(".")[0] or "run"
+
+
+def _folder(runs: Path, name: str) -> Path:
+    """``runs/name``, or ``runs/name-2`` and so on where that exists: a name that was not asked for must not clash."""
+    path, number = runs / name, 2
+    while path.exists():
+        path, number = runs / f"{name}-{number}", number + 1
+    return path
+
+
+def train_run(run: RunFolder, *, tensorboard: bool = False) -> int:
+    """Train or go on with a run, telling of it on the terminal. Returns the exit code: 0, 130 or 143."""
+    from regard.commands.display import TrainingDisplay
+    from regard.interrupt import Interrupts
+    from regard.setup import set_up
+    from regard.train import Trainer
+
+    with Interrupts() as interrupts, TrainingDisplay(run.path, tensorboard=tensorboard) as progress:
+        ready = set_up(run, say=progress.said, progress=progress.prepared)
+        trainer = Trainer(
+            run, ready.model, ready.data, steps=ready.steps, reporter=progress, interrupted=interrupts.interrupted,
+            decode_metrics=_decoder(run.config, ready, interrupts),
+        )  # fmt: skip
+        interrupts.polite = True
+        if trainer.resume():
+            progress.said(f"going on from step {trainer.place.step:,}")
+        outcome = trainer.fit()
+        _close(run, ready, outcome)
+        progress.finished(outcome)
+    return interrupts.exit_code if outcome.reason == "interrupted" else 0
+
+
+def _decoder(config: Config, ready: Ready, interrupts: Any) -> Any:
+    """What validation decodes: nothing when the loss decides, else the metric that does, greedily."""
+    if config.train.best_by == "loss" or not config.data.valid:
+        return lambda model: {}
+    from regard.data.corpora import read_pairs
+    from regard.evaluate import validation_metrics
+    from regard.settings import SearchConfig
+    from regard.translate import Translator
+
+    pairs = [(source, target) for corpus in config.data.valid for _, source, target in read_pairs(corpus)]
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    greedy = SearchConfig(beam=1)
+
+    def decode(model: Transducer) -> dict[str, float] | None:
+        translator = Translator(model, ready.source, ready.target, greedy, max_length=config.data.max_length)
+        return validation_metrics(translator, sources, targets, [config.train.best_by], interrupts.interrupted)
+
+    return decode
+
+
+def _close(run: RunFolder, ready: Ready, outcome: Outcome) -> None:
+    from regard.card import write_card
+
+    parameters = sum(parameter.numel() for parameter in ready.model.parameters())
+    write_card(run, parameters=parameters, updates=outcome.place.step, seconds=outcome.place.seconds)
