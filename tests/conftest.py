@@ -1,4 +1,4 @@
-"""What all tests share: one thread, a seed, and corpora where there are any."""
+"""What all tests share: checked shapes, one thread, a seed, and corpora where there are any."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from jaxtyping import install_import_hook
+
+from tests import checking
+
+# Before any of them is imported. Only what computes: elsewhere the check costs more than it finds.
+CHECKED = ("attention", "losses", "models", "search", "state")
+install_import_hook([f"regard.{part}" for part in CHECKED], f"{checking.__name__}.check")
 
 
 @pytest.fixture(scope="session", autouse=True)
