@@ -1,0 +1,127 @@
+"""``regard evaluate``: decode a test set and measure, with signatures."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.commands.options import (
+    AsJson,
+    Beam,
+    CheckpointName,
+    DeviceName,
+    Run,
+    Threads,
+    checkpoint_name,
+    open_model,
+    search_settings,
+)
+from regard.commands.waiting import progress
+
+if TYPE_CHECKING:
+    from regard.evaluate import Examples, Score
+    from regard.settings import SearchConfig
+
+__all__ = ["register"]
+
+EPILOG = (
+    "Metrics: bleu, chrf, ter (sacreBLEU) · bleu-tok-lc (BLEU of papers that print tokenised, lowercased figures) · "
+    "wer (per cent of items whose output equals none of their references: the word error rate of pronunciation) · "
+    "per (edits per reference token, to the nearest reference). For wer and per, lines with the same source are one "
+    "item with several references. Example: regard evaluate runs/m30k test.en test.de --metric bleu,chrf"
+)
+
+Source = Annotated[Path, typer.Argument(metavar="SOURCE", help="Text to translate; or a .tsv or .jsonl of both sides.")]
+Targets = Annotated[
+    list[Path] | None, typer.Argument(metavar="TARGET", help="Its translation; several files are several references.")
+]
+Metric = Annotated[str, typer.Option("--metric", metavar="NAMES", help="One or more, by commas.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the outputs, a line a line.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``regard evaluate`` to the command line."""
+    app.command("evaluate", epilog=EPILOG)(evaluate)
+
+
+def evaluate(
+    run: Run,
+    source: Source,
+    targets: Targets = None,
+    *,
+    metric: Metric = "bleu,chrf",
+    beam: Beam = None,
+    output: Output = None,
+    as_json: AsJson = False,
+    checkpoint: CheckpointName = None,
+    device: DeviceName = None,
+    threads: Threads = None,
+) -> None:
+    """Translate a test set with a trained model and measure the outcome."""
+    from regard.evaluate import check_names, read_examples, score_texts
+    from regard.run import RunFolder
+
+    names = [name.strip() for name in metric.split(",") if name.strip()]
+    check_names(names)
+    model = open_model(run, checkpoint=checkpoint, device=device, threads=threads)
+    search = search_settings(model.search, beam=beam, nbest=1)
+    examples = read_examples(source, targets or (), tokenizer=model.target.config)
+    distinct = list(dict.fromkeys(examples.sources))
+    began = time.perf_counter()
+    with progress("translating", len(distinct)) as advance:
+        found = model.translate(distinct, search=search, done=advance)
+    seconds = time.perf_counter() - began
+    texts = {line: one.text for line, one in zip(distinct, found, strict=True)}
+    if output is not None:
+        _keep(output, [texts[line] for line in examples.sources])
+    language = RunFolder.open(run).config.data.target_language
+    scores = [score_texts(name, texts, examples, language=language) for name in names]
+    which = checkpoint_name(run, checkpoint)
+    if as_json:
+        print(json.dumps(_described(scores, examples, search, which, seconds), indent=2))
+    else:
+        _tell(scores, examples, search, which, seconds)
+
+
+def _keep(output: Path, lines: list[str]) -> None:
+    from regard import storage
+
+    text = "".join(line.replace("\r", " ").replace("\n", " ") + "\n" for line in lines)
+    storage.write_bytes_atomically(output, text.encode())
+
+
+def _tell(scores: list[Score], examples: Examples, search: SearchConfig, which: str, seconds: float) -> None:
+    width = max(len(score.metric) for score in scores)
+    for score in scores:
+        print(f"{score.metric:<{width}}  {score.value:6.2f}  {score.signature}")
+    lines, items = len(examples.sources), len(set(examples.sources))
+    print(f"{lines:,} lines, beam {search.beam}, checkpoint {which}, {seconds:.1f} s")
+    if items < lines:
+        print(
+            f"{items:,} distinct sources: for wer and per, lines with the same source are one item with several "
+            "references; for the other metrics each line stands by itself"
+        )
+
+
+def _described(
+    scores: list[Score], examples: Examples, search: SearchConfig, which: str, seconds: float
+) -> dict[str, object]:
+    return {
+        "scores": {
+            each.metric: {
+                "value": each.value,
+                "signature": each.signature,
+                "lower_is_better": each.lower_is_better,
+            }
+            for each in scores
+        },
+        "lines": len(examples.sources),
+        "distinct_sources": len(set(examples.sources)),
+        "checkpoint": which,
+        "search": search.model_dump(mode="json", exclude_none=True),
+        "seconds": round(seconds, 3),
+    }
