@@ -1,0 +1,62 @@
+"""``regard average``: the mean of checkpoints, as a checkpoint."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from regard import checkpoint, storage
+from regard.errors import ConfigError, ModelError, StorageError
+from regard.run import RunFolder
+
+from .conftest import TinyRun
+
+
+def test_the_average_is_the_mean_and_is_what_is_loaded(regard, tiny_copy: TinyRun) -> None:
+    result = regard("average", tiny_copy.path, "--last", "2")
+    assert result.stdout.startswith("averaged 2 checkpoints: steps 300, 400\n")
+    run = RunFolder.open(tiny_copy.path)
+    loaded = run.weights()
+    assert loaded.path.name == "average"
+    assert loaded.state == {"averaged": [300, 400]}
+    first, second = (run.weights(str(step)).groups["model"] for step in (300, 400))
+    for name, tensor in loaded.groups["model"].items():
+        assert torch.allclose(tensor, (first[name] + second[name]) / 2, atol=1e-6), name
+    assert not torch.equal(loaded.groups["model"]["projection"], second["projection"])
+    told = regard("evaluate", tiny_copy.path, tiny_copy.source, tiny_copy.target, "--metric", "wer")
+    assert "checkpoint average" in told.stdout
+
+
+def test_named_steps_replace_the_average_before(regard, tiny_copy: TinyRun) -> None:
+    regard("average", tiny_copy.path)
+    regard("average", tiny_copy.path, "--steps", "100,300")
+    run = RunFolder.open(tiny_copy.path)
+    assert run.weights("average").state == {"averaged": [100, 300]}
+    assert checkpoint.list_steps(run.checkpoints) == [100, 200, 300, 400]
+    assert sorted(path.name for path in tiny_copy.path.iterdir() if path.name.startswith(".")) == []
+
+
+def test_fewer_than_asked_for_is_said(regard, tiny_copy: TinyRun) -> None:
+    result = regard("average", tiny_copy.path, "--last", "99")
+    assert result.stdout.startswith("averaged 4 checkpoints (99 were asked for; no more are kept): steps 100, 200")
+
+
+def test_a_full_disk_leaves_the_average_before(regard, tiny_copy: TinyRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    regard("average", tiny_copy.path, "--last", "1")
+
+    def full(point: str) -> None:
+        if point == "writing":
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(storage, "fault", full)
+    result = regard("average", tiny_copy.path)
+    assert isinstance(result.exception, StorageError)
+    monkeypatch.undo()
+    assert RunFolder.open(tiny_copy.path).weights("average").state == {"averaged": [400]}
+    assert regard("average", tiny_copy.path).exit_code == 0
+
+
+def test_what_cannot_be_averaged(regard, tiny_copy: TinyRun) -> None:
+    assert isinstance(regard("average", tiny_copy.path, "--steps", "150").exception, ModelError)
+    assert isinstance(regard("average", tiny_copy.path, "--steps", "last").exception, ConfigError)
+    assert isinstance(regard("average", tiny_copy.path, "--steps", "100", "--last", "1").exception, ConfigError)
