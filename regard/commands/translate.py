@@ -25,7 +25,7 @@ __all__ = ["register"]
 BATCHES = 16  # batches read ahead: among so many lines, those of like length go together
 
 Input = Annotated[
-    Path | None, typer.Argument(metavar="[FILE]", help="A sentence a line, .gz or not; standard input unless given.")
+    Path | None, typer.Argument(metavar="FILE", help="A sentence a line, .gz or not; standard input unless given.")
 ]
 Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")]
 NBest = Annotated[
@@ -81,8 +81,7 @@ def translate(
 ) -> None:
     """Translate lines with a trained model.
 
-    Reads and writes as it goes, a line for a line, in order. An empty line stays empty; one that is too long is
-    cut at spaces, translated in parts and joined.
+    Reads and writes as it goes, in order. An empty line stays empty; one that is too long is translated in parts.
     """
     from regard.data.corpora import read_lines
 
