@@ -119,6 +119,7 @@ def fingerprint(
         **FORMAT,
         "files": files,
         "keys": [config.source_key, config.target_key],
+        "share": list(config.share),
         "tokenizers": [source_tokenizer.digest(), target_tokenizer.digest()],
         "max_length": max_length,
     }

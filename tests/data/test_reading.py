@@ -177,3 +177,20 @@ def test_bad_json_lines(tmp_path, line, message):
 def test_a_source_alone_needs_a_format_with_both_sides(tmp_path):
     with pytest.raises(DataError, match="no target"):
         list(read_pairs(CorpusConfig(source=write(tmp_path / "train.en", "a\n"))))
+
+
+def test_two_shares_of_a_file_part_its_sources(tmp_path: Path) -> None:
+    """Complementary shares hold every pair once, equal sources on one side, and about as many as they say."""
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(f"source {number // 2}\ttarget {number}\n" for number in range(4000)), encoding="utf-8")
+    held = {(line, source) for line, source, _ in read_pairs(CorpusConfig(source=path, share=(0, 0.25)))}
+    kept = {(line, source) for line, source, _ in read_pairs(CorpusConfig(source=path, share=(0.25, 1)))}
+    assert {line for line, _ in held | kept} == set(range(1, 4001))
+    assert not {source for _, source in held} & {source for _, source in kept}
+    assert 0.2 < len(held) / 4000 < 0.3
+
+
+@pytest.mark.parametrize("share", [(0.5, 0.5), (0.9, 0.1), (-0.1, 1), (0, 1.1)])
+def test_a_share_is_a_part_of_the_whole(share: tuple[float, float]) -> None:
+    with pytest.raises(ValueError, match="share is a part"):
+        CorpusConfig(source=Path("a.tsv"), share=share)
