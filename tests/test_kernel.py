@@ -1,0 +1,85 @@
+"""The one choice of path, as a table; and that each path is the reference."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from regard.attention.kernel import SHORT, attend, attend_reference, choose, kernel, masked_softmax
+from regard.attention.mask import Causal, Padding, Span
+
+from .tolerances import within
+
+
+@pytest.mark.parametrize(
+    "asked, path",
+    [
+        (dict(need_weights=True, device="cpu", gradient=True, keys=8), "reference"),
+        (dict(need_weights=True, device="cuda", gradient=False, keys=8, forced="sdpa"), "reference"),
+        (dict(need_weights=False, device="cpu", gradient=True, keys=SHORT), "softmax"),
+        (dict(need_weights=False, device="cpu", gradient=True, keys=SHORT + 1), "sdpa"),
+        (dict(need_weights=False, device="cpu", gradient=False, keys=8), "sdpa"),
+        (dict(need_weights=False, device="cuda", gradient=True, keys=8), "sdpa"),
+        (dict(need_weights=False, device="cpu", gradient=True, keys=8, forced="reference"), "reference"),
+        (dict(need_weights=False, device="cuda", gradient=True, keys=8, forced="softmax"), "softmax"),
+    ],
+)
+def test_choose(asked, path):
+    assert choose(**asked) == path
+
+
+def scene(dtype: torch.dtype, *, key_heads: int = 4):
+    lengths = torch.tensor([6, 3, 5])
+    span = Span.of(torch.arange(6) < lengths[:, None])
+    shapes = [(3, 4, 6, 8), (3, key_heads, 6, 8), (3, key_heads, 6, 8)]
+    return [torch.randn(shape, dtype=dtype) for shape in shapes], (Causal() & Padding()).bind(span, span)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("path", ["softmax", "sdpa"])
+@pytest.mark.parametrize("key_heads", [1, 2, 4])
+def test_paths_equal_the_reference_in_value_and_gradient(path, dtype, key_heads):
+    given, bound = scene(dtype, key_heads=key_heads)
+
+    def run(name: str) -> list[torch.Tensor]:
+        inputs = [x.clone().requires_grad_() for x in given]
+        with kernel(name):
+            context, weights = attend(*inputs, bound)
+        assert weights is None
+        return [context, *torch.autograd.grad(context.float().square().sum(), inputs)]
+
+    for law, actual, expected in zip(["value"] + ["gradient"] * 3, run(path), run("reference"), strict=True):
+        torch.testing.assert_close(actual, expected, **within(dtype, path="fused", law=law))
+
+
+def test_kernel_is_forced_inside_the_block_only_and_nests():
+    (query, key, value), bound = scene(torch.float64)
+    key = key.index_fill(2, torch.tensor([5]), float("nan"))  # only row 0 may see key 5, and only its last query
+    with kernel("sdpa"):
+        with kernel("reference"):
+            inner = attend(query, key, value, bound)[0]
+        outer = attend(query, key, value, bound)[0]
+    assert inner[1:].isfinite().all(), "the reference tolerates NaN that no query of the row may look at"
+    assert not outer[1:].isfinite().all(), "the fused path does not: it was the fused path"
+
+
+def test_weights_come_out_whichever_path_is_forced():
+    given, bound = scene(torch.float64)
+    with kernel("sdpa"):
+        context, weights = attend(*given, bound, need_weights=True)
+    expected, expected_weights = attend_reference(*given, bound, scale=1 / math.sqrt(8))
+    assert torch.equal(context, expected) and torch.equal(weights, expected_weights)
+
+
+def test_softmax_is_unmoved_by_a_constant_and_by_large_energies():
+    energy, allowed = torch.randn(2, 3, 5, dtype=torch.float64), torch.rand(2, 3, 5) < 0.7
+    allowed[..., 0] = True
+    plain = masked_softmax(energy, allowed)
+    torch.testing.assert_close(masked_softmax(energy + 1000, allowed), plain, rtol=1e-10, atol=1e-12)
+    expected = torch.softmax(energy.masked_fill(~allowed, -torch.inf), -1)
+    torch.testing.assert_close(plain, expected, rtol=1e-12, atol=1e-15)
+    assert masked_softmax(torch.full((1, 2), 1e300, dtype=torch.float64), torch.ones(1, 2).bool()).tolist() == [
+        [0.5, 0.5]
+    ]

@@ -1,0 +1,107 @@
+"""Cross-entropy against torch's, the fused form against the plain one, and what label smoothing means."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy, linear
+
+from regard.losses import CHUNK, projected_cross_entropy, smoothed_cross_entropy
+
+from .tolerances import within
+
+TYPES, WIDTH = 11, 6
+
+
+def case(rows: int, dtype: torch.dtype, *, bias: bool = True):
+    features = torch.randn(rows, WIDTH, dtype=dtype, requires_grad=True)
+    weight = torch.randn(TYPES, WIDTH, dtype=dtype, requires_grad=True)
+    offset = torch.randn(TYPES, dtype=dtype, requires_grad=True) if bias else None
+    return features, weight, offset, torch.randint(0, TYPES, (rows,))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_plain_is_torchs(smoothing, dtype):
+    logits, target = torch.randn(9, TYPES, dtype=dtype), torch.randint(0, TYPES, (9,))
+    loss = smoothed_cross_entropy(logits, target, smoothing=smoothing)
+    expected = cross_entropy(logits, target, label_smoothing=smoothing, reduction="sum")
+    torch.testing.assert_close(loss.smoothed, expected, **within(dtype, path="foreign"))
+    torch.testing.assert_close(loss.nll, cross_entropy(logits, target, reduction="sum"), **within(dtype))
+
+
+@pytest.mark.parametrize("rows", [1, 7, CHUNK, CHUNK + 3])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_fused_is_plain_in_value_and_gradient(rows, bias, smoothing):
+    features, weight, offset, target = case(rows, torch.float64, bias=bias)
+    inputs = [x for x in (features, weight, offset) if x is not None]
+    plain = smoothed_cross_entropy(linear(features, weight, offset), target, smoothing=smoothing)
+    fused = projected_cross_entropy(features, weight, target, smoothing=smoothing, bias=offset)
+    torch.testing.assert_close(fused.smoothed, plain.smoothed, **within(torch.float64, path="fused"))
+    torch.testing.assert_close(fused.nll, plain.nll, **within(torch.float64, path="fused"))
+    expected = torch.autograd.grad(3 * plain.smoothed, inputs)
+    for actual, wanted in zip(torch.autograd.grad(3 * fused.smoothed, inputs), expected, strict=True):
+        torch.testing.assert_close(actual, wanted, **within(torch.float64, path="fused", law="gradient"))
+
+
+def test_fused_in_single_precision():
+    features, weight, offset, target = case(40, torch.float32)
+    plain = smoothed_cross_entropy(linear(features, weight, offset), target, smoothing=0.1)
+    fused = projected_cross_entropy(features, weight, target, smoothing=0.1, bias=offset)
+    torch.testing.assert_close(fused.smoothed, plain.smoothed, **within(torch.float32, path="fused"))
+    inputs = (features, weight, offset)
+    wanted = torch.autograd.grad(plain.smoothed, inputs)
+    for actual, expected in zip(torch.autograd.grad(fused.smoothed, inputs), wanted, strict=True):
+        torch.testing.assert_close(actual, expected, **within(torch.float32, path="fused", law="gradient"))
+
+
+def test_fused_is_differentiable_by_finite_differences():
+    features, weight, offset, target = case(4, torch.float64)
+
+    def smoothed(features, weight, offset):
+        return projected_cross_entropy(features, weight, target, smoothing=0.2, bias=offset).smoothed
+
+    assert torch.autograd.gradcheck(smoothed, (features, weight, offset))
+
+
+def test_without_gradient_the_same_value():
+    features, weight, offset, target = case(CHUNK + 5, torch.float64)
+    expected = projected_cross_entropy(features, weight, target, smoothing=0.1, bias=offset)
+    with torch.no_grad():
+        actual = projected_cross_entropy(features, weight, target, smoothing=0.1, bias=offset)
+    torch.testing.assert_close(actual.smoothed, expected.smoothed.detach(), **within(torch.float64))
+    torch.testing.assert_close(actual.nll, expected.nll.detach(), **within(torch.float64))
+
+
+def test_an_impossible_target_stays_finite_in_gradient():
+    """p of the target underflows to 0 in single precision: −log p is capped, the gradient is still p − 1."""
+    features = torch.tensor([[1.0]], requires_grad=True)
+    weight = torch.tensor([[200.0], [-200.0]], requires_grad=True)
+    loss = projected_cross_entropy(features, weight, torch.tensor([1]), smoothing=0.0)
+    assert loss.smoothed.isfinite()
+    loss.smoothed.backward()
+    assert weight.grad.flatten().tolist() == [1.0, -1.0]
+
+
+def test_smoothing_is_least_at_the_smoothed_distribution_and_is_its_entropy_there():
+    epsilon, types = 0.3, 4
+    q = torch.full((1, types), epsilon / types, dtype=torch.float64)
+    q[0, 2] += 1 - epsilon
+    entropy = -float((q * q.log()).sum())
+
+    def loss(p: torch.Tensor) -> float:
+        return float(smoothed_cross_entropy(p.log(), torch.tensor([2]), smoothing=epsilon).smoothed)
+
+    assert loss(q) == pytest.approx(entropy, abs=1e-12)
+    for _ in range(20):
+        other = torch.softmax(q.log() + 0.3 * torch.randn(1, types, dtype=torch.float64), 1)
+        assert loss(other) > entropy
+
+
+def test_a_uniform_guess_costs_log_types():
+    loss = smoothed_cross_entropy(torch.zeros(3, 8), torch.tensor([0, 1, 7]), smoothing=0.1)
+    assert float(loss.smoothed) == pytest.approx(3 * math.log(8), abs=1e-5)
+    assert float(loss.nll) == pytest.approx(3 * math.log(8), abs=1e-5)
