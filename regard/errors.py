@@ -24,9 +24,7 @@ class RegardError(Exception):
 
     exit_code = 1
 
-    def __init__(
-        self, what: str, *, where: str | None = None, why: str | None = None, help: str | None = None
-    ) -> None:
+    def __init__(self, what: str, *, where: str | None = None, why: str | None = None, help: str | None = None) -> None:
         self.what, self.where, self.why, self.help = what, where, why, help
         super().__init__(str(self))
 

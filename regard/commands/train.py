@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from regard.setup import Ready
     from regard.train import Outcome
 
-__all__ = ["register", "train_run"]
+__all__ = ["new_folder", "register", "train_run"]
 
 EPILOG = (
     "Examples:  regard train train.en train.de --valid val.en val.de   |   regard train pairs.tsv   |   "
@@ -87,7 +87,7 @@ def _new_run(
         raise ConfigError(
             "train takes SOURCE TARGET, one .tsv or .jsonl, a recipe, or --resume RUN", help="regard train --help"
         )
-    return RunFolder.create(_folder(runs, name or config.name or _stem(what[0])), config)
+    return RunFolder.create(new_folder(runs, name or config.name or _stem(what[0])), config)
 
 
 def _corpus(what: list[str]) -> Any:
@@ -105,7 +105,7 @@ def _stem(path: str) -> str:
     return Path(path).name.split(".")[0] or "run"
 
 
-def _folder(runs: Path, name: str) -> Path:
+def new_folder(runs: Path, name: str) -> Path:
     """``runs/name``, or ``runs/name-2`` and so on where that exists: a name that was not asked for must not clash."""
     path, number = runs / name, 2
     while path.exists():

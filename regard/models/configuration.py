@@ -37,16 +37,12 @@ class ModelConfig(BaseModel):
     width: int = Field(512, ge=2, description="d_model")
     feed_forward: int = Field(2048, ge=1, description="d_ff")
     heads: int = Field(8, ge=1, description="h")
-    key_heads: int | None = Field(
-        None, ge=1, description="heads of keys and values; fewer than heads: MQA, GQA"
-    )
+    key_heads: int | None = Field(None, ge=1, description="heads of keys and values; fewer than heads: MQA, GQA")
     key_width: int | None = Field(None, ge=1, description="d_k, per head; width / heads unless given")
     value_width: int | None = Field(None, ge=1, description="d_v, per head; width / heads unless given")
     attention_bias: bool = Field(False, description="biases in the four projections; the paper prints none")
     dropout: float = Field(0.1, ge=0, lt=1, description="P_drop, on sub-layer outputs and embeddings")
-    norm: Literal["post", "pre"] = Field(
-        "post", description="LayerNorm after (paper) or before the sub-layer"
-    )
+    norm: Literal["post", "pre"] = Field("post", description="LayerNorm after (paper) or before the sub-layer")
     position: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
     longest: int = Field(1024, ge=1, description="rows of a learned position table")
     share: Literal["all", "target", "none"] = Field(

@@ -4,6 +4,7 @@ import errno
 import gzip
 import json
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given

