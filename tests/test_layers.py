@@ -39,6 +39,8 @@ LAYERS = {
     "regard.models.*": 3,
     "regard.observe": 4,
     "regard.config": 5,
+    "regard.picture": 5,
+    "regard.pronunciation": 5,
     "regard.run": 5,
     "regard.setup": 5,
     "regard.train": 5,
