@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -138,3 +140,17 @@ def test_no_run_folder(regard, tmp_path: Path) -> None:
 def test_chunks_hold_no_more_than_their_size() -> None:
     assert list(chunks(iter("abcde"), 2)) == [["a", "b"], ["c", "d"], ["e"]]
     assert list(chunks(iter(""), 2)) == []
+
+
+def test_a_reader_that_goes_away_is_no_failure(tiny_run: TinyRun, tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("a b c\n" * 20_000)
+    arguments = ["regard", "translate", str(tiny_run.path), str(text), "--beam", "1", "--threads", "1"]
+    code = f"import sys, regard.cli; sys.argv = {arguments!r}; regard.cli.main()"
+    running = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert running.stdout is not None and running.stderr is not None
+    assert running.stdout.readline() == b"A B C\n"
+    running.stdout.close()
+    assert running.wait(timeout=60) == 141
+    assert running.stderr.read() == b""
+    running.stderr.close()

@@ -1,0 +1,54 @@
+"""``regard doctor``: facts, and what is wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_facts(regard, here: Path) -> None:
+    found = json.loads(regard("doctor", "--json").stdout)["facts"]
+    assert found["torch"] == torch.__version__
+    assert found["folder"] == str(here)
+    assert found["disk write test"].endswith("MB/s")
+    assert list(here.iterdir()) == []
+
+
+def test_a_table_to_paste(regard) -> None:
+    lines = regard("doctor", "--markdown").stdout.splitlines()
+    assert lines[1] == "|---|---|"
+    assert any(line.startswith("| torch | ") for line in lines)
+
+
+def test_a_folder_that_cannot_be_written(regard, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**where: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    result = regard("doctor")
+    assert result.exit_code == 6
+    assert "cannot be written: Read-only file system" in result.stdout
+
+
+def test_little_room(regard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=100 << 20))
+    result = regard("doctor")
+    assert result.exit_code == 0
+    assert "problem: only 0.1 GiB are free" in result.stdout
+
+
+def test_more_threads_than_cores(regard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 512)
+    assert "torch uses 512 threads" in regard("doctor").stdout

@@ -1,0 +1,66 @@
+"""``regard info``: parameters by formula, and what a run folder says."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from regard.commands.info import parameters_by_part
+from regard.errors import ConfigError, ModelError
+from regard.models.configuration import ModelConfig
+
+from .conftest import TinyRun
+
+
+@pytest.mark.parametrize(("preset", "d", "ff", "layers"), [("tiny", 128, 256, 4), ("base", 512, 2048, 6)])
+def test_parameters_of_a_preset_by_formula(regard, preset: str, d: int, ff: int, layers: int) -> None:
+    found = json.loads(regard("info", preset, "--types", "1000", "--json").stdout)["parameters"]
+    attention, feed_forward = layers * 4 * d * d, layers * (2 * d * ff + ff + d)
+    assert found["embeddings"] == 1000 * d  # one matrix for all three
+    assert found["encoder self-attention"] == found["decoder self-attention"] == attention
+    assert found["decoder source attention"] == attention
+    assert found["encoder feed-forward"] == found["decoder feed-forward"] == feed_forward
+    assert found["encoder norms"] == layers * 2 * 2 * d
+    assert found["decoder norms"] == layers * 3 * 2 * d
+    assert found["all"] == sum(count for part, count in found.items() if part != "all")
+
+
+def test_matrices_that_are_not_shared_count_each() -> None:
+    config = ModelConfig(width=8, heads=2, feed_forward=4, encoder_layers=1, decoder_layers=1, share="none")
+    assert parameters_by_part(config, 10, 20)["embeddings"] == 8 * (10 + 20 + 20)
+
+
+def test_a_run_says_what_it_is(regard, tiny_run: TinyRun) -> None:
+    lines = regard("info", tiny_run.path).stdout.splitlines()
+    said = {line.split()[0]: line for line in lines}
+    assert "transformer, 1+1 layers, width 32" in said["model"]
+    assert "12 pieces" in said["vocabulary"]
+    assert said["train-0"].endswith("train.lower: 2,000 pairs")
+    assert said["plan"] == "plan        float32, 400 updates"
+    assert said["checkpoints"] == "checkpoints 4, steps 100 to 400"
+    assert said["best"].startswith("best        step ")
+    assert said["validation"].startswith("validation  step 400: loss ")
+
+
+def test_a_run_as_json(regard, tiny_run: TinyRun) -> None:
+    import safetensors.torch
+
+    found = json.loads(regard("info", tiny_run.path, "--json").stdout)
+    saved = safetensors.torch.load_file(tiny_run.path / "checkpoints" / "step-000400" / "model.safetensors")
+    assert found["parameters"]["all"] == sum(tensor.numel() for tensor in saved.values())
+    assert found["config"]["model"]["width"] == 32
+    assert found["corpora"]["valid-0"]["pairs"] == 40
+    assert found["average"] is False
+
+
+def test_a_run_whose_token_arrays_were_deleted(regard, tiny_copy: TinyRun) -> None:
+    shutil.rmtree(tiny_copy.path / "data")
+    assert regard("info", tiny_copy.path).exit_code == 0
+
+
+def test_neither_run_nor_preset(regard, tmp_path) -> None:
+    assert isinstance(regard("info", "bass").exception, ConfigError)
+    assert isinstance(regard("info", tmp_path / "none").exception, ModelError)
+    assert isinstance(regard("info", tmp_path).exception, ModelError)
