@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,24 +56,20 @@ def open_model(run: Path, *, checkpoint: str | None, device: str | None, threads
     from regard.translate import load
 
     set_threads(threads)
-    with _refusing(device):
-        return load(run, checkpoint=checkpoint, device=device)
-
-
-@contextmanager
-def _refusing(device: str | None) -> Iterator[None]:
-    """Try the device first, so that what torch says of it does not look like a defect."""
     if device is not None:
-        import torch
+        _try(device)
+    return load(run, checkpoint=checkpoint, device=device)
 
-        try:
-            torch.empty(1, device=device)
-        except (RuntimeError, AssertionError, ImportError) as error:  # what torch raises, by device and build
-            why = str(error).strip().splitlines()[0]
-            raise ConfigError(
-                f"there is no device {device}", where="--device", why=why, help="regard doctor"
-            ) from error
-    yield
+
+def _try(device: str) -> None:
+    """What torch says of a device that is not there must not look like a defect."""
+    import torch
+
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, ImportError) as error:  # by kind of device and build of torch
+        why = str(error).strip().splitlines()[0]
+        raise ConfigError(f"there is no device {device}", where="--device", why=why, help="regard doctor") from error
 
 
 def checkpoint_name(run: Path, given: str | None) -> str:

@@ -85,33 +85,56 @@ def translate(
     """
     from regard.data.corpora import read_lines
 
-    if prefix is not None and prefixes is not None:
-        raise ConfigError("--prefix and --prefixes both say how an output begins", help="give one of them")
+    begins = _Beginnings(prefix, prefixes)
     model = open_model(run, checkpoint=checkpoint, device=device, threads=threads)
     search = search_settings(
         model.search, beam=beam, nbest=nbest, length_penalty=length_penalty, max_length=max_length,
         temperature=temperature, top_k=top_k, top_p=top_p,
     )  # fmt: skip
     given = file if file is not None and str(file) != "-" else None
-    lines = standard_input() if given is None else read_lines(given)
-    beginnings = None if prefixes is None else read_lines(prefixes)
     # Someone who types wants each answer at once.
     size = 1 if given is None and sys.stdin.isatty() else BATCHES * search.batch_sentences
-    start = secrets.randbits(32) if seed is None else seed
     total = None if given is None else sum(1 for _ in read_lines(given))
     form = _as_json if as_json else _as_table if search.nbest > 1 else _as_text
-    typed_over = output is None and sys.stdout.isatty()
-    number = 0
-    with _writing(output, given) as write, progress("translating", total, hidden=typed_over) as advance:
-        for count, chunk in enumerate(chunks(lines, size)):
-            begin = _beginnings(len(chunk), prefix, beginnings, number)
+    hidden = output is None and sys.stdout.isatty()
+    with _writing(output, given) as write, progress("translating", total, hidden=hidden) as advance:
+        start = secrets.randbits(32) if seed is None else seed
+        number = 0
+        for count, chunk in enumerate(chunks(standard_input() if given is None else read_lines(given), size)):
+            begin = begins.take(len(chunk))
             for one in model.translate(chunk, search=search, prefixes=begin, seed=start + count, done=advance):
                 number += 1
                 write(form(number, one))
-    if beginnings is not None and (rest := sum(1 for _ in beginnings)):
-        raise DataError(
-            f"{prefixes} has {rest:,} lines more than there were sentences", where=f"{prefixes}:{number + 1}"
-        )
+        begins.end()
+
+
+class _Beginnings:
+    """What outputs must begin with: one text for all, or a file with a line for each."""
+
+    def __init__(self, prefix: str | None, file: Path | None) -> None:
+        from regard.data.corpora import read_lines
+
+        if prefix is not None and file is not None:
+            raise ConfigError("--prefix and --prefixes both say how an output begins", help="give one of them")
+        self.prefix, self.file, self.taken = prefix, file, 0
+        self.lines = None if file is None else read_lines(file)
+
+    def take(self, count: int) -> list[str] | None:
+        """Those of the next ``count`` sentences; None when they are free."""
+        if self.lines is None:
+            return None if self.prefix is None else [self.prefix] * count
+        found = list(itertools.islice(self.lines, count))
+        self.taken += len(found)
+        if len(found) < count:
+            why = f"{self.file} ends after line {self.taken:,}"
+            raise DataError("there are fewer prefixes than sentences", where=str(self.file), why=why)
+        return found
+
+    def end(self) -> None:
+        """DataError where prefixes are left over."""
+        if self.lines is not None and (rest := sum(1 for _ in self.lines)):
+            where = f"{self.file}:{self.taken + 1}"
+            raise DataError(f"{self.file} has {rest:,} lines more than there were sentences", where=where)
 
 
 def standard_input() -> Iterator[str]:
@@ -143,15 +166,6 @@ def chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
         raise
     if chunk:
         yield chunk
-
-
-def _beginnings(count: int, prefix: str | None, lines: Iterator[str] | None, done: int) -> list[str] | None:
-    if lines is None:
-        return None if prefix is None else [prefix] * count
-    taken = list(itertools.islice(lines, count))
-    if len(taken) < count:
-        raise DataError("there are fewer prefixes than sentences", why=f"they end after line {done + len(taken):,}")
-    return taken
 
 
 @contextmanager
