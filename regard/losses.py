@@ -72,7 +72,7 @@ class _Projected(torch.autograd.Function):
             rows, y = features[start : start + CHUNK], target[start : start + CHUNK, None]
             logits = linear(rows, weight, bias)
             slope = torch.softmax(logits, 1)
-            target_nll = -slope.gather(1, y).to(wide).clamp_min(torch.finfo(wide).tiny).log()
+            target_nll = _nll(logits, slope, y, wide)
             nll += target_nll.sum()
             log_total += (logits.gather(1, y).to(wide) + target_nll).sum()
             slope.scatter_add_(1, y, slope.new_full((), smoothing - 1).expand(y.shape))
@@ -98,3 +98,11 @@ class _Projected(torch.autograd.Function):
         scale = upstream.to(to_features.dtype)
         bias = None if to_bias is None else (to_bias * upstream).to(to_features.dtype)
         return to_features * scale, to_weight * scale, bias, None, None
+
+
+def _nll(logits: Tensor, p: Tensor, target: Tensor, wide: torch.dtype) -> Tensor:
+    """−log p of the target (rows, 1), from p unless one has underflowed, which is rare and costs a pass over all."""
+    chosen = p.gather(1, target)
+    if bool((chosen < torch.finfo(p.dtype).tiny).any()):
+        return -torch.log_softmax(logits.to(wide), 1).gather(1, target)
+    return -chosen.to(wide).log()

@@ -83,3 +83,22 @@ def test_softmax_is_unmoved_by_a_constant_and_by_large_energies():
     assert masked_softmax(torch.full((1, 2), 1e300, dtype=torch.float64), torch.ones(1, 2).bool()).tolist() == [
         [0.5, 0.5]
     ]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_paths_on_an_accelerator_with_rows_that_see_nothing(dtype):
+    given, bound = scene(torch.float32)
+    blind = Span.of(torch.arange(6, device="cuda") < torch.tensor([[6], [0], [5]], device="cuda"))
+    bound = (Causal() & Padding()).bind(blind, blind)
+
+    def run(name: str) -> list[torch.Tensor]:
+        inputs = [x.to("cuda", dtype).requires_grad_() for x in given]
+        with kernel(name):
+            context, _ = attend(*inputs, bound)
+        return [context, *torch.autograd.grad(context.float().square().sum(), inputs)]
+
+    for path in ("softmax", "sdpa"):
+        for law, actual, expected in zip(["value"] + ["gradient"] * 3, run(path), run("reference"), strict=True):
+            torch.testing.assert_close(actual, expected, **within(dtype, path="fused", law=law))
+        assert not run(path)[0][1].any(), "a sentence of no keys"

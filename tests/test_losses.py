@@ -76,14 +76,18 @@ def test_without_gradient_the_same_value():
     torch.testing.assert_close(actual.nll, expected.nll.detach(), **within(torch.float64))
 
 
-def test_an_impossible_target_stays_finite_in_gradient():
-    """p of the target underflows to 0 in single precision: −log p is capped, the gradient is still p − 1."""
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_a_target_whose_probability_underflows(smoothing):
+    """e^−400 is 0 in single precision: value and gradient are right all the same."""
     features = torch.tensor([[1.0]], requires_grad=True)
     weight = torch.tensor([[200.0], [-200.0]], requires_grad=True)
-    loss = projected_cross_entropy(features, weight, torch.tensor([1]), smoothing=0.0)
-    assert loss.smoothed.isfinite()
-    loss.smoothed.backward()
-    assert weight.grad.flatten().tolist() == [1.0, -1.0]
+    fused = projected_cross_entropy(features, weight, torch.tensor([1]), smoothing=smoothing)
+    plain = smoothed_cross_entropy(linear(features, weight), torch.tensor([1]), smoothing=smoothing)
+    assert plain.nll.item() == 400
+    torch.testing.assert_close(fused.nll, plain.nll)
+    torch.testing.assert_close(fused.smoothed, plain.smoothed)
+    (actual,), (wanted,) = (torch.autograd.grad(loss.smoothed, [weight]) for loss in (fused, plain))
+    torch.testing.assert_close(actual, wanted)
 
 
 def test_smoothing_is_least_at_the_smoothed_distribution_and_is_its_entropy_there():

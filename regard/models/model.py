@@ -14,6 +14,7 @@ from regard.attention.contract import Decoder, Encoder, Memory, compact
 from regard.attention.heads import AttentionReader, MultiHead, SelfAttention
 from regard.attention.mask import Causal, Padding
 from regard.attention.position import LearnedPosition, NoPosition, Position, SinusoidalPosition
+from regard.errors import ConfigError
 from regard.models.configuration import MechanismConfig, ModelConfig
 from regard.models.norms import PostNorm, PreNorm, Residual
 from regard.models.transformer import (
@@ -156,7 +157,14 @@ def _encoder_layer(config: ModelConfig) -> EncoderLayer:
 
 
 def _decoder_layer(config: ModelConfig) -> DecoderLayer:
-    mixer = SelfAttention(_self_attention(config), mask=Causal() & Padding())
+    try:
+        mixer = SelfAttention(_self_attention(config), mask=Causal() & Padding())
+    except ValueError as problem:
+        raise ConfigError(
+            f"{config.self_attention.kind!r} attention cannot serve in a decoder",
+            where="model.self_attention.kind",
+            why=str(problem),
+        ) from problem
     reader = AttentionReader(_multi_head(config, config.cross_attention, where="model.cross_attention"))
     frames = (_frame(config), _frame(config), _frame(config))
     return DecoderLayer(mixer, reader, FeedForward(config.width, config.feed_forward), frames)

@@ -8,6 +8,8 @@ import torch
 from hypothesis import HealthCheck, settings
 from torch import nn
 
+from regard.attention.catalogue import MECHANISMS as CATALOGUE
+from regard.attention.catalogue import build_mechanism
 from regard.attention.contract import Mechanism, Reader
 from regard.attention.dot import Dot
 from regard.attention.general import General
@@ -66,6 +68,9 @@ MECHANISMS: dict[str, Callable[[Sizes], Mechanism]] = {
     "location": location,
     "location-sharp": lambda sizes: LocationAware(**sizes, width=2, channels=1, reach=2, sharpening=2.0),
 }
+
+for kind in CATALOGUE:  # a new line there is under the laws, in its default form, from the first day
+    MECHANISMS.setdefault(kind, lambda sizes, kind=kind: build_mechanism(kind, {}, where=kind, sizes=sizes))
 
 
 def heads(mechanism: Mechanism, *, key_heads: int | None = None, bias: bool = False) -> MultiHead:

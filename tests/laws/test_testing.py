@@ -1,0 +1,88 @@
+"""``regard.testing``: what an author of a mechanism, mixer or decoder is offered."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from regard import testing
+from regard.attention.catalogue import MECHANISMS as CATALOGUE
+from regard.attention.catalogue import build_mechanism
+from regard.attention.heads import SelfAttention
+from regard.attention.mask import Causal, Padding
+from regard.errors import ConfigError
+from regard.models.configuration import ModelConfig
+from regard.models.convolutional import ConvolutionalReader, GatedConvolution
+from regard.models.model import build
+from regard.testing import check_decoder, check_mechanism, check_mixer
+
+from .mutants.decoders import OffByOne, _transformer
+from .mutants.mechanisms import NaNWhenEmpty
+from .mutants.mixers import ZeroPast
+from .things import MECHANISMS, SIZES, WIDTH, heads, luong, transformer
+
+
+def test_a_right_one_passes_and_hears_which_laws_held():
+    mechanism = MECHANISMS["general"](SIZES)
+    held = check_mechanism(mechanism, trials=1)
+    assert {"chunk", "reorder", "causal", "empty", "differentiable"} <= set(held)
+    assert "fused" not in held, "general has no fused path"
+    assert mechanism.weight.dtype == torch.float32, "one's own module is left alone"
+    assert "truncated" in check_mixer(GatedConvolution(4, kernel=2), width=4, trials=1)
+    assert "compacted" in check_decoder(transformer(), width=WIDTH, types=9, trials=1)
+    assert "ragged" in check_decoder(luong("dot"), width=WIDTH, types=9, summary=5, trials=1)
+
+
+@pytest.mark.parametrize(
+    "check, law",
+    [
+        (lambda: check_mechanism(NaNWhenEmpty()), "empty"),
+        (lambda: check_mixer(ZeroPast(4, kernel=3), width=4), "chunk"),
+        (lambda: check_decoder(_transformer(OffByOne), width=WIDTH, types=9), "chunk"),
+    ],
+)
+def test_a_wrong_one_fails_by_the_name_of_the_law(check, law):
+    with pytest.raises(AssertionError, match=rf"the law '{law}' is broken \(seed \d+\)"):
+        check()
+
+
+def test_the_public_surface_is_there():
+    assert all(hasattr(testing, name) for name in testing.__all__)
+
+
+def test_every_mechanism_of_the_catalogue_is_under_the_laws():
+    tested = {type(make(SIZES)) for make in MECHANISMS.values()}
+    assert set(CATALOGUE.values()) <= tested
+
+
+def test_a_config_reaches_a_mechanism_within_a_mechanism():
+    config = ModelConfig(preset="tiny", cross_attention={"kind": "local-p", "window": 3, "score": {"kind": "general"}})
+    mechanism = build(config, source_types=9, target_types=9).decoder.layers[0].reader.attention.mechanism
+    assert mechanism.window == 3
+    assert mechanism.score.weight.shape == (4, 32, 32)
+
+
+@pytest.mark.parametrize(
+    "kind, options, complaint",
+    [
+        ("dott", {}, "no mechanism is called 'dott'"),
+        ("dot", {"scales": 1}, "'dot' attention cannot be built so"),
+        ("location", {}, "width"),
+        ("local-p", {"score": {"kind": "generall"}}, r"'generall'\n  where: model.x.score"),
+        ("local-p", {"score": {}, "window": 0.5}, "narrower than 1"),
+    ],
+)
+def test_what_cannot_be_built_says_why(kind, options, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        build_mechanism(kind, options, where="model.x", sizes=SIZES)
+
+
+def test_a_mechanism_is_refused_where_it_cannot_serve():
+    with pytest.raises(ValueError, match="LocationAware attention cannot be causal"):
+        SelfAttention(heads(MECHANISMS["location"](SIZES)), mask=Causal() & Padding())
+    with pytest.raises(ConfigError, match="'location' attention cannot serve in a decoder"):
+        build(
+            ModelConfig(preset="tiny", self_attention={"kind": "location", "width": 4}), source_types=9, target_types=9
+        )
+    with pytest.raises(ValueError, match="LocationAware attention asks in turn"):
+        ConvolutionalReader(MECHANISMS["location"](SIZES))
