@@ -1,0 +1,98 @@
+"""Several programs timed in turn on one machine: A B C, B C A, C A B, …, so that what disturbs one disturbs all."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+BENCH = Path(__file__).resolve().parent
+
+
+class Turn(NamedTuple):
+    """One answered request: what the worker said, and how long it took, the pipe included (some 50 µs)."""
+
+    seconds: float
+    answer: dict[str, Any]
+
+
+class Worker:
+    """A child process that works when asked and sleeps otherwise (see ``serving``)."""
+
+    def __init__(self, name: str, command: Sequence[str | Path], *, threads: int) -> None:
+        self.name = name
+        environment = os.environ | {
+            "OMP_NUM_THREADS": str(threads),
+            "PYTHONPATH": str(BENCH),
+            "HF_HUB_OFFLINE": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+        }
+        self.process = subprocess.Popen(
+            [str(part) for part in command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        self.hello = self._read()
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        try:
+            self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def turn(self) -> Turn:
+        assert self.process.stdin is not None
+        started = time.perf_counter()
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        answer = self._read()
+        return Turn(time.perf_counter() - started, answer)
+
+    def _read(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"{self.name} ended with status {self.process.wait()}; its message is above")
+        return dict(json.loads(line))
+
+
+def alternate(
+    commands: dict[str, Sequence[str | Path]], *, rounds: int, warm_up: int, threads: int
+) -> tuple[dict[str, dict[str, Any]], dict[str, list[Turn]]]:
+    """Start every command as a worker; after ``warm_up`` rounds, time ``rounds`` more, one turn a worker each.
+
+    Returns what the workers said at their start, and their turns, warm-up included, by name.
+    """
+    with ExitStack() as stack:
+        workers = []
+        for name, command in commands.items():
+            print(f"starting {name}", flush=True)
+            workers.append(stack.enter_context(Worker(name, command, threads=threads)))
+        print(f"timing {rounds} rounds, after {warm_up} of warm-up", flush=True)
+        turns: dict[str, list[Turn]] = {worker.name: [] for worker in workers}
+        for number in range(warm_up + rounds):
+            first = number % len(workers)
+            for worker in workers[first:] + workers[:first]:
+                turns[worker.name].append(worker.turn())
+            print(f"round {number + 1}:", *(f"{each[-1].seconds:.2f}" for each in turns.values()), "s", flush=True)
+        return {worker.name: worker.hello for worker in workers}, turns
+
+
+def quartiles(values: Sequence[float]) -> dict[str, float]:
+    """``low``, ``median`` and ``high``: the quartiles, which one disturbed turn does not move."""
+    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+    return {"low": low, "median": median, "high": high}

@@ -1,0 +1,62 @@
+"""Regard's worker: the trainer itself, held between updates until it is asked to go on.
+
+python bench/ours.py RUN_FOLDER
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from serving import Served
+
+from regard.run import RunFolder
+from regard.setup import set_up
+from regard.train import Place, Trainer, Validation
+
+
+class Answers:
+    """The trainer's reporter and its question whether to stop: answers after an update, then waits."""
+
+    def __init__(self, served: Served) -> None:
+        self.served = served
+
+    def updated(self, place: Place, steps: int | None, figures: dict[str, float]) -> None:
+        self.served.answer(tokens=figures["tokens"], loss=figures["loss"])
+
+    def validated(self, place: Place, validation: Validation, best: bool) -> None: ...
+    def said(self, message: str) -> None: ...
+
+    def interrupted(self) -> bool:
+        if not self.served.asked():
+            raise SystemExit  # leave at once: nothing of this run is to be saved
+        return False
+
+
+def main(folder: Path) -> None:
+    served = Served()
+    answers = Answers(served)
+    run = RunFolder.open(folder)
+    ready = set_up(run, say=answers.said)
+    trainer = Trainer(
+        run,
+        ready.model,
+        ready.data,
+        steps=None,
+        reporter=answers,
+        interrupted=answers.interrupted,
+        decode_metrics=_nothing,
+    )
+    parameters = sum(parameter.numel() for parameter in ready.model.parameters())
+    served.answer(torch=torch.__version__, threads=torch.get_num_threads(), parameters=parameters)
+    trainer.fit()
+
+
+def _nothing(model: Any) -> dict[str, float]:
+    return {}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

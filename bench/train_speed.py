@@ -1,0 +1,190 @@
+"""Training speed against Hugging Face's MarianMTModel of the same shape, alternately in one run.
+
+    REGARD_DATA=folder-with-multi30k .venv/bin/python bench/train_speed.py
+
+Every worker makes the same updates over the same batches in the same order, one after the other while the rest
+sleep: batch, forward, backward, Adam. Ours is ``regard.train.Trainer`` as it is, which reads and pads its batches
+and writes its metrics within the time; theirs finds its batches in memory. Only target tokens that are no padding
+count. Writes runs/bench/train-speed.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from alternate import BENCH, Turn, alternate, quartiles
+from environments import ROOT, peer_python
+from machine import machine
+
+from regard.config import Config, load_config
+from regard.data.batches import collate, epoch_batches, mixed_epoch, pair_lengths
+from regard.data.text import BEGIN, END, PAD
+from regard.run import RunFolder
+from regard.setup import Ready, set_up
+
+FOLDER = ROOT / "runs" / "bench"
+PRECISIONS = ("float32", "bfloat16")
+ATTENTION = ("sdpa", "eager")  # of the peer; the first is its default
+
+
+def main() -> None:
+    arguments = _arguments()
+    prepared = FOLDER / "train-speed"
+    shutil.rmtree(prepared, ignore_errors=True)
+    config = _config(arguments)
+    run = RunFolder.create(prepared / "auto", config)
+    ready = set_up(run, say=print)
+    updates = arguments.warm_up + arguments.rounds
+    _write_batches(prepared / "batches.npz", ready, config, updates)
+    _write_settings(prepared / "settings.json", ready, config)
+    commands: dict[str, list[str | Path]] = {
+        f"regard {precision}": [sys.executable, BENCH / "ours.py", _with_precision(run, precision)]
+        for precision in PRECISIONS
+    }
+    peer = BENCH / "peers" / "marian_transformers.py"
+    python = peer_python("marian", peer.with_suffix(".txt"))
+    for attention, precision in product(ATTENTION[: arguments.peer_forms], PRECISIONS):
+        command = [python, peer, prepared / "settings.json", prepared / "batches.npz", precision, attention]
+        commands[f"marian {precision} {attention}"] = command
+    hello, turns = alternate(commands, rounds=arguments.rounds, warm_up=arguments.warm_up, threads=arguments.threads)
+    _check(hello, turns, config)
+    result = _result(hello, turns, arguments.warm_up, ready.precision)
+    result |= {"machine": machine(), "config": config.model_dump(mode="json", include={"model", "train"})}
+    (FOLDER / "train-speed.json").write_text(json.dumps(result, indent=2))
+    _print(result)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--preset", default="small")
+    parser.add_argument("--batch-tokens", type=int, default=4096)
+    parser.add_argument("--types", type=int, default=8000, help="size of the joint vocabulary")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=10, help="timed updates of each")
+    parser.add_argument("--warm-up", type=int, default=2, help="updates of each before")
+    parser.add_argument("--peer-forms", type=int, choices=(1, 2), default=2, help="1: its default attention alone")
+    return parser.parse_args()
+
+
+def _config(arguments: argparse.Namespace) -> Config:
+    folder = Path(os.environ.get("REGARD_DATA", "")) / "multi30k"
+    corpus = {"source": str(folder / "train.en.gz"), "target": str(folder / "train.de.gz")}
+    if "REGARD_DATA" not in os.environ or not Path(corpus["source"]).is_file():
+        sys.exit("REGARD_DATA must name a folder that holds multi30k/train.en.gz and train.de.gz")
+    train = {
+        "batch_tokens": arguments.batch_tokens,
+        "threads": arguments.threads,
+        "label_smoothing": 0.1,
+        # A short climb, so that a dozen updates show that both learn.
+        "schedule": "constant",
+        "learning_rate": 5e-4,
+        "warmup": 5,
+        "validate_every": 10**9,
+        "save_every": 10**9,
+    }
+    data = {"train": [corpus], "tokenizer": {"kind": "bpe", "size": arguments.types}}
+    return load_config({"model": {"preset": arguments.preset}, "data": data, "train": train})
+
+
+def _with_precision(run: RunFolder, precision: str) -> Path:
+    """A copy of the run whose plan says this number format."""
+    folder = run.path.with_name(precision)
+    shutil.copytree(run.path, folder)
+    plan = run.read_plan()
+    assert plan is not None
+    RunFolder.open(folder).write_plan(plan | {"precision": precision})
+    return folder
+
+
+def _write_batches(path: Path, ready: Ready, config: Config, updates: int) -> None:
+    """The batches of the trainer's first epoch, in its order."""
+    corpora = ready.data.train
+    chosen = mixed_epoch(corpora.sizes, ready.data.weights, seed=config.seed, epoch=0)
+    order = epoch_batches(pair_lengths(corpora), config.train.batch_tokens, seed=config.seed, epoch=0, chosen=chosen)
+    if updates > len(order):
+        sys.exit(f"an epoch has {len(order)} batches: ask for fewer than {updates} rounds")
+    arrays = {
+        f"{number}.{name}": tensor.numpy()
+        for number, indices in enumerate(order[:updates])
+        for name, tensor in collate(corpora, indices)._asdict().items()
+    }
+    np.savez(path, **arrays)
+
+
+def _write_settings(path: Path, ready: Ready, config: Config) -> None:
+    special = {"pad": PAD, "begin": BEGIN, "end": END}
+    settings = config.model_dump(mode="json", include={"model", "train"})
+    settings |= {"types": len(ready.target), "special": special, "threads": config.train.threads}
+    path.write_text(json.dumps(settings))
+
+
+def _check(hello: dict[str, dict[str, Any]], turns: dict[str, list[Turn]], config: Config) -> None:
+    """The comparison is one of like with like, or there is none."""
+    model = config.model
+    tokens = {name: [turn.answer["tokens"] for turn in each] for name, each in turns.items()}
+    if len({tuple(each) for each in tokens.values()}) > 1:
+        sys.exit(f"the workers saw different batches: {tokens}")
+    # Marian's four projections of an attention have biases, the paper's have none; all else must be equal.
+    biases = 0 if model.attention_bias else 4 * model.width * (model.encoder_layers + 2 * model.decoder_layers)
+    ours = hello["regard float32"]["parameters"]
+    for name, said in hello.items():
+        expected = ours + (biases if name.startswith("marian") else 0)
+        if said["parameters"] != expected:
+            sys.exit(f"{name} has {said['parameters']:,} parameters, not {expected:,}")
+    for name, each in turns.items():
+        first, last = each[0].answer["loss"], each[-1].answer["loss"]
+        if not last < first:
+            sys.exit(f"{name} does not learn: the loss goes from {first:.3f} to {last:.3f}")
+    if len({said["torch"].partition("+")[0] for said in hello.values()}) > 1:
+        sys.exit("the workers run different versions of torch")
+
+
+def _result(hello: dict[str, dict[str, Any]], turns: dict[str, list[Turn]], warm_up: int, auto: str) -> dict[str, Any]:
+    timed = {name: each[warm_up:] for name, each in turns.items()}
+    ours = timed[f"regard {auto}"]
+    workers = {}
+    for name, each in timed.items():
+        speeds = [turn.answer["tokens"] / turn.seconds for turn in each]
+        # Over the same batch in the same round, so that long and short batches do not mix.
+        ratios = [theirs.seconds / our.seconds for theirs, our in zip(each, ours, strict=True)]
+        workers[name] = hello[name] | {
+            "tokens_per_second": quartiles(speeds),
+            "regard_is_faster_by": quartiles(ratios),
+            "seconds": [turn.seconds for turn in each],
+            "loss": [turn.answer["loss"] for turn in turns[name]],
+        }
+    peers = [name for name in workers if not name.startswith("regard")]
+    best = max(peers, key=lambda name: workers[name]["tokens_per_second"]["median"])
+    tokens = [turn.answer["tokens"] for turn in ours]
+    return {"auto": auto, "best_peer": best, "target_tokens": tokens, "workers": workers}
+
+
+def _print(result: dict[str, Any]) -> None:
+    about, tokens = result["machine"], result["target_tokens"]
+    threads, instructions = result["config"]["train"]["threads"], " ".join(about["instructions"])
+    print(f"\n{about['processor']}, {threads} threads of {about['cores']} cores, {instructions}; {about['written']}")
+    print(f"{len(tokens)} updates of {sum(tokens) / len(tokens):,.0f} target tokens; medians, quartiles in brackets")
+    print(f"{'':24}{'parameters':>11}  {'target tokens/s':>22}  {'regard is faster by':>20}  loss")
+    for name, worker in result["workers"].items():
+        speed, ratio = worker["tokens_per_second"], worker["regard_is_faster_by"]
+        speeds = f"{speed['median']:,.0f} [{speed['low']:,.0f} {speed['high']:,.0f}]"
+        ratios = f"{ratio['median']:.2f} [{ratio['low']:.2f} {ratio['high']:.2f}]"
+        losses = f"{worker['loss'][0]:.2f} → {worker['loss'][-1]:.2f}"
+        print(f"{name:24}{worker['parameters']:>11,}  {speeds:>22}  {ratios:>20}  {losses}")
+    best = result["best_peer"]
+    ratio = result["workers"][best]["regard_is_faster_by"]["median"]
+    print(
+        f"regard {result['auto']}, which auto chose, trains {ratio:.2f} × as fast as {best}, the fastest of its forms"
+    )
+
+
+if __name__ == "__main__":
+    main()
