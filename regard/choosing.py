@@ -35,6 +35,7 @@ SIZES = (
     _Size(5_000_000, "base", 32_000, 7e-4, 4_000, 20),
     _Size(float("inf"), "big", 32_000, 5e-4, 4_000, 10),
 )
+HELD_OUT_SHARE, HELD_OUT_PAIRS = 0.02, 2_000  # for validation where no data is given: whichever is fewer
 CHARACTERS_A_SIDE = 30  # below this mean length the sides are words rather than sentences
 
 
@@ -47,28 +48,35 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None) -> Choice:
         words += len(source.split()) + len(target.split())
     size = next(size for size in SIZES if pairs <= size.pairs)
     tokenizer = _tokenizer(size, pairs, characters)
-    data: dict[str, Any] = {"train": [train.model_dump(exclude_none=True)], "joint": True, "tokenizer": tokenizer}
+    held_out, reason = (train, valid), "training ends early after 10 validations without a lower loss"
+    if valid is None:
+        share = min(HELD_OUT_SHARE, HELD_OUT_PAIRS / max(pairs, 1))
+        held_out = (
+            train.model_copy(update={"share": (share, 1.0)}),
+            train.model_copy(update={"share": (0.0, share)}),
+        )
+        reason = f"no validation data given: about {share * pairs:,.0f} pairs are held out; {reason}"
+    parts = [corpus.model_dump(mode="json", exclude_none=True) for corpus in held_out]
+    every = 250 if pairs < 100_000 else 1_000
     settings: dict[str, Any] = {
         "learning_rate": size.learning_rate,
         "warmup": size.warmup,
         "epochs": size.epochs,
-        "validate_every": 250 if pairs < 100_000 else 1_000,
-        "save_every": 250 if pairs < 100_000 else 1_000,
+        "early_stopping": 10,
+        "validate_every": every,
+        "save_every": every,
     }
+    data = {"train": parts[:1], "valid": parts[1:], "joint": True, "tokenizer": tokenizer}
     reasons = [
         f"{pairs:,} pairs, {words / max(2 * pairs, 1):.0f} words a side: preset {size.preset}, "
-        f"{tokenizer.get('size', 'all')} {tokenizer['kind']} pieces for both sides, at most {size.epochs} epochs"
+        f"{tokenizer.get('size', 'all')} {tokenizer['kind']} pieces for both sides, at most {size.epochs} epochs",
+        reason,
     ]
-    if valid is None:
-        reasons.append("no --valid: the last checkpoint counts as the best, and nothing stops training early")
-    else:
-        data["valid"] = [valid.model_dump(exclude_none=True)]
-        settings["early_stopping"] = 10
-        reasons.append("training ends early after 10 validations without a lower loss")
     return Choice({"data": data, "model": {"preset": size.preset, "norm": "pre"}, "train": settings}, reasons)
 
 
 def _tokenizer(size: _Size, pairs: int, characters: int) -> dict[str, Any]:
     if characters < CHARACTERS_A_SIDE * pairs:
         return {"kind": "character"}
+    # Without a size the vocabulary shrinks to what the corpus allows.
     return {"kind": "bpe"} if size.vocabulary == 8_000 else {"kind": "bpe", "size": size.vocabulary}

@@ -14,8 +14,8 @@ from socket import gaierror
 from urllib.error import HTTPError
 from urllib.request import Request, build_opener
 
-from regard.data.storing import storing
 from regard.errors import DataError
+from regard.storage import storing
 
 __all__ = ["PAUSES", "Progress", "download"]
 

@@ -17,8 +17,8 @@ from typing import BinaryIO, Literal
 
 from regard.data.download import PAUSES, download
 from regard.data.public import PublicCorpus, PublicFile
-from regard.data.storing import storing
 from regard.errors import DataError, StorageError
+from regard.storage import storing
 
 __all__ = ["Fetched", "Progress", "copy", "fetch"]
 

@@ -17,9 +17,9 @@ import numpy as np
 
 from regard.data.corpus import FORMAT, Corpus, Report
 from regard.data.reading import CorpusConfig, Pairs, read_pairs
-from regard.data.storing import storing
 from regard.data.tokenizer import UNKNOWN, Tokenizer
 from regard.errors import DataError, StorageError
+from regard.storage import storing
 
 __all__ = ["fingerprint", "open_or_prepare", "prepare"]
 

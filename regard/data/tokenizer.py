@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from regard.data.storing import storing
+from regard.storage import storing
 
 __all__ = ["BEGIN", "END", "FORMAT", "PAD", "SPECIALS", "UNKNOWN", "Tokenizer", "TokenizerConfig"]
 

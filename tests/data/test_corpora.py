@@ -116,7 +116,7 @@ def test_a_full_disk_is_a_storage_error_and_leaves_nothing(tmp_path, monkeypatch
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(preparing._Writer, "write", full)
-    with pytest.raises(StorageError, match="disk is full"):
+    with pytest.raises(StorageError, match="cannot store"):
         corpus_of(tmp_path)
     assert os.listdir(tmp_path) == []
 
