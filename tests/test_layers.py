@@ -29,7 +29,7 @@ LAYERS = {
     "regard.settings": 1,
     "regard.layered": 1,
     "regard.keys": 1,
-    "regard.storage": 1,
+    "regard.storage": 0,
     "regard.tensors": 1,
     "regard.attention.catalogue": 3,
     "regard.attention.heads": 3,
