@@ -98,6 +98,11 @@ class Optimizer:
                 torch._foreach_lerp_(self.average, [m.detach() for m in self.masters], 1 - self.ema)
         return value
 
+    def skip(self) -> float:
+        """Drop the gradients of an update that must not be made. Returns its norm, which is not a number."""
+        self._drop_gradients()
+        return math.nan
+
     def _drop_gradients(self) -> None:
         for tensor in (*self.parameters, *self.masters):
             tensor.grad = None
@@ -131,7 +136,7 @@ class Optimizer:
                 self.average[index].copy_(weights[name])
             master.copy_(named[f"master.{name}"] if self.average else weights[name])
             self.adam.state[master] = {
-                key: named[f"{key}.{name}"].clone()
+                key: named[f"{key}.{name}"].to(master.device, copy=True)
                 for key in ("step", "exp_avg", "exp_avg_sq")
                 if f"{key}.{name}" in named
             }

@@ -78,6 +78,16 @@ class RunFolder:
             return joint, joint
         return load_tokenizer(self.tokenizers, "source"), load_tokenizer(self.tokenizers, "target")
 
+    def elsewhere(self) -> list[str]:
+        """How this machine differs from the one the run began on, in what decides the last bits of a figure."""
+        try:
+            began = json.loads((self.path / "environment.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return ["environment.json, which says where it began, cannot be read"]
+        now = environment()
+        keys = ("processor", "vector_instructions", "bfloat16_products", "accelerator", "torch")
+        return [f"{key} was {began.get(key)}, is {now[key]}" for key in keys if began.get(key) != now[key]]
+
     def write_plan(self, plan: Mapping[str, Any]) -> None:
         storage.write_json(self.path / "plan.json", dict(plan))
 
@@ -124,16 +134,25 @@ class Metrics:
     """``metrics.jsonl``: a line a record, appended; cut back to a checkpoint's size on resume."""
 
     def __init__(self, path: Path, *, size: int = 0) -> None:
-        self.path, self.size = path, size
+        self.path = path
         with storage.storing(path):
             if path.exists() and path.stat().st_size > size:
                 os.truncate(path, size)
+            self.size = path.stat().st_size if path.exists() else 0  # less where somebody cut or removed it
 
     def write(self, record: Mapping[str, Any]) -> None:
         line = (json.dumps(record) + "\n").encode()
         with storage.storing(self.path), self.path.open("ab") as file:
             file.write(line)
         self.size += len(line)
+        storage.at("metrics")
+
+    def sync(self) -> int:
+        """Bring all lines to the disk, so that a checkpoint may count on them; returns their bytes."""
+        if self.size:
+            with storage.storing(self.path), self.path.open("rb") as file:
+                os.fsync(file.fileno())
+        return self.size
 
 
 def environment() -> dict[str, Any]:

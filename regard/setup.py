@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 
+from regard import storage
 from regard.config import Config
 from regard.data.batches import collate, epoch_batches, pair_lengths
 from regard.data.corpora import Corpora, CorpusConfig, read_pairs
@@ -41,7 +42,8 @@ class Ready(NamedTuple):
 def set_up(run: RunFolder, *, say: Callable[[str], None], progress: Callable[[int], None] | None = None) -> Ready:
     """Prepare or reopen all of it. ``say`` is told what was done and what was left out of the corpora."""
     config = run.config
-    torch.use_deterministic_algorithms(config.train.deterministic)
+    if torch.are_deterministic_algorithms_enabled() != config.train.deterministic:
+        torch.use_deterministic_algorithms(config.train.deterministic)  # costs seconds: it imports the compiler
     if config.train.threads is not None:
         torch.set_num_threads(config.train.threads)
     source, target = _tokenizers(run, say)
@@ -51,6 +53,7 @@ def set_up(run: RunFolder, *, say: Callable[[str], None], progress: Callable[[in
         plan = _make_plan(config, data, len(source), len(target))
         run.write_plan(plan)
         say(f"computing in {plan['precision']}" + (f", {plan['steps']:,} updates" if plan["steps"] else ""))
+    torch.set_num_threads(plan.get("threads") or torch.get_num_threads())  # sums depend on how they are split
     model = _build(config, len(source), len(target), plan["precision"])
     return Ready(model, data, source, target, plan["steps"], plan["precision"])
 
@@ -66,7 +69,7 @@ def _device() -> torch.device:
 
 
 def _tokenizers(run: RunFolder, say: Callable[[str], None]) -> tuple[Tokenizer, Tokenizer]:
-    if run.tokenizers.is_dir() and run.read_plan() is not None:
+    if run.read_plan() is not None:
         return run.load_tokenizers()
     data = run.config.data
     if data.joint:
@@ -79,6 +82,7 @@ def _tokenizers(run: RunFolder, say: Callable[[str], None]) -> tuple[Tokenizer, 
         target = train_tokenizer(_lines(data.train, "target"), target_config)
         say(f"vocabularies: {len(source):,} {source_config.kind} and {len(target):,} {target_config.kind} pieces")
     run.save_tokenizers(source, target)
+    storage.at("vocabulary")
     return source, target
 
 
@@ -111,6 +115,7 @@ def _corpora(
                 lines = ", ".join(map(str, report.long_lines))
                 say(f"{part.name}: {report.long:,} pairs over {report.max_length} pieces left out: lines {lines}")
             parts.append(part)
+            storage.at("corpus")
         return Corpora(parts)
 
     valid = prepare("valid", data.valid) if data.valid else None
@@ -130,6 +135,7 @@ def _make_plan(config: Config, data: Prepared, source_types: int, target_types: 
     return {
         "precision": precision,
         "steps": steps,
+        "threads": torch.get_num_threads(),
         "seconds_per_update": seconds,
         "source_types": source_types,
         "target_types": target_types,

@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard import checkpoint
+from regard import checkpoint, storage
 from regard.config import Config
 from regard.data.batches import Batch, batches_in_order, collate, epoch_batches, mixed_epoch, pair_lengths
 from regard.data.corpora import Corpora
-from regard.errors import TrainingError
+from regard.errors import ModelError, TrainingError
 from regard.losses import Loss, projected_cross_entropy
 from regard.models.model import Transducer
 from regard.optim import Optimizer, schedule
@@ -62,6 +62,7 @@ class Place:
     batch: int = 0  # batches of this epoch done
     validated: int = 0  # the last step that was validated
     saved: int = 0  # the last step that was saved
+    sound: int = 0  # the last step saved by plan, not by an interruption, with a finite loss: where rolling back leads
     best_step: int = 0
     best_value: float | None = None
     without_better: int = 0  # validations since the best one
@@ -121,8 +122,19 @@ class Trainer:
         found = checkpoint.load_latest(self.run.checkpoints, self.reporter.said)
         if found is None:
             return False
-        self.place = Place(**found.state)
-        self.optimizer.load(found.groups["model"], found.groups["optimizer"])
+        for difference in self.run.elsewhere():
+            self.reporter.said(f"the results will not be bit for bit those of one sitting: {difference}")
+        try:
+            self.place = Place(**found.state)
+            self.optimizer.load(found.groups["model"], found.groups["optimizer"])
+        except (KeyError, TypeError, RuntimeError) as error:  # whole, yet of another model or another program
+            raise ModelError(
+                f"{found.path.name} is not of this run",
+                where=str(found.path),
+                why=str(error).splitlines()[0],
+                help="remove this folder, or restore the run's own config.toml and tokenizer",
+            ) from error
+        self._point_at_best()
         return True
 
     def fit(self) -> Outcome:
@@ -131,15 +143,15 @@ class Trainer:
         while True:
             if self.interrupted():
                 return self._leave("interrupted")
-            if self._due(self.config.train.validate_every, self.place.validated) and not self._validate():
+            due = self._due(self.config.train.validate_every, self.place.validated)
+            last = self._done() is not None and self.place.validated < self.place.step
+            if (due or last) and not self._validate():
                 return self._leave("interrupted")
-            if self._due(self.config.train.save_every, self.place.saved):
-                self.save()
             reason = self._done()
             if reason is not None:
-                if self.place.validated < self.place.step and not self._validate():
-                    return self._leave("interrupted")
                 return self._leave(reason)
+            if self.place.nonfinite == 0 and self._due(self.config.train.save_every, self.place.sound):
+                self.save()
             self._update()
 
     def _due(self, every: int, last: int) -> bool:
@@ -156,21 +168,34 @@ class Trainer:
         return None
 
     def _leave(self, reason: str) -> Outcome:
-        if self.place.saved < self.place.step:
-            self.save()
+        planned = reason != "interrupted"
+        if (self.place.sound if planned else self.place.saved) < self.place.step:
+            self.save(planned=planned)
         return Outcome(self.place, reason)
 
-    def save(self) -> None:
-        """Commit a checkpoint of this very moment."""
+    def save(self, *, planned: bool = True) -> None:
+        """Commit a checkpoint of this very moment.
+
+        One that only an interruption asked for goes when the next is there and does not count among those kept:
+        the last ten checkpoints, and so their average, are the same however often a run was interrupted.
+        """
         assert self.metrics is not None
-        place = self.place
-        place.saved, place.metrics_size = place.step, self.metrics.size
+        place, folder = self.place, self.run.checkpoints
+        steps = [step for step in checkpoint.list_steps(folder) if place.sound < step < place.step]
+        passing = [step for step in steps if step != place.best_step]
+        place.saved, place.metrics_size = place.step, self.metrics.sync()
+        if planned and place.nonfinite == 0:
+            place.sound = place.step
         groups = {"model": self.optimizer.weights(), "optimizer": self.optimizer.tensors()}
-        checkpoint.save(self.run.checkpoints, place.step, groups, asdict(place), keep=self.config.train.keep)
+        keep = self.config.train.keep + len(passing) + (not planned)
+        protect = [checkpoint.step_path(folder, step).name for step in (place.best_step, place.sound)]
+        checkpoint.save(folder, place.step, groups, asdict(place), keep=keep, protect=protect)
+        for step in passing:
+            storage.remove_folder(checkpoint.step_path(folder, step))
         self._point_at_best()
 
     def _point_at_best(self) -> None:
-        """Say which checkpoint is best; said anew at every save, in case a kill came between the two."""
+        """Say which checkpoint is best; said anew at every save and resume, in case a kill came between the two."""
         place, folder = self.place, self.run.checkpoints
         if place.best_value is None or not checkpoint.step_path(folder, place.best_step).is_dir():
             return
@@ -191,8 +216,9 @@ class Trainer:
             (loss.smoothed / count).backward()
             smoothed, nll = smoothed + float(loss.smoothed.detach()) / count, nll + float(loss.nll) / count
         rate = self.rate(place.step + 1)
-        norm = self.optimizer.step(rate) if math.isfinite(smoothed) else math.nan
+        norm = self.optimizer.step(rate) if math.isfinite(smoothed) else self.optimizer.skip()
         place.step += 1
+        storage.at("update")
         seconds = time.perf_counter() - started
         place.seconds += seconds
         if not math.isfinite(norm):
@@ -249,14 +275,14 @@ class Trainer:
         self.reporter.said(f"step {place.step}: the loss is not finite; skipped, with {', '.join(lines)}, …")
         if place.nonfinite < self.config.train.max_nonfinite:
             return
-        found = checkpoint.load_latest(self.run.checkpoints, self.reporter.said)
-        if place.rolled_back or found is None:
+        if place.rolled_back or not place.sound:
             raise TrainingError(
                 f"no finite loss for {place.nonfinite} updates in a row",
                 where=f"step {place.step}",
-                why="the weights diverged" if found else "training diverged before its first checkpoint",
+                why="the weights diverged" if place.sound else "training diverged before its first checkpoint",
                 help=f"lower the learning rate: --set train.lr={self.config.train.learning_rate / 3:.1e}",
             )
+        found = checkpoint.load(checkpoint.step_path(self.run.checkpoints, place.sound))
         self.optimizer.load(found.groups["model"], found.groups["optimizer"])
         place.nonfinite, place.rolled_back = 0, 1
         self.reporter.said(f"rolled back to the weights of step {found.step}; the data goes on")
@@ -276,7 +302,8 @@ class Trainer:
         place.validated = place.step
         by = self.config.train.best_by
         value = measured.loss if by == "loss" else measured.metrics[by]
-        better = place.best_value is None or (value > place.best_value if by == "bleu" else value < place.best_value)
+        best = place.best_value
+        better = math.isfinite(value) and (best is None or (value > best if by == "bleu" else value < best))
         self._write({"step": place.step, "validation": {"loss": measured.loss, **measured.metrics}})
         self.reporter.validated(place, measured, better)
         if better:
@@ -291,6 +318,7 @@ class Trainer:
         for batch in self._in_order(corpora):
             if self.interrupted():
                 return None
+            storage.at("validation")
             total += float(self.loss(batch, smoothing=0.0).nll)
             count += int(batch.target_valid.sum())
         metrics = self.decode_metrics(self.model)

@@ -45,7 +45,7 @@ class TrainingDisplay:
             self.writer.close()
 
     def said(self, message: str) -> None:
-        self.console.print(message, markup=False)
+        self.console.print(message, markup=False, soft_wrap=True)  # a path or command is copied in one piece
 
     def prepared(self, pairs: int) -> None:
         if self.live:

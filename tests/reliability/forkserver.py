@@ -1,0 +1,81 @@
+"""Runs command lines in forked children, each killed or signalled at a chosen moment; imports torch only once.
+
+One JSON object a line on standard input: ``arguments``; ``log`` and ``trace``, files that what the child prints and
+the moments it passes are appended to; ``signal``, ``point`` and ``count``: what to send itself at the ``count``-th
+moment called ``point`` (``*``: any), and at the next ``then`` again. It answers with one line: the exit code, or
+minus the number of the signal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import sacrebleu.metrics  # noqa: F401  this and what else each child would have to import by itself
+import torch
+import torch._dynamo
+
+from regard import card, cli, storage  # noqa: F401
+from regard.commands import display  # noqa: F401
+from regard.translate import Translator
+
+torch.set_num_threads(1)  # a child has one thread: the others do not live through a fork
+
+
+def main() -> None:
+    decode = Translator._decode
+
+    def marked(self: Translator, *arguments: Any) -> Any:
+        storage.at("decoding")
+        return decode(self, *arguments)
+
+    Translator._decode = marked  # type: ignore[method-assign]
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            _run(json.loads(line))
+        status = os.waitpid(child, 0)[1]
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
+
+
+def _run(job: dict[str, Any]) -> None:
+    log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    storage.fault = _fault(job)
+    code = 99
+    try:
+        code = cli.run(job["arguments"])
+    except SystemExit as error:
+        code = int(error.code or 0)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _fault(job: dict[str, Any]) -> Callable[[str], None]:
+    trace = os.open(job["trace"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    left, again = job["count"], job["then"]
+
+    def fault(point: str) -> None:
+        nonlocal left, again
+        os.write(trace, f"{point}\n".encode())
+        if left < 0 and point == again:
+            again = None
+            os.kill(os.getpid(), job["signal"])
+        if job["point"] in ("*", point):
+            left -= 1
+            if left == 0:
+                left = -1
+                os.kill(os.getpid(), job["signal"])
+
+    return fault
+
+
+if __name__ == "__main__":
+    main()
