@@ -1,0 +1,252 @@
+"""Writes docs/config.md from the models themselves: keys, types and defaults are read, never typed a second time.
+
+A key's meaning is its field's description, else the comment beside or above it in the source, else a line of
+``MEANINGS`` below. A key without any is an error, and so is a line below that no key needs.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import io
+import sys
+import tokenize
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt, MinLen
+from pydantic import AliasChoices, BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from regard.attention.catalogue import MECHANISMS
+from regard.config import Config, DataConfig, recipe_names
+from regard.data.corpora import CorpusConfig
+from regard.data.tokenizer import TokenizerConfig
+from regard.models.configuration import PRESETS, ModelConfig
+from regard.settings import SearchConfig, TrainConfig
+
+__all__ = ["PAGE", "meanings", "page"]
+
+PAGE = Path(__file__).parents[1] / "docs" / "config.md"
+
+# The table a file writes, the model that reads it, and what stands above its keys.
+SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
+    ("", Config, "At the top of the file, before the first table. Beside these, `extends` names a recipe or a file."),
+    ("[data]", DataConfig, "What is learned from, and how its text becomes numbers."),
+    ("[[data.train]]", CorpusConfig, "One table a corpus; `[[data.valid]]` has the same keys."),
+    ("[data.tokenizer]", TokenizerConfig, "`[data.source_tokenizer]` and `[data.target_tokenizer]` have the same."),
+    ("[model]", ModelConfig, "Sizes and places. A preset fills in what is not given; see the table below."),
+    ("[train]", TrainConfig, "When to stop, how large a step is, and what is kept on the way."),
+    ("[search]", SearchConfig, "How outputs are looked for. Most keys are options of `regard translate`, too."),
+)
+
+MEANINGS = {
+    "format": "version of the config's format; a newer one is refused",
+    "seed": "of the first weights, the order of the data, dropout and sampling",
+    "data": "table, see below",
+    "model": "table, see below",
+    "train": "table, see below",
+    "search": "table, see below",
+    "data.train": "one table a corpus, see below",
+    "data.valid": "as `data.train`; without it the last checkpoint counts as the best",
+    "data.source_tokenizer": "of the source alone; needs `joint = false`",
+    "data.target_tokenizer": "of the target alone; needs `joint = false`",
+    "data.target_language": "as `source_language`; picks sacreBLEU's tokeniser where the language has its own",
+    "data.train.source": "a text file, or a `.tsv` or `.jsonl` with both sides; each may end in `.gz`",
+    "data.train.target": "the other side, line by line; left out where `source` has both",
+    "data.train.weight": "this corpus's part of a mixture of several",
+    "data.train.source_key": "of JSON lines",
+    "data.train.target_key": "of JSON lines",
+    "data.train.share": "the part of [0, 1) that a pair's source must hash into: holds out part of one file",
+    "data.tokenizer.kind": "what text is cut into; `pretokenised` takes the spaces that are there",
+    "data.tokenizer.library": "which library makes subwords",
+    "data.tokenizer.size": "pieces, the four special ones included; unset: 8,000 subwords or as many as the text allows, else all seen",
+    "data.tokenizer.lowercase": "before cutting",
+    "data.tokenizer.joiner": "the mark of a piece that goes on in the next, such as `@@`; removed on decoding",
+    "model.kind": "the family of model",
+    "model.preset": "sizes that are not given come from here",
+    "model.position": "what is added to embeddings to say where a token stands",
+    "model.self_attention": "a mechanism, see below",
+    "model.cross_attention": "a mechanism, see below: how the decoder reads the source",
+    "train.steps": "updates; of `steps`, `epochs` and `minutes` the one that comes first ends training",
+    "train.epochs": "passes over the corpora",
+    "train.minutes": "of training on this machine, timed and turned into a number of updates once",
+    "train.optimizer": "Adam, or Adam with decoupled weight decay",
+    "train.learning_rate": "the peak, 1e-3 unless given; under `noam` a factor, 1.0 unless given",
+    "train.warmup": "updates until the peak",
+    "train.betas": "Adam's decay of the two moments",
+    "train.epsilon": "Adam's ε",
+    "train.weight_decay": "`adam`: added to the gradient; `adamw`: decoupled",
+    "train.label_smoothing": "ε: the target has mass 1 − ε + ε/V, every other type ε/V",
+    "train.clip_norm": "gradients are scaled down to this global norm",
+    "train.save_every": "updates",
+    "train.best_by": "what makes a checkpoint the best; `bleu` and `wer` decode the validation data",
+    "train.precision": "`auto` measures both once and keeps the quicker",
+    "train.threads": "of torch; unset: torch's own choice, written down for resuming",
+    "train.deterministic": "only operations that torch calls deterministic",
+    "search.nbest": "outputs an input",
+    "search.top_k": "draw among the k most probable pieces",
+    "search.top_p": "draw among the fewest pieces whose probability reaches p",
+    "search.batch_sentences": "inputs decoded together",
+}
+
+WORDS = {int: "integer", float: "number", bool: "true, false", str: "text", Path: "path"}
+BOUNDS: tuple[tuple[type, str, str], ...] = (
+    (Gt, "gt", "> {}"), (Ge, "ge", "≥ {}"), (Lt, "lt", "< {}"), (Le, "le", "≤ {}"),
+    (MinLen, "min_length", "at least {} long"),
+)  # fmt: skip
+SIZES = {"self", "heads", "query_width", "key_width"}  # what the place gives a mechanism, not the config
+
+
+def page() -> str:
+    """The whole of docs/config.md."""
+    unused, parts = set(MEANINGS), [_head()]
+    for title, model, about in SECTIONS:
+        prefix = title.strip("[]")
+        known = meanings(model)
+        rows = []
+        for name, field in model.model_fields.items():
+            key = f"{prefix}.{name}".lstrip(".")
+            unused.discard(key)
+            meaning = MEANINGS.get(key) or known.get(name)
+            if not meaning:
+                raise LookupError(f"{key} has no meaning: give its field a description, or MEANINGS a line")
+            rows.append([f"`{name}`", _type(field), _default(field), _cell(meaning)])
+        heading = f"## `{title}`" if title else "## The top"
+        parts.append("\n".join([heading, "", about, "", *_table(["Key", "Type", "Default", "Meaning"], rows)]))
+    if unused:
+        raise LookupError(f"no key needs the meanings of {', '.join(sorted(unused))}")
+    return "\n\n".join([*parts, _presets(), _mechanisms()]) + "\n"
+
+
+def meanings(model: type[BaseModel]) -> dict[str, str]:
+    """The description of each field, or the comment that stands beside or directly above it in the source."""
+    source = inspect.getsource(model)
+    comments = {
+        token.start[0]: (token.string.lstrip("# "), not token.line[: token.start[1]].strip())
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT
+    }
+    found = {}
+    for node in ast.parse(source).body[0].body:  # type: ignore[attr-defined]
+        if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+            continue
+        name = node.target.id
+        above, line = [], node.lineno - 1
+        while line in comments and comments[line][1]:
+            above.insert(0, comments[line][0])
+            line -= 1
+        beside = [comments[node.end_lineno][0]] if node.end_lineno in comments else []
+        described = model.model_fields[name].description
+        if described or above or beside:
+            found[name] = described or " ".join([*beside, *above])
+    return found
+
+
+def _head() -> str:
+    return f"""\
+# Every key of a config
+
+This page is written by `scripts/config-reference` from the models that read a config, and a test keeps it current:
+change the model, then run the script.
+
+A config is a TOML file. It may say `extends = "NAME"`, where NAME is a recipe ({", ".join(recipe_names())}) or the
+path of another file: tables are merged key by key, anything else replaces what lies below it. `--set key=value` on the
+command line lies on top of all; `--set key=none` takes a key out. `train.lr` is short for `train.learning_rate`. An
+unknown key is an error that names the file, the line and the nearest key. Each run folder holds the resolved config,
+with every default written out; *unset* keys are left out there, for TOML has no null."""
+
+
+def _table(head: list[str], rows: list[list[str]]) -> list[str]:
+    return [f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows]]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ").strip()
+
+
+def _type(field: FieldInfo) -> str:
+    names = [str(choice) for choice in _aliases(field) if choice != "learning_rate"]
+    spelled = _spell(field.annotation, field.metadata)
+    return spelled + (f" (short: `{names[0]}`)" if names else "")
+
+
+def _aliases(field: FieldInfo) -> list[Any]:
+    return field.validation_alias.choices if isinstance(field.validation_alias, AliasChoices) else []
+
+
+def _spell(kind: Any, metadata: Any = ()) -> str:
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        limits = [each for part in inner[1:] for each in (part.metadata if isinstance(part, FieldInfo) else [part])]
+        return _spell(inner[0], [*limits, *metadata])
+    if origin is Literal:
+        return ", ".join(f'`"{value}"`' if isinstance(value, str) else f"`{value}`" for value in inner)
+    if origin in (Union, UnionType):
+        return " or ".join(_spell(each, metadata) for each in inner if each is not NoneType)
+    if origin is tuple:
+        if inner[-1] is Ellipsis:
+            return f"list of {_spell(inner[0])}s"
+        return f"{len(inner)} × {_spell(inner[0])}"
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return "table"
+    bounds = [form.format(getattr(each, name)) for each in metadata for sort, name, form in BOUNDS
+              if isinstance(each, sort)]  # fmt: skip
+    return " ".join([WORDS[kind], ", ".join(dict.fromkeys(bounds))]).strip()
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.default
+    if value is PydanticUndefined:
+        value = field.get_default(call_default_factory=True, validated_data={})
+    if value is None:
+        return "unset"
+    if isinstance(value, BaseModel):
+        kind = getattr(value, "kind", None)
+        return f"`{_toml({'kind': kind})}`" if kind else "as below"
+    return f"`{_toml(value)}`"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _presets() -> str:
+    keys = list(next(iter(PRESETS.values())))
+    rows = [[f"`{name}`", *(_toml(sizes[key]) for key in keys)] for name, sizes in PRESETS.items()]
+    about = "`base` and `big` are those of Vaswani et al. 2017, Table 3."
+    return "\n".join(["## Presets", "", about, "", *_table(["Preset", *(f"`{key}`" for key in keys)], rows)])
+
+
+def _mechanisms() -> str:
+    about = """\
+`model.self_attention` and `model.cross_attention` name a mechanism and give it options of its own:
+`cross_attention = { kind = "location", width = 64, sharpening = 2.0 }`. The sizes of heads come from the model."""
+    rows = []
+    for kind, mechanism in MECHANISMS.items():
+        options = [each for each in inspect.signature(mechanism).parameters.values() if each.name not in SIZES]
+        spelled = [
+            f"`{each.name}`"
+            + (" (required)" if each.default is each.empty else f" = {'unset' if each.default is None else each.default}")
+            for each in options
+        ]
+        rows.append([f'`"{kind}"`', ", ".join(spelled) or "none", f"[{kind}](mechanisms/{PAGES[kind]}.md)"])
+    return "\n".join(["## Mechanisms", "", about, "", *_table(["Kind", "Options", "Page"], rows)])
+
+
+PAGES = {kind: mechanism.__module__.rpartition(".")[2] for kind, mechanism in MECHANISMS.items()}
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"wrote {PAGE.name}", file=sys.stderr)
