@@ -1,0 +1,76 @@
+"""It learns: one batch by heart, and copying as a rule."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.data.batches import pad_sources
+from regard.data.text import BEGIN, END, PAD
+from regard.losses import projected_cross_entropy
+from regard.models.configuration import ModelConfig
+from regard.models.model import Transducer, build
+from regard.optim import Optimizer, schedule
+from regard.search import Symbols, greedy_search
+
+TYPES = 14  # four special ones and ten others
+
+
+def tiny_model(layers: int = 1) -> Transducer:
+    config = ModelConfig(
+        encoder_layers=layers, decoder_layers=layers, width=32, feed_forward=64, heads=4, dropout=0.0, norm="pre"
+    )
+    return build(config, source_types=TYPES, target_types=TYPES)
+
+
+def sentences(count: int, seed: int) -> list[list[int]]:
+    draw = np.random.default_rng(seed)
+    return [draw.integers(4, TYPES, draw.integers(1, 7)).tolist() for _ in range(count)]
+
+
+def loss_of(model: Transducer, sources: list[list[int]], targets: list[list[int]]) -> Tensor:
+    """−log p a token."""
+    source, source_valid = pad_sources(sources)
+    output, valid = pad_sources(targets)
+    inputs = torch.cat([torch.full_like(output[:, :1], BEGIN), output[:, :-1]], 1)
+    features = model(source, source_valid, inputs, valid)
+    return (
+        projected_cross_entropy(features[valid], model.projection, output[valid], smoothing=0.0).smoothed / valid.sum()
+    )
+
+
+def decode(model: Transducer, sources: list[list[int]]) -> list[list[int]]:
+    source, valid = pad_sources(sources)
+    symbols = Symbols(BEGIN, END, never=(PAD, BEGIN))
+    with torch.no_grad():
+        found = greedy_search(model.step, model.session(source, valid), symbols, longest=valid.sum(1) + 5)
+    return [[token for token in hypothesis.tokens if token != END] for hypothesis in found]
+
+
+def test_one_batch_is_learned_by_heart() -> None:
+    """Targets that have nothing to do with their sources, so nothing but memory helps."""
+    model = tiny_model()
+    sources, targets = sentences(8, seed=1), sentences(8, seed=2)
+    optimizer = Optimizer(model)
+    at_first = float(loss_of(model, sources, targets).detach())
+    for _ in range(150):
+        loss_of(model, sources, targets).backward()
+        optimizer.step(0.005)
+    assert at_first > 1.5
+    assert float(loss_of(model, sources, targets).detach()) < 0.02
+    assert decode(model.eval(), sources) == targets
+
+
+def test_copying_is_learned_as_a_rule() -> None:
+    """Sentences it has never seen come out as they went in."""
+    model = tiny_model()
+    optimizer = Optimizer(model, clip_norm=1.0)
+    rate = schedule("inverse-sqrt", learning_rate=0.01, warmup=50)
+    for step in range(1, 401):
+        batch = sentences(48, seed=step)
+        loss_of(model, batch, batch).backward()
+        optimizer.step(rate(step))
+    unseen = sentences(200, seed=10**6)
+    right = sum(output == wanted for output, wanted in zip(decode(model.eval(), unseen), unseen, strict=True))
+    assert right >= 190
