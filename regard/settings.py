@@ -68,6 +68,12 @@ class TrainConfig(BaseModel):
             )
         return self
 
+    @model_validator(mode="after")
+    def _line_has_an_end(self) -> Self:
+        if self.schedule == "linear" and self.steps is None and self.minutes is None:
+            raise ValueError("schedule 'linear' falls to zero at the last update: set train.steps or train.minutes")
+        return self
+
 
 class SearchConfig(BaseModel):
     """How the output is looked for, given the log probabilities of the next token."""

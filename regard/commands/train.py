@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -53,7 +54,7 @@ def train(
     from regard.run import RunFolder
 
     if resume is not None:
-        if what or valid or valid_file or set_:
+        if what or valid or valid_file or set_ or name:
             raise ConfigError("--resume takes the run as it is", help=f"regard train --resume {resume}")
         run = RunFolder.open(resume)
     else:
@@ -69,6 +70,8 @@ def _new_run(
     from regard.data.corpora import CorpusConfig
     from regard.run import RunFolder
 
+    if os.environ.get("REGARD_QUICK"):  # the README's commands as a test: every part of the work, hardly any of it
+        overrides = [*overrides, "train.steps=3", "train.minutes=none"]
     corpus = _corpus(what)
     if corpus is not None:
         from regard.choosing import choose
@@ -87,7 +90,8 @@ def _new_run(
         raise ConfigError(
             "train takes SOURCE TARGET, one .tsv or .jsonl, a recipe, or --resume RUN", help="regard train --help"
         )
-    return RunFolder.create(new_folder(runs, name or config.name or _stem(what[0])), config)
+    asked = name or (config.name if any(each.partition("=")[0].strip() == "name" for each in overrides) else None)
+    return RunFolder.create(runs / asked if asked else new_folder(runs, config.name or _stem(what[0])), config)
 
 
 def _corpus(what: list[str]) -> Any:

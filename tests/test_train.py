@@ -1,0 +1,354 @@
+"""Training: the order of data, what an update is, what counts as best, and what happens when the loss is not finite."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from regard import checkpoint, setup
+from regard.config import load_config
+from regard.data.batches import Batch, epoch_batches, pair_lengths
+from regard.errors import ConfigError, TrainingError
+from regard.losses import Loss
+from regard.run import Metrics, RunFolder
+from regard.setup import set_up
+from regard.train import Place, Trainer, Validation
+
+PAIRS = 40
+
+
+class Recorder:
+    """A reporter that remembers."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+        self.best: list[int] = []
+
+    def updated(self, place: Place, steps: int | None, figures: dict[str, float]) -> None: ...
+
+    def validated(self, place: Place, validation: Validation, best: bool) -> None:
+        self.best += [place.step] if best else []
+
+    def said(self, message: str) -> None:
+        self.messages.append(message)
+
+
+class Making:
+    """``making(ema=0.9)``: a trainer of a new run with these settings; ``making.again(run)``: of one that exists."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.runs = folder, 0
+        draw = np.random.default_rng(1)
+        lines = [" ".join(draw.choice(list("abcdefgh"), draw.integers(2, 7))) for _ in range(PAIRS)]
+        for name in ("source", "target"):
+            (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+    def config(self, *, seed: int = 1, valid: bool = False, **train: Any) -> Any:
+        corpus = {"source": str(self.folder / "source"), "target": str(self.folder / "target")}
+        settings = {
+            "steps": 10, "batch_tokens": 64, "learning_rate": 0.01, "warmup": 10, "save_every": 5, "validate_every": 5,
+            "precision": "float32", "threads": 1,
+        }  # fmt: skip
+        model = {"encoder_layers": 1, "decoder_layers": 1, "width": 16, "feed_forward": 16, "heads": 2, "dropout": 0.0}
+        data = {"train": [corpus], "tokenizer": {"kind": "word"}} | ({"valid": [corpus]} if valid else {})
+        return load_config({"seed": seed, "data": data, "model": model, "train": settings | train})
+
+    def __call__(self, **options: Any) -> Trainer:
+        self.runs += 1
+        return self.again(RunFolder.create(self.folder / f"run-{self.runs}", self.config(**options)))
+
+    def again(self, run: RunFolder) -> Trainer:
+        ready = set_up(run, say=lambda message: None)
+        return Trainer(
+            run, ready.model, ready.data, steps=ready.steps, reporter=Recorder(), interrupted=lambda: False,
+            decode_metrics=lambda model: {},
+        )  # fmt: skip
+
+
+@pytest.fixture
+def making(tmp_path: Path) -> Iterator[Making]:
+    yield Making(tmp_path)
+
+
+def said(trainer: Trainer) -> list[str]:
+    assert isinstance(trainer.reporter, Recorder)
+    return trainer.reporter.messages
+
+
+def records(trainer: Trainer) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (trainer.run.path / "metrics.jsonl").read_text().splitlines()]
+
+
+def weights(trainer: Trainer) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in trainer.optimizer.weights().items()}
+
+
+def spoil(
+    trainer: Trainer, steps: set[int], how: Callable[[torch.Tensor], torch.Tensor] = lambda x: x * math.nan
+) -> None:
+    """The loss of these updates, counted from 0, is spoilt."""
+    sound = trainer.loss
+
+    def loss(batch: Batch, *, smoothing: float) -> Loss:
+        found = sound(batch, smoothing=smoothing)
+        spoilt = trainer.place.step in steps and torch.is_grad_enabled()
+        return found._replace(smoothed=how(found.smoothed)) if spoilt else found
+
+    trainer.loss = loss  # type: ignore[method-assign]
+
+
+# The order of data
+
+
+def seen(trainer: Trainer) -> list[list[int]]:
+    """Train; the pairs of each batch, in order."""
+    batches, sound = [], trainer.loss
+
+    def loss(batch: Batch, *, smoothing: float) -> Loss:
+        batches.append(batch.index.tolist())
+        return sound(batch, smoothing=smoothing)
+
+    trainer.loss = loss  # type: ignore[method-assign]
+    trainer.fit()
+    return batches
+
+
+def test_order_is_a_pure_function_of_seed_and_epoch(making: Making) -> None:
+    trainer = making(seed=3, steps=1000, epochs=2)
+    batches = seen(trainer)
+    lengths = pair_lengths(trainer.data.train)
+    planned = [epoch_batches(lengths, 64, seed=3, epoch=epoch) for epoch in (0, 1)]
+    rows = [[sorted(batch.tolist()) for batch in epoch] for epoch in planned]
+    assert len(batches) == len(rows[0]) + len(rows[1])
+    for epoch in (batches[: len(rows[0])], batches[len(rows[0]) :]):
+        assert sorted(index for batch in epoch for index in batch) == list(range(PAIRS))
+    assert batches == seen(making(seed=3, steps=1000, epochs=2))
+    assert batches != seen(making(seed=4, steps=1000, epochs=2))
+    assert batches[: len(rows[0])] != batches[len(rows[0]) :]
+
+
+def test_the_global_generator_does_not_matter(making: Making) -> None:
+    one, two = making(), making()
+    torch.manual_seed(5)
+    one.fit()
+    torch.manual_seed(6)
+    two.fit()
+    assert checkpoint.digest({"model": weights(one)}) == checkpoint.digest({"model": weights(two)})
+
+
+# What an update is
+
+
+def test_accumulating_equals_one_large_batch(making: Making) -> None:
+    """An epoch to an update, in many batches of unlike size or in one; float64, to rounding."""
+    small, large = making(batch_tokens=48, accumulate=100, steps=3), making(batch_tokens=10_000, steps=3)
+    for trainer in (small, large):
+        trainer.model.double()
+        trainer.optimizer = type(trainer.optimizer)(trainer.model, epsilon=1e-3)
+    assert len(seen(small)) > 3 * 4
+    assert len(seen(large)) == 3
+    for (name, mine), other in zip(weights(small).items(), weights(large).values(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=0, atol=1e-12, msg=name)
+    figures = ("loss", "nll", "norm", "tokens", "rate")
+    for one, other in zip(records(small), records(large), strict=True):
+        assert [one[key] for key in figures] == pytest.approx([other[key] for key in figures], rel=1e-12)
+
+
+def test_an_epoch_s_end_makes_a_smaller_update_not_a_mixed_one(making: Making) -> None:
+    trainer = making(accumulate=3, steps=1000, epochs=2)
+    batches = len(epoch_batches(trainer.lengths, 64, seed=1, epoch=0))
+    assert batches % 3, "choose another corpus"
+    trainer.fit()
+    assert trainer.place.step >= 2 * math.ceil(batches / 3) - 1
+    per_epoch = [sum(r["tokens"] for r in records(trainer)[at : at + math.ceil(batches / 3)]) for at in (0,)]
+    assert per_epoch == [int((trainer.data.train.target_length + 1).sum())]
+
+
+def test_moving_average_is_what_is_validated_and_saved(making: Making) -> None:
+    trainer = making(ema=0.9, valid=True)
+    validated: list[dict[str, torch.Tensor]] = []
+
+    def look(model: Any) -> dict[str, float]:
+        validated.append({name: parameter.detach().clone() for name, parameter in model.named_parameters()})
+        return {}
+
+    trainer.decode_metrics = look
+    trainer.fit()
+    found = checkpoint.load_latest(trainer.run.checkpoints, pytest.fail)
+    assert found is not None and found.step == 10
+    for name, average in validated[-1].items():
+        assert torch.equal(average, found.groups["model"][name])
+        trained = dict(trainer.model.named_parameters())[name]
+        assert torch.equal(trained, found.groups["optimizer"][f"master.{name}"])
+        assert not torch.equal(trained, average)
+
+
+# What counts as best, and when to stop
+
+
+def scripted(trainer: Trainer, metric: str, values: list[float]) -> None:
+    left = iter(values)
+    trainer.decode_metrics = lambda model: {metric: next(left)}
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "best", "last"),
+    [
+        pytest.param("wer", [5.0, 4.0, 4.0, 6.0, 7.0, 0.0], 4, 10, id="an equal one is no better"),
+        pytest.param("bleu", [5.0, 4.0, 6.0, 6.0, 5.0, 3.0, 9.0], 6, 12, id="of BLEU the higher is the better"),
+        pytest.param("wer", [math.nan, 4.0, math.nan, 5.0, 5.0, 0.0], 4, 10, id="what is no number is never best"),
+    ],
+)
+def test_early_stopping(making: Making, metric: str, values: list[float], best: int, last: int) -> None:
+    trainer = making(valid=True, best_by=metric, early_stopping=3, validate_every=2, save_every=100, steps=100)
+    scripted(trainer, metric, values)
+    outcome = trainer.fit()
+    assert (outcome.reason, outcome.place.step, outcome.place.best_step) == ("early stopping", last, best)
+    marked = checkpoint.read_best(trainer.run.checkpoints)
+    assert marked is not None and (marked.step, marked.metric) == (best, metric)
+    assert last in checkpoint.list_steps(trainer.run.checkpoints)
+
+
+def test_the_end_is_validated_and_saved_whenever_it_comes(making: Making) -> None:
+    trainer = making(valid=True, steps=7)
+    assert trainer.fit().reason == "steps"
+    assert [record["step"] for record in records(trainer) if "validation" in record] == [5, 7]
+    assert checkpoint.list_steps(trainer.run.checkpoints)[-1] == 7
+
+
+def test_the_best_is_pointed_at_after_a_kill_between_the_two(making: Making, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is not pruned, though ``best.json`` says another and one checkpoint is kept."""
+    trainer = making(valid=True, best_by="wer", validate_every=2, save_every=2, keep=1)
+    scripted(trainer, "wer", [5.0, 4.0])
+    with monkeypatch.context() as patch:
+        mark = checkpoint.mark_best
+
+        def killed(folder: Path, step: int, metric: str, value: float) -> None:
+            if step == 4:
+                raise KeyboardInterrupt
+            mark(folder, step, metric, value)
+
+        patch.setattr(checkpoint, "mark_best", killed)
+        with pytest.raises(KeyboardInterrupt):
+            trainer.fit()
+    marked = checkpoint.read_best(trainer.run.checkpoints)
+    assert marked is not None and marked.step == 2
+    second = making.again(trainer.run)
+    assert second.resume()
+    scripted(second, "wer", [6.0, 7.0, 8.0])
+    second.fit()
+    marked = checkpoint.read_best(trainer.run.checkpoints)
+    assert marked is not None and marked.step == 4
+    assert checkpoint.list_steps(trainer.run.checkpoints) == [4, 10]
+
+
+# A loss that is not finite
+
+
+def test_it_is_skipped_and_logged_with_its_pairs(making: Making) -> None:
+    trainer = making()
+    spoil(trainer, {3})
+    trainer.fit()
+    skipped = records(trainer)[3]
+    assert skipped["step"] == 4 and skipped["skipped"]
+    assert all(pair.startswith(f"{making.folder / 'source'}:") for pair in skipped["pairs"])
+    assert [message for message in said(trainer) if "step 4" in message and skipped["pairs"][0] in message]
+    assert all(math.isfinite(record["loss"]) for record in records(trainer) if record["step"] != 4)
+    assert trainer.place.nonfinite == 0 and trainer.place.step == 10
+
+
+@pytest.mark.parametrize("what", ["loss", "gradient"])
+def test_nothing_is_learned_from_it(making: Making, what: str) -> None:
+    """The update after it is as if it had not been, but for the data: its gradients are gone."""
+    spoilt, plain = making(), making()
+
+    def overflow(loss: torch.Tensor) -> torch.Tensor:
+        loss.register_hook(lambda gradient: gradient * math.inf)
+        return loss + 0
+
+    spoil(spoilt, {1}, (lambda loss: loss * math.nan) if what == "loss" else overflow)
+    for trainer in (spoilt, plain):
+        trainer.metrics = Metrics(trainer.run.path / "metrics.jsonl")
+        trainer._update()
+    assert checkpoint.digest({"": weights(spoilt)}) == checkpoint.digest({"": weights(plain)})
+    spoilt._update()
+    assert checkpoint.digest({"": weights(spoilt)}) == checkpoint.digest({"": weights(plain)})
+    plain._next_batches()
+    plain.place.step += 1
+    for trainer in (spoilt, plain):
+        trainer._update()
+    assert checkpoint.digest({"": weights(spoilt)}) == checkpoint.digest({"": weights(plain)})
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_many_in_a_row_roll_back_to_before_them_once(making: Making, interrupted: bool) -> None:
+    """Not to what was saved among them, nor to what an interruption saved: no sitting may change the result."""
+    trainer = making(steps=20, save_every=4, max_nonfinite=3)
+    if interrupted:
+        trainer.interrupted = lambda: trainer.place.step == 6
+        assert trainer.fit().reason == "interrupted"
+        assert checkpoint.list_steps(trainer.run.checkpoints) == [4, 6]
+        trainer = making.again(trainer.run)
+        assert trainer.resume()
+    spoil(trainer, {6, 7, 8})
+    rolled: list[str] = []
+    update = trainer._update
+
+    def watched() -> None:
+        before = trainer.place.rolled_back
+        update()
+        if trainer.place.rolled_back > before:
+            rolled.append(checkpoint.digest({"": weights(trainer)}))
+
+    trainer._update = watched  # type: ignore[method-assign]
+    trainer.fit()
+    assert any("rolled back to the weights of step 4" in message for message in said(trainer))
+    fresh = making(steps=4)
+    fresh.fit()
+    assert rolled == [checkpoint.digest({"": weights(fresh)})]
+    assert trainer.place.step == 20
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "saved", "why"),
+    [({1, 2, 3}, [], "before its first checkpoint"), (set(range(5, 20)), [4, 8], "diverged")],
+)
+def test_what_does_not_help_ends_training_with_a_remedy(
+    making: Making, spoilt: set[int], saved: list[int], why: str
+) -> None:
+    trainer = making(steps=20, save_every=4, max_nonfinite=3)
+    spoil(trainer, spoilt)
+    with pytest.raises(TrainingError, match="no finite loss for 3 updates in a row") as caught:
+        trainer.fit()
+    assert why in str(caught.value.why) and "train.lr=" in str(caught.value.help)
+    assert checkpoint.list_steps(trainer.run.checkpoints) == saved
+
+
+# A plan is made once
+
+
+def test_a_plan_is_measured_once_and_used_ever_after(making: Making, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = {"float32": 0.5, "bfloat16": 0.25}
+    monkeypatch.setattr(setup, "_time_update", lambda config, data, source, target, name: seconds[name])
+    run = RunFolder.create(making.folder / "run", making.config(precision="auto", minutes=0.1, steps=1000))
+    first = set_up(run, say=lambda message: None)
+    assert first.steps == 24  # 6 s of 0.25 s each
+    seconds.update(float32=0.01, bfloat16=1.0)
+    torch.set_num_threads(2)
+    second = set_up(run, say=lambda message: None)
+    assert second.steps == 24
+    for ready in (first, second):
+        assert next(ready.model.parameters()).dtype == torch.bfloat16
+    assert torch.get_num_threads() == 1
+
+
+def test_a_line_needs_an_end(making: Making) -> None:
+    with pytest.raises(ConfigError, match="train"):
+        making.config(schedule="linear", steps=None, epochs=3)
