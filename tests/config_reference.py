@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import inspect
 import io
-import sys
 import tokenize
 from pathlib import Path
 from types import NoneType, UnionType
@@ -62,7 +61,7 @@ MEANINGS = {
     "data.train.share": "the part of [0, 1) that a pair's source must hash into: holds out part of one file",
     "data.tokenizer.kind": "what text is cut into; `pretokenised` takes the spaces that are there",
     "data.tokenizer.library": "which library makes subwords",
-    "data.tokenizer.size": "pieces, the four special ones included; unset: 8,000 subwords or as many as the text allows, else all seen",
+    "data.tokenizer.size": "pieces, special ones included; unset: 8,000 subwords or all there are, else all seen",
     "data.tokenizer.lowercase": "before cutting",
     "data.tokenizer.joiner": "the mark of a piece that goes on in the next, such as `@@`; removed on decoding",
     "model.kind": "the family of model",
@@ -152,11 +151,11 @@ def _head() -> str:
 This page is written by `scripts/config-reference` from the models that read a config, and a test keeps it current:
 change the model, then run the script.
 
-A config is a TOML file. It may say `extends = "NAME"`, where NAME is a recipe ({", ".join(recipe_names())}) or the
-path of another file: tables are merged key by key, anything else replaces what lies below it. `--set key=value` on the
-command line lies on top of all; `--set key=none` takes a key out. `train.lr` is short for `train.learning_rate`. An
-unknown key is an error that names the file, the line and the nearest key. Each run folder holds the resolved config,
-with every default written out; *unset* keys are left out there, for TOML has no null."""
+A config is a TOML file. It may say `extends = "NAME"`, where NAME is the path of another file or a recipe:
+{", ".join(recipe_names())}. Tables are merged key by key, anything else replaces what lies below it.
+`--set key=value` on the command line lies on top of all; `--set key=none` takes a key out. An unknown key is an error
+that names the file, the line and the nearest key. Each run folder holds the resolved config, with every default written
+out; *unset* keys are left out there, for TOML has no null."""
 
 
 def _table(head: list[str], rows: list[list[str]]) -> list[str]:
@@ -237,7 +236,11 @@ def _mechanisms() -> str:
         options = [each for each in inspect.signature(mechanism).parameters.values() if each.name not in SIZES]
         spelled = [
             f"`{each.name}`"
-            + (" (required)" if each.default is each.empty else f" = {'unset' if each.default is None else each.default}")
+            + (
+                " (required)"
+                if each.default is each.empty
+                else f" = {'unset' if each.default is None else each.default}"
+            )
             for each in options
         ]
         rows.append([f'`"{kind}"`', ", ".join(spelled) or "none", f"[{kind}](mechanisms/{PAGES[kind]}.md)"])
@@ -249,4 +252,3 @@ PAGES = {kind: mechanism.__module__.rpartition(".")[2] for kind, mechanism in ME
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
-    print(f"wrote {PAGE.name}", file=sys.stderr)

@@ -1,0 +1,128 @@
+"""The pages under docs/ are true where a machine can tell: links, modules, keys, and every block marked runnable."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from regard.attention.catalogue import MECHANISMS
+from regard.settings import TrainConfig
+
+from . import config_reference
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+PARTS = ["Idea", "Formula", "Cost", "State", "Use when", "Differs from the paper", "Picture"]
+
+_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_RUNNABLE = re.compile(r"^```python runnable\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"(?<!!)\[[^\]\n]+\]\(([^)\s]+)\)")
+
+
+def prose(text: str) -> str:
+    """Without fenced blocks, inline code left in."""
+    return _FENCE.sub("", text)
+
+
+def anchors(text: str) -> set[str]:
+    """What the headings of a page can be linked by, as GitHub forms it."""
+    headings = re.findall(r"^#+ (.+)$", prose(text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def broken(page: Path) -> list[str]:
+    """Links of a page that lead nowhere; addresses outside the repository are not followed."""
+    found = []
+    for link in _LINK.findall(prose(page.read_text(encoding="utf-8"))):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if "://" in link:
+            continue
+        if not target.exists():
+            found.append(link)
+        elif anchor and anchor not in anchors(target.read_text(encoding="utf-8")):
+            found.append(link)
+    return found
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page: Path) -> None:
+    assert broken(page) == []
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A heading\n\n[a](page.md#a-heading) [b](#nowhere) [c](gone.md)\n\n```\n[d](code.md)\n```\n")
+    assert broken(page) == ["#nowhere", "gone.md"]
+
+
+def test_every_module_is_named_in_the_architecture() -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    modules = (file.relative_to(ROOT / "regard").with_suffix("") for file in (ROOT / "regard").rglob("*.py"))
+    public = [module.as_posix() for module in modules if not module.name.startswith("_")]
+    assert [module for module in sorted(public) if f"`{module}`" not in text] == []
+
+
+def test_the_architecture_names_no_module_that_is_gone() -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    listed = re.findall(r"`([a-z]+(?:/[a-z]+)?)`", text.partition("## Every module")[2])
+    assert listed
+    assert [module for module in listed if not (ROOT / "regard" / f"{module}.py").exists()] == []
+
+
+def test_pages_stay_short() -> None:
+    assert len((DOCS / "architecture.md").read_text(encoding="utf-8").splitlines()) <= 200
+
+
+def test_the_config_reference_is_current() -> None:
+    written = config_reference.PAGE.read_text(encoding="utf-8")
+    assert written == config_reference.page(), "run scripts/config-reference"
+
+
+def test_what_the_reference_says_in_words_is_so() -> None:
+    assert TrainConfig().learning_rate == 1e-3
+    assert TrainConfig(schedule="noam").learning_rate == 1.0
+
+
+def test_a_key_without_a_meaning_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(config_reference.MEANINGS, "train.betas")
+    with pytest.raises(LookupError, match=r"train\.betas has no meaning"):
+        config_reference.page()
+
+
+def test_a_meaning_without_a_key_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(config_reference.MEANINGS, "train.gone", "nothing")
+    with pytest.raises(LookupError, match=r"train\.gone"):
+        config_reference.page()
+
+
+@pytest.mark.parametrize("kind", MECHANISMS)
+def test_every_mechanism_has_its_page(kind: str) -> None:
+    module = MECHANISMS[kind].__module__.rpartition(".")[2]
+    text = (DOCS / "mechanisms" / f"{module}.md").read_text(encoding="utf-8")
+    assert f'`kind = "{kind}"`' in text
+    assert re.findall(r"^## (.+)$", prose(text), re.MULTILINE) == PARTS
+
+
+RUNNABLE = [
+    pytest.param(block[1], page, text.count("\n", 0, block.start(1)), id=f"{name(page)}-{number}")
+    for page in PAGES
+    for text in [page.read_text(encoding="utf-8")]
+    for number, block in enumerate(_RUNNABLE.finditer(text), start=1)
+]
+
+
+def test_pages_have_runnable_blocks() -> None:
+    assert len(RUNNABLE) >= 5
+
+
+@pytest.mark.parametrize("code, page, line", RUNNABLE)
+def test_runnable_block(code: str, page: Path, line: int) -> None:
+    exec(compile("\n" * line + code, str(page), "exec"), {"__name__": "page"})
