@@ -48,15 +48,13 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None) -> Choice:
         words += len(source.split()) + len(target.split())
     size = next(size for size in SIZES if pairs <= size.pairs)
     tokenizer = _tokenizer(size, pairs, characters)
-    held_out, reason = (train, valid), "training ends early after 10 validations without a lower loss"
+    reason = "training ends early after 10 validations without a lower loss"
     if valid is None:
         share = min(HELD_OUT_SHARE, HELD_OUT_PAIRS / max(pairs, 1))
-        held_out = (
-            train.model_copy(update={"share": (share, 1.0)}),
-            train.model_copy(update={"share": (0.0, share)}),
-        )
+        valid = train.model_copy(update={"share": (0.0, share)})
+        train = train.model_copy(update={"share": (share, 1.0)})
         reason = f"no validation data given: about {share * pairs:,.0f} pairs are held out; {reason}"
-    parts = [corpus.model_dump(mode="json", exclude_none=True) for corpus in held_out]
+    parts = [corpus.model_dump(mode="json", exclude_none=True) for corpus in (train, valid)]
     every = 250 if pairs < 100_000 else 1_000
     settings: dict[str, Any] = {
         "learning_rate": size.learning_rate,

@@ -75,7 +75,7 @@ class _Projected(torch.autograd.Function):
             target_nll = _nll(logits, slope, y, wide)
             nll += target_nll.sum()
             log_total += (logits.gather(1, y).to(wide) + target_nll).sum()
-            slope.scatter_add_(1, y, slope.new_full((), smoothing - 1).expand(y.shape))
+            slope.scatter_(1, y, slope.gather(1, y) + (smoothing - 1))
             torch.mm(slope, weight, out=to_features[start : start + CHUNK])
             to_weight += slope.T @ rows
             if to_bias is not None:

@@ -19,9 +19,10 @@ import platform
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from pydantic import BaseModel, ConfigDict
 
 import regard
 from regard import checkpoint, storage
@@ -29,7 +30,20 @@ from regard.config import Config, dump_config, load_config
 from regard.data.text import Tokenizer, load_tokenizer
 from regard.errors import ConfigError, ModelError
 
-__all__ = ["Metrics", "RunFolder", "environment"]
+__all__ = ["Metrics", "Plan", "RunFolder", "environment"]
+
+
+class Plan(BaseModel):
+    """What was measured or counted when a run began, and holds for all of it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    precision: Literal["float32", "bfloat16"]
+    steps: int | None  # updates, where their number is known
+    threads: int  # sums depend on how they are split
+    seconds_per_update: dict[str, float]  # by number format; 0 where nothing was measured
+    source_types: int
+    target_types: int
 
 
 class RunFolder:
@@ -88,19 +102,19 @@ class RunFolder:
         keys = ("processor", "vector_instructions", "bfloat16_products", "accelerator", "torch")
         return [f"{key} was {began.get(key)}, is {now[key]}" for key in keys if began.get(key) != now[key]]
 
-    def write_plan(self, plan: Mapping[str, Any]) -> None:
-        storage.write_json(self.path / "plan.json", dict(plan))
+    def write_plan(self, plan: Plan) -> None:
+        storage.write_json(self.path / "plan.json", plan.model_dump())
 
-    def read_plan(self) -> dict[str, Any] | None:
+    def read_plan(self) -> Plan | None:
         """What was decided when the run began; None where it never came so far."""
         path = self.path / "plan.json"
         if not path.exists():
             return None
         try:
-            plan = json.loads(path.read_text(encoding="utf-8"))
+            return Plan.model_validate_json(path.read_bytes())
         except ValueError as error:
-            raise ModelError("plan.json is damaged", where=str(path), why=str(error)) from error
-        return dict(plan)
+            help = "copy the whole run folder again"
+            raise ModelError("plan.json is damaged", where=str(path), why=str(error), help=help) from error
 
     def weights(self, which: str | None = None) -> checkpoint.Checkpoint:
         """The named checkpoint's weights: ``average``, ``best``, ``last`` or a step; without a name, the first

@@ -21,7 +21,7 @@ from regard.data.text import Tokenizer, TokenizerConfig, train_tokenizer
 from regard.losses import projected_cross_entropy
 from regard.models.model import Transducer, build
 from regard.optim import Optimizer
-from regard.run import RunFolder
+from regard.run import Plan, RunFolder
 from regard.train import Prepared, to_device
 
 __all__ = ["Ready", "set_up"]
@@ -36,7 +36,6 @@ class Ready(NamedTuple):
     source: Tokenizer
     target: Tokenizer
     steps: int | None
-    precision: str
 
 
 def set_up(run: RunFolder, *, say: Callable[[str], None], progress: Callable[[int], None] | None = None) -> Ready:
@@ -52,10 +51,10 @@ def set_up(run: RunFolder, *, say: Callable[[str], None], progress: Callable[[in
     if plan is None:
         plan = _make_plan(config, data, len(source), len(target))
         run.write_plan(plan)
-        say(f"computing in {plan['precision']}" + (f", {plan['steps']:,} updates" if plan["steps"] else ""))
-    torch.set_num_threads(plan.get("threads") or torch.get_num_threads())  # sums depend on how they are split
-    model = _build(config, len(source), len(target), plan["precision"])
-    return Ready(model, data, source, target, plan["steps"], plan["precision"])
+        say(f"computing in {plan.precision}" + (f", {plan.steps:,} updates" if plan.steps else ""))
+    torch.set_num_threads(plan.threads)
+    model = _build(config, len(source), len(target), plan.precision)
+    return Ready(model, data, source, target, plan.steps)
 
 
 def _build(config: Config, source_types: int, target_types: int, precision: str) -> Transducer:
@@ -122,7 +121,7 @@ def _corpora(
     return Prepared(prepare("train", data.train), [corpus.weight for corpus in data.train], valid)
 
 
-def _make_plan(config: Config, data: Prepared, source_types: int, target_types: int) -> dict[str, object]:
+def _make_plan(config: Config, data: Prepared, source_types: int, target_types: int) -> Plan:
     settings = config.train
     formats = ["float32", "bfloat16"] if settings.precision == "auto" else [settings.precision]
     timed = settings.precision == "auto" or settings.minutes is not None
@@ -132,14 +131,14 @@ def _make_plan(config: Config, data: Prepared, source_types: int, target_types: 
     if settings.minutes is not None:
         fitting = max(int(settings.minutes * 60 / seconds[precision]), 1)
         steps = min(steps or fitting, fitting)
-    return {
-        "precision": precision,
-        "steps": steps,
-        "threads": torch.get_num_threads(),
-        "seconds_per_update": seconds,
-        "source_types": source_types,
-        "target_types": target_types,
-    }
+    return Plan(
+        precision=precision,
+        steps=steps,
+        threads=torch.get_num_threads(),
+        seconds_per_update=seconds,
+        source_types=source_types,
+        target_types=target_types,
+    )
 
 
 def _time_update(config: Config, data: Prepared, source_types: int, target_types: int, precision: str) -> float:

@@ -99,9 +99,9 @@ def _run(run: RunFolder) -> dict[str, Any]:
     best = checkpoint.read_best(run.checkpoints)
     found: dict[str, Any] = {"run": str(run.path)}
     if plan is not None:
-        types = plan["source_types"], plan["target_types"]
+        types = plan.source_types, plan.target_types
         found |= {"types": list(types), **_model(run.config.model, *types)}
-    found["plan"] = plan
+    found["plan"] = plan.model_dump() if plan else None
     found["checkpoints"] = checkpoint.list_steps(run.checkpoints)
     found["average"] = (run.checkpoints / "average").is_dir()
     found["best"] = best._asdict() if best else None
