@@ -1,0 +1,346 @@
+"""Whatever is wrong gets one clear error with the exit code of its kind, and nothing that was there is lost."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from regard import checkpoint, cli, storage
+
+from .conftest import TinyRun
+
+SENTENCES = 60
+
+
+class Said(NamedTuple):
+    """How a command ended and what it printed on standard error."""
+
+    code: int
+    error: str
+
+
+@pytest.fixture
+def call(capfd: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """``call("train", source, target)`` in this process. A failure is one error block, never a traceback."""
+
+    def run(*arguments: object) -> Said:
+        threads = torch.get_num_threads()
+        code = cli.run([str(each) for each in arguments])
+        torch.set_num_threads(threads)
+        error = capfd.readouterr().err
+        assert error.count("error: ") == (0 if code in (0, 130) else 1), error
+        assert "Traceback" not in error and "defect" not in error
+        return Said(code, error)
+
+    return run
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    """Sixty parallel sentences, the target as long as its source."""
+    draw = random.Random(1)
+    lines = [" ".join(draw.choices("abcdefgh", k=draw.choice([3, 9, 27]))) for _ in range(SENTENCES)]
+    source, target = tmp_path / "text.lower", tmp_path / "text.upper"
+    source.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    target.write_text("".join(f"{line.upper()}\n" for line in lines), encoding="utf-8")
+    return source, target
+
+
+def change(path: Path, how: Callable[[list[str]], None]) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    how(lines)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+QUICK = {
+    "train.steps": 2, "train.precision": "float32", "train.threads": 1, "model.width": 16, "model.encoder_layers": 1,
+    "model.decoder_layers": 1, "data.tokenizer.kind": "word", "data.tokenizer.size": "none",
+}  # fmt: skip
+
+
+@pytest.fixture
+def train(call: Callable[..., Said], tmp_path: Path) -> Callable[..., Said]:
+    """``train(source, target)``: two updates of a tiny model, the run under ``tmp_path / "runs"``."""
+    quick = [each for key, value in QUICK.items() for each in ("--set", f"{key}={value}")]
+    return lambda *arguments: call("train", "--runs", tmp_path / "runs", *quick, *arguments)
+
+
+# Text
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_different_lengths_name_the_first_suspicious_line(train, pair: tuple[Path, Path], side: int) -> None:
+    change(pair[side], lambda lines: lines.pop(19))
+    code, error = train(*pair)
+    assert code == 3
+    assert "59" in error and "60" in error
+    line = int(error.split(f"{pair[1 - side]}:")[1].split()[0])
+    assert 17 <= line <= 24, "far from line 20, which is missing"
+
+
+def test_an_empty_file(train, pair: tuple[Path, Path]) -> None:
+    pair[1].write_text("")
+    code, error = train(*pair)
+    assert code == 3 and "empty" in error and str(pair[1]) in error
+
+
+def test_a_file_of_blank_lines(train, pair: tuple[Path, Path]) -> None:
+    for path in pair:
+        path.write_text("\n" * 10)
+    code, error = train(*pair)
+    assert code == 3 and ("no text" in error or "blank" in error)
+
+
+def test_lines_blank_on_one_side_are_named(train, pair: tuple[Path, Path]) -> None:
+    def blank(lines: list[str]) -> None:
+        lines[6] = lines[30] = ""
+
+    change(pair[1], blank)
+    code, error = train(*pair)
+    assert code == 3 and f"{pair[1]}:7" in error and "31" in error
+
+
+def test_invalid_utf_8_names_file_and_line(train, pair: tuple[Path, Path]) -> None:
+    lines = pair[0].read_bytes().splitlines(keepends=True)
+    lines[11] = "déjà vu\n".encode("latin-1")
+    pair[0].write_bytes(b"".join(lines))
+    code, error = train(*pair)
+    assert code == 3 and f"{pair[0]}:12" in error and "UTF-8" in error and "0xe9" in error
+
+
+def test_a_line_of_100_000_words_is_left_out_by_number(train, pair: tuple[Path, Path], tmp_path: Path) -> None:
+    for path, word in zip(pair, ["a ", "A "], strict=True):
+        change(path, lambda lines, word=word: lines.__setitem__(41, (word * 100_000).strip()))
+    code, error = train(*pair, "--valid", *pair)
+    assert code == 0
+    assert "1 pairs over 256 pieces left out: lines 42" in error
+    assert f"{pair[0]}: {SENTENCES - 1} pairs" in error
+
+
+def test_nothing_but_long_lines(train, pair: tuple[Path, Path]) -> None:
+    code, error = train(*pair, "--set", "data.max_length=2")
+    assert code == 3 and "data.max_length" in error
+
+
+def test_a_pair_that_fits_no_batch_is_named(train, pair: tuple[Path, Path]) -> None:
+    code, error = train(*pair, "--valid", *pair, "--set", "train.batch_tokens=20")
+    assert code == 3 and "data.max_length" in error
+    line = int(error.split(f"--> {pair[0]}:")[1].split()[0])
+    assert len(pair[0].read_text().splitlines()[line - 1].split()) >= 20
+
+
+@pytest.mark.parametrize("kind", ["word", "bpe", "unigram"])
+def test_a_vocabulary_larger_than_the_corpus_allows(train, pair: tuple[Path, Path], kind: str) -> None:
+    code, error = train(*pair, "--set", f"data.tokenizer.kind={kind}", "--set", "data.tokenizer.size=5000")
+    assert code == 2 and "5000" in error and "larger than the corpus allows" in error
+    largest = int(error.split("set it to at most ")[1].split(",")[0])
+    again, _ = train(*pair, "--set", f"data.tokenizer.kind={kind}", "--set", f"data.tokenizer.size={largest}")
+    assert again == 0, "the size that the message names does not do"
+
+
+def test_a_file_that_is_not_there_names_the_nearest(train, pair: tuple[Path, Path]) -> None:
+    code, error = train(pair[0], pair[1].with_name("text.uper"))
+    assert code == 3 and f"did you mean {pair[1]}" in error
+
+
+# Config
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"), [("train.learning_rat=1", "train.learning_rate"), ("model.hads=2", "model.heads")]
+)
+def test_an_unknown_key_names_the_nearest(train, pair: tuple[Path, Path], key: str, meant: str) -> None:
+    code, error = train(*pair, "--set", key)
+    assert code == 2 and key.split("=")[0] in error and f"did you mean {meant}" in error
+
+
+def test_an_unknown_key_in_a_file_names_its_line(call, tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text('[[data.train]]\nsource = "a"\ntarget = "b"\n\n[train]\nwarmpu = 5\n')
+    code, error = call("train", recipe)
+    assert code == 2 and f"{recipe}:6" in error and "train.warmup" in error
+
+
+def test_an_unknown_recipe_names_the_nearest(call) -> None:
+    code, error = call("train", "multi3k")
+    assert code == 2 and "multi30k" in error
+
+
+# Run folders
+
+
+def test_a_name_that_was_asked_for_is_not_renumbered(train, pair: tuple[Path, Path], tmp_path: Path) -> None:
+    assert train(*pair, "--name", "mine").code == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()}
+    for asked in (["--name", "mine"], ["--set", "name=mine"]):
+        code, error = train(*pair, *asked)
+        assert code == 2 and "exists" in error and f"regard train --resume {tmp_path / 'runs' / 'mine'}" in error
+    assert {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()} == before
+
+
+def test_a_name_that_nobody_asked_for_is(train, pair: tuple[Path, Path], tmp_path: Path) -> None:
+    assert train(*pair).code == train(*pair).code == 0
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["text", "text-2"]
+
+
+def test_resuming_takes_no_other_options(call, tiny_run: TinyRun) -> None:
+    code, error = call("train", "--resume", tiny_run.path, "--name", "other")
+    assert code == 2 and f"regard train --resume {tiny_run.path}" in error
+
+
+def test_a_folder_that_is_no_run(call, tmp_path: Path, tiny_run: TinyRun) -> None:
+    for arguments in (["train", "--resume"], ["translate"]):
+        code, error = call(*arguments, tmp_path)
+        assert code == 4 and "config.toml" in error
+
+
+FILES = [
+    "config.toml", "tokenizer/source.json", "checkpoints/LAST/manifest.json", "checkpoints/LAST/state.json",
+    "checkpoints/LAST/model.safetensors",
+]  # fmt: skip
+DAMAGE: dict[str, Callable[[Path], None]] = {
+    "missing": lambda path: path.unlink(),
+    "truncated": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "foreign": lambda path: path.write_bytes(b"PK\x03\x04 this is something else\n"),
+}
+
+
+def damaged(run: Path, file: str, how: str) -> Path:
+    newest = checkpoint.list_steps(run / "checkpoints")[-1]
+    path = run / file.replace("LAST", f"step-{newest:06d}")
+    DAMAGE[how](path)
+    return path
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+@pytest.mark.parametrize("file", FILES)
+def test_a_damaged_model_is_named_by_file(call, tiny_copy: TinyRun, tmp_path: Path, file: str, how: str) -> None:
+    """A config cut at some line may still be one: then what no longer fits it is named."""
+    path = damaged(tiny_copy.path, file, how)
+    code, error = call("translate", tiny_copy.path, "--checkpoint", "last", tiny_copy.source)
+    assert code == (2 if file == "config.toml" and how != "missing" else 4)
+    assert path.name in error
+    assert ["missing" in error or "no config.toml" in error, True][how != "missing"]
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_plan_or_vocabulary_stops_a_resume(call, tiny_copy: TinyRun, how: str) -> None:
+    damaged(tiny_copy.path, "tokenizer/target.json", how)
+    steps = checkpoint.list_steps(tiny_copy.path / "checkpoints")
+    code, error = call("train", "--resume", tiny_copy.path)
+    assert code == 4 and "target.json" in error
+    assert checkpoint.list_steps(tiny_copy.path / "checkpoints") == steps
+
+
+# The machine
+
+
+def refusing(number: int, point: str, count: int) -> Callable[[str], None]:
+    """The system's refusal at the ``count``-th moment called ``point``."""
+    left = count
+
+    def fault(passed: str) -> None:
+        nonlocal left
+        if passed == point:
+            left -= 1
+            if left == 0:
+                raise OSError(number, os.strerror(number))
+
+    return fault
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 5])
+def test_a_full_disk_while_saving_loses_nothing(
+    call, tiny_copy: TinyRun, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """The run goes on to step 400 from 300, and the disk is full at some write on the way."""
+    shutil.rmtree(checkpoint.step_path(tiny_copy.path / "checkpoints", 400))
+    (tiny_copy.path / "checkpoints" / "best.json").unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "fault", refusing(errno.ENOSPC, "writing", count))
+        code, error = call("train", "--resume", tiny_copy.path)
+    assert code == 6 and "No space left" in error and "--resume" in error
+    found = checkpoint.load_latest(tiny_copy.path / "checkpoints", pytest.fail)
+    assert found is not None and found.step in (300, 400)
+    assert not list((tiny_copy.path / "checkpoints").glob(".*")), "it left something on a disk that is full"
+    assert call("train", "--resume", tiny_copy.path).code == 0
+    assert checkpoint.list_steps(tiny_copy.path / "checkpoints")[-1] == 400
+
+
+def test_a_folder_that_may_not_be_written(call, pair: tuple[Path, Path], tmp_path: Path, monkeypatch) -> None:
+    """Refused by a stand-in, as the superuser may write anywhere."""
+    make = Path.mkdir
+
+    def refuse(self: Path, *arguments: object, **options: object) -> None:
+        if "locked" in self.parts:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+        make(self, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    code, error = call("train", *pair, "--runs", tmp_path / "locked")
+    assert code == 6 and "Permission denied" in error and "locked" in error and "chmod" in error
+
+
+def test_a_text_that_may_not_be_read(train, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = Path.open
+
+    def refuse(self: Path, *arguments: object, **options: object) -> object:
+        if self == pair[0]:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+        return opened(self, *arguments, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(Path, "open", refuse)
+    code, error = train(*pair)
+    assert code == 6 and str(pair[0]) in error and "permission" in error.lower()
+
+
+# Ctrl-C; in training it has tests of its own, with real signals
+
+
+@pytest.mark.parametrize("moment", ["regard.choosing.choose", "regard.run.RunFolder.create", "regard.setup.set_up"])
+def test_control_c_before_there_is_anything_to_keep(
+    call, train, pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    def interrupt(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(moment, interrupt)
+        assert train(*pair, "--name", "mine").code == 130
+    mine = tmp_path / "runs" / "mine"
+    again = call("train", "--resume", mine) if mine.exists() else train(*pair, "--name", "mine")
+    assert again.code == 0
+
+
+def test_control_c_in_translation(call, tiny_run: TinyRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    from regard.translate import Translator
+
+    def interrupt(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Translator, "_decode", interrupt)
+    assert call("translate", tiny_run.path, tiny_run.source).code == 130
+
+
+def test_a_run_goes_on_once_its_corpus_is_mended(call, pair: tuple[Path, Path], tmp_path: Path) -> None:
+    good, run = pair[1].read_text(), tmp_path / "runs" / "mine"
+    change(pair[1], lambda lines: lines.__setitem__(6, ""))
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text(
+        f'[[data.train]]\nsource = "{pair[0]}"\ntarget = "{pair[1]}"\n[data.tokenizer]\nkind = "word"\n'
+        '[model]\npreset = "tiny"\n[train]\nsteps = 2\nthreads = 1\n'
+    )
+    assert call("train", recipe, "--runs", run.parent, "--name", "mine").code == 3
+    assert not (run / "plan.json").exists()
+    pair[1].write_text(good)
+    assert call("train", "--resume", run).code == 0
+    assert json.loads((run / "plan.json").read_text())["steps"] == 2
