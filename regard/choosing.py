@@ -29,7 +29,7 @@ class _Size(NamedTuple):
 
 # Small corpora want small models and strong dropout (Multi30k: bigger is worse); large ones the paper's.
 SIZES = (
-    _Size(5_000, "tiny", 2_000, 3e-3, 400, 100),
+    _Size(5_000, "tiny", 8_000, 3e-3, 400, 100),
     _Size(100_000, "tiny", 8_000, 3e-3, 1_000, 60),
     _Size(500_000, "small", 16_000, 1.5e-3, 2_000, 40),
     _Size(5_000_000, "base", 32_000, 7e-4, 4_000, 20),
@@ -67,14 +67,20 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None) -> Choice:
     data = {"train": parts[:1], "valid": parts[1:], "joint": True, "tokenizer": tokenizer}
     reasons = [
         f"{pairs:,} pairs, {words / max(2 * pairs, 1):.0f} words a side: preset {size.preset}, "
-        f"{tokenizer.get('size', 'all')} {tokenizer['kind']} pieces for both sides, at most {size.epochs} epochs",
+        f"{_pieces(tokenizer)} for both sides, at most {size.epochs} epochs",
         reason,
     ]
     return Choice({"data": data, "model": {"preset": size.preset, "norm": "pre"}, "train": settings}, reasons)
 
 
+def _pieces(tokenizer: dict[str, Any]) -> str:
+    if tokenizer["kind"] == "character":
+        return "characters"
+    return f"{tokenizer['size']:,} bpe pieces" if "size" in tokenizer else "up to 8,000 bpe pieces"
+
+
 def _tokenizer(size: _Size, pairs: int, characters: int) -> dict[str, Any]:
     if characters < CHARACTERS_A_SIDE * pairs:
         return {"kind": "character"}
-    # Without a size the vocabulary shrinks to what the corpus allows.
+    # A size is exact; without one the vocabulary has 8,000 pieces, or as many as a small corpus allows.
     return {"kind": "bpe"} if size.vocabulary == 8_000 else {"kind": "bpe", "size": size.vocabulary}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
@@ -19,7 +17,7 @@ from regard.data.corpus import FORMAT, Corpus, Report
 from regard.data.reading import CorpusConfig, Pairs, read_pairs
 from regard.data.tokenizer import UNKNOWN, Tokenizer
 from regard.errors import DataError, StorageError
-from regard.storage import storing
+from regard.storage import commit_folder, hidden, storing
 
 __all__ = ["fingerprint", "open_or_prepare", "prepare"]
 
@@ -51,7 +49,9 @@ def prepare(
     _refuse_foreign(folder)
     with storing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        temporary = hidden(folder, "tmp")
+        shutil.rmtree(temporary, ignore_errors=True)  # what a kill left there
+        temporary.mkdir()
     try:
         with storing(folder), _Writer(temporary, source_tokenizer, target_tokenizer, max_length) as writer:
             for chunk in _chunks(pairs):
@@ -72,7 +72,7 @@ def prepare(
         }
         with storing(folder):
             (temporary / "corpus.json").write_text(json.dumps(head, indent=1) + "\n", encoding="utf-8")
-            _replace(temporary, folder)
+            commit_folder(temporary, folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return Corpus.open(folder)
@@ -200,17 +200,6 @@ def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
     rest = iter(pairs)
     while chunk := list(islice(rest, CHUNK)):
         yield chunk
-
-
-def _replace(temporary: Path, folder: Path) -> None:
-    """Put ``temporary`` where ``folder`` is. What was there is moved aside first: a rename never merges."""
-    if folder.exists():
-        aside = temporary.with_name(temporary.name + "-old")
-        os.rename(folder, aside)
-        os.rename(temporary, folder)
-        shutil.rmtree(aside, ignore_errors=True)
-    else:
-        os.rename(temporary, folder)
 
 
 def _refuse_foreign(folder: Path) -> None:
