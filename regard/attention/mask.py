@@ -16,44 +16,47 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Bool, Float, Int, Int32
 from torch import Tensor
 
 __all__ = ["Additive", "Bound", "Causal", "Edges", "Mask", "Padding", "Segments", "Span", "Varlen", "Window"]
+
+Index = Int[Tensor, "*#shape"]  # rows or columns; the indices of one call broadcast against each other
+Allowed = Bool[Tensor, "*#shape"]
 
 
 class Span(NamedTuple):
     """Which absolute positions a tensor's columns are.
 
-    ``start`` (batch,) int64: the position of column 0; column j is position ``start + j``.
-    ``valid`` (batch, length) bool: False for padding, which stands at the end of a row.
-    ``segment`` (batch, length) int64 or None: which of several packed sentences a column belongs to.
+    ``start`` is the position of column 0; column j is position ``start + j``. ``valid`` is False for padding, which
+    stands at the end of a row. ``segment`` says which of several packed sentences a column belongs to.
     """
 
-    start: Tensor
-    valid: Tensor
-    segment: Tensor | None = None
+    start: Int[Tensor, "batch"]
+    valid: Bool[Tensor, "batch length"]
+    segment: Int[Tensor, "batch length"] | None = None
 
     @property
-    def position(self) -> Tensor:
-        """(batch, length) int64: the absolute position of every column."""
+    def position(self) -> Int[Tensor, "batch length"]:
+        """The absolute position of every column."""
         return self.start[:, None] + torch.arange(self.valid.shape[1], device=self.valid.device)
 
     @property
-    def length(self) -> Tensor:
-        """(batch,) int64: the number of valid columns."""
+    def length(self) -> Int[Tensor, "batch"]:
+        """The number of valid columns."""
         return self.valid.sum(1)
 
     @classmethod
-    def of(cls, valid: Tensor) -> Span:
+    def of(cls, valid: Bool[Tensor, "batch length"]) -> Span:
         """The span of whole sentences: they start at position 0."""
         return cls(valid.new_zeros(valid.shape[0], dtype=torch.int64), valid)
 
 
 class Varlen(NamedTuple):
-    """Sentences laid end to end, as FlashAttention's ragged kernels want them; int32, first entry 0."""
+    """Sentences laid end to end, as FlashAttention's ragged kernels want them; the first offset is 0."""
 
-    query_offsets: Tensor
-    key_offsets: Tensor
+    query_offsets: Int32[Tensor, "batch+1"]
+    key_offsets: Int32[Tensor, "batch+1"]
     longest_query: int
     longest_key: int
     causal: bool
@@ -63,7 +66,7 @@ class Mask(ABC):
     """An expression of predicates; True = may look."""
 
     @abstractmethod
-    def at(self, query: Span, key: Span, batch: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
         """Whether column ``i`` of the query span may look at column ``j`` of the key span; indices broadcast."""
 
     def __and__(self, other: Mask) -> Mask:
@@ -85,7 +88,7 @@ class Mask(ABC):
 class Causal(Mask):
     """Look at no position after one's own: key position ≤ query position (absolute, so right with a cache)."""
 
-    def at(self, query: Span, key: Span, batch: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
         return key.start[batch] + j <= query.start[batch] + i
 
 
@@ -99,7 +102,7 @@ class Window(Mask):
         if self.radius < 0:
             raise ValueError(f"a window's radius is 0 or more, not {self.radius}")
 
-    def at(self, query: Span, key: Span, batch: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
         return ((key.start[batch] + j) - (query.start[batch] + i)).abs() <= self.radius
 
 
@@ -107,7 +110,7 @@ class Window(Mask):
 class Padding(Mask):
     """Look at valid keys only. What a padded *query* sees does not matter and is not restricted."""
 
-    def at(self, query: Span, key: Span, batch: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
         return key.valid[batch, j]
 
 
@@ -115,7 +118,7 @@ class Padding(Mask):
 class Segments(Mask):
     """Packed sentences: look only within one's own."""
 
-    def at(self, query: Span, key: Span, batch: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
         if query.segment is None or key.segment is None:
             raise ValueError("Segments needs spans that carry segments")
         return query.segment[batch, i] == key.segment[batch, j]
@@ -123,11 +126,11 @@ class Segments(Mask):
 
 @dataclass(frozen=True, eq=False)
 class Edges(Mask):
-    """A graph: ``index`` (2, edges) int64 holds pairs (query, key) that may look, the same for the whole batch."""
+    """A graph: ``index`` holds pairs (query, key) that may look, the same for the whole batch."""
 
-    index: Tensor
+    index: Int[Tensor, "2 edges"]
 
-    def at(self, query: Span, key: Span, batch: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
         table = torch.zeros(query.valid.shape[1], key.valid.shape[1], dtype=torch.bool, device=self.index.device)
         table[self.index[0], self.index[1]] = True
         return table[i, j]
@@ -135,15 +138,15 @@ class Edges(Mask):
 
 @dataclass(frozen=True, eq=False)
 class Additive(Mask):
-    """The explicit matrix M of 0 and −∞: (query, key) or (batch, query, key), indexed by column."""
+    """The explicit matrix M of 0 and −∞, of one row or of the batch, indexed by column."""
 
-    matrix: Tensor
+    matrix: Float[Tensor, "query key"] | Float[Tensor, "batch query key"]
 
     def __post_init__(self) -> None:
         if not bool(((self.matrix == 0) | (self.matrix == float("-inf"))).all()):
             raise ValueError("a mask matrix holds only 0 and −∞; a finite bias belongs to the score, not to the mask")
 
-    def at(self, query: Span, key: Span, batch: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
         allowed = self.matrix == 0
         return allowed[i, j] if allowed.dim() == 2 else allowed[batch, i, j]
 
@@ -153,7 +156,7 @@ class Both(Mask):
     left: Mask
     right: Mask
 
-    def at(self, query: Span, key: Span, batch: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
         return self.left.at(query, key, batch, i, j) & self.right.at(query, key, batch, i, j)
 
     def conjuncts(self) -> tuple[Mask, ...]:
@@ -165,7 +168,7 @@ class Either(Mask):
     left: Mask
     right: Mask
 
-    def at(self, query: Span, key: Span, batch: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
         return self.left.at(query, key, batch, i, j) | self.right.at(query, key, batch, i, j)
 
 
@@ -177,7 +180,7 @@ class _Column(Mask):
     whole: Span
     offset: int
 
-    def at(self, query: Span, key: Span, batch: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
         return self.mask.at(self.whole, key, batch, i + self.offset, j)
 
 
@@ -191,21 +194,21 @@ class Bound:
         self._empty: tuple[Tensor | None] | None = None
 
     @property
-    def query_position(self) -> Tensor:
-        """(batch, query) int64 absolute positions, for mechanisms that need them (Luong's local attention)."""
+    def query_position(self) -> Int[Tensor, "batch query"]:
+        """Absolute positions, for mechanisms that need them (Luong's local attention)."""
         return self.query.position
 
     @property
-    def key_length(self) -> Tensor:
-        """(batch,) int64 number of valid keys."""
+    def key_length(self) -> Int[Tensor, "batch"]:
+        """The number of valid keys."""
         return self.key.length
 
-    def at(self, batch: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    def at(self, batch: Index, i: Index, j: Index) -> Allowed:
         """The primitive: may column ``i`` look at column ``j`` in row ``batch``? Indices broadcast."""
         return self.mask.at(self.query, self.key, batch, i, j)
 
-    def dense(self) -> Tensor:
-        """(batch, query, key) bool. Cost: batch·query·key bytes."""
+    def dense(self) -> Bool[Tensor, "batch query key"]:
+        """The mask as a table. Cost: batch·query·key bytes."""
         if self._dense is None:
             batch, queries = self.query.valid.shape
             keys, device = self.key.valid.shape[1], self.key.valid.device
@@ -222,34 +225,34 @@ class Bound:
         column._dense = self.dense()[:, i : i + 1]
         return column
 
-    def sdpa(self) -> Tensor:
-        """(batch, 1, query, key) bool for ``scaled_dot_product_attention``, where True also means may look.
+    def sdpa(self) -> Bool[Tensor, "batch 1 query key"]:
+        """For ``scaled_dot_product_attention``, where True also means may look.
 
         Its ``is_causal`` is not used: it aligns top left, which is wrong with a cache.
         """
         return self.dense()[:, None]
 
-    def additive(self, dtype: torch.dtype) -> Tensor:
-        """(batch, 1, query, key): 0 where allowed, the most negative finite number elsewhere."""
+    def additive(self, dtype: torch.dtype) -> Float[Tensor, "batch 1 query key"]:
+        """0 where allowed, the most negative finite number elsewhere."""
         if self._additive is None or self._additive.dtype != dtype:
             blocked = ~self.sdpa()
             self._additive = torch.zeros(blocked.shape, dtype=dtype, device=blocked.device)
             self._additive.masked_fill_(blocked, torch.finfo(dtype).min)
         return self._additive
 
-    def empty(self) -> Tensor | None:
-        """(batch, query) bool: queries that may look at nothing; None where there are none. Kept."""
+    def empty(self) -> Bool[Tensor, "batch query"] | None:
+        """Queries that may look at nothing; None where there are none. Kept."""
         if self._empty is None:
             empty = ~self.dense().any(2)
             self._empty = (empty if bool(empty.any()) else None,)
         return self._empty[0]
 
-    def flex(self) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
+    def flex(self) -> Callable[[Index, Index, Index, Index], Allowed]:
         """The ``mask_mod`` of FlexAttention."""
         return lambda batch, head, i, j: self.at(batch, i, j)
 
-    def edges(self) -> Tensor | None:
-        """(2, edges) pairs (query, key) where the mask is a graph and nothing else; None otherwise."""
+    def edges(self) -> Int[Tensor, "2 edges"] | None:
+        """Pairs (query, key) where the mask is a graph and nothing else; None otherwise."""
         parts = [part for part in self.mask.conjuncts() if not isinstance(part, Padding)]
         all_valid = len(parts) == len(self.mask.conjuncts()) or bool(self.key.valid.all())
         if len(parts) == 1 and isinstance(parts[0], Edges) and all_valid:
