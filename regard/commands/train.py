@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from regard.config import Config
@@ -85,11 +85,13 @@ def _new_run(
     elif len(what) == 1:
         if valid or valid_file:
             raise ConfigError("a recipe names its validation data itself", help="--set data.valid=…")
+        _refuse_one_side(what[0])
         config = load_config(what[0], overrides)
     else:
         raise ConfigError(
             "train takes SOURCE TARGET, one .tsv or .jsonl, a recipe, or --resume RUN", help="regard train --help"
         )
+    _require_data(config)
     asked = name or (config.name if any(each.partition("=")[0].strip() == "name" for each in overrides) else None)
     return RunFolder.create(runs / asked if asked else new_folder(runs, config.name or _stem(what[0])), config)
 
@@ -103,6 +105,28 @@ def _corpus(what: list[str]) -> Any:
     if len(what) == 1 and suffixes & {".tsv", ".jsonl"}:
         return CorpusConfig(source=Path(what[0]))
     return None
+
+
+def _refuse_one_side(path: str) -> None:
+    if Path(path).is_file() and not path.endswith(".toml"):
+        raise ConfigError(
+            f"{path} is one side of a corpus", help=f"name the target file too: regard train {path} TARGET"
+        )
+
+
+def _require_data(config: Config) -> None:
+    """Before a run folder is made: a recipe's data may not have been fetched yet."""
+    from regard.data.public import corpora
+
+    for corpus in (*config.data.train, *(config.data.valid or ())):
+        for path in (corpus.source, corpus.target):
+            known = path is not None and path.parent.name in corpora() and not path.parent.exists()
+            if path is not None and known:
+                raise DataError(
+                    f"the corpus {path.parent.name} is not here",
+                    where=str(path),
+                    help=f"regard data fetch {path.parent.name} --to {path.parent}",
+                )
 
 
 def _stem(path: str) -> str:

@@ -344,3 +344,15 @@ def test_a_run_goes_on_once_its_corpus_is_mended(call, pair: tuple[Path, Path], 
     pair[1].write_text(good)
     assert call("train", "--resume", run).code == 0
     assert json.loads((run / "plan.json").read_text())["steps"] == 2
+
+
+def test_a_recipe_whose_corpus_was_not_fetched_says_how_and_makes_no_run(call, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = call("train", "multi30k")
+    assert said.code == 3 and "regard data fetch multi30k --to data/multi30k" in said.error
+    assert not (tmp_path / "runs").exists()
+
+
+def test_one_side_alone_asks_for_the_other(call, pair: tuple[Path, Path]) -> None:
+    said = call("train", pair[0])
+    assert said.code == 2 and f"regard train {pair[0]} TARGET" in said.error
