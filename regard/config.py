@@ -46,8 +46,8 @@ class DataConfig(BaseModel):
     joint: bool = True  # one vocabulary for both sides
     source_tokenizer: TokenizerConfig | None = None
     target_tokenizer: TokenizerConfig | None = None
-    source_language: str | None = None  # named in the model card, and to sacreBLEU
-    target_language: str | None = None
+    source_language: str | None = None  # named in the model card
+    target_language: str | None = None  # … and to sacreBLEU
     max_length: int = Field(256, ge=1)  # pieces a side; longer pairs are left out, and reported by line
 
     @model_validator(mode="after")

@@ -21,8 +21,8 @@ def schedule(
 
     ``noam``: learning_rate · width^-0.5 · min(step^-0.5, step · warmup^-1.5) (Vaswani et al. 2017, Eq. 3), a factor
     of 1 in the paper; its peak, at step = warmup, is (width · warmup)^-0.5. ``inverse-sqrt``: the same shape with
-    the peak ``learning_rate``. ``linear``: up to the peak, then down
-    to 0 at ``last_step``. ``constant``: up, then flat.
+    the peak ``learning_rate``. ``linear``: up to the peak, then down to 0 at
+    ``last_step``. ``constant``: up, then flat.
     """
     warmup = max(warmup, 1)
 
@@ -69,7 +69,7 @@ class Optimizer:
         self.clip_norm, self.ema = clip_norm, ema
         self.average = [m.detach().clone() for m in self.masters] if ema is not None else []
         adam = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind]
-        # A tensor rate, so that changing it is data, not a new graph; fused: one pass over each tensor.
+        # The rate is set anew at every step; fused: one pass over each tensor.
         self.adam = adam(self.masters, lr=0.0, betas=betas, eps=epsilon, weight_decay=weight_decay, fused=True)
 
     def step(self, learning_rate: float) -> float:

@@ -57,7 +57,7 @@ class TrainConfig(BaseModel):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     threads: Positive | None = None
     deterministic: bool = False
-    max_nonfinite: Positive = 5  # batches in a row without a finite loss before rolling back
+    max_nonfinite: Positive = 5  # updates in a row without a finite loss before rolling back
 
     @model_validator(mode="after")
     def _factor_is_no_rate(self) -> Self:

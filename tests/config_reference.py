@@ -52,7 +52,7 @@ MEANINGS = {
     "data.valid": "as `data.train`; without it the last checkpoint counts as the best",
     "data.source_tokenizer": "of the source alone; needs `joint = false`",
     "data.target_tokenizer": "of the target alone; needs `joint = false`",
-    "data.target_language": "as `source_language`; picks sacreBLEU's tokeniser where the language has its own",
+    "data.target_language": "as `source_language`; also picks sacreBLEU's tokeniser where the language has its own",
     "data.train.source": "a text file, or a `.tsv` or `.jsonl` with both sides; each may end in `.gz`",
     "data.train.target": "the other side, line by line; left out where `source` has both",
     "data.train.weight": "this corpus's part of a mixture of several",
