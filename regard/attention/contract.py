@@ -1,8 +1,11 @@
 """The types every mechanism, mixer, reader and decoder is written against, fixed before any of them.
 
-One legend of dimensions, used throughout: **batch** (or **rows**), **heads**, **query** and **key** (columns of the
-asking and of the answering side), **width** (features), **value** (features of a value per head), **sentences**
-(rows of an encoder's batch; several decoder rows may read the same sentence).
+One legend of dimensions, used throughout: **batch** (or **rows**), **heads** and **key_heads** (each serves one or
+more heads), **query** and **key** (columns of the asking and of the answering side), **length** (columns of one
+sequence), **width** (features) and **key_width**, where a key's may differ from a query's, **value** (features of a
+value per head), **sentences** (rows of an encoder's batch; several decoder rows may read the same sentence),
+**types** (the vocabulary). Shapes stand in the signatures, and the tests check them: within one call a
+word is one size.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
@@ -41,13 +45,10 @@ class Abilities:
 
 
 class Attended(NamedTuple):
-    """``context`` (batch, heads, query, value), ``weights`` (batch, heads, query, key) or None, and the new state.
+    """Each query's context, its weights and the new state; ``weights`` is None only when nobody asked for it."""
 
-    ``weights`` is None only when nobody asked for it.
-    """
-
-    context: Tensor
-    weights: Tensor | None
+    context: Float[Tensor, "batch heads query value"]
+    weights: Float[Tensor, "batch heads query key"] | None
     state: State
 
 
@@ -57,31 +58,31 @@ class Mechanism(nn.Module, ABC):
     @abstractmethod
     def can(self) -> Abilities: ...
 
-    def start(self, key: Tensor, bound: Bound) -> State:
+    def start(self, key: Float[Tensor, "batch key_heads key key_width"], bound: Bound) -> State:
         """The state before the first query: () for the memoryless majority."""
         return ()
 
     @abstractmethod
     def forward(
         self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
+        query: Float[Tensor, "batch heads query width"],
+        key: Float[Tensor, "batch key_heads key key_width"],
+        value: Float[Tensor, "batch key_heads key value"],
         bound: Bound,
         state: State = (),
         *,
         need_weights: bool = False,
     ) -> Attended:
-        """``query`` (batch, heads, query, d_k), ``key`` (batch, key heads, key, d_k), ``value`` (…, key, d_v)."""
+        """The context of every query, from the keys and values that ``bound`` lets it see."""
 
 
 class Mixed(NamedTuple):
-    """``output`` (batch, length, width), the new state, the weights if asked for, and named losses of its own."""
+    """What comes out, the new state, the weights if asked for, and named losses of its own."""
 
-    output: Tensor
+    output: Float[Tensor, "batch length width"]
     state: State
-    weights: Tensor | None = None
-    losses: dict[str, Tensor] | None = None
+    weights: Float[Tensor, "batch heads query key"] | None = None
+    losses: dict[str, Float[Tensor, ""]] | None = None
 
 
 class Mixer(nn.Module, ABC):
@@ -94,27 +95,26 @@ class Mixer(nn.Module, ABC):
     def start(self, rows: int) -> State: ...
 
     @abstractmethod
-    def forward(self, x: Tensor, span: Span, state: State) -> Mixed:
-        """``x`` (batch, length, width); ``span`` says which positions these are and which are padding."""
+    def forward(self, x: Float[Tensor, "batch length width"], span: Span, state: State) -> Mixed:
+        """``span`` says which positions these are and which are padding."""
 
 
 class Encoded(NamedTuple):
-    """What an encoder leaves: ``states`` (sentences, length, width); ``embedded``, its input embeddings (ConvS2S
+    """What an encoder leaves: ``states``; ``embedded``, its input embeddings (ConvS2S reads states + embedded as
 
-    reads states + embedded as values); ``final`` (sentences, width), a summary for a recurrent decoder's first
-    state; the span of the columns.
+    values); ``final``, a summary for a recurrent decoder's first state; the span of the columns.
     """
 
-    states: Tensor
-    embedded: Tensor
-    final: Tensor
+    states: Float[Tensor, "sentences length width"]
+    embedded: Float[Tensor, "sentences length width"]
+    final: Float[Tensor, "sentences summary"]
     span: Span
 
 
 class Encoder(nn.Module, ABC):
     @abstractmethod
-    def forward(self, tokens: Tensor, valid: Tensor) -> Encoded:
-        """``tokens`` (sentences, length) int64, ``valid`` (sentences, length) bool."""
+    def forward(self, tokens: Int[Tensor, "sentences length"], valid: Bool[Tensor, "sentences length"]) -> Encoded:
+        """Read each sentence once; ``valid`` is False for padding."""
 
 
 class Rows(NamedTuple):
@@ -124,13 +124,13 @@ class Rows(NamedTuple):
     batch, whatever the beams, with the projected keys used where they are.
     """
 
-    sentence: Tensor  # (rows,) int64
-    place: Tensor | None  # (rows,) int64 into (sentences·width); None when row i reads sentence i and no other
+    sentence: Int[Tensor, "rows"]
+    place: Int[Tensor, "rows"] | None  # into sentences·width; None when row i reads sentence i and no other
     sentences: int
     width: int
 
     @classmethod
-    def of(cls, sentence: Tensor, sentences: int) -> Rows:
+    def of(cls, sentence: Int[Tensor, "rows"], sentences: int) -> Rows:
         rows = len(sentence)
         if rows == sentences and torch.equal(sentence, torch.arange(rows, device=sentence.device)):
             return cls(sentence, None, sentences, 1)
@@ -142,27 +142,27 @@ class Rows(NamedTuple):
         width = int(counts.max()) if rows else 1
         return cls(sentence, sentence * width + rank, sentences, width)
 
-    def scatter(self, x: Tensor) -> Tensor:
-        """(rows, …) -> (sentences, width, …), zeros where a sentence has fewer rows."""
+    def scatter(self, x: Shaped[Tensor, "rows *rest"]) -> Shaped[Tensor, "sentences width *rest"]:
+        """Rows to where their sentence keeps them, zeros where a sentence has fewer rows."""
         if self.place is None:
             return x[:, None]
         out = x.new_zeros(self.sentences * self.width, *x.shape[1:])
         return out.index_copy(0, self.place, x).unflatten(0, (self.sentences, self.width))
 
-    def gather(self, x: Tensor) -> Tensor:
-        """(sentences, width, …) -> (rows, …): the inverse of ``scatter``."""
+    def gather(self, x: Shaped[Tensor, "sentences width *rest"]) -> Shaped[Tensor, "rows *rest"]:
+        """The inverse of ``scatter``."""
         return x[:, 0] if self.place is None else x.flatten(0, 1).index_select(0, self.place)
 
 
 class SourceKeys(NamedTuple):
-    """What most readers remember: keys and values (sentences, heads, length, …) of the source, projected once;
+    """What most readers remember: keys and values of the source, projected once. Joined sentences are padded to the
 
-    ``valid`` (sentences, length). Joined sentences are padded to the longest.
+    longest.
     """
 
-    key: Tensor
-    value: Tensor
-    valid: Tensor
+    key: Float[Tensor, "sentences key_heads length key_width"]
+    value: Float[Tensor, "sentences key_heads length value"]
+    valid: Bool[Tensor, "sentences length"]
 
     def join(self, states: Sequence[SourceKeys]) -> SourceKeys:
         longest = max(state.valid.shape[1] for state in states)
@@ -186,32 +186,41 @@ class Reader(nn.Module, ABC):
         """The reader's state before the first query, for each row."""
 
     @abstractmethod
-    def forward(self, query: Tensor, span: Span, memory: Memory, rows: Rows, state: State) -> Mixed:
-        """``query`` (rows, length, width); each row reads the sentence that ``rows`` names; nothing is copied."""
+    def forward(
+        self, query: Float[Tensor, "rows length width"], span: Span, memory: Memory, rows: Rows, state: State
+    ) -> Mixed:
+        """Each row reads the sentence that ``rows`` names; nothing is copied."""
 
 
 class Decoded(NamedTuple):
-    """``features`` (rows, length, width), ready for the output projection, and the new state."""
+    """``features``, ready for the output projection, and the new state."""
 
-    features: Tensor
+    features: Float[Tensor, "rows length width"]
     state: State
 
 
 class Decoder(nn.Module, ABC):
     """Owns the order of mixing and reading, and the position. Every state it makes has a field ``rows``
 
-    (rows,) int64: the sentence each row reads, so that ``select`` carries it along.
+    (``Int[Tensor, "rows"]``): the sentence each row reads, so that ``select`` carries it along.
     """
 
     @abstractmethod
     def prepare(self, encoded: Encoded) -> Memory: ...
 
     @abstractmethod
-    def start(self, memory: Memory, rows: Tensor) -> State: ...
+    def start(self, memory: Memory, rows: Int[Tensor, "rows"]) -> State: ...
 
     @abstractmethod
-    def forward(self, tokens: Tensor, memory: Memory, state: State, *, valid: Tensor | None = None) -> Decoded:
-        """``tokens`` (rows, n) int64: the next n tokens of every row; ``valid`` (rows, n): a prefix of each row."""
+    def forward(
+        self,
+        tokens: Int[Tensor, "rows length"],
+        memory: Memory,
+        state: State,
+        *,
+        valid: Bool[Tensor, "rows length"] | None = None,
+    ) -> Decoded:
+        """The next tokens of every row, of which ``valid``, a prefix of each row, count."""
 
 
 def sentences(memory: Memory) -> int:

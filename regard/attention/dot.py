@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.contract import Abilities, Attended
@@ -39,15 +40,17 @@ class Dot(Score):
             fused=True,
         )
 
-    def energy(self, query: Tensor, key: Tensor) -> Tensor:
+    def energy(
+        self, query: Float[Tensor, "batch heads query width"], key: Float[Tensor, "batch heads key width"]
+    ) -> Float[Tensor, "batch heads query key"]:
         scale = 1 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
         return scale * torch.einsum("bhtd,bhsd->bhts", query, key)
 
     def forward(
         self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
+        query: Float[Tensor, "batch heads query width"],
+        key: Float[Tensor, "batch key_heads key width"],
+        value: Float[Tensor, "batch key_heads key value"],
         bound: Bound,
         state: State = (),
         *,

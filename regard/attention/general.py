@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.score import PlainScore
@@ -11,7 +12,7 @@ __all__ = ["General"]
 
 
 class General(PlainScore):
-    """e(q, k) = qᵀ W_a k, without bias or scale (Luong et al. 2015, Eq. 8 of the arXiv version, "general").
+    """e(q, k) = qᵀ W_a k, without bias or scale (Luong et al. 2015, §3.1, "general").
 
     W_a ``weight`` (heads, query_width, key_width), one matrix per head, so d_q may differ from d_k. No state.
     Cost: query·d_q·d_k + query·key·d_k per head.
@@ -22,5 +23,7 @@ class General(PlainScore):
         self.weight = nn.Parameter(torch.empty(heads, query_width, key_width))
         nn.init.uniform_(self.weight, -0.1, 0.1)  # the paper's initialisation of every parameter
 
-    def energy(self, query: Tensor, key: Tensor) -> Tensor:
+    def energy(
+        self, query: Float[Tensor, "batch heads query width"], key: Float[Tensor, "batch heads key key_width"]
+    ) -> Float[Tensor, "batch heads query key"]:
         return torch.einsum("bhtd,hde,bhse->bhts", query, self.weight, key)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
@@ -30,17 +31,22 @@ BUCKET = 32  # a cache grows by this many slots at a time
 
 
 class KeyValue(NamedTuple):
-    """The keys and values seen so far: ``key`` (batch, key heads, slots, d_k), ``value`` (…, d_v), ``length`` (batch,).
+    """The keys and values seen so far. A row's next key goes into slot ``length`` of that row, so rows at different
 
-    A row's next key goes into slot ``length`` of that row, so rows at different steps share a batch.
+    steps share a batch.
     """
 
-    key: Tensor
-    value: Tensor
-    length: Tensor
+    key: Float[Tensor, "batch key_heads slots key_width"]
+    value: Float[Tensor, "batch key_heads slots value"]
+    length: Int[Tensor, "batch"]
 
-    def append(self, key: Tensor, value: Tensor, valid: Tensor) -> KeyValue:
-        """The cache with n more columns, of which ``valid`` (batch, n), a prefix of each row, count."""
+    def append(
+        self,
+        key: Float[Tensor, "batch key_heads length key_width"],
+        value: Float[Tensor, "batch key_heads length value"],
+        valid: Bool[Tensor, "batch length"],
+    ) -> KeyValue:
+        """The cache with more columns, of which ``valid``, a prefix of each row, count."""
         length = self.length + valid.sum(1)
         if self.key.shape[2] == 0:
             return KeyValue(key, value, length)
@@ -53,7 +59,7 @@ class KeyValue(NamedTuple):
         slots = torch.arange(self.key.shape[2], device=self.key.device)
         return Span(torch.zeros_like(self.length), slots < self.length[:, None])
 
-    def truncate(self, length: Tensor) -> KeyValue:
+    def truncate(self, length: Int[Tensor, "batch"]) -> KeyValue:
         return self._replace(length=torch.minimum(self.length, length))
 
     def join(self, states: Sequence[KeyValue]) -> KeyValue:
@@ -64,7 +70,12 @@ class KeyValue(NamedTuple):
         return KeyValue(torch.cat(keys), torch.cat(values), torch.cat([s.length for s in states]))
 
 
-def _write(cache: Tensor, new: Tensor, slots: Tensor, needed: int) -> Tensor:
+def _write(
+    cache: Float[Tensor, "batch key_heads slots width"],
+    new: Float[Tensor, "batch key_heads length width"],
+    slots: Int[Tensor, "batch length"],
+    needed: int,
+) -> Float[Tensor, "batch key_heads grown width"]:
     if needed > cache.shape[2]:
         cache = pad(cache, (0, 0, 0, -(-needed // BUCKET) * BUCKET - cache.shape[2]))
     return cache.scatter(2, slots[:, None, :, None].expand_as(new), new)
@@ -119,13 +130,15 @@ class MultiHead(nn.Module):
         )
         self.mechanism = mechanism
 
-    def queries(self, x: Tensor) -> Tensor:
-        """(batch, length, width) to (batch, heads, length, d_k)."""
+    def queries(self, x: Float[Tensor, "batch query width"]) -> Float[Tensor, "batch heads query key_width"]:
+        """Projected, and dealt out to the heads."""
         projected: Tensor = self.query(x)
         return projected.unflatten(-1, (self.heads, self.key_width)).transpose(1, 2)
 
-    def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """(batch, length, width) to keys (batch, key heads, length, d_k) and values (…, d_v)."""
+    def keys_values(
+        self, x: Float[Tensor, "batch key width"]
+    ) -> tuple[Float[Tensor, "batch key_heads key key_width"], Float[Tensor, "batch key_heads key value"]]:
+        """Projected, and dealt out to the key heads."""
         key: Tensor = self.key(x)
         value: Tensor = self.value(x)
         return (
@@ -133,8 +146,15 @@ class MultiHead(nn.Module):
             value.unflatten(-1, (self.key_heads, self.value_width)).transpose(1, 2),
         )
 
-    def forward(self, query: Tensor, key: Tensor, value: Tensor, bound: Bound, state: State = ()) -> Attended:
-        """Projected queries, keys and values in; the context (batch, length, width) of all heads out."""
+    def forward(
+        self,
+        query: Float[Tensor, "batch heads query key_width"],
+        key: Float[Tensor, "batch key_heads key key_width"],
+        value: Float[Tensor, "batch key_heads key value"],
+        bound: Bound,
+        state: State = (),
+    ) -> Attended:
+        """Projected queries, keys and values in; out comes one ``context`` (batch, query, width) of all heads."""
         attended: Attended = self.mechanism(query, key, value, bound, state)
         return attended._replace(context=self.output(attended.context.transpose(1, 2).flatten(2)))
 
@@ -142,7 +162,7 @@ class MultiHead(nn.Module):
 class SelfAttention(Mixer):
     """Attention of a sequence to itself under ``mask``; causal ones remember their keys and values."""
 
-    like: Tensor
+    like: Float[Tensor, "0"]
 
     def __init__(self, attention: MultiHead, *, mask: Mask) -> None:
         super().__init__()
@@ -174,7 +194,7 @@ class SelfAttention(Mixer):
             torch.zeros(rows, dtype=torch.int64, device=like.device),
         )
 
-    def forward(self, x: Tensor, span: Span, state: State) -> Mixed:
+    def forward(self, x: Float[Tensor, "batch length width"], span: Span, state: State) -> Mixed:
         key, value = self.attention.keys_values(x)
         keys = span
         if self.causal:
@@ -206,7 +226,9 @@ class AttentionReader(Reader):
         state = self.attention.mechanism.start(memory.key, Padding().bind(span, span))
         return state if rows.place is None else select(state, rows.sentence)
 
-    def forward(self, query: Tensor, span: Span, memory: SourceKeys, rows: Rows, state: State) -> Mixed:
+    def forward(
+        self, query: Float[Tensor, "rows length width"], span: Span, memory: SourceKeys, rows: Rows, state: State
+    ) -> Mixed:
         projected = self.attention.queries(query)
         if rows.place is None:
             return self._ask(projected, span, memory, state)
@@ -217,7 +239,9 @@ class AttentionReader(Reader):
         mixed = self._ask(folded, asking, memory, state)
         return mixed._replace(output=rows.gather(mixed.output.unflatten(1, (rows.width, query.shape[1]))))
 
-    def _ask(self, query: Tensor, span: Span, memory: SourceKeys, state: State) -> Mixed:
+    def _ask(
+        self, query: Float[Tensor, "batch heads query key_width"], span: Span, memory: SourceKeys, state: State
+    ) -> Mixed:
         bound = Padding().bind(span, Span.of(memory.valid))
         attended = self.attention(query, memory.key, memory.value, bound, state)
         return Mixed(attended.context, attended.state, attended.weights)

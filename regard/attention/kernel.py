@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import Literal
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -27,6 +28,10 @@ _forced: ContextVar[Kernel | None] = ContextVar("kernel", default=None)
 
 # Below this many keys the plain softmax form beats the fused kernel's backward on a CPU (bench/kernels.py).
 SHORT = 256
+
+Energy = Float[Tensor, "batch heads query key"]
+Weights = Float[Tensor, "batch heads query key"]
+Context = Float[Tensor, "batch heads query value"]
 
 
 @contextmanager
@@ -54,7 +59,9 @@ def choose(*, need_weights: bool, device: str, gradient: bool, keys: int, forced
     return "sdpa"
 
 
-def masked_softmax(energy: Tensor, allowed: Tensor) -> Tensor:
+def masked_softmax(
+    energy: Float[Tensor, "*batch query key"], allowed: Bool[Tensor, "*#batch query key"]
+) -> Float[Tensor, "*batch query key"]:
     """softmax over the allowed keys; a row with none has weights 0 and gradient 0."""
     energy = energy.masked_fill(~allowed, float("-inf"))
     top = energy.detach().amax(-1, keepdim=True)
@@ -63,17 +70,28 @@ def masked_softmax(energy: Tensor, allowed: Tensor) -> Tensor:
     return unnormalised / total.masked_fill(total == 0, 1.0)
 
 
-def weigh(energy: Tensor, bound: Bound, normalise: Callable[[Tensor, Tensor], Tensor] = masked_softmax) -> Tensor:
-    """Energies (batch, heads, query, key) to weights of the same shape, 0 where the mask forbids."""
+def weigh(
+    energy: Energy,
+    bound: Bound,
+    normalise: Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Weights] = masked_softmax,
+) -> Weights:
+    """Energies to weights, 0 where the mask forbids."""
     return normalise(energy, bound.sdpa())
 
 
-def read(weights: Tensor, value: Tensor) -> Tensor:
-    """context_i = Σ_j α_ij v_j: (batch, heads, query, key) and (batch, heads, key, value) to (…, query, value)."""
+def read(weights: Weights, value: Float[Tensor, "batch heads key value"]) -> Context:
+    """context_i = Σ_j α_ij v_j."""
     return torch.einsum("bhts,bhsv->bhtv", weights, value)
 
 
-def attend_reference(query: Tensor, key: Tensor, value: Tensor, bound: Bound, *, scale: float) -> tuple[Tensor, Tensor]:
+def attend_reference(
+    query: Float[Tensor, "batch heads query width"],
+    key: Float[Tensor, "batch key_heads key width"],
+    value: Float[Tensor, "batch key_heads key value"],
+    bound: Bound,
+    *,
+    scale: float,
+) -> tuple[Context, Weights]:
     """softmax(scale · Q Kᵀ) V over the allowed keys (Vaswani et al. 2017, Eq. 1): context and weights.
 
     Columns that no query of the row may look at (padding, unwritten cache) may hold anything, NaN included.
@@ -85,19 +103,18 @@ def attend_reference(query: Tensor, key: Tensor, value: Tensor, bound: Bound, *,
 
 
 def attend(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
+    query: Float[Tensor, "batch heads query width"],
+    key: Float[Tensor, "batch key_heads key width"],
+    value: Float[Tensor, "batch key_heads key value"],
     bound: Bound,
     *,
     scale: float | None = None,
     need_weights: bool = False,
-) -> tuple[Tensor, Tensor | None]:
+) -> tuple[Context, Weights | None]:
     """``attend_reference`` by the path that ``choose`` names; ``scale`` is 1/√d_k unless given (1: unscaled).
 
-    ``query`` (batch, heads, query, d_k); ``key``, ``value`` (batch, key heads, key, d_k or d_v), where the number of
-    key heads divides the number of heads (grouped-query attention). Returns context (batch, heads, query, d_v) and
-    the weights if asked for. Cost: batch·heads·query·key·(d_k + d_v) multiply-adds.
+    The number of key heads divides the number of heads (grouped-query attention). Returns the context, and the
+    weights if asked for. Cost: batch·heads·query·key·(d_k + d_v) multiply-adds.
     """
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     gradient = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
@@ -118,7 +135,13 @@ def attend(
     return context, None
 
 
-def _attend_softmax(query: Tensor, key: Tensor, value: Tensor, bound: Bound, scale: float) -> Tensor:
+def _attend_softmax(
+    query: Float[Tensor, "batch heads query width"],
+    key: Float[Tensor, "batch key_heads key width"],
+    value: Float[Tensor, "batch key_heads key value"],
+    bound: Bound,
+    scale: float,
+) -> Context:
     """Two batched matrix products and a softmax: the quickest form, forward and backward, of short sequences."""
     key, value = (share_heads(x, query.shape[1]) for x in (key, value))
     energy = torch.matmul(query * scale, key.transpose(-1, -2))
@@ -127,12 +150,14 @@ def _attend_softmax(query: Tensor, key: Tensor, value: Tensor, bound: Bound, sca
     return context if empty is None else context.masked_fill(empty[:, None, :, None], 0.0)
 
 
-def share_heads(x: Tensor, heads: int) -> Tensor:
+def share_heads(x: Float[Tensor, "batch key_heads key width"], heads: int) -> Float[Tensor, "batch {heads} key width"]:
     """Each key head serves heads / key heads query heads, neighbours first (Ainslie et al. 2023)."""
     return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], 1)
 
 
-def blank_unseen(x: Tensor, bound: Bound) -> Tensor:
-    """Keys or values (batch, heads, key, …) with 0 in the columns that no query of the row may look at."""
+def blank_unseen(
+    x: Float[Tensor, "batch key_heads key width"], bound: Bound
+) -> Float[Tensor, "batch key_heads key width"]:
+    """Keys or values with 0 in the columns that no query of the row may look at."""
     unseen = ~bound.dense().any(1)
     return x.masked_fill(unseen[:, None, :, None], 0.0) if x.shape[2] else x

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.attention.contract import Abilities, Attended, Mechanism
@@ -48,17 +49,19 @@ class LocalPredictive(Mechanism):
             fused=False,
         )
 
-    def predict(self, query: Tensor, bound: Bound) -> Tensor:
-        """p_t (batch, heads, query), in [0, S]."""
+    def predict(
+        self, query: Float[Tensor, "batch heads query width"], bound: Bound
+    ) -> Float[Tensor, "batch heads query"]:
+        """p_t, in [0, S]."""
         hidden = torch.tanh(torch.einsum("bhtd,hed->bhte", query, self.centre))
         share = torch.sigmoid(torch.einsum("bhte,he->bht", hidden, self.direction))
         return bound.key_length[:, None, None] * share
 
     def forward(
         self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
+        query: Float[Tensor, "batch heads query width"],
+        key: Float[Tensor, "batch key_heads key key_width"],
+        value: Float[Tensor, "batch key_heads key value"],
         bound: Bound,
         state: State = (),
         *,
@@ -67,7 +70,9 @@ class LocalPredictive(Mechanism):
         key, value = (share_heads(blank_unseen(x, bound), query.shape[1]) for x in (key, value))
         distance = bound.key.position[:, None, None, :] - self.predict(query, bound)[..., None]
 
-        def align(energy: Tensor, allowed: Tensor) -> Tensor:
+        def align(
+            energy: Float[Tensor, "batch heads query key"], allowed: Bool[Tensor, "batch #heads query key"]
+        ) -> Float[Tensor, "batch heads query key"]:
             near = distance.abs() <= self.window
             return masked_softmax(energy, allowed & near) * torch.exp(-2 * (distance / self.window) ** 2)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import conv1d, pad
 
@@ -18,9 +19,9 @@ __all__ = ["LocationAware", "LocationState"]
 
 
 class LocationState(NamedTuple):
-    """The last weights (batch, heads, key); joined rows are padded with zeros to the most keys."""
+    """The last weights; joined rows are padded with zeros to the most keys."""
 
-    weights: Tensor
+    weights: Float[Tensor, "batch heads key"]
 
     def join(self, states: Sequence[LocationState]) -> LocationState:
         keys = max(state.weights.shape[2] for state in states)
@@ -71,16 +72,16 @@ class LocationAware(Mechanism):
             fused=False,
         )
 
-    def start(self, key: Tensor, bound: Bound) -> LocationState:
+    def start(self, key: Float[Tensor, "batch key_heads key key_width"], bound: Bound) -> LocationState:
         valid = bound.key.valid.to(key.dtype)
         uniform = valid / valid.sum(1, keepdim=True).clamp_min(1)
         return LocationState(uniform[:, None].expand(-1, self.heads, -1))
 
     def forward(
         self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
+        query: Float[Tensor, "batch heads query width"],
+        key: Float[Tensor, "batch key_heads key key_width"],
+        value: Float[Tensor, "batch key_heads key value"],
         bound: Bound,
         state: State = (),
         *,
@@ -97,8 +98,13 @@ class LocationAware(Mechanism):
         weights = torch.cat(seen, 2) if seen else query.new_zeros(*query.shape[:3], key.shape[2])
         return Attended(read(weights, value), weights if need_weights else None, LocationState(last))
 
-    def _energy(self, asked: Tensor, answered: Tensor, last: Tensor) -> Tensor:
-        """(batch, heads, 1, key) from one query, all keys and the last weights."""
+    def _energy(
+        self,
+        asked: Float[Tensor, "batch heads 1 width"],
+        answered: Float[Tensor, "batch heads key width"],
+        last: Float[Tensor, "batch heads key"],
+    ) -> Float[Tensor, "batch heads 1 key"]:
+        """The energies of one query, from itself, all keys and the last weights."""
         found = conv1d(last, self.filters, padding=self.reach, groups=self.heads)
         located = torch.einsum("bhcs,hnc->bhsn", found.unflatten(1, (self.heads, -1)), self.location_weight)
         hidden = torch.tanh(asked + answered + located)

@@ -6,17 +6,18 @@ import math
 from abc import ABC, abstractmethod
 
 import torch
+from jaxtyping import Float, Float32, Int
 from torch import Tensor, nn
 
 __all__ = ["LearnedPosition", "NoPosition", "Position", "SinusoidalPosition", "sinusoids"]
 
 
-def sinusoids(position: Tensor, width: int) -> Tensor:
+def sinusoids(position: Int[Tensor, "*shape"], width: int) -> Float32[Tensor, "*shape {width}"]:
     """PE(p, 2i) = sin(p·ω_i), PE(p, 2i+1) = cos(p·ω_i), ω_i = 10000^(−2i/width) (Vaswani et al. 2017, §3.5).
 
-    ``position`` (…) of any integer type; returns (…, width) float32, computed in float64 so that far positions are
-    exact. PE(p+k) is a rotation of PE(p) that depends on k alone. tensor2tensor, and Marian after it, lay out all
-    sines before all cosines instead, and divide by width/2 − 1 in the exponent: not equal to the paper.
+    Computed in float64, so that far positions are exact. PE(p+k) is a rotation of PE(p) that depends on k alone.
+    tensor2tensor, and Marian after it, lay out all sines before all cosines instead, and divide by width/2 − 1 in the
+    exponent: not equal to the paper.
     """
     if width % 2:
         raise ValueError(f"sinusoids come in pairs: the width must be even, not {width}")
@@ -26,30 +27,36 @@ def sinusoids(position: Tensor, width: int) -> Tensor:
 
 
 class Position(nn.Module, ABC):
-    """Adds to embeddings (batch, length, width) what their absolute positions (batch, length) say."""
+    """Adds to embeddings what their absolute positions say."""
 
     @abstractmethod
-    def forward(self, embedded: Tensor, position: Tensor) -> Tensor: ...
+    def forward(
+        self, embedded: Float[Tensor, "batch length width"], position: Int[Tensor, "batch length"]
+    ) -> Float[Tensor, "batch length width"]: ...
 
 
 class NoPosition(Position):
     """Nothing: an encoder is then permutation-equivariant."""
 
-    def forward(self, embedded: Tensor, position: Tensor) -> Tensor:
+    def forward(
+        self, embedded: Float[Tensor, "batch length width"], position: Int[Tensor, "batch length"]
+    ) -> Float[Tensor, "batch length width"]:
         return embedded
 
 
 class SinusoidalPosition(Position):
     """Adds ``sinusoids``; no parameters, any length. The table of the first positions is computed once."""
 
-    table: Tensor
+    table: Float[Tensor, "longest width"]
 
     def __init__(self, width: int, *, table: int = 512) -> None:
         super().__init__()
         self.width = width
         self.register_buffer("table", sinusoids(torch.arange(table), width), persistent=False)
 
-    def forward(self, embedded: Tensor, position: Tensor) -> Tensor:
+    def forward(
+        self, embedded: Float[Tensor, "batch length width"], position: Int[Tensor, "batch length"]
+    ) -> Float[Tensor, "batch length width"]:
         if position.numel() and int(position.max()) >= len(self.table):
             return embedded + sinusoids(position, self.width).to(embedded.dtype)
         return embedded + self.table[position].to(embedded.dtype)
@@ -62,7 +69,9 @@ class LearnedPosition(Position):
         super().__init__()
         self.table = nn.Parameter(torch.empty(longest, width).normal_(std=width**-0.5))
 
-    def forward(self, embedded: Tensor, position: Tensor) -> Tensor:
+    def forward(
+        self, embedded: Float[Tensor, "batch length width"], position: Int[Tensor, "batch length"]
+    ) -> Float[Tensor, "batch length width"]:
         if position.numel() and int(position.max()) >= len(self.table):
             raise ValueError(f"position {int(position.max())} is beyond the learned table of {len(self.table)} rows")
         return embedded + self.table[position].to(embedded.dtype)

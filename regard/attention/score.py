@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
+from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.contract import Abilities, Attended, Mechanism
@@ -18,8 +19,10 @@ class Score(Mechanism):
     """A mechanism that begins with an energy e(q, k) for every pair; others may build on that energy."""
 
     @abstractmethod
-    def energy(self, query: Tensor, key: Tensor) -> Tensor:
-        """(batch, heads, query, d_q) and (batch, heads, key, d_k) to (batch, heads, query, key); no mask yet."""
+    def energy(
+        self, query: Float[Tensor, "batch heads query width"], key: Float[Tensor, "batch heads key key_width"]
+    ) -> Float[Tensor, "batch heads query key"]:
+        """The energy of every pair; no mask yet."""
 
 
 class PlainScore(Score):
@@ -38,9 +41,9 @@ class PlainScore(Score):
 
     def forward(
         self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
+        query: Float[Tensor, "batch heads query width"],
+        key: Float[Tensor, "batch key_heads key key_width"],
+        value: Float[Tensor, "batch key_heads key value"],
         bound: Bound,
         state: State = (),
         *,
