@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import linear
 
@@ -16,16 +17,18 @@ CHUNK = 512  # rows of logits alive at a time: they stay in the cache between th
 class Loss(NamedTuple):
     """``smoothed``, what is minimised, and ``nll``, −log p of the target: sums over tokens, in nats."""
 
-    smoothed: Tensor
-    nll: Tensor
+    smoothed: Float[Tensor, ""]
+    nll: Float[Tensor, ""]
 
 
-def smoothed_cross_entropy(logits: Tensor, target: Tensor, *, smoothing: float) -> Loss:
+def smoothed_cross_entropy(
+    logits: Float[Tensor, "rows types"], target: Int[Tensor, "rows"], *, smoothing: float
+) -> Loss:
     """(1 − ε)·(−log p_target) + ε·mean_v(−log p_v), summed over rows (Szegedy et al. 2016; Vaswani et al. §5.4).
 
     The target gets mass 1 − ε + ε/V, each other type ε/V: torch's convention. fairseq and tensor2tensor spread ε
-    over the V − 1 others (ε_torch = ε·V/(V − 1)); OpenNMT-py and Joey NMT over V − 2, padding apart. ``logits``
-    (rows, V), ``target`` (rows,). Perplexity is exp(nll / rows), from the unsmoothed part.
+    over the V − 1 others (ε_torch = ε·V/(V − 1)); OpenNMT-py and Joey NMT over V − 2, padding apart. Perplexity is
+    exp(nll / rows), from the unsmoothed part.
     """
     log_p = torch.log_softmax(logits.float() if logits.dtype == torch.bfloat16 else logits, -1)
     nll = -log_p.gather(1, target[:, None]).sum()
@@ -33,13 +36,17 @@ def smoothed_cross_entropy(logits: Tensor, target: Tensor, *, smoothing: float) 
 
 
 def projected_cross_entropy(
-    features: Tensor, weight: Tensor, target: Tensor, *, smoothing: float, bias: Tensor | None = None
+    features: Float[Tensor, "rows width"],
+    weight: Float[Tensor, "types width"],
+    target: Int[Tensor, "rows"],
+    *,
+    smoothing: float,
+    bias: Float[Tensor, "types"] | None = None,
 ) -> Loss:
     """``smoothed_cross_entropy(features @ weight.T + bias, target)`` without ever holding all logits.
 
-    ``features`` (rows, width), ``weight`` (V, width). Value and gradient come from one pass in chunks of rows:
-    memory CHUNK·V instead of rows·V, and the logits are read while they are still in the cache. Only ``smoothed``
-    carries a gradient.
+    Value and gradient come from one pass in chunks of rows: memory CHUNK·V instead of rows·V, and the logits are read
+    while they are still in the cache. Only ``smoothed`` carries a gradient.
     """
     if not torch.is_grad_enabled():
         parts = [
@@ -60,8 +67,13 @@ class _Projected(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        context: Any, features: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
-    ) -> tuple[Tensor, Tensor]:
+        context: Any,
+        features: Float[Tensor, "rows width"],
+        weight: Float[Tensor, "types width"],
+        bias: Float[Tensor, "types"] | None,
+        target: Int[Tensor, "rows"],
+        smoothing: float,
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
         wide = features.dtype if features.dtype == torch.float64 else torch.float32
         types = weight.shape[0]
         to_features = torch.empty_like(features)
@@ -93,15 +105,22 @@ class _Projected(torch.autograd.Function):
         return smoothed, nll
 
     @staticmethod
-    def backward(context: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(
+        context: Any, upstream: Float[Tensor, ""], _: Float[Tensor, ""]
+    ) -> tuple[Float[Tensor, "rows width"], Float[Tensor, "types width"], Float[Tensor, "types"] | None, None, None]:
         to_features, to_weight, to_bias = context.saved_tensors
         scale = upstream.to(to_features.dtype)
         bias = None if to_bias is None else (to_bias * upstream).to(to_features.dtype)
         return to_features * scale, to_weight * scale, bias, None, None
 
 
-def _nll(logits: Tensor, p: Tensor, target: Tensor, wide: torch.dtype) -> Tensor:
-    """−log p of the target (rows, 1), from p unless one has underflowed, which is rare and costs a pass over all."""
+def _nll(
+    logits: Float[Tensor, "rows types"],
+    p: Float[Tensor, "rows types"],
+    target: Int[Tensor, "rows 1"],
+    wide: torch.dtype,
+) -> Float[Tensor, "rows 1"]:
+    """−log p of the target, from p unless one has underflowed, which is rare and costs a pass over all."""
     chosen = p.gather(1, target)
     if bool((chosen < torch.finfo(p.dtype).tiny).any()):
         return -torch.log_softmax(logits.to(wide), 1).gather(1, target)

@@ -1,6 +1,6 @@
 """Search over one function, ``step``: greedy, sampling and beam, batched, finished sentences leaving the batch.
 
-    step: (tokens (rows, n), state) -> (log_probs (rows, n, types), state)
+    step: (tokens, state) -> (log_probs, state)
 
 is all that is ever seen of a model. Lengths, and ``|Y|`` below, count the end symbol.
 """
@@ -12,13 +12,17 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from regard.state import State, select
 
 __all__ = ["Hypothesis", "Step", "Symbols", "beam_search", "greedy_search", "length_normaliser", "sample"]
 
-Step = Callable[[Tensor, State], tuple[Tensor, State]]
+Step = Callable[[Int[Tensor, "rows length"], State], tuple[Float[Tensor, "rows length types"], State]]
+LogP = Float[Tensor, "rows types"]
+Scores = Float[Tensor, "sentences candidates"]
+Indices = Int[Tensor, "sentences candidates"]
 Prefixes = Sequence[Sequence[int]]
 
 
@@ -49,9 +53,9 @@ def length_normaliser(length: float, penalty: float) -> float:
 
 
 def greedy_search(
-    step: Step, state: State, symbols: Symbols, *, longest: Tensor, prefixes: Prefixes | None = None
+    step: Step, state: State, symbols: Symbols, *, longest: Int[Tensor, "rows"], prefixes: Prefixes | None = None
 ) -> list[Hypothesis]:
-    """The most probable next token, again and again. ``longest`` (rows,): the most tokens of each output."""
+    """The most probable next token, again and again. ``longest``: the most tokens of each output."""
     return _extend(step, state, symbols, lambda log_p: log_p.argmax(-1), longest=longest, prefixes=prefixes)
 
 
@@ -60,7 +64,7 @@ def sample(
     state: State,
     symbols: Symbols,
     *,
-    longest: Tensor,
+    longest: Int[Tensor, "rows"],
     prefixes: Prefixes | None = None,
     temperature: float = 1.0,
     top_k: int | None = None,
@@ -73,14 +77,14 @@ def sample(
     reported are the model's own, before temperature and limits.
     """
 
-    def draw(log_p: Tensor) -> Tensor:
+    def draw(log_p: LogP) -> Int[Tensor, "rows"]:
         limited = _limit(log_p / temperature, top_k, top_p)
         return torch.multinomial(torch.softmax(limited, -1), 1, generator=generator).squeeze(-1)
 
     return _extend(step, state, symbols, draw, longest=longest, prefixes=prefixes)
 
 
-def _limit(scores: Tensor, top_k: int | None, top_p: float | None) -> Tensor:
+def _limit(scores: LogP, top_k: int | None, top_p: float | None) -> LogP:
     if top_k is not None and top_k < scores.shape[-1]:
         scores = scores.masked_fill(scores < scores.topk(top_k, -1).values[:, -1:], -math.inf)
     if top_p is not None:
@@ -95,9 +99,9 @@ def _extend(
     step: Step,
     state: State,
     symbols: Symbols,
-    pick: Callable[[Tensor], Tensor],
+    pick: Callable[[LogP], Int[Tensor, "rows"]],
     *,
-    longest: Tensor,
+    longest: Int[Tensor, "rows"],
     prefixes: Prefixes | None,
 ) -> list[Hypothesis]:
     """One hypothesis a row, token by token; a row leaves when it ends."""
@@ -128,10 +132,8 @@ def _extend(
     return [Hypothesis(ids, sum(gains), sum(gains), gains, done) for (ids, gains), done in zip(out, ended, strict=True)]
 
 
-def _allowed(
-    log_p: Tensor, symbols: Symbols, prefixes: Prefixes | None, sentences: Sequence[int], position: int
-) -> Tensor:
-    """Log probabilities (rows, types) with −∞ for what may not come: ``never``, and what a prefix does not say."""
+def _allowed(log_p: LogP, symbols: Symbols, prefixes: Prefixes | None, sentences: Sequence[int], position: int) -> LogP:
+    """Log probabilities with −∞ for what may not come: ``never``, and what a prefix does not say."""
     log_p = log_p.clone()
     if symbols.never:
         log_p[:, list(symbols.never)] = -math.inf
@@ -150,7 +152,7 @@ def beam_search(
     state: State,
     symbols: Symbols,
     *,
-    longest: Tensor,
+    longest: Int[Tensor, "sentences"],
     width: int,
     length_penalty: float = 0.6,
     best: int = 1,
@@ -177,7 +179,13 @@ class _Beams:
     """The live and finished hypotheses of a batch. Live rows stand sentence by sentence, ``width`` each."""
 
     def __init__(
-        self, sentences: int, width: int, longest: Tensor, penalty: float, best: int, symbols: Symbols
+        self,
+        sentences: int,
+        width: int,
+        longest: Int[Tensor, "{sentences}"],
+        penalty: float,
+        best: int,
+        symbols: Symbols,
     ) -> None:
         self.width, self.longest, self.penalty, self.best, self.symbols = width, longest, penalty, best, symbols
         self.alive = list(range(sentences))  # which sentence each block of rows belongs to
@@ -186,13 +194,13 @@ class _Beams:
         self.total = torch.zeros(sentences, width, dtype=torch.float64, device=longest.device)
         self.pool: list[list[Hypothesis]] = [[] for _ in range(sentences)]
 
-    def begin(self) -> Tensor:
+    def begin(self) -> Int[Tensor, "rows 1"]:
         return torch.full((len(self.alive), 1), self.symbols.begin, dtype=torch.int64, device=self.longest.device)
 
-    def last_tokens(self) -> Tensor:
+    def last_tokens(self) -> Int[Tensor, "rows 1"]:
         return self.tokens[:, :, -1].reshape(-1, 1)
 
-    def grow(self, log_p: Tensor, state: State, prefixes: Prefixes | None, *, opening: bool) -> State:
+    def grow(self, log_p: LogP, state: State, prefixes: Prefixes | None, *, opening: bool) -> State:
         """One token more for every live hypothesis; returns the state of the rows that live on."""
         rows_each = 1 if opening else self.width
         position = self.tokens.shape[2]
@@ -216,7 +224,7 @@ class _Beams:
         unmoved = not opening and torch.equal(rows, torch.arange(len(log_p), device=log_p.device))
         return state if unmoved or not self.alive else select(state, rows)
 
-    def _candidates(self, allowed: Tensor, rows_each: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _candidates(self, allowed: LogP, rows_each: int) -> tuple[Scores, Indices, Indices]:
         """The 2·width best extensions of each sentence: total log P, the row they extend, the token."""
         many = min(2 * self.width, allowed.shape[1])
         gain, token = allowed.topk(many, -1)
@@ -230,7 +238,14 @@ class _Beams:
             place = torch.nn.functional.pad(place, (0, missing))
         return value, place // many, token.view(len(self.alive), -1).gather(1, place)
 
-    def _collect(self, value: Tensor, parent: Tensor, token: Tensor, gain: Tensor, ends: Tensor) -> None:
+    def _collect(
+        self,
+        value: Scores,
+        parent: Indices,
+        token: Indices,
+        gain: Scores,
+        ends: Bool[Tensor, "sentences candidates"],
+    ) -> None:
         among_best = ends[:, : self.width] & (value[:, : self.width] > -math.inf)
         for block, candidate in among_best.nonzero().tolist():
             above = int(parent[block, candidate])
@@ -240,7 +255,7 @@ class _Beams:
             score = log_probability / length_normaliser(len(gains), self.penalty)
             self.pool[self.alive[block]].append(Hypothesis(ids, log_probability, score, gains, True))
 
-    def _stays(self) -> Tensor:
+    def _stays(self) -> Int[Tensor, "staying"]:
         """Blocks whose search goes on; those at their limit leave their live hypotheses to fill the pool."""
         stays = []
         length = self.tokens.shape[2]
@@ -272,7 +287,11 @@ class _Beams:
         return self.pool
 
 
-def _append(table: Tensor, parent: Tensor, column: Tensor) -> Tensor:
-    """Rows of (sentences, width, length) reordered by parent, with one more column."""
+def _append(
+    table: Shaped[Tensor, "sentences width length"],
+    parent: Int[Tensor, "sentences width"],
+    column: Shaped[Tensor, "sentences width"],
+) -> Shaped[Tensor, "sentences width length+1"]:
+    """Rows reordered by parent, with one more column."""
     index = parent[..., None].expand(-1, -1, table.shape[2])
     return torch.cat([table.gather(1, index), column[..., None]], 2)

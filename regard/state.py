@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 __all__ = ["State", "join", "leaves", "repeat", "select", "truncate"]
@@ -20,8 +21,8 @@ __all__ = ["State", "join", "leaves", "repeat", "select", "truncate"]
 State = Any  # recursive: Tensor | tuple[State, ...]; Python cannot spell it in a way type checkers follow
 
 
-def select(state: State, rows: Tensor) -> State:
-    """The state of ``rows`` (int64, any order, repeats allowed): beam reorder, or dropping finished rows."""
+def select(state: State, rows: Int[Tensor, "rows"]) -> State:
+    """The state of ``rows`` (any order, repeats allowed): beam reorder, or dropping finished rows."""
     return _walk(state, "select", lambda leaf: leaf.index_select(0, rows), rows)
 
 
@@ -30,8 +31,8 @@ def repeat(state: State, times: int) -> State:
     return _walk(state, "repeat", lambda leaf: leaf.repeat_interleave(times, 0), times)
 
 
-def truncate(state: State, length: Tensor) -> State:
-    """The state as it was after ``length`` (batch,) positions, to undo a rejected draft.
+def truncate(state: State, length: Int[Tensor, "batch"]) -> State:
+    """The state as it was after ``length`` positions of each row, to undo a rejected draft.
 
     Raises ``TypeError`` for a memory that has forgotten how it was (a recurrent cell's): keep the earlier state.
     """

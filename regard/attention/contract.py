@@ -4,8 +4,8 @@ One legend of dimensions, used throughout: **batch** (or **rows**), **heads** an
 more heads), **query** and **key** (columns of the asking and of the answering side), **length** (columns of one
 sequence), **width** (features) and **key_width**, where a key's may differ from a query's, **value** (features of a
 value per head), **sentences** (rows of an encoder's batch; several decoder rows may read the same sentence),
-**types** (the vocabulary). Shapes stand in the signatures, and the tests check them: within one call a
-word is one size.
+**types** (the vocabulary). Shapes stand in the signatures, and the tests check them: within one call a word is one
+size.
 """
 
 from __future__ import annotations

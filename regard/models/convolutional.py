@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, cast
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention.contract import (
@@ -40,8 +41,8 @@ HALF = math.sqrt(0.5)  # keeps the variance of a sum of two
 class GatedConvolution(Mixer):
     """v(W [x_{i−k+1}, …, x_i] + b) with the gated linear unit v([A; B]) = A ⊗ σ(B) (Gehring et al. 2017, §3.2).
 
-    Causal: a position sees itself and ``kernel`` − 1 before it, zeros before the first. State: those last inputs,
-    ``past`` (rows, kernel − 1, width); padded columns do not enter it. Cost: 2·kernel·width² a position.
+    Causal: a position sees itself and ``kernel`` − 1 before it, zeros before the first. State: those last inputs;
+    padded columns do not enter it. Cost: 2·kernel·width² a position.
     """
 
     def __init__(self, width: int, *, kernel: int) -> None:
@@ -60,11 +61,16 @@ class GatedConvolution(Mixer):
             fused=True,
         )
 
-    def start(self, rows: int) -> Tensor:
+    def start(self, rows: int) -> Float[Tensor, "{rows} {self.kernel}-1 width"]:
         weight = self.convolution.weight
         return weight.new_zeros(rows, self.kernel - 1, weight.shape[1])
 
-    def forward(self, x: Tensor, span: Span, state: State) -> Mixed:
+    def forward(
+        self,
+        x: Float[Tensor, "rows length width"],
+        span: Span,
+        state: Float[Tensor, "rows {self.kernel}-1 width"],
+    ) -> Mixed:
         columns = torch.cat([state, x], 1)
         gated = self.convolution(columns.transpose(1, 2)).transpose(1, 2)
         kept = span.length[:, None] + torch.arange(self.kernel - 1, device=x.device)
@@ -92,7 +98,9 @@ class ConvolutionalReader(Reader):
     def start(self, memory: SourceKeys, rows: Rows) -> State:
         return ()
 
-    def forward(self, query: Tensor, span: Span, memory: SourceKeys, rows: Rows, state: State) -> Mixed:
+    def forward(
+        self, query: Float[Tensor, "rows length width"], span: Span, memory: SourceKeys, rows: Rows, state: State
+    ) -> Mixed:
         asked = rows.scatter(query).flatten(1, 2)[:, None]  # (sentences, 1, width·n, d)
         asking = Span.of(span.valid.new_ones(rows.sentences, asked.shape[2]))
         bound = Padding().bind(asking, Span.of(memory.valid))
@@ -110,8 +118,14 @@ class ConvolutionalLayer(nn.Module):
         self.query = nn.Linear(width, width)
 
     def forward(
-        self, h: Tensor, embedded: Tensor, span: Span, memory: Memory, rows: Rows, state: tuple[State, State]
-    ) -> tuple[Tensor, tuple[State, State]]:
+        self,
+        h: Float[Tensor, "rows length width"],
+        embedded: Float[Tensor, "rows length width"],
+        span: Span,
+        memory: Memory,
+        rows: Rows,
+        state: tuple[State, State],
+    ) -> tuple[Float[Tensor, "rows length width"], tuple[State, State]]:
         mixed = self.mixer(h, span, state[0])
         asked = (self.query(mixed.output) + embedded) * HALF
         read = self.reader(asked, span, memory, rows, state[1])
@@ -119,11 +133,11 @@ class ConvolutionalLayer(nn.Module):
 
 
 class ConvolutionalState(NamedTuple):
-    """Per layer the states of mixer and reader; ``length`` (rows,), the position; ``rows`` (rows,), the sentence."""
+    """Per layer the states of mixer and reader; ``length``, the position; ``rows``, the sentence."""
 
     layers: tuple[tuple[State, State], ...]
-    length: Tensor
-    rows: Tensor
+    length: Int[Tensor, "rows"]
+    rows: Int[Tensor, "rows"]
 
 
 class ConvolutionalDecoder(Decoder):
@@ -143,7 +157,7 @@ class ConvolutionalDecoder(Decoder):
     def prepare(self, encoded: Encoded) -> Memory:
         return tuple(layer.reader.prepare(encoded) for layer in self.stack)
 
-    def start(self, memory: Memory, rows: Tensor) -> ConvolutionalState:
+    def start(self, memory: Memory, rows: Int[Tensor, "rows"]) -> ConvolutionalState:
         read_by = Rows.of(rows, sentences(memory))
         layers = tuple(
             (layer.mixer.start(len(rows)), layer.reader.start(source, read_by))
@@ -152,7 +166,12 @@ class ConvolutionalDecoder(Decoder):
         return ConvolutionalState(layers, torch.zeros_like(rows), rows)
 
     def forward(
-        self, tokens: Tensor, memory: Memory, state: ConvolutionalState, *, valid: Tensor | None = None
+        self,
+        tokens: Int[Tensor, "rows length"],
+        memory: Memory,
+        state: ConvolutionalState,
+        *,
+        valid: Bool[Tensor, "rows length"] | None = None,
     ) -> Decoded:
         valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
         span = Span(state.length, valid)

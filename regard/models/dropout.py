@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 __all__ = ["Dropout"]
@@ -22,7 +23,7 @@ class Dropout(nn.Module):
             raise ValueError(f"a dropout probability lies in [0, 1), not {probability}")
         self.threshold = round(probability * 256)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         if not self.training or self.threshold == 0:
             return x
         words = torch.empty(-(-x.numel() // 8), dtype=torch.int64, device=x.device).random_(-(2**63), None)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
@@ -40,7 +41,7 @@ class Session(NamedTuple):
     state: State
     sentences: int
 
-    def select(self, rows: Tensor) -> Session:
+    def select(self, rows: Int[Tensor, "rows"]) -> Session:
         state = select(self.state, rows)
         alive = len(torch.unique(state.rows))
         if 2 * alive > self.sentences:
@@ -50,7 +51,7 @@ class Session(NamedTuple):
     def repeat(self, times: int) -> Session:
         return self._replace(state=repeat(self.state, times))
 
-    def truncate(self, length: Tensor) -> Session:
+    def truncate(self, length: Int[Tensor, "rows"]) -> Session:
         return self._replace(state=truncate(self.state, length))
 
     def join(self, sessions: list[Session]) -> Session:
@@ -66,20 +67,30 @@ class Transducer(nn.Module):
         super().__init__()
         self.encoder, self.decoder, self.projection = encoder, decoder, projection
 
-    def forward(self, source: Tensor, source_valid: Tensor, target: Tensor, target_valid: Tensor) -> Tensor:
-        """Teacher forcing: features (batch, length, width) of every target position, given the tokens before it."""
+    def forward(
+        self,
+        source: Int[Tensor, "batch source"],
+        source_valid: Bool[Tensor, "batch source"],
+        target: Int[Tensor, "batch target"],
+        target_valid: Bool[Tensor, "batch target"],
+    ) -> Float[Tensor, "batch target width"]:
+        """Teacher forcing: features of every target position, given the tokens before it."""
         memory = self.decoder.prepare(self.encoder(source, source_valid))
         rows = torch.arange(len(source), device=source.device)
         return self.decoder(target, memory, self.decoder.start(memory, rows), valid=target_valid).features
 
-    def session(self, source: Tensor, source_valid: Tensor) -> Session:
-        """Read the sources (sentences, length) once; one row per sentence, before the first target token."""
+    def session(
+        self, source: Int[Tensor, "sentences length"], source_valid: Bool[Tensor, "sentences length"]
+    ) -> Session:
+        """Read the sources once; one row per sentence, before the first target token."""
         memory = self.decoder.prepare(self.encoder(source, source_valid))
         rows = torch.arange(len(source), device=source.device)
         return Session(memory, self.decoder.start(memory, rows), len(source))
 
-    def step(self, tokens: Tensor, session: Session) -> tuple[Tensor, Session]:
-        """``tokens`` (rows, n) to log-probabilities (rows, n, V) in float32 or wider, and the session after them."""
+    def step(
+        self, tokens: Int[Tensor, "rows length"], session: Session
+    ) -> tuple[Float[Tensor, "rows length types"], Session]:
+        """Tokens to log-probabilities in float32 or wider, and the session after them."""
         features, state = self.decoder(tokens, session.memory, session.state)
         logits = linear(features, self.projection)
         log_p = torch.log_softmax(logits.float() if logits.dtype == torch.bfloat16 else logits, -1)

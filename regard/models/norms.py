@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.models.dropout import Dropout
 
 __all__ = ["PostNorm", "PreNorm", "Residual"]
+
+Columns = Float[Tensor, "batch length width"]
 
 
 class Residual(nn.Module, ABC):
@@ -20,27 +23,27 @@ class Residual(nn.Module, ABC):
         self.dropout = Dropout(dropout)
 
     @abstractmethod
-    def enter(self, x: Tensor) -> Tensor: ...
+    def enter(self, x: Columns) -> Columns: ...
 
     @abstractmethod
-    def leave(self, x: Tensor, y: Tensor) -> Tensor: ...
+    def leave(self, x: Columns, y: Columns) -> Columns: ...
 
 
 class PostNorm(Residual):
     """LayerNorm(x + Dropout(f(x))) (Vaswani et al. 2017, §3.1, §5.4). Needs a warm-up."""
 
-    def enter(self, x: Tensor) -> Tensor:
+    def enter(self, x: Columns) -> Columns:
         return x
 
-    def leave(self, x: Tensor, y: Tensor) -> Tensor:
+    def leave(self, x: Columns, y: Columns) -> Columns:
         return self.norm(x + self.dropout(y))
 
 
 class PreNorm(Residual):
     """x + Dropout(f(LayerNorm(x))) (Xiong et al. 2020); the stack ends with one more LayerNorm."""
 
-    def enter(self, x: Tensor) -> Tensor:
+    def enter(self, x: Columns) -> Columns:
         return self.norm(x)
 
-    def leave(self, x: Tensor, y: Tensor) -> Tensor:
+    def leave(self, x: Columns, y: Columns) -> Columns:
         return x + self.dropout(y)

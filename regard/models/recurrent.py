@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention.contract import Decoded, Decoder, Encoded, Memory, Reader, Rows
@@ -15,24 +16,24 @@ __all__ = ["LuongDecoder", "LuongMemory", "LuongState"]
 
 
 class LuongMemory(NamedTuple):
-    """What the reader prepared, and the encoder's summary ``final`` (sentences, summary)."""
+    """What the reader prepared, and the encoder's summary ``final``."""
 
     source: Memory
-    final: Tensor
+    final: Float[Tensor, "sentences summary"]
 
 
 class LuongState(NamedTuple):
-    """``hidden`` and ``cell`` (rows, layers, width); ``feed`` (rows, width), the last h̃; the reader's state;
+    """The layers' ``hidden`` and ``cell``; ``feed``, the last h̃; the reader's state; ``length``, the position;
 
-    ``length`` (rows,), the position; ``rows`` (rows,), the sentence each row reads.
+    ``rows``, the sentence each row reads.
     """
 
-    hidden: Tensor
-    cell: Tensor
-    feed: Tensor
+    hidden: Float[Tensor, "rows layers width"]
+    cell: Float[Tensor, "rows layers width"]
+    feed: Float[Tensor, "rows width"]
     reader: State
-    length: Tensor
-    rows: Tensor
+    length: Int[Tensor, "rows"]
+    rows: Int[Tensor, "rows"]
 
 
 class LuongDecoder(Decoder):
@@ -55,14 +56,19 @@ class LuongDecoder(Decoder):
     def prepare(self, encoded: Encoded) -> LuongMemory:
         return LuongMemory(self.reader.prepare(encoded), encoded.final)
 
-    def start(self, memory: LuongMemory, rows: Tensor) -> LuongState:
+    def start(self, memory: LuongMemory, rows: Int[Tensor, "rows"]) -> LuongState:
         hidden = torch.tanh(self.bridge(memory.final)).index_select(0, rows).unflatten(1, (len(self.cells), -1))
         reader = self.reader.start(memory.source, Rows.of(rows, len(memory.final)))
         feed = hidden.new_zeros(len(rows), hidden.shape[2])
         return LuongState(hidden, torch.zeros_like(hidden), feed, reader, torch.zeros_like(rows), rows)
 
     def forward(
-        self, tokens: Tensor, memory: LuongMemory, state: LuongState, *, valid: Tensor | None = None
+        self,
+        tokens: Int[Tensor, "rows length"],
+        memory: LuongMemory,
+        state: LuongState,
+        *,
+        valid: Bool[Tensor, "rows length"] | None = None,
     ) -> Decoded:
         valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
         rows = Rows.of(state.rows, len(memory.final))
@@ -72,8 +78,15 @@ class LuongDecoder(Decoder):
             features.append(state.feed)
         return Decoded(torch.stack(features, 1), state)
 
-    def _step(self, embedded: Tensor, counts: Tensor, memory: LuongMemory, rows: Rows, state: LuongState) -> LuongState:
-        """One token a row; rows where ``counts`` (rows,) is False stay as they are."""
+    def _step(
+        self,
+        embedded: Float[Tensor, "rows embedding"],
+        counts: Bool[Tensor, "rows"],
+        memory: LuongMemory,
+        rows: Rows,
+        state: LuongState,
+    ) -> LuongState:
+        """One token a row; rows where ``counts`` is False stay as they are."""
         x, hidden, cell = torch.cat([embedded, state.feed], 1), [], []
         for layer, module in enumerate(self.cells):
             h, c = module(x, (state.hidden[:, layer], state.cell[:, layer]))

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, cast
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention.contract import Decoded, Decoder, Encoded, Encoder, Memory, Mixer, Reader, Rows, sentences
@@ -30,7 +31,9 @@ class Embedding(nn.Module):
         self.weight, self.position, self.dropout = weight, position, Dropout(dropout)
         self.scale = math.sqrt(weight.shape[1])
 
-    def forward(self, tokens: Tensor, position: Tensor) -> Tensor:
+    def forward(
+        self, tokens: Int[Tensor, "batch length"], position: Int[Tensor, "batch length"]
+    ) -> Float[Tensor, "batch length width"]:
         embedded = nn.functional.embedding(tokens, self.weight) * self.scale
         return self.dropout(self.position(embedded, position))
 
@@ -42,7 +45,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.enter, self.leave = nn.Linear(width, inner), nn.Linear(inner, width)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length width"]:
         return self.leave(torch.relu(self.enter(x)))
 
 
@@ -54,7 +57,7 @@ class EncoderLayer(nn.Module):
         self.mixer, self.feed_forward = mixer, feed_forward
         self.around_mixer, self.around_feed_forward = frames
 
-    def forward(self, x: Tensor, span: Span) -> Tensor:
+    def forward(self, x: Float[Tensor, "batch length width"], span: Span) -> Float[Tensor, "batch length width"]:
         mixed = self.mixer(self.around_mixer.enter(x), span, self.mixer.start(len(x)))
         x = self.around_mixer.leave(x, mixed.output)
         return self.around_feed_forward.leave(x, self.feed_forward(self.around_feed_forward.enter(x)))
@@ -67,7 +70,7 @@ class TransformerEncoder(Encoder):
         super().__init__()
         self.embedding, self.layers, self.norm = embedding, nn.ModuleList(layers), norm
 
-    def forward(self, tokens: Tensor, valid: Tensor) -> Encoded:
+    def forward(self, tokens: Int[Tensor, "sentences length"], valid: Bool[Tensor, "sentences length"]) -> Encoded:
         span = Span.of(valid)
         embedded = self.embedding(tokens, span.position)
         x = embedded
@@ -94,8 +97,8 @@ class DecoderLayer(nn.Module):
         self.around_mixer, self.around_reader, self.around_feed_forward = frames
 
     def forward(
-        self, x: Tensor, span: Span, memory: Memory, rows: Rows, state: tuple[State, State]
-    ) -> tuple[Tensor, tuple[State, State]]:
+        self, x: Float[Tensor, "rows length width"], span: Span, memory: Memory, rows: Rows, state: tuple[State, State]
+    ) -> tuple[Float[Tensor, "rows length width"], tuple[State, State]]:
         mixed = self.mixer(self.around_mixer.enter(x), span, state[0])
         x = self.around_mixer.leave(x, mixed.output)
         read = self.reader(self.around_reader.enter(x), span, memory, rows, state[1])
@@ -105,13 +108,13 @@ class DecoderLayer(nn.Module):
 
 
 class TransformerState(NamedTuple):
-    """Per layer the states of mixer and reader; ``length`` (rows,), the position; ``rows`` (rows,), the sentence."""
+    """Per layer the states of mixer and reader; ``length``, the position; ``rows``, the sentence."""
 
     layers: tuple[tuple[State, State], ...]
-    length: Tensor
-    rows: Tensor
+    length: Int[Tensor, "rows"]
+    rows: Int[Tensor, "rows"]
 
-    def truncate(self, length: Tensor) -> TransformerState:
+    def truncate(self, length: Int[Tensor, "rows"]) -> TransformerState:
         # Readers of the Transformer keep nothing between queries; one that does refuses here, as it should.
         return TransformerState(truncate(self.layers, length), torch.minimum(self.length, length), self.rows)
 
@@ -130,7 +133,7 @@ class TransformerDecoder(Decoder):
     def prepare(self, encoded: Encoded) -> Memory:
         return tuple(layer.reader.prepare(encoded) for layer in self.stack)
 
-    def start(self, memory: Memory, rows: Tensor) -> TransformerState:
+    def start(self, memory: Memory, rows: Int[Tensor, "rows"]) -> TransformerState:
         read_by = Rows.of(rows, sentences(memory))
         layers = tuple(
             (layer.mixer.start(len(rows)), layer.reader.start(kept, read_by))
@@ -139,7 +142,12 @@ class TransformerDecoder(Decoder):
         return TransformerState(layers, torch.zeros_like(rows), rows)
 
     def forward(
-        self, tokens: Tensor, memory: Memory, state: TransformerState, *, valid: Tensor | None = None
+        self,
+        tokens: Int[Tensor, "rows length"],
+        memory: Memory,
+        state: TransformerState,
+        *,
+        valid: Bool[Tensor, "rows length"] | None = None,
     ) -> Decoded:
         valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
         span = Span(state.length, valid)
