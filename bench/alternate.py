@@ -29,7 +29,7 @@ class Worker:
         self.name = name
         environment = os.environ | {
             "OMP_NUM_THREADS": str(threads),
-            "PYTHONPATH": str(BENCH),
+            "PYTHONPATH": str(BENCH),  # so no file here may bear the name of a package that a peer looks for
             "HF_HUB_OFFLINE": "1",
             "TOKENIZERS_PARALLELISM": "false",
         }
@@ -46,13 +46,14 @@ class Worker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self.process.stdin is not None
+        assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.close()
         try:
             self.process.wait(timeout=30)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self.process.stdout.close()
 
     def turn(self) -> Turn:
         assert self.process.stdin is not None

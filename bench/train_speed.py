@@ -42,6 +42,8 @@ def main() -> None:
     config = _config(arguments)
     run = RunFolder.create(prepared / "auto", config)
     ready = set_up(run, say=print)
+    plan = run.read_plan()
+    assert plan is not None
     updates = arguments.warm_up + arguments.rounds
     _write_batches(prepared / "batches.npz", ready, config, updates)
     _write_settings(prepared / "settings.json", ready, config)
@@ -56,7 +58,7 @@ def main() -> None:
         commands[f"marian {precision} {attention}"] = command
     hello, turns = alternate(commands, rounds=arguments.rounds, warm_up=arguments.warm_up, threads=arguments.threads)
     _check(hello, turns, config)
-    result = _result(hello, turns, arguments.warm_up, ready.precision)
+    result = _result(hello, turns, arguments.warm_up, plan.precision)
     result |= {"machine": machine(), "config": config.model_dump(mode="json", include={"model", "train"})}
     (FOLDER / "train-speed.json").write_text(json.dumps(result, indent=2))
     _print(result)
@@ -100,7 +102,7 @@ def _with_precision(run: RunFolder, precision: str) -> Path:
     shutil.copytree(run.path, folder)
     plan = run.read_plan()
     assert plan is not None
-    RunFolder.open(folder).write_plan(plan | {"precision": precision})
+    RunFolder.open(folder).write_plan(plan.model_copy(update={"precision": precision}))
     return folder
 
 

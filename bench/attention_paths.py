@@ -1,6 +1,6 @@
 """The paths of ``regard.attention.kernel.attend`` on short sequences: milliseconds forward and backward.
 
-    .venv/bin/python bench/kernels.py
+    .venv/bin/python bench/attention_paths.py
 
 Each row is one attention of preset `small` over 4,096 tokens: 4 heads of 64, as many sentences as fit. The paths are
 timed in turn; each figure is the median. ``choose`` takes the softmax form up to ``SHORT`` keys.

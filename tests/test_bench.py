@@ -1,0 +1,44 @@
+"""The measurements themselves are made by hand; here only that their parts work."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from regard.config import load_config
+from regard.run import RunFolder
+from regard.setup import set_up
+
+BENCH = Path(__file__).parents[1] / "bench"
+pytestmark = pytest.mark.skipif(not BENCH.is_dir(), reason="bench/ is not in this distribution")
+
+
+def test_regards_worker_trains_in_the_format_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    from alternate import Worker
+    from train_speed import _with_precision
+
+    draw = random.Random(1)
+    lines = ["".join(f"{' '.join(draw.choices('abcd', k=4))}\n" for _ in range(50)) for _ in "xy"]
+    for name, text in zip(("source", "target"), lines, strict=True):
+        (tmp_path / name).write_text(text)
+    corpus = {"source": str(tmp_path / "source"), "target": str(tmp_path / "target")}
+    config = {
+        "model": {"encoder_layers": 1, "decoder_layers": 1, "width": 8, "feed_forward": 8, "heads": 2},
+        "data": {"train": [corpus], "tokenizer": {"kind": "word"}},
+        "train": {"batch_tokens": 64, "precision": "float32", "threads": 1},
+    }
+    run = RunFolder.create(tmp_path / "auto", load_config(config))
+    set_up(run, say=lambda message: None)
+    folder = _with_precision(run, "bfloat16")
+    assert RunFolder.open(folder).read_plan() == run.read_plan().model_copy(update={"precision": "bfloat16"})
+    shutil.rmtree(run.path)  # the copy stands by itself
+    with Worker("regard", [sys.executable, BENCH / "ours.py", folder], threads=1) as worker:
+        answers = [worker.turn().answer for _ in range(2)]
+    assert worker.hello["threads"] == 1 and worker.hello["parameters"] > 0
+    assert all(0 < answer["tokens"] <= 64 and 0 < answer["loss"] < 5 for answer in answers)
+    assert worker.process.returncode == 0
