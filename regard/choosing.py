@@ -36,6 +36,7 @@ SIZES = (
     _Size(float("inf"), "big", 32_000, 5e-4, 4_000, 10),
 )
 HELD_OUT_SHARE, HELD_OUT_PAIRS = 0.02, 2_000  # for validation where no data is given: whichever is fewer
+FEWEST_PAIRS = 200  # with fewer than these, a held out share could be nothing at all
 CHARACTERS_A_SIDE = 30  # below this mean length the sides are words rather than sentences
 
 
@@ -48,29 +49,44 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None) -> Choice:
         words += len(source.split()) + len(target.split())
     size = next(size for size in SIZES if pairs <= size.pairs)
     tokenizer = _tokenizer(size, pairs, characters)
-    reason = "training ends early after 10 validations without a lower loss"
-    if valid is None:
-        share = min(HELD_OUT_SHARE, HELD_OUT_PAIRS / max(pairs, 1))
-        valid = train.model_copy(update={"share": (0.0, share)})
-        train = train.model_copy(update={"share": (share, 1.0)})
-        reason = f"no validation data given: about {share * pairs:,.0f} pairs are held out; {reason}"
-    parts = [corpus.model_dump(mode="json", exclude_none=True) for corpus in (train, valid)]
+    parts, reason = _parts(train, valid, pairs)
     every = 250 if pairs < 100_000 else 1_000
     settings: dict[str, Any] = {
         "learning_rate": size.learning_rate,
         "warmup": size.warmup,
         "epochs": size.epochs,
-        "early_stopping": 10,
         "validate_every": every,
         "save_every": every,
     }
-    data = {"train": parts[:1], "valid": parts[1:], "joint": True, "tokenizer": tokenizer}
+    if "valid" in parts:
+        settings["early_stopping"] = 10
+    data = {**parts, "joint": True, "tokenizer": tokenizer}
     reasons = [
         f"{pairs:,} pairs, {words / max(2 * pairs, 1):.0f} words a side: preset {size.preset}, "
         f"{_pieces(tokenizer)} for both sides, at most {size.epochs} epochs",
         reason,
     ]
     return Choice({"data": data, "model": {"preset": size.preset, "norm": "pre"}, "train": settings}, reasons)
+
+
+def _parts(train: CorpusConfig, valid: CorpusConfig | None, pairs: int) -> tuple[dict[str, Any], str]:
+    """The tables ``train`` and ``valid``, and why they are so."""
+    reason = "training ends early after 10 validations without a lower loss"
+    if valid is None:
+        if pairs < FEWEST_PAIRS:
+            return {"train": [_table(train)]}, (
+                f"fewer than {FEWEST_PAIRS} pairs: none are held out, so there is no validation and no early stopping; "
+                "--valid names data for it"
+            )
+        share = min(HELD_OUT_SHARE, HELD_OUT_PAIRS / pairs)
+        valid = train.model_copy(update={"share": (0.0, share)})
+        train = train.model_copy(update={"share": (share, 1.0)})
+        reason = f"no validation data given: about {share * pairs:,.0f} pairs are held out; {reason}"
+    return {"train": [_table(train)], "valid": [_table(valid)]}, reason
+
+
+def _table(corpus: CorpusConfig) -> dict[str, Any]:
+    return corpus.model_dump(mode="json", exclude_none=True)
 
 
 def _pieces(tokenizer: dict[str, Any]) -> str:

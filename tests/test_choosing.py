@@ -36,6 +36,16 @@ def test_validation_data_are_held_out_where_none_are_given(tmp_path: Path) -> No
     assert held | kept == {source for _, source, _ in read_pairs(whole)}
 
 
+def test_of_a_small_corpus_nothing_is_held_out_and_it_is_said(tmp_path: Path) -> None:
+    """Its share could be no pair at all, and a loss over three pairs is no reason to stop."""
+    whole = corpus(tmp_path, 12, 6)
+    choice = choose(whole, None)
+    config = load_config(choice.config)
+    assert config.data.train == (whole,) and not config.data.valid
+    assert config.train.early_stopping is None and config.train.epochs is not None
+    assert "no validation" in choice.reasons[1] and "--valid" in choice.reasons[1]
+
+
 def test_given_validation_data_are_used_and_the_corpus_left_whole(tmp_path: Path) -> None:
     whole, valid = corpus(tmp_path, 100, 6), CorpusConfig(source=tmp_path / "valid.tsv")
     config = load_config(choose(whole, valid).config)

@@ -23,6 +23,7 @@ __all__ = ["fingerprint", "open_or_prepare", "prepare"]
 
 CHUNK = 4096  # pairs cut and written at a time
 NAMED_LINES = 20
+WHOLE = (0.0, 1.0)
 Pair = tuple[int, str, str]
 
 
@@ -60,7 +61,7 @@ def prepare(
                     progress(writer.read)
         report = writer.report(pairs.blank if isinstance(pairs, Pairs) else 0)
         if report.pairs == 0:
-            raise _nothing_left(report, name)
+            raise _nothing_left(report, name, pairs.config.share if isinstance(pairs, Pairs) else WHOLE)
         head = {
             **FORMAT,
             "name": name,
@@ -214,8 +215,15 @@ def _refuse_foreign(folder: Path) -> None:
         )
 
 
-def _nothing_left(report: Report, name: str) -> DataError:
+def _nothing_left(report: Report, name: str, share: tuple[float, float]) -> DataError:
     if report.long:
         why = f"{report.long} pairs are longer than {report.max_length} pieces"
         return DataError("No pair of the corpus is left.", where=name, why=why, help="raise data.max_length")
+    if share != WHOLE:
+        return DataError(
+            "No pair of the corpus falls into its share.",
+            where=name,
+            why=f"share = [{share[0]:g}, {share[1]:g}] is {share[1] - share[0]:.2%} of the pairs",
+            help="widen the share, or validate on a corpus of its own: data.valid, --valid",
+        )
     return DataError("The corpus holds no sentence: every line is blank.", where=name)

@@ -83,6 +83,13 @@ def test_no_pair_left_says_why(tmp_path):
     assert not (tmp_path / "corpus").exists()
 
 
+def test_a_share_that_keeps_nothing_is_named(tmp_path):
+    config = files(tmp_path).model_copy(update={"share": (0.0, 1e-9)})
+    with pytest.raises(DataError, match="share") as caught:
+        open_or_prepare(config, WORDS, WORDS, tmp_path / "corpus", max_length=10)
+    assert "blank" not in str(caught.value)
+
+
 def test_a_large_vocabulary_takes_four_bytes(tmp_path):
     many = [chr(0x10000 + number) for number in range(70_000)]
     tokenizer = train_tokenizer([" ".join(many)], TokenizerConfig(kind="word"))
