@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from regard.data.corpora import CorpusConfig
 from regard.data.tokenizer import TokenizerConfig
 from regard.errors import ConfigError
-from regard.keys import explain, in_full, key_in_full, short_keys
+from regard.keys import Misfit, explain, in_full, key_in_full, short_keys
 from regard.layered import Layer, locate, merge, parse_override, read_layers
 from regard.models.configuration import ModelConfig
 from regard.settings import SearchConfig, TrainConfig
@@ -43,7 +43,7 @@ class DataConfig(BaseModel):
     train: tuple[CorpusConfig, ...] = Field(min_length=1)
     valid: tuple[CorpusConfig, ...] | None = None
     tokenizer: TokenizerConfig = TokenizerConfig()  # of both sides, unless a side has its own
-    joint: bool = True  # one vocabulary for both sides
+    joint: bool = True  # one vocabulary for both sides; false needs model.share = "target" or "none"
     source_tokenizer: TokenizerConfig | None = None
     target_tokenizer: TokenizerConfig | None = None
     source_language: str | None = None  # named in the model card
@@ -72,6 +72,42 @@ class Config(BaseModel):
     model: ModelConfig = ModelConfig()
     train: TrainConfig = TrainConfig()
     search: SearchConfig = SearchConfig()
+
+    @model_validator(mode="after")
+    def _shares_what_is_one(self) -> Self:
+        if not self.data.joint and self.model.share == "all":
+            raise Misfit(
+                "data.joint",
+                "model.share",
+                why='one matrix for both embeddings needs one vocabulary; with two, share = "target" or "none"',
+                help="--set model.share=target",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _positions_suffice(self) -> Self:
+        needed = self.data.max_length + 1  # the end symbol
+        if self.model.position == "learned" and self.model.longest < needed:
+            raise Misfit(
+                "model.longest",
+                "data.max_length",
+                why=f"{self.data.max_length} pieces and the end symbol need {needed} learned positions",
+                help=f"--set model.longest={needed}, or lower data.max_length",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _validates_on_something(self) -> Self:
+        settings = self.train
+        if not self.data.valid and (settings.early_stopping is not None or settings.best_by != "loss"):
+            key = "train.best_by" if settings.early_stopping is None else "train.early_stopping"
+            raise Misfit(
+                key,
+                "data.valid",
+                why="without data.valid nothing is validated: no checkpoint is better than another",
+                help=f"name data.valid, or take {key} out",
+            )
+        return self
 
 
 def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:

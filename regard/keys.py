@@ -12,7 +12,16 @@ from pydantic_core import ErrorDetails
 from regard.errors import ConfigError
 from regard.layered import Key, Layer, locate, spell
 
-__all__ = ["explain", "fields_of", "in_full", "key_in_full", "nearest", "short_keys"]
+__all__ = ["Misfit", "explain", "fields_of", "in_full", "key_in_full", "nearest", "short_keys"]
+
+
+class Misfit(ValueError):
+    """Raised by a validator: keys that do not fit together, of tables that know nothing of each other."""
+
+    def __init__(self, *keys: str, why: str, help: str) -> None:
+        super().__init__(why)
+        self.keys = [tuple(key.split(".")) for key in keys]
+        self.help = help
 
 
 def fields_of(model: type[BaseModel], prefix: Key = ()) -> Iterator[tuple[Key, tuple[str, ...]]]:
@@ -68,11 +77,13 @@ def explain(
     """The first failure as what, where, why and help."""
     failures = _innermost(error.errors(include_url=False))
     failure = failures[0]
+    problem = failure.get("ctx", {}).get("error")
+    if isinstance(problem, Misfit):
+        what = f"{' and '.join(map(spell, problem.keys))} do not fit together"
+        where = next(filter(None, (_place(key, layers, overridden) for key in problem.keys)), None)
+        return ConfigError(what, where=where, why=str(problem), help=problem.help)
     key: Key = tuple(failure["loc"])
-    where = locate(layers, key) or spell(key)
-    for other in overridden:
-        if key[: len(other)] == other or other[: len(key)] == key:
-            where = f"--set {spell(other)}"
+    where = _place(key, layers, overridden) or spell(key)
     more = f" ({len(failures) - 1} more)" if len(failures) > 1 else ""
     if failure["type"] == "extra_forbidden":
         meant = nearest(key, model)
@@ -84,6 +95,14 @@ def explain(
     given = failure["input"]
     what = f"{spell(key)} does not fit" if isinstance(given, dict) else f"{spell(key)} cannot be {given!r}"
     return ConfigError(what + more, where=where, why=reason)
+
+
+def _place(key: Key, layers: Sequence[Layer], overridden: Sequence[Key]) -> str | None:
+    """Who said so: the last override of that key, else the line of a file."""
+    for other in reversed(overridden):
+        if key[: len(other)] == other or other[: len(key)] == key:
+            return f"--set {spell(other)}"
+    return locate(layers, key)
 
 
 def _innermost(failures: Sequence[ErrorDetails]) -> list[ErrorDetails]:

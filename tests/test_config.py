@@ -270,11 +270,30 @@ def test_not_utf8_and_no_permission_are_told(tmp_path: Path) -> None:
         ("search.nbest=6", "beam of 5"),
         ("data.source_tokenizer.kind=word", "joint = false"),
         ("train.learning_rate=nan", "finite"),
+        ("data.joint=false", 'share = "target"'),
+        ("train.best_by=wer", "data.valid"),
+        ("train.early_stopping=3", "data.valid"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(override: str, why: str) -> None:
     error = failure(TOY, override)
     assert why in (error.why or "") and error.where == f"--set {override.partition('=')[0]}"
+
+
+def test_a_learned_table_has_a_row_for_the_longest_sentence_and_its_end() -> None:
+    learned = ["model.position=learned", "data.max_length=20"]
+    error = failure(TOY, *learned, "model.longest=20")
+    assert error.where == "--set model.longest" and "model.longest=21" in (error.help or "")
+    assert load_config(TOY, [*learned, "model.longest=21"]).model.longest == 21
+    assert load_config(TOY, ["data.max_length=20", "model.longest=20"]).model.position == "sinusoidal"
+
+
+def test_what_separate_vocabularies_can_share(tmp_path: Path) -> None:
+    for share in ("target", "none"):
+        assert load_config(TOY, ["data.joint=false", f'model.share="{share}"']).model.share == share
+    text = '[data]\njoint = false\n[[data.train]]\nsource = "a"\ntarget = "b"\n'
+    error = failure(write(tmp_path / "mine.toml", text))
+    assert error.where == f"{tmp_path / 'mine.toml'}:2" and "model.share=target" in (error.help or "")
 
 
 def test_the_learning_rate_is_a_factor_under_the_papers_schedule() -> None:
