@@ -153,10 +153,10 @@ class MultiHead(nn.Module):
         value: Float[Tensor, "batch key_heads key value"],
         bound: Bound,
         state: State = (),
-    ) -> Attended:
-        """Projected queries, keys and values in; out comes one ``context`` (batch, query, width) of all heads."""
+    ) -> Mixed:
+        """Projected queries, keys and values in; the output (batch, query, width) of all heads out."""
         attended: Attended = self.mechanism(query, key, value, bound, state)
-        return attended._replace(context=self.output(attended.context.transpose(1, 2).flatten(2)))
+        return Mixed(self.output(attended.context.transpose(1, 2).flatten(2)), attended.state, attended.weights)
 
 
 class SelfAttention(Mixer):
@@ -204,8 +204,8 @@ class SelfAttention(Mixer):
             key, value, keys = state.key, state.value, span if fresh else state.span()
         bound = self.mask.bind(span, keys)
         before = self.attention.mechanism.start(key, bound)
-        attended = self.attention(self.attention.queries(x), key, value, bound, before)
-        return Mixed(attended.context, state, attended.weights)
+        mixed: Mixed = self.attention(self.attention.queries(x), key, value, bound, before)
+        return mixed._replace(state=state)
 
 
 class AttentionReader(Reader):
@@ -243,5 +243,5 @@ class AttentionReader(Reader):
         self, query: Float[Tensor, "batch heads query key_width"], span: Span, memory: SourceKeys, state: State
     ) -> Mixed:
         bound = Padding().bind(span, Span.of(memory.valid))
-        attended = self.attention(query, memory.key, memory.value, bound, state)
-        return Mixed(attended.context, attended.state, attended.weights)
+        mixed: Mixed = self.attention(query, memory.key, memory.value, bound, state)
+        return mixed

@@ -181,9 +181,11 @@ def truncated(case: DecoderCase, draw: Draw) -> None:
     _, memory = case.read(draw, 3)
     tokens, more = draw.tokens(3, 5, case.types), draw.tokens(3, 2, case.types)
     length = torch.tensor([draw.integer(1, 5) for _ in range(3)])
+    whole = case.run(tokens, memory).state
     try:
-        state = truncate(case.run(tokens, memory).state, length)
-    except TypeError:
+        state = truncate(whole, length)
+    except TypeError as refusal:
+        assert "cannot be truncated" in str(refusal), refusal
         return
     short = case.run(tokens, memory, valid=torch.arange(5) < length[:, None]).state
     actual = case.run(more, memory, state).features

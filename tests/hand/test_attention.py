@@ -172,7 +172,7 @@ def test_identity_projections_leave_one_head_alone():
     x = torch.randn(1, 4, 3, dtype=torch.float64)
     span = Span.of(torch.ones(1, 4, dtype=torch.bool))
     key, value = attention.keys_values(x)
-    context = attention(attention.queries(x), key, value, Padding().bind(span, span)).context
+    context = attention(attention.queries(x), key, value, Padding().bind(span, span)).output
     expected = torch.softmax(x @ x.transpose(1, 2) / math.sqrt(3), -1) @ x
     torch.testing.assert_close(context, expected, rtol=1e-12, atol=1e-12)
 

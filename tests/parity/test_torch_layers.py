@@ -156,7 +156,7 @@ def test_weights_of_every_head_are_torchs():
     key, value = ours.keys_values(source)
     bound = Padding().bind(Span.of(TARGET), Span.of(SOURCE))
     weights = ours.mechanism(ours.queries(x), key, value, bound, need_weights=True).weights
-    context = ours(ours.queries(x), key, value, bound).context
+    context = ours(ours.queries(x), key, value, bound).output
     expected, expected_weights = theirs(
         x, source, source, key_padding_mask=~SOURCE, need_weights=True, average_attn_weights=False
     )

@@ -28,7 +28,7 @@ class PeeksAhead(SelfAttention):
         if state.key.shape[2]:
             return fresh
         bound = self.mask.bind(late, span)
-        return fresh._replace(output=self.attention(self.attention.queries(x), key, value, bound).context)
+        return fresh._replace(output=self.attention(self.attention.queries(x), key, value, bound).output)
 
 
 class StaleCache(SelfAttention):
