@@ -94,7 +94,8 @@ def translate(
     given = file if file is not None and str(file) != "-" else None
     # Someone who types wants each answer at once.
     size = 1 if given is None and sys.stdin.isatty() else BATCHES * search.batch_sentences
-    total = None if given is None else sum(1 for _ in read_lines(given))
+    # The lines of a pipe would be gone once they are counted.
+    total = sum(1 for _ in read_lines(given)) if given is not None and given.is_file() else None
     form = _as_json if as_json else _as_table if search.nbest > 1 else _as_text
     hidden = output is None and sys.stdout.isatty()
     with _writing(output, given) as write, progress("translating", total, hidden=hidden) as advance:

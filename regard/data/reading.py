@@ -61,7 +61,7 @@ class Pairs:
 
     A pair that is blank on both sides is left out; ``blank`` counts them after a loop. Constant memory.
     Raises DataError naming the file and line of whatever is not parallel text; a different number of lines
-    and lines blank on one side only are told at the end of the loop, all at once.
+    and lines blank on one side only are told at the end of the loop, all at once. A pipe is refused, too.
     """
 
     def __init__(self, config: CorpusConfig) -> None:
@@ -72,6 +72,7 @@ class Pairs:
 
     def __iter__(self) -> Iterator[tuple[int, str, str]]:
         self.blank, self._one_sided, self._one_sided_count = 0, [], 0
+        _refuse_pipes(self.config)
         for number, source, target in _raw_pairs(self.config):
             has_source, has_target = bool(source.strip()), bool(target.strip())
             if has_source and has_target:
@@ -98,6 +99,18 @@ class Pairs:
             why=f"a sentence there has no partner: {named}{more}",
             help="delete these lines from both sides, or restore the missing text",
         )
+
+
+def _refuse_pipes(config: CorpusConfig) -> None:
+    """A corpus is read several times: to check it, to count it, to cut it into pieces."""
+    for path in (config.source, config.target):
+        if path is not None and path.exists() and not path.is_file() and not path.is_dir():
+            raise DataError(
+                "A pipe or device cannot be a corpus.",
+                where=str(path),
+                why="it can be read only once",
+                help="save it to a file first; a file may be gzipped",
+            )
 
 
 def _falls_into(source: str, share: tuple[float, float]) -> bool:

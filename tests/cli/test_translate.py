@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -97,6 +99,17 @@ def test_file_to_file(regard, tiny_run: TinyRun, tmp_path: Path) -> None:
     expected = regard("translate", tiny_run.path, input=tiny_run.source.read_text()).stdout
     assert (tmp_path / "out").read_text() == expected
     assert expected.count("\n") == 40
+
+
+def test_a_pipe_for_a_file_is_read_once(regard, tiny_run: TinyRun, tmp_path: Path) -> None:
+    """As a shell's ``<(zcat text.gz)``: to count its lines first would use them up."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("a b\nc d\n",), daemon=True)
+    writer.start()
+    result = regard("translate", tiny_run.path, pipe)
+    writer.join(timeout=60)
+    assert result.stdout == "A B\nC D\n"
 
 
 def test_never_writes_over_its_input(regard, tiny_run: TinyRun, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import errno
 import gzip
 import json
+import os
 import random
 from pathlib import Path
 
@@ -55,6 +56,16 @@ def test_only_a_line_feed_ends_a_line(tmp_path_factory, lines):
 
 def test_a_byte_order_mark_is_dropped_at_the_start_only(tmp_path):
     assert list(read_lines(write(tmp_path / "x", "\ufeffa\n\ufeffb\n"))) == ["a", "\ufeffb"]
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_pipe_can_be_read_only_once_so_it_is_no_corpus(tmp_path, side):
+    config = two_files(tmp_path, "a\n", "b\n")
+    getattr(config, side).unlink()
+    os.mkfifo(getattr(config, side))
+    with pytest.raises(DataError, match=r"(?s)pipe.*save it to a file") as caught:
+        next(iter(read_pairs(config)))
+    assert caught.value.where == str(getattr(config, side))
 
 
 def test_different_line_counts_name_both_and_the_first_shifted_line(tmp_path):
