@@ -44,6 +44,7 @@ class Plan(BaseModel):
     seconds_per_update: dict[str, float]  # by number format; 0 where nothing was measured
     source_types: int
     target_types: int
+    corpora: dict[str, str] = {}  # the content of each, by its folder under data/; nothing in older runs
 
 
 class RunFolder:

@@ -7,7 +7,7 @@ the first time and read from there ever after, so that a resumed run is the same
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import torch
@@ -46,8 +46,8 @@ def set_up(run: RunFolder, *, say: Callable[[str], None], progress: Callable[[in
     if config.train.threads is not None:
         torch.set_num_threads(config.train.threads)
     source, target = _tokenizers(run, say)
-    data = _corpora(run, source, target, say, progress)
     plan = run.read_plan()
+    data = _corpora(run, source, target, plan.corpora if plan else {}, say, progress)
     if plan is None:
         plan = _make_plan(config, data, len(source), len(target))
         run.write_plan(plan)
@@ -98,6 +98,7 @@ def _corpora(
     run: RunFolder,
     source: Tokenizer,
     target: Tokenizer,
+    contents: Mapping[str, str],
     say: Callable[[str], None],
     progress: Callable[[int], None] | None,
 ) -> Prepared:
@@ -107,7 +108,10 @@ def _corpora(
         parts = []
         for number, corpus in enumerate(corpora):
             folder = run.data / f"{name}-{number}"
-            part = open_or_prepare(corpus, source, target, folder, max_length=data.max_length, progress=progress)
+            content = contents.get(folder.name, "")
+            part = open_or_prepare(
+                corpus, source, target, folder, max_length=data.max_length, content=content, progress=progress
+            )
             report = part.report
             say(f"{part.name}: {report.pairs:,} pairs")
             if report.long:
@@ -138,6 +142,7 @@ def _make_plan(config: Config, data: Prepared, source_types: int, target_types: 
         seconds_per_update=seconds,
         source_types=source_types,
         target_types=target_types,
+        corpora={part.folder.name: part.content for side in (data.train, data.valid) if side for part in side.parts},
     )
 
 

@@ -21,7 +21,7 @@ from regard import checkpoint, storage
 from regard.config import Config
 from regard.data.batches import Batch, batches_in_order, collate, epoch_batches, mixed_epoch, pair_lengths
 from regard.data.corpora import Corpora
-from regard.errors import ModelError, TrainingError
+from regard.errors import DataError, ModelError, TrainingError
 from regard.losses import Loss, projected_cross_entropy
 from regard.models.model import Transducer
 from regard.optim import Optimizer, schedule
@@ -253,6 +253,13 @@ class Trainer:
             self._planned = (place.epoch, plan)
         plan = self._planned[1]
         taken = plan[place.batch : place.batch + wanted]
+        if not taken:
+            raise DataError(
+                "The training data are not those this run began with.",
+                where=f"epoch {place.epoch}",
+                why=f"it has {len(plan):,} batches, and {place.batch:,} of them are done",
+                help="restore the corpus to go on, or begin another run",
+            )
         place.batch += len(taken)
         if place.batch >= len(plan):
             place.epoch, place.batch = place.epoch + 1, 0

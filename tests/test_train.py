@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import torch
 from regard import checkpoint, setup
 from regard.config import load_config
 from regard.data.batches import Batch, epoch_batches, pair_lengths
-from regard.errors import ConfigError, TrainingError
+from regard.errors import ConfigError, DataError, TrainingError
 from regard.losses import Loss
 from regard.run import Metrics, RunFolder
 from regard.setup import set_up
@@ -148,6 +150,31 @@ def test_the_global_generator_does_not_matter(making: Making) -> None:
     torch.manual_seed(6)
     two.fit()
     assert checkpoint.digest({"model": weights(one)}) == checkpoint.digest({"model": weights(two)})
+
+
+def test_a_corpus_that_changed_is_refused_and_one_that_was_touched_is_not(making: Making) -> None:
+    trainer = making(steps=5, valid=True)
+    trainer.fit()
+    source = making.folder / "source"
+    os.utime(source, ns=(1, 1))
+    assert making.again(trainer.run).resume()
+    lines = source.read_text().splitlines(keepends=True)
+    source.write_text("".join(reversed(lines)))
+    for deleted in (False, True):
+        with pytest.raises(DataError, match="not the one this run began with") as caught:
+            making.again(trainer.run)
+        assert caught.value.where == str(source)
+        if not deleted:
+            shutil.rmtree(trainer.run.data)
+    source.write_text("".join(lines))
+    assert making.again(trainer.run).resume()
+
+
+def test_an_update_on_nothing_is_never_made(making: Making) -> None:
+    trainer = making(epochs=3)
+    trainer.place.batch = 1000
+    with pytest.raises(DataError, match="not those this run began with"):
+        trainer.fit()
 
 
 # What an update is

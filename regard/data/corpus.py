@@ -58,6 +58,7 @@ class Corpus:
         self.report = Report(**head["report"])
         self.name: str = head["name"]
         self.fingerprint: str = head["fingerprint"]
+        self.content: str = head.get("content", "")  # a sha256 of its text, wherever that lies
         pairs, dtype = self.report.pairs, np.dtype(head["dtype"])
         self._source_offsets = _map(folder / "source.offsets", np.dtype(np.int64), pairs + 1)
         self._target_offsets = _map(folder / "target.offsets", np.dtype(np.int64), pairs + 1)

@@ -36,14 +36,16 @@ def prepare(
     max_length: int,
     name: str | None = None,
     fingerprint: str = "",
+    content: str = "",
     progress: Callable[[int], None] | None = None,
 ) -> Corpus:
     """Cut ``pairs`` into ``folder`` and open it; a corpus that is there already is replaced.
 
     A pair with more than ``max_length`` pieces on either side is left out and reported with its line in
-    ``Corpus.report``. ``name`` is what messages call the corpus; ``progress`` is told the pairs read so far.
-    About 0.5 µs a piece (BPE), memory constant. Raises the reader's DataErrors, DataError when no pair is left,
-    and StorageError, also when ``folder`` holds something else; then nothing has changed in ``folder``.
+    ``Corpus.report``. ``name`` is what messages call the corpus; ``progress`` is told the pairs read so far;
+    ``content`` is what ``Corpus.content`` must be. About 0.5 µs a piece (BPE), memory constant. Raises the reader's
+    DataErrors, DataError when no pair is left or the content is another, and StorageError, also when ``folder``
+    holds something else; then nothing has changed in ``folder``.
     """
     if name is None:
         name = str(pairs.config.source) if isinstance(pairs, Pairs) else "pair"
@@ -62,10 +64,13 @@ def prepare(
         report = writer.report(pairs.blank if isinstance(pairs, Pairs) else 0)
         if report.pairs == 0:
             raise _nothing_left(report, name, pairs.config.share if isinstance(pairs, Pairs) else WHOLE)
+        if content and writer.content.hexdigest() != content:
+            raise _another(name)
         head = {
             **FORMAT,
             "name": name,
             "fingerprint": fingerprint,
+            "content": writer.content.hexdigest(),
             "dtype": writer.dtype.str,
             "source_tokens": writer.sides[0].tokens,
             "target_tokens": writer.sides[1].tokens,
@@ -86,9 +91,14 @@ def open_or_prepare(
     folder: Path,
     *,
     max_length: int,
+    content: str = "",
     progress: Callable[[int], None] | None = None,
 ) -> Corpus:
-    """Open ``folder`` when it was made of these very files, tokenizers and length; prepare it otherwise."""
+    """Open ``folder`` when it was made of these very files, tokenizers and length; prepare it otherwise.
+
+    With ``content``, the ``Corpus.content`` of before, files that were copied or touched will do, other text will
+    not: a DataError.
+    """
     wanted = fingerprint(config, source_tokenizer, target_tokenizer, max_length=max_length)
     try:
         corpus = Corpus.open(folder)
@@ -103,6 +113,7 @@ def open_or_prepare(
         folder,
         max_length=max_length,
         fingerprint=wanted,
+        content=content,
         progress=progress,
     )
 
@@ -156,6 +167,7 @@ class _Writer:
         self.dtype = np.dtype("<u2" if max(len(source), len(target)) <= 1 << 16 else "<u4")
         self.sides = (_Side(folder, "source", source), _Side(folder, "target", target))
         self.lines = (folder / "lines").open("wb")
+        self.content = hashlib.sha256()
         self.read = self.kept = self.long = 0
         self.long_lines: list[int] = []
 
@@ -169,6 +181,8 @@ class _Writer:
             file.close()
 
     def write(self, chunk: list[Pair]) -> None:
+        for _, *sides in chunk:
+            self.content.update(json.dumps(sides).encode())
         source = self.sides[0].tokenizer.encode_lines([pair[1] for pair in chunk])
         target = self.sides[1].tokenizer.encode_lines([pair[2] for pair in chunk])
         longest = (max(len(first), len(second)) for first, second in zip(source, target, strict=True))
@@ -213,6 +227,15 @@ def _refuse_foreign(folder: Path) -> None:
             where=str(folder),
             help="name another folder, or empty this one",
         )
+
+
+def _another(name: str) -> DataError:
+    return DataError(
+        "The corpus is not the one this run began with.",
+        where=name,
+        why="its text has changed since, and with it the order of the data",
+        help="restore the file to go on, or begin another run with the new text",
+    )
 
 
 def _nothing_left(report: Report, name: str, share: tuple[float, float]) -> DataError:

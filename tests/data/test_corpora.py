@@ -163,6 +163,22 @@ def test_a_preparation_is_reused_until_something_changes(tmp_path, monkeypatch):
     assert opened(CHARACTERS, max_length=8) == (5, 1)
 
 
+def test_the_same_text_elsewhere_will_do_and_other_text_will_not(tmp_path):
+    (tmp_path / "other").mkdir()
+    config, folder = files(tmp_path), tmp_path / "corpus"
+    first = open_or_prepare(config, WORDS, WORDS, folder, max_length=9)
+    os.utime(config.source, ns=(1, 1))
+    for same in (config, files(tmp_path / "other")):
+        again = open_or_prepare(same, WORDS, WORDS, folder, max_length=9, content=first.content)
+        assert again.content == first.content and len(again) == 3
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    changed = files(tmp_path, source="a b\nc d\nf\n")
+    with pytest.raises(DataError, match="not the one this run began with"):
+        open_or_prepare(changed, WORDS, WORDS, folder, max_length=9, content=first.content)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert open_or_prepare(changed, WORDS, WORDS, folder, max_length=9).content != first.content
+
+
 @pytest.mark.parametrize("name", ["source.tokens", "target.offsets", "lines", "corpus.json"])
 def test_a_damaged_folder_is_told(tmp_path, name):
     corpus_of(tmp_path)
