@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.commands.options import AsJson
-from regard.errors import ConfigError
+from regard.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
     from regard.models.configuration import ModelConfig
@@ -124,15 +124,30 @@ def _last_validation(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     found = None
-    with path.open(encoding="utf-8") as file:
-        for line in file:
-            if '"validation"' in line:
-                found = json.loads(line)
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if b'"validation"' in line and line.endswith(b"\n"):  # a last line without an end was torn
+                try:
+                    record = json.loads(line)
+                    found = {"step": int(record["step"]), "validation": dict(record["validation"])}
+                except (ValueError, TypeError, KeyError) as error:
+                    help = "remove this line"
+                    where = f"{path}:{number}"
+                    raise ModelError("metrics.jsonl is damaged", where=where, why=str(error), help=help) from error
     return found
 
 
 def _environment(path: Path) -> dict[str, Any] | None:
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    if not path.is_file():
+        return None
+    try:
+        found = json.loads(path.read_bytes())
+        if missing := {"regard", "torch", "processor", "threads"} - set(found):
+            raise ValueError(f"it lacks {', '.join(sorted(missing))}")
+        return dict(found)
+    except (ValueError, TypeError) as error:
+        help = "remove it: it only says on which machine the run began"
+        raise ModelError("environment.json is damaged", where=str(path), why=str(error), help=help) from error
 
 
 def _lines(found: dict[str, Any]) -> Iterator[str]:

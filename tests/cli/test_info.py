@@ -60,6 +60,34 @@ def test_a_run_whose_token_arrays_were_deleted(regard, tiny_copy: TinyRun) -> No
     assert regard("info", tiny_copy.path).exit_code == 0
 
 
+@pytest.mark.parametrize("torn", ['{"step": 500, "validation": {"lo', '{"step": 500', "\0\0\0"])
+def test_a_torn_last_line_of_the_metrics_is_left_out(regard, tiny_copy: TinyRun, torn: str) -> None:
+    """What a power failure may leave; training cuts it off when it goes on."""
+    with (tiny_copy.path / "metrics.jsonl").open("a") as file:
+        file.write(torn)
+    assert json.loads(regard("info", tiny_copy.path, "--json").stdout)["last_validation"]["step"] == 400
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("metrics.jsonl", b'{"step": 1, "validation": {\n{"step": 2}\n'),
+        ("metrics.jsonl", b'"validation"\n{"step": 2}\n'),
+        ("metrics.jsonl", b'{"validation": 5}\n{"step": 2}\n'),
+        ("metrics.jsonl", b'\xff\xfe "validation"\n{"step": 2}\n'),
+        ("environment.json", b'{"regard": "0.1'),
+        ("environment.json", b'{"regard": "0.1"}'),
+        ("environment.json", b"\xff"),
+        ("environment.json", b"[]"),
+    ],
+)
+def test_a_damaged_file_is_named(regard, tiny_copy: TinyRun, name: str, content: bytes) -> None:
+    (tiny_copy.path / name).write_bytes(content)
+    error = regard("info", tiny_copy.path).exception
+    assert isinstance(error, ModelError)
+    assert name in error.what and error.where is not None and str(tiny_copy.path / name) in error.where
+
+
 def test_neither_run_nor_preset(regard, tmp_path) -> None:
     assert isinstance(regard("info", "bass").exception, ConfigError)
     assert isinstance(regard("info", tmp_path / "none").exception, ModelError)
