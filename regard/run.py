@@ -8,18 +8,22 @@ runs/m30k/
     data/               token arrays, memory-mapped; may be deleted once training is over
     metrics.jsonl       one line an update and a validation
     checkpoints/        step-000500/, best.json, average/
+    lock                held by the process that trains
     README.md           the model card
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from pydantic import BaseModel, ConfigDict
@@ -30,7 +34,7 @@ from regard.config import Config, dump_config, load_config
 from regard.data.text import Tokenizer, load_tokenizer
 from regard.errors import ConfigError, ModelError
 
-__all__ = ["Metrics", "Plan", "RunFolder", "environment"]
+__all__ = ["Chosen", "Metrics", "Plan", "RunFolder", "environment"]
 
 
 class Plan(BaseModel):
@@ -45,6 +49,20 @@ class Plan(BaseModel):
     source_types: int
     target_types: int
     corpora: dict[str, str] = {}  # the content of each, by its folder under data/; nothing in older runs
+
+
+class Chosen(NamedTuple):
+    """One checkpoint, by the name it goes under and the steps it is made of."""
+
+    name: str  # average, best, last or step
+    path: Path
+    steps: list[int]
+
+    def __str__(self) -> str:
+        numbers = ", ".join(f"{step:,}" for step in self.steps)
+        if self.name == "step":
+            return f"step {numbers}"
+        return f"{self.name} (step{'s' if self.name == 'average' else ''} {numbers})"
 
 
 class RunFolder:
@@ -118,23 +136,27 @@ class RunFolder:
             raise ModelError("plan.json is damaged", where=str(path), why=str(error), help=help) from error
 
     def weights(self, which: str | None = None) -> checkpoint.Checkpoint:
-        """The named checkpoint's weights: ``average``, ``best``, ``last`` or a step; without a name, the first
+        """The weights of the checkpoint that ``weights_path`` finds."""
+        return checkpoint.load(self.weights_path(which).path, only={"model"})
 
-        of these that exists.
+    def weights_path(self, which: str | None = None) -> Chosen:
+        """Where ``which`` lies: ``average``, ``best``, ``last`` or a step; without a name, the first of these that
+
+        exists. An average made before the last training does not count then: it would hide what was learned since.
         """
         folder = self.checkpoints
-        best = checkpoint.read_best(folder)
-        steps = checkpoint.list_steps(folder)
+        best, steps = checkpoint.read_best(folder), checkpoint.list_steps(folder)
+        average, fresh = self._average(steps[-1] if steps else 0) if which in (None, "average") else ([], False)
         if which is None:
-            which = "average" if (folder / "average").is_dir() else "best" if best else "last"
+            which = "average" if fresh else "best" if best else "last"
         if which == "average":
-            path = folder / "average"
-        elif which == "best" and best:
-            path = checkpoint.step_path(folder, best.step)
+            return Chosen(which, folder / "average", average)
+        if which == "best" and best:
+            step = best.step
         elif which == "last" and steps:
-            path = checkpoint.step_path(folder, steps[-1])
+            step = steps[-1]
         elif which.isdigit():
-            path = checkpoint.step_path(folder, int(which))
+            step = int(which)
         else:
             raise ModelError(
                 f"{self.path} has no {which} checkpoint",
@@ -142,7 +164,36 @@ class RunFolder:
                 why="training has not saved one yet",
                 help=f"regard train --resume {self.path}",
             )
-        return checkpoint.load(path, only={"model"})
+        return Chosen("step" if which.isdigit() else which, checkpoint.step_path(folder, step), [step])
+
+    def _average(self, last: int) -> tuple[list[int], bool]:
+        """The steps that were averaged, and whether none was saved after that."""
+        path = self.checkpoints / "average"
+        if not path.is_dir():
+            return [], False
+        state = checkpoint.load(path, only=()).state
+        steps = [int(step) for step in state.get("averaged", ())]
+        return steps, state.get("newest", max(steps, default=0)) >= last
+
+    @contextmanager
+    def training(self) -> Iterator[None]:
+        """Held while the run is trained; ModelError where another process does. A kill lets go of it too."""
+        path = self.path / "lock"
+        with storage.storing(path):
+            file = path.open("ab")
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ModelError(
+                    "another process trains this run",
+                    where=str(path),
+                    help="wait for it, or stop it: what it has learned is saved",
+                ) from error
+            except OSError as error:  # a network drive that knows no locks is no reason not to train
+                if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+                    raise
+            yield
 
 
 class Metrics:

@@ -6,6 +6,8 @@ import json
 import math
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ import torch
 from regard import checkpoint, setup
 from regard.config import load_config
 from regard.data.batches import Batch, epoch_batches, pair_lengths
-from regard.errors import ConfigError, DataError, TrainingError
+from regard.errors import ConfigError, DataError, ModelError, TrainingError
 from regard.losses import Loss
 from regard.run import Metrics, RunFolder
 from regard.setup import set_up
@@ -387,3 +389,22 @@ def test_a_plan_is_measured_once_and_used_ever_after(making: Making, monkeypatch
 def test_a_line_needs_an_end(making: Making) -> None:
     with pytest.raises(ConfigError, match="train"):
         making.config(schedule="linear", steps=None, epochs=3)
+
+
+# One process at a time
+
+
+def test_a_run_is_trained_by_one_process_and_a_kill_lets_go(making: Making) -> None:
+    run = making().run
+    code = (
+        "import sys, time; from pathlib import Path; from regard.run import RunFolder\n"
+        "with RunFolder.open(Path(sys.argv[1])).training(): print('held', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(run.path)], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdout.readline() == b"held\n"
+        with pytest.raises(ModelError, match="another process trains this run"), run.training():
+            pass
+        other.kill()
+        other.wait()
+        with run.training():
+            pass

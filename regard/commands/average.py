@@ -65,7 +65,7 @@ def average_run(path: Path, *, last: int = 10, steps: list[int] | None = None) -
     workshop = storage.hidden(run.checkpoints, "tmp")
     with storage.storing(workshop):
         shutil.rmtree(workshop, ignore_errors=True)
-    made = checkpoint.save(workshop, used[-1], {"model": mean}, {"averaged": used}, keep=1)
+    made = checkpoint.save(workshop, used[-1], {"model": mean}, {"averaged": used, "newest": there[-1]}, keep=1)
     storage.commit_folder(made, run.checkpoints / "average")
     with storage.storing(workshop):
         workshop.rmdir()

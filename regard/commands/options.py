@@ -73,14 +73,10 @@ def _try(device: str) -> None:
 
 
 def checkpoint_name(run: Path, given: str | None) -> str:
-    """Which checkpoint ``given`` means, for a reader: what RunFolder.weights takes."""
-    from regard.checkpoint import list_steps, read_best
+    """Which checkpoint ``given`` means, for a reader: its name and the steps it is made of."""
+    from regard.run import RunFolder
 
-    folder = run / "checkpoints"
-    best, steps = read_best(folder), list_steps(folder)
-    name = given or ("average" if (folder / "average").is_dir() else "best" if best else "last")
-    step = best.step if name == "best" and best else steps[-1] if name == "last" and steps else None
-    return f"{name} (step {step:,})" if step is not None else name if name == "average" else f"step {name}"
+    return str(RunFolder.open(run).weights_path(given))
 
 
 def search_settings(base: SearchConfig, **given: Any) -> SearchConfig:

@@ -148,7 +148,11 @@ def train_run(run: RunFolder, *, tensorboard: bool = False) -> int:
     from regard.setup import set_up
     from regard.train import Trainer
 
-    with Interrupts() as interrupts, TrainingDisplay(run.path, tensorboard=tensorboard) as progress:
+    with (
+        run.training(),
+        Interrupts() as interrupts,
+        TrainingDisplay(run.path, tensorboard=tensorboard) as progress,
+    ):
         ready = set_up(run, say=progress.said, progress=progress.prepared)
         trainer = Trainer(
             run, ready.model, ready.data, steps=ready.steps, reporter=progress, interrupted=interrupts.interrupted,
