@@ -7,7 +7,7 @@ the first time and read from there ever after, so that a resumed run is the same
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import torch
@@ -15,16 +15,17 @@ import torch
 from regard import storage
 from regard.config import Config
 from regard.data.batches import collate, epoch_batches, pair_lengths
-from regard.data.corpora import Corpora, CorpusConfig, read_pairs
+from regard.data.corpora import Corpora, CorpusConfig, Sentences
 from regard.data.preparing import open_or_prepare
 from regard.data.text import Tokenizer, TokenizerConfig, train_tokenizer
+from regard.errors import ConfigError
 from regard.losses import projected_cross_entropy
 from regard.models.model import Transducer, build
 from regard.optim import Optimizer
 from regard.run import Plan, RunFolder
 from regard.train import Prepared, to_device
 
-__all__ = ["Ready", "set_up"]
+__all__ = ["Ready", "require_trainable", "set_up"]
 
 TRIALS = 3  # updates timed per number format
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -36,6 +37,20 @@ class Ready(NamedTuple):
     source: Tokenizer
     target: Tokenizer
     steps: int | None
+
+
+def require_trainable(config: Config) -> None:
+    """ConfigError for what would only show once the text is prepared: no end, a model that cannot be built. Seconds."""
+    settings = config.train
+    if (settings.steps, settings.epochs, settings.minutes, settings.early_stopping) == (None, None, None, None):
+        raise ConfigError(
+            "this training would never end",
+            where="train",
+            why="it has neither steps nor epochs, minutes or early_stopping",
+            help="say how long: --set train.epochs=20, train.steps=5000 or train.minutes=30",
+        )
+    with torch.device("meta"):  # shapes alone: no memory, whatever the size
+        build(config.model, source_types=8, target_types=8)
 
 
 def set_up(run: RunFolder, *, say: Callable[[str], None], progress: Callable[[int], None] | None = None) -> Ready:
@@ -72,26 +87,17 @@ def _tokenizers(run: RunFolder, say: Callable[[str], None]) -> tuple[Tokenizer, 
         return run.load_tokenizers()
     data = run.config.data
     if data.joint:
-        source = target = train_tokenizer(_lines(data.train, "both"), data.tokenizer)
+        source = target = train_tokenizer(Sentences(data.train, "both"), data.tokenizer)
         say(f"vocabulary: {len(source):,} {data.tokenizer.kind} pieces for both sides")
     else:
         source_config: TokenizerConfig = data.source_tokenizer or data.tokenizer
         target_config: TokenizerConfig = data.target_tokenizer or data.tokenizer
-        source = train_tokenizer(_lines(data.train, "source"), source_config)
-        target = train_tokenizer(_lines(data.train, "target"), target_config)
+        source = train_tokenizer(Sentences(data.train, "source"), source_config)
+        target = train_tokenizer(Sentences(data.train, "target"), target_config)
         say(f"vocabularies: {len(source):,} {source_config.kind} and {len(target):,} {target_config.kind} pieces")
     run.save_tokenizers(source, target)
     storage.at("vocabulary")
     return source, target
-
-
-def _lines(corpora: tuple[CorpusConfig, ...], side: str) -> Iterator[str]:
-    for corpus in corpora:
-        for _, source, target in read_pairs(corpus):
-            if side != "target":
-                yield source
-            if side != "source":
-                yield target
 
 
 def _corpora(

@@ -2,7 +2,7 @@
 
 from regard.data.corpus import Corpora, Corpus, Parallel, Report
 from regard.data.preparing import fingerprint, open_or_prepare, prepare
-from regard.data.reading import CorpusConfig, Pairs, read_lines, read_pairs
+from regard.data.reading import CorpusConfig, Pairs, Sentences, read_lines, read_pairs
 
 __all__ = [
     "Corpora",
@@ -11,6 +11,7 @@ __all__ = [
     "Pairs",
     "Parallel",
     "Report",
+    "Sentences",
     "fingerprint",
     "open_or_prepare",
     "prepare",

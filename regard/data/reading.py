@@ -8,7 +8,7 @@ import gzip
 import hashlib
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
@@ -21,6 +21,7 @@ from regard.errors import DataError, StorageError
 __all__ = [
     "CorpusConfig",
     "Pairs",
+    "Sentences",
     "layout",
     "parse_json_pair",
     "parse_tab_pair",
@@ -123,6 +124,21 @@ def _falls_into(source: str, share: tuple[float, float]) -> bool:
 def read_pairs(config: CorpusConfig) -> Pairs:
     """The pairs of ``config``; see Pairs. Both sides may also come from one .tsv or .jsonl file."""
     return Pairs(config)
+
+
+class Sentences:
+    """The sentences of one side, or of both in turn, of several corpora; read anew by every loop. Constant memory."""
+
+    def __init__(self, corpora: Sequence[CorpusConfig], side: Literal["source", "target", "both"]) -> None:
+        self.corpora, self.side = corpora, side
+
+    def __iter__(self) -> Iterator[str]:
+        for corpus in self.corpora:
+            for _, source, target in read_pairs(corpus):
+                if self.side != "target":
+                    yield source
+                if self.side != "source":
+                    yield target
 
 
 def read_lines(path: Path) -> Iterator[str]:

@@ -87,8 +87,12 @@ class HuggingFaceTokenizer(Tokenizer):
 
 
 def train_sentencepiece(lines: Iterable[str], config: TokenizerConfig) -> SentencePieceTokenizer:
-    """Train on ``lines``; a second time, with fewer pieces, where ``size`` is open and the corpus small."""
-    source = list(lines) if config.size is None and not isinstance(lines, Sequence) else lines
+    """Train on ``lines``; a second time, with fewer pieces, where ``size`` is open and the corpus small.
+
+    Holds a sample of 10 million lines. Only an iterator, which cannot be read again, is held whole, where ``size``
+    is open.
+    """
+    source = list(lines) if config.size is None and isinstance(lines, Iterator) else lines
     try:
         return SentencePieceTokenizer(config, _train_sentencepiece(source, config, config.size or DEFAULT_SIZE))
     except _TooLarge as error:

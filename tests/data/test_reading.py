@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.alignment import first_shifted_line
-from regard.data.corpora import CorpusConfig, read_lines, read_pairs
+from regard.data.corpora import CorpusConfig, Sentences, read_lines, read_pairs
 from regard.errors import DataError, StorageError
 
 PAIRS = [("a dog", "ein Hund"), ("two\u2028cats\x85 run", "zwei Katzen"), ("", " "), ("grün", "green")]
@@ -206,3 +206,12 @@ def test_two_shares_of_a_file_part_its_sources(tmp_path: Path) -> None:
 def test_a_share_is_a_part_of_the_whole(share: tuple[float, float]) -> None:
     with pytest.raises(ValueError, match="share is a part"):
         CorpusConfig(source=Path("a.tsv"), share=share)
+
+
+@pytest.mark.parametrize(
+    ("side", "expected"), [("source", ["a", "c", "e"]), ("target", ["b", "d", "f"]), ("both", list("abcdef"))]
+)
+def test_sentences_of_several_corpora_come_again_with_every_loop(tmp_path, side, expected):
+    paths = write(tmp_path / "x.tsv", "a\tb\nc\td\n"), write(tmp_path / "y.tsv", "e\tf\n")
+    sentences = Sentences([CorpusConfig(source=path) for path in paths], side)
+    assert list(sentences) == list(sentences) == expected

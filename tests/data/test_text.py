@@ -1,6 +1,7 @@
 """Tokenizers: what is encoded comes back, the special numbers are fixed, and bad folders are told apart."""
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -252,3 +253,30 @@ def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError):
         TRAINED["word"].save(tmp_path / "file" / "folder", "source")
+
+
+class Repeated:
+    """A corpus of 8 MB that is made anew by every loop over it."""
+
+    def __init__(self) -> None:
+        self.loops = 0
+
+    def __iter__(self):
+        self.loops += 1
+        for number in range(4_000):
+            yield " ".join(f"{'abcdefgh'[(number + at) % 8]}bcd" for at in range(400))
+
+
+def test_a_corpus_larger_than_memory_is_read_again_instead_of_kept():
+    corpus = Repeated()
+    tracemalloc.start()
+    train_tokenizer(corpus, TokenizerConfig(kind="bpe"))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert corpus.loops == 2, "the corpus allows fewer than the usual 8,000 pieces"
+    assert peak < 1 << 20
+
+
+def test_lines_that_come_only_once_are_enough():
+    config = TokenizerConfig(kind="bpe")
+    assert train_tokenizer(iter(["a b c"] * 9), config).digest() == train_tokenizer(["a b c"] * 9, config).digest()
