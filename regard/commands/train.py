@@ -69,6 +69,7 @@ def _new_run(
     from regard.config import load_config
     from regard.data.corpora import CorpusConfig
     from regard.run import RunFolder
+    from regard.setup import require_trainable
 
     if os.environ.get("REGARD_QUICK"):  # the README's commands as a test: every part of the work, hardly any of it
         overrides = [*overrides, "train.steps=3", "train.minutes=none"]
@@ -92,6 +93,7 @@ def _new_run(
             "train takes SOURCE TARGET, one .tsv or .jsonl, a recipe, or --resume RUN", help="regard train --help"
         )
     _require_data(config)
+    require_trainable(config)
     asked = name or (config.name if any(each.partition("=")[0].strip() == "name" for each in overrides) else None)
     return RunFolder.create(runs / asked if asked else new_folder(runs, config.name or _stem(what[0])), config)
 
@@ -173,16 +175,19 @@ def _decoder(config: Config, ready: Ready, interrupts: Any) -> Any:
         return lambda model: {}
     from regard.data.corpora import read_pairs
     from regard.evaluate import validation_metrics
-    from regard.settings import SearchConfig
     from regard.translate import Translator
 
     pairs = [(source, target) for corpus in config.data.valid for _, source, target in read_pairs(corpus)]
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-    greedy = SearchConfig(beam=1)
+    one_by_one = {"beam": 1, "nbest": 1, "temperature": None, "top_k": None, "top_p": None}
+    greedy = config.search.model_copy(update=one_by_one)
 
     def decode(model: Transducer) -> dict[str, float] | None:
         translator = Translator(model, ready.source, ready.target, greedy, max_length=config.data.max_length)
-        return validation_metrics(translator, sources, targets, [config.train.best_by], interrupts.interrupted)
+        return validation_metrics(
+            translator, sources, targets, [config.train.best_by], interrupts.interrupted,
+            language=config.data.target_language,
+        )  # fmt: skip
 
     return decode
 

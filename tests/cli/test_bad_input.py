@@ -175,6 +175,23 @@ def test_an_unknown_recipe_names_the_nearest(call) -> None:
     assert code == 2 and "multi30k" in error
 
 
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (["model.self_attention.kind=nope"], "dot, general"),
+        (["model.cross_attention.scal=1"], "model.cross_attention"),
+        (["train.steps=none", "train.epochs=none"], "train.epochs=20"),
+        (["data.joint=false"], "model.share=target"),
+    ],
+)
+def test_what_cannot_be_trained_is_told_before_a_run_is_made(
+    train, pair: tuple[Path, Path], tmp_path: Path, overrides: list[str], told: str
+) -> None:
+    code, error = train(*pair, *(each for override in overrides for each in ("--set", override)))
+    assert code == 2 and told in error
+    assert not (tmp_path / "runs").exists()
+
+
 # Run folders
 
 
