@@ -43,8 +43,8 @@ def main() -> None:
 
 def run(arguments: Sequence[str], *, verbs: Sequence[ModuleType] = VERBS, debug: bool = False) -> int:
     """Run one command and return its exit code. With ``debug`` failures are raised instead."""
-    command = typer.main.get_command(build_app(verbs))
     try:
+        command = typer.main.get_command(build_app(verbs))
         code = command.main(list(arguments) or ["--help"], prog_name="regard", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
@@ -117,6 +117,9 @@ def _tell(what: str, *, where: str | None = None, why: str | None = None, help: 
 
 
 def _tell_defect(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if issubclass(kind, KeyboardInterrupt):  # before or after ``run``; Python then ends by this signal
+        print("interrupted", file=sys.stderr)
+        return
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     where = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else None

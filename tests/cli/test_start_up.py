@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -123,6 +124,31 @@ def test_debug_raises_instead() -> None:
 
 def test_interruption_exits_with_130() -> None:
     assert run(["train"], verbs=verbs(KeyboardInterrupt())) == 130
+
+
+def test_interruption_while_the_command_is_built_exits_with_130(capsys: pytest.CaptureFixture[str]) -> None:
+    def register(app: typer.Typer) -> None:
+        raise KeyboardInterrupt
+
+    module = ModuleType("toy")
+    module.register = register  # type: ignore[attr-defined]
+    assert run(["train"], verbs=[module]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_interruption_anywhere_else_is_no_defect() -> None:
+    code = """
+import sys
+import regard.cli
+def interrupt(*arguments, **options):
+    raise KeyboardInterrupt
+regard.cli.run = interrupt
+sys.argv = ["regard"]
+regard.cli.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGINT  # which a shell calls 130
+    assert done.stderr == "interrupted\n"
 
 
 def test_a_verb_may_choose_its_exit_code() -> None:
