@@ -36,6 +36,7 @@ __all__ = [
     "Best",
     "Checkpoint",
     "average",
+    "best_or_none",
     "digest",
     "list_steps",
     "load",
@@ -246,7 +247,7 @@ def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _prune(folder: Path, step: int, keep: int, protected: set[str]) -> None:
-    best = _best_or_none(folder)
+    best = best_or_none(folder)
     if best is not None and best.step > step:
         storage.remove_file(folder / "best.json")
     elif best is not None:
@@ -259,10 +260,11 @@ def _prune(folder: Path, step: int, keep: int, protected: set[str]) -> None:
             storage.remove_folder(path)
 
 
-def _best_or_none(folder: Path) -> Best | None:
+def best_or_none(folder: Path) -> Best | None:
+    """``read_best``, but None for a damaged file: that must not stop training; whoever asks for the best is told."""
     try:
         return read_best(folder)
-    except RegardError:  # a damaged pointer must not stop training; whoever asks for the best is told
+    except RegardError:
         return None
 
 

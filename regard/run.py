@@ -230,7 +230,7 @@ def environment() -> dict[str, Any]:
         "system": platform.platform(),
         "processor": _processor(),
         "vector_instructions": torch.backends.cpu.get_cpu_capability(),
-        "bfloat16_products": torch.ops.mkldnn._is_mkldnn_bf16_supported(),
+        "bfloat16_products": torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported(),
         "threads": torch.get_num_threads(),
         "cores": os.cpu_count(),
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,

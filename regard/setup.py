@@ -6,6 +6,7 @@ the first time and read from there ever after, so that a resumed run is the same
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -56,6 +57,8 @@ def require_trainable(config: Config) -> None:
 def set_up(run: RunFolder, *, say: Callable[[str], None], progress: Callable[[int], None] | None = None) -> Ready:
     """Prepare or reopen all of it. ``say`` is told what was done and what was left out of the corpora."""
     config = run.config
+    if config.train.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it, before its first product
     if torch.are_deterministic_algorithms_enabled() != config.train.deterministic:
         torch.use_deterministic_algorithms(config.train.deterministic)  # costs seconds: it imports the compiler
     if config.train.threads is not None:

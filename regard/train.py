@@ -124,6 +124,8 @@ class Trainer:
             return False
         for difference in self.run.elsewhere():
             self.reporter.said(f"the results will not be bit for bit those of one sitting: {difference}")
+        if self.device.type != "cpu":
+            self.reporter.said("an accelerator is not promised to give the results of one sitting bit for bit")
         try:
             self.place = Place(**found.state)
             self.optimizer.load(found.groups["model"], found.groups["optimizer"])
@@ -199,7 +201,7 @@ class Trainer:
         place, folder = self.place, self.run.checkpoints
         if place.best_value is None or not checkpoint.step_path(folder, place.best_step).is_dir():
             return
-        marked = checkpoint.read_best(folder)
+        marked = checkpoint.best_or_none(folder)
         if marked is None or marked.step != place.best_step:
             checkpoint.mark_best(folder, place.best_step, self.config.train.best_by, place.best_value)
 

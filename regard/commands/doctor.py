@@ -79,9 +79,12 @@ def _machine() -> Iterator[tuple[str, str]]:
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         yield "memory", f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.1f} GiB"
     cards = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
-    if torch.backends.mps.is_available():
-        cards.append("Apple mps")
-    yield "accelerators", ", ".join(cards) or "none: the CPU computes"
+    if cards:
+        yield "accelerators", ", ".join(cards) + ("; regard computes on the first" if len(cards) > 1 else "")
+    elif torch.backends.mps.is_available():
+        yield "accelerators", "Apple mps, which regard does not use: the CPU computes"
+    else:
+        yield "accelerators", "none: the CPU computes"
 
 
 def _usable_cores() -> int:

@@ -35,7 +35,7 @@ CheckpointName = Annotated[
     ),
 ]
 DeviceName = Annotated[
-    str | None, typer.Option("--device", metavar="NAME", help="cpu, cuda, cuda:1 …; an accelerator if there is one.")
+    str | None, typer.Option("--device", metavar="NAME", help="cpu, cuda, cuda:1 …; cuda if there is one, else cpu.")
 ]
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, metavar="N", help="CPU threads; all cores unless given.")

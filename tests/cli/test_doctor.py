@@ -52,3 +52,20 @@ def test_little_room(regard, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_more_threads_than_cores(regard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 512)
     assert "torch uses 512 threads" in regard("doctor").stdout
+
+
+@pytest.mark.parametrize(
+    ("cards", "mps", "told"),
+    [
+        (["A100", "T4"], True, "A100, T4; regard computes on the first"),
+        ([], True, "Apple mps, which regard does not use: the CPU computes"),
+        ([], False, "none: the CPU computes"),
+    ],
+)
+def test_which_accelerator_computes(
+    regard, monkeypatch: pytest.MonkeyPatch, cards: list[str], mps: bool, told: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(cards))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda number=0: cards[number])
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+    assert json.loads(regard("doctor", "--json").stdout)["facts"]["accelerators"] == told

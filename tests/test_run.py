@@ -1,0 +1,72 @@
+"""The run folder and the machine: what is written down of it, and what a resume on another says."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard import checkpoint
+from regard.run import environment
+
+from .test_train import Making, Recorder
+
+
+@pytest.fixture
+def making(tmp_path: Path) -> Making:
+    return Making(tmp_path)
+
+
+def test_a_build_of_torch_without_mkldnn_has_an_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a Mac: asking for mkldnn's operation raises there."""
+
+    def missing() -> bool:
+        raise NotImplementedError("Could not run 'mkldnn::_is_mkldnn_bf16_supported'")
+
+    assert environment()["bfloat16_products"] is torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", missing)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    assert environment()["bfloat16_products"] is False
+
+
+@pytest.mark.parametrize(("device", "told"), [("cpu", False), ("cuda", True)])
+def test_a_resume_on_an_accelerator_promises_no_bits(making: Making, device: str, told: bool) -> None:
+    trainer = making(steps=2, save_every=1)
+    trainer.fit()
+    again = making.again(trainer.run)
+    again.device = torch.device(device)
+    assert again.resume()
+    assert isinstance(again.reporter, Recorder)
+    assert any("accelerator" in message for message in again.reporter.messages) is told
+
+
+@pytest.mark.parametrize(("deterministic", "setting"), [(False, None), (True, ":4096:8")])
+def test_determinism_asks_cublas_too(
+    making: Making, monkeypatch: pytest.MonkeyPatch, deterministic: bool, setting: str | None
+) -> None:
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+    monkeypatch.setattr(torch, "use_deterministic_algorithms", lambda wanted: None)  # it imports the compiler
+    making(deterministic=deterministic)
+    assert os.environ.get("CUBLAS_WORKSPACE_CONFIG") == setting
+
+
+def test_a_damaged_note_of_the_best_stops_neither_resume_nor_save(making: Making) -> None:
+    trainer = making(steps=10, valid=True, validate_every=5, save_every=5)
+    trainer.steps = 5
+    trainer.fit()
+    best = trainer.run.checkpoints / "best.json"
+    whole = checkpoint.read_best(trainer.run.checkpoints)
+    assert whole is not None
+    for damage in (b'{"step": 5, "met', b"[]", b"\xff"):
+        best.write_bytes(damage)
+        again = making.again(trainer.run)
+        assert again.resume()
+        assert checkpoint.read_best(trainer.run.checkpoints) == whole, "it is known, so it is said anew"
+    best.write_bytes(b"{")
+    again.fit()
+    assert checkpoint.list_steps(trainer.run.checkpoints)[-1] == 10
+    found = checkpoint.read_best(trainer.run.checkpoints)
+    assert found is not None and found.step in (5, 10)
