@@ -24,7 +24,7 @@ from regard.losses import projected_cross_entropy
 from regard.models.model import Transducer, build
 from regard.optim import Optimizer
 from regard.run import Plan, RunFolder
-from regard.train import Prepared, to_device
+from regard.train import Prepared, batch_memory, to_device
 
 __all__ = ["Ready", "require_trainable", "set_up"]
 
@@ -138,7 +138,10 @@ def _make_plan(config: Config, data: Prepared, source_types: int, target_types: 
     settings = config.train
     formats = ["float32", "bfloat16"] if settings.precision == "auto" else [settings.precision]
     timed = settings.precision == "auto" or settings.minutes is not None
-    seconds = {name: _time_update(config, data, source_types, target_types, name) if timed else 0.0 for name in formats}
+    with batch_memory("timing an update", config):
+        seconds = {
+            name: _time_update(config, data, source_types, target_types, name) if timed else 0.0 for name in formats
+        }
     precision = min(formats, key=lambda name: seconds[name])
     steps = settings.steps
     if settings.minutes is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -23,11 +24,12 @@ from regard.data.batches import Batch, batches_in_order, collate, epoch_batches,
 from regard.data.corpora import Corpora
 from regard.errors import DataError, ModelError, TrainingError
 from regard.losses import Loss, projected_cross_entropy
+from regard.memory import within_memory
 from regard.models.model import Transducer
 from regard.optim import Optimizer, schedule
 from regard.run import Metrics, RunFolder
 
-__all__ = ["Outcome", "Place", "Prepared", "Reporter", "Trainer", "Validation"]
+__all__ = ["Outcome", "Place", "Prepared", "Reporter", "Trainer", "Validation", "batch_memory", "to_device"]
 
 
 class Reporter(Protocol):
@@ -67,7 +69,7 @@ class Place:
     best_value: float | None = None
     without_better: int = 0  # validations since the best one
     nonfinite: int = 0  # updates in a row without a finite loss
-    rolled_back: int = 0
+    rolled_back: int = 0  # the step at which weights were rolled back, until a later checkpoint is sound
     metrics_size: int = 0  # bytes of metrics.jsonl
     seconds: float = 0.0  # of training, over all sittings
 
@@ -154,7 +156,8 @@ class Trainer:
                 return self._leave(reason)
             if self.place.nonfinite == 0 and self._due(self.config.train.save_every, self.place.sound):
                 self.save()
-            self._update()
+            with batch_memory("training", self.config):
+                self._update()
 
     def _due(self, every: int, last: int) -> bool:
         return self.place.step % every == 0 and self.place.step > last
@@ -188,6 +191,8 @@ class Trainer:
         place.saved, place.metrics_size = place.step, self.metrics.sync()
         if planned and place.nonfinite == 0:
             place.sound = place.step
+            if place.sound > place.rolled_back:
+                place.rolled_back = 0  # it helped: another bad patch gets its own chance
         groups = {"model": self.optimizer.weights(), "optimizer": self.optimizer.tensors()}
         keep = self.config.train.keep + len(passing) + (not planned)
         protect = [checkpoint.step_path(folder, step).name for step in (place.best_step, place.sound)]
@@ -293,7 +298,7 @@ class Trainer:
             )
         found = checkpoint.load(checkpoint.step_path(self.run.checkpoints, place.sound))
         self.optimizer.load(found.groups["model"], found.groups["optimizer"])
-        place.nonfinite, place.rolled_back = 0, 1
+        place.nonfinite, place.rolled_back = 0, place.step
         self.reporter.said(f"rolled back to the weights of step {found.step}; the data goes on")
 
     @torch.no_grad()
@@ -303,7 +308,7 @@ class Trainer:
             self.place.validated = self.place.step
             return True
         self.model.eval()
-        with self.optimizer.averaged():
+        with self.optimizer.averaged(), batch_memory("validating", self.config):
             measured = self._measure(self.data.valid)
         if measured is None:
             return False
@@ -345,6 +350,13 @@ class Trainer:
 def _seed(*numbers: int) -> int:
     """One 64-bit seed out of several numbers, the streams independent."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
+
+
+def batch_memory(doing: str, config: Config) -> AbstractContextManager[None]:
+    """``within_memory`` for work whose memory goes with the tokens of a batch."""
+    half = max(config.train.batch_tokens // 2, 1)
+    help = f"lower train.batch_tokens: begin again with --set train.batch_tokens={half}, or with a smaller model"
+    return within_memory(doing, help=help)
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:

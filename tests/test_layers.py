@@ -31,6 +31,7 @@ LAYERS = {
     "regard.keys": 1,
     "regard.storage": 0,
     "regard.tensors": 1,
+    "regard.memory": 1,
     "regard.attention.catalogue": 3,
     "regard.attention.heads": 3,
     "regard.attention.*": 2,  # mechanisms: all that no line above names

@@ -368,6 +368,31 @@ def test_what_does_not_help_ends_training_with_a_remedy(
     assert checkpoint.list_steps(trainer.run.checkpoints) == saved
 
 
+def test_each_bad_patch_may_roll_back_once_the_one_before_is_overcome(making: Making) -> None:
+    trainer = making(steps=24, save_every=4, max_nonfinite=3)
+    spoil(trainer, {5, 6, 7, 13, 14, 15})  # rolled back at 8, sound again at 12, rolled back at 16
+    trainer.fit()
+    assert [message for message in said(trainer) if "rolled back" in message] == [
+        f"rolled back to the weights of step {step}; the data goes on" for step in (4, 12)
+    ]
+    assert trainer.place.step == 24 and trainer.place.rolled_back == 0
+
+
+def test_out_of_memory_says_what_to_lower(making: Making) -> None:
+    def exhaust() -> None:
+        torch.empty(1 << 50, dtype=torch.uint8)
+
+    trainer = making()
+    trainer._update = exhaust  # type: ignore[method-assign]
+    with pytest.raises(TrainingError, match="out of memory while training") as caught:
+        trainer.fit()
+    assert "train.batch_tokens=32" in str(caught.value.help) and "1125899906842624 bytes" in str(caught.value.why)
+    trainer = making()
+    trainer._update = lambda: torch.zeros(2).view(3)  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match="invalid for input"):
+        trainer.fit()
+
+
 # A plan is made once
 
 
