@@ -8,13 +8,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.batches import pad_sources
+from regard.attention.position import LearnedPosition
+from regard.data.batches import batches_in_order, pad_sources
 from regard.data.text import BEGIN, END, PAD, Tokenizer
-from regard.errors import ConfigError, ModelError
-from regard.models.model import Transducer, build
+from regard.errors import ConfigError, DataError, ModelError
+from regard.memory import within_memory
+from regard.models.model import Session, Transducer, build
 from regard.observe import observe, twin
 from regard.run import RunFolder
 from regard.search import Hypothesis, Symbols, beam_search, greedy_search, sample
@@ -73,6 +76,8 @@ class Translator:
         self.model, self.source, self.target = model.eval(), source, target
         self.search, self.max_length = search, max_length
         self.device = model.projection.device
+        tables = [len(part.table) for part in model.modules() if isinstance(part, LearnedPosition)]
+        self._positions = min(tables, default=None)  # no output goes beyond a learned table
         self._observing = threading.Lock()
 
     def __call__(self, text: str, **options: Any) -> Translation:
@@ -106,9 +111,10 @@ class Translator:
             if interrupted():
                 raise KeyboardInterrupt
             prefix = None if forced is None else [forced[i] for i in indices]
-            for index, hypotheses in zip(
-                indices, self._decode([flat[i] for i in indices], search, prefix, generator), strict=True
-            ):
+            help = f"lower search.batch_sentences, {search.batch_sentences} now, in the run's config.toml, or the beam"
+            with within_memory("translating", help=help):
+                decoded = self._decode([flat[i] for i in indices], search, prefix, generator)
+            for index, hypotheses in zip(indices, decoded, strict=True):
                 found[index] = hypotheses
             if done is not None:
                 done(len(indices))
@@ -119,18 +125,41 @@ class Translator:
         return results
 
     @torch.no_grad()
-    def score(self, sources: Sequence[str], targets: Sequence[str], *, batch: int = 64) -> list[list[float]]:
-        """log p of every piece of each target (the end symbol's last), given its source and the pieces before."""
-        scores: list[list[float]] = []
-        for start in range(0, len(sources), batch):
-            encoded = [self.source.encode(line) for line in sources[start : start + batch]]
-            wanted = [self.target.encode(line) for line in targets[start : start + batch]]
-            output, valid = (x.to(self.device) for x in pad_sources(wanted))
-            features = self._features(encoded, wanted)
-            logits = torch.nn.functional.linear(features, self.model.projection)
-            log_p = torch.log_softmax(logits, -1).gather(-1, output[..., None]).squeeze(-1)
-            scores += [row[mask].tolist() for row, mask in zip(log_p, valid, strict=True)]
+    def score(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        tokens: int = 4096,
+        where: Callable[[int], str] = lambda index: f"pair {index + 1}",
+    ) -> list[list[float]]:
+        """log p of every piece of each target (the end symbol's last), given its source and the pieces before.
+
+        Pairs of like length go together, ``tokens`` of the longer side at a time, padding included. Raises DataError
+        for one of more than ``max_length`` pieces, named by ``where(index)``.
+        """
+        encoded = [self.source.encode(line) for line in sources]
+        wanted = [self.target.encode(line) for line in targets]
+        lengths = np.array([max(map(len, pair)) for pair in zip(encoded, wanted, strict=True)], np.int64)
+        for index in np.flatnonzero(lengths > self.max_length)[:1].tolist():
+            raise DataError(
+                f"a sentence of {lengths[index]:,} pieces is too long to score",
+                where=where(index),
+                why=f"this model was trained on at most {self.max_length:,} a side (data.max_length)",
+                help="leave this pair out",
+            )
+        scores: list[list[float]] = [[] for _ in wanted]
+        for indices in batches_in_order(lengths + 1, tokens):
+            rows = self._scored([encoded[i] for i in indices], [wanted[i] for i in indices])
+            for index, row in zip(indices.tolist(), rows, strict=True):
+                scores[index] = row
         return scores
+
+    def _scored(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
+        output, valid = (x.to(self.device) for x in pad_sources(targets))
+        logits = torch.nn.functional.linear(self._features(sources, targets), self.model.projection)
+        log_p = torch.log_softmax(logits, -1).gather(-1, output[..., None]).squeeze(-1)
+        return [row[mask].tolist() for row, mask in zip(log_p, valid, strict=True)]
 
     def attention(self, source: Sequence[int], target: Sequence[int]) -> dict[str, Tensor]:
         """Weights (heads, query, key) by name, for one pair of piece numbers, teacher-forced."""
@@ -195,6 +224,8 @@ class Translator:
         longest = valid.sum(1) + search.max_extra
         if search.max_length is not None:
             longest = longest.clamp_max(search.max_length)
+        if self._positions is not None:
+            longest = longest.clamp_max(self._positions)
         session = self.model.session(source, valid)
         if search.temperature is not None:
             options: dict[str, Any] = {
@@ -202,13 +233,13 @@ class Translator:
             }  # fmt: skip
             session, longest = session.repeat(search.nbest), longest.repeat_interleave(search.nbest)
             wide = None if prefixes is None else [prefix for prefix in prefixes for _ in range(search.nbest)]
-            drawn = sample(self.model.step, session, SYMBOLS, longest=longest, prefixes=wide, **options)
+            drawn = sample(self._step, session, SYMBOLS, longest=longest, prefixes=wide, **options)
             blocks = [drawn[at : at + search.nbest] for at in range(0, len(drawn), search.nbest)]
             return [sorted(block, key=lambda h: -h.score) for block in blocks]
         if search.beam == 1:
-            return [[h] for h in greedy_search(self.model.step, session, SYMBOLS, longest=longest, prefixes=prefixes)]
+            return [[h] for h in greedy_search(self._step, session, SYMBOLS, longest=longest, prefixes=prefixes)]
         return beam_search(
-            self.model.step,
+            self._step,
             session,
             SYMBOLS,
             longest=longest,
@@ -217,6 +248,17 @@ class Translator:
             best=search.nbest,
             prefixes=prefixes,
         )
+
+    def _step(self, tokens: Tensor, session: Session) -> tuple[Tensor, Session]:
+        """The model's step; ModelError where it computes no probabilities. One that is none makes all of them none."""
+        log_p, session = self.model.step(tokens, session)
+        if bool(log_p[:, -1, 0].isnan().any()):
+            raise ModelError(
+                "this model computes no probabilities",
+                why="they are not numbers: its weights are not finite, as when training diverges",
+                help="--checkpoint best, or that of an earlier step",
+            )
+        return log_p, session
 
     def _assemble(self, line: str, parts: list[list[int]], found: list[list[Hypothesis]]) -> Translation:
         if not parts:

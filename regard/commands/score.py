@@ -56,7 +56,7 @@ def score(
     total = sum(1 for _ in pairs)  # reads it all once: whatever is not parallel is told before any work
     log_p, pieces, printed = 0.0, 0, 0
     with progress("scoring", total, hidden=sys.stdout.isatty()) as advance:
-        for number, scores, names in _scored(model, iter(pairs)):
+        for number, scores, names in _scored(model, iter(pairs), source):
             if not as_json:
                 print("\n" * (number - printed - 1), end="")
             print(_as_json(number, scores, names) if as_json else f"{math.fsum(scores):.4f}")
@@ -70,9 +70,15 @@ def score(
         typer.echo(told, err=True)
 
 
-def _scored(model: Translator, pairs: Iterator[tuple[int, str, str]]) -> Iterator[tuple[int, list[float], list[str]]]:
+def _scored(
+    model: Translator, pairs: Iterator[tuple[int, str, str]], path: Path
+) -> Iterator[tuple[int, list[float], list[str]]]:
     while chunk := list(itertools.islice(pairs, CHUNK)):
-        found = model.score([source for _, source, _ in chunk], [target for _, _, target in chunk])
+        found = model.score(
+            [source for _, source, _ in chunk],
+            [target for _, _, target in chunk],
+            where=[f"{path}:{number}" for number, _, _ in chunk].__getitem__,
+        )
         for (number, _, target), scores in zip(chunk, found, strict=True):
             yield number, scores, [*model.target.pieces(model.target.encode(target)), "</s>"]
 

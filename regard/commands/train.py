@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.errors import ConfigError, DataError
+from regard.errors import ConfigError, DataError, ModelError
 
 if TYPE_CHECKING:
     from regard.config import Config
@@ -184,10 +185,13 @@ def _decoder(config: Config, ready: Ready, interrupts: Any) -> Any:
 
     def decode(model: Transducer) -> dict[str, float] | None:
         translator = Translator(model, ready.source, ready.target, greedy, max_length=config.data.max_length)
-        return validation_metrics(
-            translator, sources, targets, [config.train.best_by], interrupts.interrupted,
-            language=config.data.target_language,
-        )  # fmt: skip
+        by = config.train.best_by
+        try:
+            return validation_metrics(
+                translator, sources, targets, [by], interrupts.interrupted, language=config.data.target_language
+            )
+        except ModelError:  # not finite: never the best, and training knows what to do
+            return {by: math.nan}
 
     return decode
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import DataError
+from regard.translate import load
 
 from .conftest import TinyRun
 
@@ -41,3 +42,21 @@ def test_what_is_not_parallel_is_told_before_any_output(regard, tiny_run: TinyRu
     result = regard("score", tiny_run.path, tmp_path / "s", tmp_path / "t")
     assert isinstance(result.exception, DataError)
     assert result.stdout == ""
+
+
+def test_a_pair_that_is_too_long_is_named_by_line(regard, tiny_run: TinyRun, tmp_path: Path) -> None:
+    (tmp_path / "s").write_text("a b\n\n" + "a " * 257 + "\n")
+    (tmp_path / "t").write_text("A B\n\nA\n")
+    result = regard("score", tiny_run.path, tmp_path / "s", tmp_path / "t")
+    assert isinstance(result.exception, DataError) and result.exception.where == f"{tmp_path / 's'}:3"
+    assert "256" in str(result.exception.why)
+
+
+def test_scores_are_the_same_in_any_company_and_in_order(tiny_run: TinyRun) -> None:
+    model = load(tiny_run.path)
+    sources = ["a b c d e", "a", "b c", "h g f e d c b a", "c"]
+    targets = [source.upper() for source in sources]
+    together = model.score(sources, targets)
+    for row, *pair in zip(together, sources, targets, strict=True):
+        assert model.score([pair[0]], [pair[1]])[0] == pytest.approx(row, abs=1e-4)
+    assert model.score(sources, targets, tokens=1) == [pytest.approx(row, abs=1e-4) for row in together]

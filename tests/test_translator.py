@@ -1,0 +1,65 @@
+"""A Translator at its limits: a learned table of positions, weights that are no numbers, too little memory."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from regard.data.text import TokenizerConfig, train_tokenizer
+from regard.errors import ModelError, TrainingError
+from regard.models.configuration import ModelConfig
+from regard.models.model import build
+from regard.settings import SearchConfig
+from regard.translate import Translator
+
+LONGEST, PIECES = 9, 8
+WORDS = train_tokenizer(["a b c d e f"], TokenizerConfig(kind="word"))
+SEARCHES = [{"beam": 1}, {"beam": 3}, {"temperature": 1.0}]
+
+
+@pytest.fixture
+def translator() -> Translator:
+    torch.manual_seed(1)
+    sizes: dict[str, Any] = {"encoder_layers": 1, "decoder_layers": 1, "width": 8, "heads": 2, "feed_forward": 8}
+    config = ModelConfig(**sizes, dropout=0.0, position="learned", longest=LONGEST)
+    model = build(config, source_types=len(WORDS), target_types=len(WORDS))
+    return Translator(model, WORDS, WORDS, SearchConfig(), max_length=PIECES)
+
+
+def never_ending(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = translator.model.step
+
+    def endless(tokens: torch.Tensor, session: Any) -> Any:
+        log_p, session = step(tokens, session)
+        log_p[..., 3] = -math.inf
+        return log_p, session
+
+    monkeypatch.setattr(translator.model, "step", endless)
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_no_output_goes_beyond_a_learned_table(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch, search: dict[str, Any]
+) -> None:
+    never_ending(translator, monkeypatch)
+    found = translator("a b c", **search, max_extra=50).candidates[0]
+    assert len(found.pieces) == LONGEST and not found.finished
+    assert len(translator("a b c", **search, max_extra=50, max_length=4).candidates[0].pieces) == 4
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_weights_that_are_no_numbers_are_told(translator: Translator, search: dict[str, Any]) -> None:
+    with torch.no_grad():
+        translator.model.projection[5] = math.nan
+    with pytest.raises(ModelError, match="computes no probabilities"):
+        translator("a b", **search)
+
+
+def test_too_little_memory_says_what_to_lower(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(translator.model, "session", lambda *sources: torch.empty(1 << 50, dtype=torch.uint8))
+    with pytest.raises(TrainingError, match="out of memory while translating") as caught:
+        translator("a b")
+    assert "search.batch_sentences, 64 now" in str(caught.value.help)
