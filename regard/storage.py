@@ -21,7 +21,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from regard.errors import StorageError
 
@@ -33,6 +33,7 @@ __all__ = [
     "json_bytes",
     "remove_file",
     "remove_folder",
+    "replacing",
     "sha256",
     "storing",
     "sweep",
@@ -135,6 +136,34 @@ def write_bytes_atomically(path: Path, data: bytes) -> None:
         at("renamed")
         _sync(path.parent)
         at("folder-synced")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write that replaces ``path`` when the block ends; if it raises, ``path`` stays as it was.
+
+    For what is too long to be held in memory. A pipe or device is written itself, a link's file is replaced. Raises
+    StorageError at its start and end; what the block writes it guards by ``storing``.
+    """
+    final = path.resolve()
+    special = final.exists() and not final.is_file()
+    written = final if special else hidden(final, "tmp")
+    with storing(path):
+        file = written.open("wb")
+    try:
+        try:
+            yield file
+        finally:
+            with storing(path):
+                file.close()
+        if not special:
+            with storing(path):
+                _sync(written)
+                os.replace(written, final)
+                _sync(final.parent)
+    finally:
+        if not special:
+            written.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any) -> None:

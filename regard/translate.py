@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
 from regard.attention.position import LearnedPosition
 from regard.data.batches import batches_in_order, pad_sources
 from regard.data.text import BEGIN, END, PAD, Tokenizer
 from regard.errors import ConfigError, DataError, ModelError
+from regard.keys import explain
 from regard.memory import within_memory
 from regard.models.model import Session, Transducer, build
 from regard.observe import observe, twin
@@ -81,8 +83,11 @@ class Translator:
         self._observing = threading.Lock()
 
     def __call__(self, text: str, **options: Any) -> Translation:
-        """``model("A dog runs.", beam=5, nbest=3)``: any field of SearchConfig."""
-        search = SearchConfig.model_validate(self.search.model_dump() | options) if options else self.search
+        """``model("A dog runs.", beam=5, nbest=3)``: any field of SearchConfig. ConfigError for what it cannot be."""
+        try:
+            search = SearchConfig.model_validate(self.search.model_dump() | options) if options else self.search
+        except ValidationError as error:
+            raise explain(error, SearchConfig, (), ()) from error
         return self.translate([text], search=search)[0]
 
     def translate(
@@ -97,7 +102,7 @@ class Translator:
     ) -> list[Translation]:
         """One translation a line, in order. ``prefixes`` force the beginnings of the outputs.
 
-        An empty line gives an empty translation. A line of more than ``max_length`` pieces is cut at spaces, its
+        A blank line gives an empty translation. A line of more than ``max_length`` pieces is cut at spaces, its
         parts translated and joined, never truncated. ``done`` is told how many inputs each batch completed;
         ``interrupted`` is asked between batches and raises KeyboardInterrupt.
         """
@@ -182,8 +187,8 @@ class Translator:
         return (model or self.model)(source, source_valid, inputs, valid)
 
     def _parts(self, line: str) -> list[list[int]]:
-        """The line's pieces, in one part unless it is too long; none for an empty line."""
-        pieces = self.source.encode(line)
+        """The line's pieces, in one part unless it is too long; none for a blank line."""
+        pieces = self.source.encode(line) if line.strip() else []
         if len(pieces) <= self.max_length:
             return [pieces] if pieces else []
         words, parts, current = line.split(), [], ""

@@ -81,7 +81,8 @@ def translate(
 ) -> None:
     """Translate lines with a trained model.
 
-    Reads and writes as it goes, in order. An empty line stays empty; one that is too long is translated in parts.
+    Reads and writes as it goes, in order. A line of nothing but white space stays empty; one that is too long is
+    translated in parts. A file given with -o is replaced once all is there.
     """
     from regard.data.corpora import read_lines
 
@@ -179,18 +180,13 @@ def _writing(output: Path | None, source: Path | None) -> Iterator[Callable[[str
         return
     if source is not None and output.exists() and output.samefile(source):
         raise ConfigError("the output would replace the text it is made from", where=str(output))
-    with storage.storing(output):
-        opened = output.open("w", encoding="utf-8", newline="\n")
+    with storage.replacing(output) as opened:
 
-    def write(line: str) -> None:
-        with storage.storing(output):
-            opened.write(line + "\n")
+        def write(line: str) -> None:
+            with storage.storing(output):
+                opened.write(line.encode() + b"\n")
 
-    try:
         yield write
-    finally:
-        with storage.storing(output):
-            opened.close()
 
 
 def _print(line: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from regard.commands.translate import chunks
-from regard.errors import ConfigError, DataError, ModelError
+from regard.errors import ConfigError, DataError, ModelError, StorageError
 
 from .conftest import TinyRun
 
@@ -110,6 +110,40 @@ def test_a_pipe_for_a_file_is_read_once(regard, tiny_run: TinyRun, tmp_path: Pat
     result = regard("translate", tiny_run.path, pipe)
     writer.join(timeout=60)
     assert result.stdout == "A B\nC D\n"
+
+
+def test_the_file_of_before_stays_until_all_is_there(regard, tiny_run: TinyRun, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.write_text("before\n")
+    failed = regard("translate", tiny_run.path, "--output", out, input=b"a b\n\xff\n")
+    assert isinstance(failed.exception, DataError)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("out", "before\n")]
+    (tmp_path / "link").symlink_to(out)
+    assert regard("translate", tiny_run.path, "--output", tmp_path / "link", input="a b\n").exit_code == 0
+    assert (tmp_path / "link").is_symlink() and out.read_text() == "A B\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "out"]
+
+
+def test_a_device_is_written_and_not_replaced(regard, tiny_run: TinyRun, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
+    reader.start()
+    assert regard("translate", tiny_run.path, "--output", pipe, input="a b\n").exit_code == 0
+    reader.join(timeout=60)
+    assert read == ["A B\n"] and pipe.is_fifo()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full, which is a disk without room")
+def test_a_full_disk_is_told(regard, tiny_run: TinyRun) -> None:
+    error = regard("translate", tiny_run.path, "--output", "/dev/full", input="a b\n").exception
+    assert isinstance(error, StorageError) and "No space left" in error.what
+
+
+def test_a_place_that_cannot_be_written_is_told_before_any_work(regard, tiny_run: TinyRun, tmp_path: Path) -> None:
+    result = regard("translate", tiny_run.path, "--output", tmp_path / "no" / "out", input=b"\xff\n")
+    assert isinstance(result.exception, StorageError)
 
 
 def test_never_writes_over_its_input(regard, tiny_run: TinyRun, tmp_path: Path) -> None:
