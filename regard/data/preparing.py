@@ -66,16 +66,7 @@ def prepare(
             raise _nothing_left(report, name, pairs.config.share if isinstance(pairs, Pairs) else WHOLE)
         if content and writer.content.hexdigest() != content:
             raise _another(name)
-        head = {
-            **FORMAT,
-            "name": name,
-            "fingerprint": fingerprint,
-            "content": writer.content.hexdigest(),
-            "dtype": writer.dtype.str,
-            "source_tokens": writer.sides[0].tokens,
-            "target_tokens": writer.sides[1].tokens,
-            "report": report._asdict(),
-        }
+        head = {**FORMAT, "name": name, "fingerprint": fingerprint, **writer.head(), "report": report._asdict()}
         with storing(folder):
             (temporary / "corpus.json").write_text(json.dumps(head, indent=1) + "\n", encoding="utf-8")
             commit_folder(temporary, folder)
@@ -198,6 +189,15 @@ class _Writer:
         self.lines.write(np.array([chunk[row][0] for row in keep], np.int64).tobytes())
         self.read += len(chunk)
         self.kept += len(keep)
+
+    def head(self) -> dict[str, Any]:
+        """What a reader must know of the files; call it when they are closed."""
+        return {
+            "content": self.content.hexdigest(),
+            "dtype": self.dtype.str,
+            "source_tokens": self.sides[0].tokens,
+            "target_tokens": self.sides[1].tokens,
+        }
 
     def report(self, blank: int) -> Report:
         return Report(
