@@ -84,20 +84,25 @@ def test_a_kill_at_every_moment_of_a_file_write(tmp_path: Path, monkeypatch: pyt
     assert seen == {b"old", new}
 
 
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from regard import storage
+
+assert "torch" not in sys.modules
+moments = iter(range(1, {moment}))
+storage.fault = lambda point: next(moments, None) or os.kill(os.getpid(), signal.SIGKILL)
+storage.write_bytes_atomically(Path(sys.argv[1]), b"new")
+print("survived")
+"""
+
+
 @pytest.mark.parametrize("moment", [1, 3, 4, 5])
 def test_a_real_kill_in_a_process_of_its_own(tmp_path: Path, moment: int) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"old")
-    program = (
-        "import sys; from pathlib import Path; from regard import storage;"
-        "assert 'torch' not in sys.modules;"
-        "storage.write_bytes_atomically(Path(sys.argv[1]), b'new'); print('survived')"
-    )
-    environment = {
-        **os.environ,
-        "REGARD_FAULT": f"*:{moment}",
-        "PYTHONPATH": str(Path(storage.__file__).parents[1]),
-    }
+    program = KILLED.format(moment=moment)
+    environment = {**os.environ, "PYTHONPATH": str(Path(storage.__file__).parents[1])}
     done = subprocess.run(
         [sys.executable, "-c", program, str(file)],
         env=environment,
@@ -107,21 +112,6 @@ def test_a_real_kill_in_a_process_of_its_own(tmp_path: Path, moment: int) -> Non
     )
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGKILL, "", "")
     assert file.read_bytes() == (b"old" if moment <= 4 else b"new")
-
-
-def test_no_fault_is_set_where_the_variable_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("killed"))
-    for _ in range(3):
-        storage._fault_from_environment("")("written")
-
-
-def test_the_fault_variable_counts_only_its_own_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    kills: list[int] = []
-    monkeypatch.setattr(os, "kill", lambda process, kind: kills.append(kind))
-    fault = storage._fault_from_environment("synced:2")
-    for point, expected in [("synced", 0), ("written", 0), ("synced", 1), ("synced", 1)]:
-        fault(point)
-        assert len(kills) == expected
 
 
 def test_every_file_is_synced_before_the_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
