@@ -41,20 +41,19 @@ def projected_cross_entropy(
     target: Int[Tensor, "rows"],
     *,
     smoothing: float,
-    bias: Float[Tensor, "types"] | None = None,
 ) -> Loss:
-    """``smoothed_cross_entropy(features @ weight.T + bias, target)`` without ever holding all logits.
+    """``smoothed_cross_entropy(features @ weight.T, target)`` without ever holding all logits.
 
     Value and gradient come from one pass in chunks of rows: memory CHUNK·V instead of rows·V, and the logits are read
     while they are still in the cache. Only ``smoothed`` carries a gradient.
     """
     if not torch.is_grad_enabled():
         parts = [
-            smoothed_cross_entropy(linear(x, weight, bias), y, smoothing=smoothing)
+            smoothed_cross_entropy(linear(x, weight), y, smoothing=smoothing)
             for x, y in zip(features.split(CHUNK), target.split(CHUNK), strict=True)
         ]
         return Loss(*(torch.stack(sums).sum() for sums in zip(*parts, strict=True)))
-    smoothed, nll = _Projected.apply(features, weight, bias, target, smoothing)
+    smoothed, nll = _Projected.apply(features, weight, target, smoothing)
     return Loss(smoothed, nll)
 
 
@@ -70,7 +69,6 @@ class _Projected(torch.autograd.Function):
         context: Any,
         features: Float[Tensor, "rows width"],
         weight: Float[Tensor, "types width"],
-        bias: Float[Tensor, "types"] | None,
         target: Int[Tensor, "rows"],
         smoothing: float,
     ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
@@ -78,11 +76,10 @@ class _Projected(torch.autograd.Function):
         types = weight.shape[0]
         to_features = torch.empty_like(features)
         to_weight = torch.zeros(weight.shape, dtype=wide, device=weight.device)
-        to_bias = None if bias is None else torch.zeros(bias.shape, dtype=wide, device=weight.device)
         nll, log_total = features.new_zeros((), dtype=wide), features.new_zeros((), dtype=wide)
         for start in range(0, len(features), CHUNK):
             rows, y = features[start : start + CHUNK], target[start : start + CHUNK, None]
-            logits = linear(rows, weight, bias)
+            logits = linear(rows, weight)
             slope = torch.softmax(logits, 1)
             target_nll = _nll(logits, slope, y, wide)
             nll += target_nll.sum()
@@ -90,28 +87,21 @@ class _Projected(torch.autograd.Function):
             slope.scatter_(1, y, slope.gather(1, y) + (smoothing - 1))
             torch.mm(slope, weight, out=to_features[start : start + CHUNK])
             to_weight += slope.T @ rows
-            if to_bias is not None:
-                to_bias += slope.sum(0, dtype=wide)
         all_rows, all_types = features.sum(0, dtype=wide), weight.sum(0, dtype=wide)
-        all_logits = all_rows @ all_types
-        if bias is not None and to_bias is not None:
-            all_logits = all_logits + len(features) * bias.sum(dtype=wide)
-            to_bias -= smoothing * len(features) / types
-        smoothed = (1 - smoothing) * nll + smoothing * (log_total - all_logits / types)
+        smoothed = (1 - smoothing) * nll + smoothing * (log_total - all_rows @ all_types / types)
         to_features -= (smoothing / types * all_types).to(features.dtype)
         to_weight -= smoothing / types * all_rows
-        context.save_for_backward(to_features, to_weight.to(weight.dtype), to_bias)
+        context.save_for_backward(to_features, to_weight.to(weight.dtype))
         context.mark_non_differentiable(nll)
         return smoothed, nll
 
     @staticmethod
     def backward(
         context: Any, upstream: Float[Tensor, ""], _: Float[Tensor, ""]
-    ) -> tuple[Float[Tensor, "rows width"], Float[Tensor, "types width"], Float[Tensor, "types"] | None, None, None]:
-        to_features, to_weight, to_bias = context.saved_tensors
+    ) -> tuple[Float[Tensor, "rows width"], Float[Tensor, "types width"], None, None]:
+        to_features, to_weight = context.saved_tensors
         scale = upstream.to(to_features.dtype)
-        bias = None if to_bias is None else (to_bias * upstream).to(to_features.dtype)
-        return to_features * scale, to_weight * scale, bias, None, None
+        return to_features * scale, to_weight * scale, None, None
 
 
 def _nll(

@@ -15,11 +15,10 @@ from .tolerances import within
 TYPES, WIDTH = 11, 6
 
 
-def case(rows: int, dtype: torch.dtype, *, bias: bool = True):
+def case(rows: int, dtype: torch.dtype):
     features = torch.randn(rows, WIDTH, dtype=dtype, requires_grad=True)
     weight = torch.randn(TYPES, WIDTH, dtype=dtype, requires_grad=True)
-    offset = torch.randn(TYPES, dtype=dtype, requires_grad=True) if bias else None
-    return features, weight, offset, torch.randint(0, TYPES, (rows,))
+    return features, weight, torch.randint(0, TYPES, (rows,))
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
@@ -33,13 +32,12 @@ def test_plain_is_torchs(smoothing, dtype):
 
 
 @pytest.mark.parametrize("rows", [1, 7, CHUNK, CHUNK + 3])
-@pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_fused_is_plain_in_value_and_gradient(rows, bias, smoothing):
-    features, weight, offset, target = case(rows, torch.float64, bias=bias)
-    inputs = [x for x in (features, weight, offset) if x is not None]
-    plain = smoothed_cross_entropy(linear(features, weight, offset), target, smoothing=smoothing)
-    fused = projected_cross_entropy(features, weight, target, smoothing=smoothing, bias=offset)
+def test_fused_is_plain_in_value_and_gradient(rows, smoothing):
+    features, weight, target = case(rows, torch.float64)
+    inputs = (features, weight)
+    plain = smoothed_cross_entropy(linear(features, weight), target, smoothing=smoothing)
+    fused = projected_cross_entropy(features, weight, target, smoothing=smoothing)
     torch.testing.assert_close(fused.smoothed, plain.smoothed, **within(torch.float64, path="fused"))
     torch.testing.assert_close(fused.nll, plain.nll, **within(torch.float64, path="fused"))
     expected = torch.autograd.grad(3 * plain.smoothed, inputs)
@@ -48,30 +46,30 @@ def test_fused_is_plain_in_value_and_gradient(rows, bias, smoothing):
 
 
 def test_fused_in_single_precision():
-    features, weight, offset, target = case(40, torch.float32)
-    plain = smoothed_cross_entropy(linear(features, weight, offset), target, smoothing=0.1)
-    fused = projected_cross_entropy(features, weight, target, smoothing=0.1, bias=offset)
+    features, weight, target = case(40, torch.float32)
+    plain = smoothed_cross_entropy(linear(features, weight), target, smoothing=0.1)
+    fused = projected_cross_entropy(features, weight, target, smoothing=0.1)
     torch.testing.assert_close(fused.smoothed, plain.smoothed, **within(torch.float32, path="fused"))
-    inputs = (features, weight, offset)
+    inputs = (features, weight)
     wanted = torch.autograd.grad(plain.smoothed, inputs)
     for actual, expected in zip(torch.autograd.grad(fused.smoothed, inputs), wanted, strict=True):
         torch.testing.assert_close(actual, expected, **within(torch.float32, path="fused", law="gradient"))
 
 
 def test_fused_is_differentiable_by_finite_differences():
-    features, weight, offset, target = case(4, torch.float64)
+    features, weight, target = case(4, torch.float64)
 
-    def smoothed(features, weight, offset):
-        return projected_cross_entropy(features, weight, target, smoothing=0.2, bias=offset).smoothed
+    def smoothed(features, weight):
+        return projected_cross_entropy(features, weight, target, smoothing=0.2).smoothed
 
-    assert torch.autograd.gradcheck(smoothed, (features, weight, offset))
+    assert torch.autograd.gradcheck(smoothed, (features, weight))
 
 
 def test_without_gradient_the_same_value():
-    features, weight, offset, target = case(CHUNK + 5, torch.float64)
-    expected = projected_cross_entropy(features, weight, target, smoothing=0.1, bias=offset)
+    features, weight, target = case(CHUNK + 5, torch.float64)
+    expected = projected_cross_entropy(features, weight, target, smoothing=0.1)
     with torch.no_grad():
-        actual = projected_cross_entropy(features, weight, target, smoothing=0.1, bias=offset)
+        actual = projected_cross_entropy(features, weight, target, smoothing=0.1)
     torch.testing.assert_close(actual.smoothed, expected.smoothed.detach(), **within(torch.float64))
     torch.testing.assert_close(actual.nll, expected.nll.detach(), **within(torch.float64))
 
