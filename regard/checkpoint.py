@@ -150,9 +150,7 @@ def load(path: Path, *, only: Collection[str] | None = None) -> Checkpoint:
     return Checkpoint(path, inside.step, groups, inside.state)
 
 
-def load_latest(
-    folder: Path, on_problem: Callable[[str], None], *, only: Collection[str] | None = None
-) -> Checkpoint | None:
+def load_latest(folder: Path, on_problem: Callable[[str], None]) -> Checkpoint | None:
     """Load the newest whole checkpoint of ``folder``; None where there has never been one.
 
     Each newer one that cannot be used is reported through ``on_problem``. Raises ModelError where there
@@ -161,7 +159,7 @@ def load_latest(
     candidates = _candidates(folder)
     for step in sorted(candidates, reverse=True):
         try:
-            return load(candidates[step], only=only)
+            return load(candidates[step])
         except ModelError as error:
             on_problem(f"{candidates[step].name} cannot be used, trying the one before it. {error}")
     if candidates:

@@ -31,7 +31,6 @@ __all__ = [
     "check_names",
     "edit_distance",
     "evaluate",
-    "joined",
     "read_examples",
     "score_texts",
     "validation_metrics",
@@ -102,15 +101,8 @@ def read_examples(source: Path, targets: Sequence[Path] = (), *, tokenizer: Toke
         if number == 0:
             sources, references = [left for left, _ in pairs], [[] for _ in pairs]
         for known, (_, right) in zip(references, pairs, strict=True):
-            known.append(joined(right, tokenizer))
+            known.append(tokenizer.joined(right))
     return Examples(sources, references)
-
-
-def joined(text: str, tokenizer: TokenizerConfig) -> str:
-    """``text`` without the joiners of pieces that were cut outside: ``kara@@ te`` is ``karate``."""
-    if tokenizer.joiner is None:
-        return text
-    return text.replace(tokenizer.joiner + " ", "").removesuffix(tokenizer.joiner)
 
 
 def validation_metrics(
@@ -129,7 +121,7 @@ def validation_metrics(
     if not names:
         return {}
     check_names(names)
-    examples = Examples(list(sources), [[joined(target, translator.target.config)] for target in targets])
+    examples = Examples(list(sources), [[translator.target.config.joined(target)] for target in targets])
     distinct = list(dict.fromkeys(sources))
     try:
         found = translator.translate(distinct, interrupted=interrupted)

@@ -140,9 +140,10 @@ class RunFolder:
         return checkpoint.load(self.weights_path(which).path, only={"model"})
 
     def weights_path(self, which: str | None = None) -> Chosen:
-        """Where ``which`` lies: ``average``, ``best``, ``last`` or a step; without a name, the first of these that
+        """Where the checkpoint called ``which`` lies: ``average``, ``best``, ``last`` or a step.
 
-        exists. An average made before the last training does not count then: it would hide what was learned since.
+        Without a name, the first of these that exists. An average made before the last training does not count then:
+        it would hide what was learned since.
         """
         folder = self.checkpoints
         best, steps = checkpoint.read_best(folder), checkpoint.list_steps(folder)
@@ -197,14 +198,17 @@ class RunFolder:
 
 
 class Metrics:
-    """``metrics.jsonl``: a line a record, appended; cut back to a checkpoint's size on resume."""
+    """``metrics.jsonl``: a line a record, appended; to be cut back to a checkpoint's size before the first."""
 
-    def __init__(self, path: Path, *, size: int = 0) -> None:
-        self.path = path
-        with storage.storing(path):
-            if path.exists() and path.stat().st_size > size:
-                os.truncate(path, size)
-            self.size = path.stat().st_size if path.exists() else 0  # less where somebody cut or removed it
+    def __init__(self, path: Path) -> None:
+        self.path, self.size = path, 0
+
+    def cut(self, size: int) -> None:
+        """Drop what was written after a checkpoint: all beyond ``size`` bytes."""
+        with storage.storing(self.path):
+            if self.path.exists() and self.path.stat().st_size > size:
+                os.truncate(self.path, size)
+            self.size = self.path.stat().st_size if self.path.exists() else 0  # less where somebody cut or removed it
 
     def write(self, record: Mapping[str, Any]) -> None:
         line = (json.dumps(record) + "\n").encode()

@@ -35,9 +35,10 @@ class Symbols(NamedTuple):
 
 
 class Hypothesis(NamedTuple):
-    """One output: its tokens without begin and end, log P, the score it was ranked by, each token's log p
+    """One output, its log P, and whether it ended by itself rather than at the length limit.
 
-    (the end symbol's last), and whether it ended by itself rather than at the length limit.
+    ``tokens`` are without begin and end; ``score`` is what it was ranked by; of ``token_log_probabilities`` the end
+    symbol's comes last.
     """
 
     tokens: list[int]
@@ -71,10 +72,11 @@ def sample(
     top_p: float | None = None,
     generator: torch.Generator | None = None,
 ) -> list[Hypothesis]:
-    """Tokens drawn from softmax(log p / temperature), limited to the ``top_k`` most probable and to the smallest set
+    """Tokens drawn from softmax(log p / temperature).
 
-    whose probability reaches ``top_p`` (the token that crosses it included; Holtzman et al. 2020). Log probabilities
-    reported are the model's own, before temperature and limits.
+    Limited to the ``top_k`` most probable and to the smallest set whose probability reaches ``top_p`` (the token that
+    crosses it included; Holtzman et al. 2020). Log probabilities reported are the model's own, before temperature and
+    limits.
     """
 
     def draw(log_p: LogP) -> Int[Tensor, "rows"]:

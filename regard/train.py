@@ -117,7 +117,7 @@ class Trainer:
         self.place = Place()
         self.lengths = pair_lengths(data.train)
         self._planned: tuple[int, list[Any]] = (-1, [])
-        self.metrics: Metrics | None = None
+        self.metrics = Metrics(run.path / "metrics.jsonl")
 
     def resume(self) -> bool:
         """Go to the newest whole checkpoint, if there is one."""
@@ -143,7 +143,7 @@ class Trainer:
 
     def fit(self) -> Outcome:
         """Train until the steps, epochs or patience are used up, or until interrupted; the end is saved."""
-        self.metrics = Metrics(self.run.path / "metrics.jsonl", size=self.place.metrics_size)
+        self.metrics.cut(self.place.metrics_size)
         while True:
             if self.interrupted():
                 return self._leave("interrupted")
@@ -184,7 +184,6 @@ class Trainer:
         One that only an interruption asked for goes when the next is there and does not count among those kept:
         the last ten checkpoints, and so their average, are the same however often a run was interrupted.
         """
-        assert self.metrics is not None
         place, folder = self.place, self.run.checkpoints
         steps = [step for step in checkpoint.list_steps(folder) if place.sound < step < place.step]
         passing = [step for step in steps if step != place.best_step]
@@ -233,7 +232,7 @@ class Trainer:
             return
         place.nonfinite = 0
         figures = {"loss": smoothed, "nll": nll, "rate": rate, "norm": norm, "tokens": count, "seconds": seconds}
-        self._write({"step": place.step, "epoch": place.epoch, **figures})
+        self.metrics.write({"step": place.step, "epoch": place.epoch, **figures})
         self.reporter.updated(place, self._expected(), figures)
 
     def loss(self, batch: Batch, *, smoothing: float) -> Loss:
@@ -285,7 +284,7 @@ class Trainer:
         place = self.place
         place.nonfinite += 1
         lines = [self.data.train.where(int(index)) for batch in batches for index in batch.index[:3]]
-        self._write({"step": place.step, "skipped": "not finite", "pairs": lines})
+        self.metrics.write({"step": place.step, "skipped": "not finite", "pairs": lines})
         self.reporter.said(f"step {place.step}: the loss is not finite; skipped, with {', '.join(lines)}, …")
         if place.nonfinite < self.config.train.max_nonfinite:
             return
@@ -318,7 +317,7 @@ class Trainer:
         value = measured.loss if by == "loss" else measured.metrics[by]
         best = place.best_value
         better = math.isfinite(value) and (best is None or (value > best if by == "bleu" else value < best))
-        self._write({"step": place.step, "validation": {"loss": measured.loss, **measured.metrics}})
+        self.metrics.write({"step": place.step, "validation": {"loss": measured.loss, **measured.metrics}})
         self.reporter.validated(place, measured, better)
         if better:
             place.best_step, place.best_value, place.without_better = place.step, value, 0
@@ -341,10 +340,6 @@ class Trainer:
     def _in_order(self, corpora: Corpora) -> Iterator[Batch]:
         for indices in batches_in_order(pair_lengths(corpora), self.config.train.batch_tokens):
             yield to_device(collate(corpora, indices), self.device)
-
-    def _write(self, record: dict[str, Any]) -> None:
-        assert self.metrics is not None
-        self.metrics.write(record)
 
 
 def _seed(*numbers: int) -> int:

@@ -21,7 +21,7 @@ from regard.config import load_config
 from regard.data.batches import Batch, epoch_batches, pair_lengths
 from regard.errors import ConfigError, DataError, ModelError, TrainingError
 from regard.losses import Loss
-from regard.run import Metrics, RunFolder
+from regard.run import RunFolder
 from regard.setup import set_up
 from regard.train import Place, Trainer, Validation
 
@@ -312,7 +312,6 @@ def test_nothing_is_learned_from_it(making: Making, what: str) -> None:
 
     spoil(spoilt, {1}, (lambda loss: loss * math.nan) if what == "loss" else overflow)
     for trainer in (spoilt, plain):
-        trainer.metrics = Metrics(trainer.run.path / "metrics.jsonl")
         trainer._update()
     assert checkpoint.digest({"": weights(spoilt)}) == checkpoint.digest({"": weights(plain)})
     spoilt._update()

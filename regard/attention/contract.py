@@ -100,9 +100,10 @@ class Mixer(nn.Module, ABC):
 
 
 class Encoded(NamedTuple):
-    """What an encoder leaves: ``states``; ``embedded``, its input embeddings (ConvS2S reads states + embedded as
+    """What an encoder leaves of its sentences.
 
-    values); ``final``, a summary for a recurrent decoder's first state; the span of the columns.
+    ``states``; ``embedded``, its input embeddings (ConvS2S reads states + embedded as values); ``final``, a summary
+    for a recurrent decoder's first state; the span of the columns.
     """
 
     states: Float[Tensor, "sentences length width"]
@@ -155,9 +156,9 @@ class Rows(NamedTuple):
 
 
 class SourceKeys(NamedTuple):
-    """What most readers remember: keys and values of the source, projected once. Joined sentences are padded to the
+    """What most readers remember: keys and values of the source, projected once.
 
-    longest.
+    Joined sentences are padded to the longest.
     """
 
     key: Float[Tensor, "sentences key_heads length key_width"]

@@ -31,9 +31,9 @@ BUCKET = 32  # a cache grows by this many slots at a time
 
 
 class KeyValue(NamedTuple):
-    """The keys and values seen so far. A row's next key goes into slot ``length`` of that row, so rows at different
+    """The keys and values seen so far.
 
-    steps share a batch.
+    A row's next key goes into slot ``length`` of that row, so rows at different steps share a batch.
     """
 
     key: Float[Tensor, "batch key_heads slots key_width"]
@@ -209,9 +209,10 @@ class SelfAttention(Mixer):
 
 
 class AttentionReader(Reader):
-    """Encoder-decoder attention. Rows of one sentence ask its keys together, so that nothing is copied per beam;
+    """Encoder-decoder attention.
 
-    a mechanism whose queries depend on their position or predecessors asks row by row, over gathered keys.
+    Rows of one sentence ask its keys together, so that nothing is copied per beam; a mechanism whose queries depend
+    on their position or predecessors asks row by row, over gathered keys.
     """
 
     def __init__(self, attention: MultiHead) -> None:

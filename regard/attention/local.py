@@ -16,7 +16,7 @@ __all__ = ["LocalPredictive"]
 
 
 class LocalPredictive(Mechanism):
-    """p_t = S · sigmoid(v_pᵀ tanh(W_p h_t)), a_t(s) = align(h_t, h̄_s) · exp(−(s − p_t)² / 2σ²), σ = D/2
+    """p_t = S · sigmoid(v_pᵀ tanh(W_p h_t)), a_t(s) = align(h_t, h̄_s) · exp(−(s − p_t)² / 2σ²), σ = D/2.
 
     (Luong et al. 2015, Eq. 9 and 10 of the arXiv version). S is the number of valid keys of the row, s the key's
     position from 0, align the softmax of ``score`` over the allowed keys with |s − p_t| ≤ D, ``window`` = D. The

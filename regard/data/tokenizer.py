@@ -45,6 +45,12 @@ class TokenizerConfig(BaseModel):
             raise ValueError("a byte vocabulary has 260 pieces: leave size out")
         return self
 
+    def joined(self, text: str) -> str:
+        """``text`` without the joiners of pieces that were cut outside: ``kara@@ te`` is ``karate``."""
+        if self.joiner is None:
+            return text
+        return text.replace(self.joiner + " ", "").removesuffix(self.joiner)
+
 
 class Tokenizer(ABC):
     """Lines to piece numbers and back. The special pieces have the same numbers in every vocabulary.

@@ -47,10 +47,7 @@ class WordTokenizer(ListedTokenizer):
         return line.split()
 
     def _decode(self, ids: list[int]) -> str:
-        text = " ".join(map(self._piece, ids))
-        if self.config.joiner is None:
-            return text
-        return text.replace(self.config.joiner + " ", "").removesuffix(self.config.joiner)
+        return self.config.joined(" ".join(map(self._piece, ids)))
 
 
 class CharacterTokenizer(ListedTokenizer):

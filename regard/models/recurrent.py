@@ -23,9 +23,10 @@ class LuongMemory(NamedTuple):
 
 
 class LuongState(NamedTuple):
-    """The layers' ``hidden`` and ``cell``; ``feed``, the last h̃; the reader's state; ``length``, the position;
+    """What the cell carries from step to step.
 
-    ``rows``, the sentence each row reads.
+    The layers' ``hidden`` and ``cell``; ``feed``, the last h̃; the reader's state; ``length``, the position; ``rows``,
+    the sentence each row reads.
     """
 
     hidden: Float[Tensor, "rows layers width"]
