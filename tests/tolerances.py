@@ -10,7 +10,7 @@ from typing import Literal, TypedDict
 
 import torch
 
-__all__ = ["Within", "within"]
+__all__ = ["Law", "Within", "within"]
 
 # reference: the readable form, einsum and softmax. fused: SDPA and any other kernel that is chosen for speed.
 # foreign: another library, or the reference computed in float64.

@@ -1,4 +1,4 @@
-"""Our layers against torch's own, with copied weights: values and gradients."""
+"""Our layers against torch's own, with copied weights: values and gradients, in single and in double precision."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from regard.attention.mask import Causal, Padding, Span
 from regard.models.norms import PostNorm, PreNorm
 from regard.models.transformer import DecoderLayer, EncoderLayer, FeedForward
 
-from ..tolerances import within
+from ..tolerances import Law, Within, within
 
 WIDTH, HEADS, INNER = 16, 4, 24
 FRAMES = {"post": PostNorm, "pre": PreNorm}
@@ -84,11 +84,25 @@ def run_ours(layer: DecoderLayer, x: Tensor, source: Tensor) -> Tensor:
 def compare(ours: Tensor, theirs: Tensor, valid: Tensor, inputs: list[Tensor], pairs) -> None:
     """Values where they are valid; gradients of the inputs and of the copied parameters ``pairs``."""
     ours, theirs = ours * valid[..., None], theirs * valid[..., None]
-    torch.testing.assert_close(ours, theirs, **within(torch.float32, path="foreign"))
+    torch.testing.assert_close(ours, theirs, **near())
     one = torch.autograd.grad(ours.square().sum(), [*inputs, *(mine for mine, _ in pairs)])
     two = torch.autograd.grad(theirs.square().sum(), [*inputs, *(its for _, its in pairs)])
     for actual, expected in zip(one, two, strict=True):
-        torch.testing.assert_close(actual, expected, **within(torch.float32, path="foreign", law="gradient"))
+        torch.testing.assert_close(actual, expected, **near("gradient"))
+
+
+def near(law: Law = "value") -> Within:
+    """In double precision a gradient may be no farther off than a value: 1e-10."""
+    dtype = torch.get_default_dtype()
+    return within(dtype, path="foreign", law="value" if dtype == torch.float64 else law)
+
+
+@pytest.fixture(params=[torch.float32, torch.float64], ids=str, autouse=True)
+def dtype(request):
+    """What parameters and random numbers are made in."""
+    torch.set_default_dtype(request.param)
+    yield
+    torch.set_default_dtype(torch.float32)
 
 
 @pytest.fixture(params=["reference", "softmax", "sdpa"], autouse=True)
@@ -143,7 +157,7 @@ def test_projection_gradients_are_torchs():
     (theirs(x, src_key_padding_mask=~SOURCE) * SOURCE[..., None]).square().sum().backward()
     stacked = torch.cat([linear.weight.grad for linear in linears])
     expected = theirs.self_attn.in_proj_weight.grad
-    torch.testing.assert_close(stacked, expected, **within(torch.float32, path="foreign", law="gradient"))
+    torch.testing.assert_close(stacked, expected, **near("gradient"))
 
 
 def test_weights_of_every_head_are_torchs():
@@ -160,5 +174,5 @@ def test_weights_of_every_head_are_torchs():
     expected, expected_weights = theirs(
         x, source, source, key_padding_mask=~SOURCE, need_weights=True, average_attn_weights=False
     )
-    torch.testing.assert_close(weights, expected_weights, **within(torch.float32, path="foreign"))
-    torch.testing.assert_close(context, expected, **within(torch.float32, path="foreign"))
+    torch.testing.assert_close(weights, expected_weights, **near())
+    torch.testing.assert_close(context, expected, **near())
