@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
@@ -9,6 +12,7 @@ from regard.data.text import TokenizerConfig, train_tokenizer
 from regard.errors import ConfigError
 from regard.models.configuration import ModelConfig
 from regard.models.model import build
+from regard.search import Hypothesis
 from regard.settings import SearchConfig
 from regard.translate import Translator
 
@@ -43,3 +47,48 @@ def test_blank_lines_stay_empty() -> None:
     found = translator("character").translate(["a b", "", "   ", "\t", "\u3000"], prefixes=["a"] * 5)
     assert [one.text == "" for one in found] == [False, True, True, True, True]
     assert all(one.candidates[0].pieces == [] for one in found[1:])
+
+
+def answer(model: Translator, line: str) -> tuple[object, dict[str, torch.Tensor]]:
+    """What one call gives, its attention included."""
+    found = model(line, beam=2, nbest=2)
+    return found.candidates, dict(found.attention)
+
+
+def test_several_threads_get_what_one_gets() -> None:
+    model = translator()
+    lines = [" ".join(LETTERS[start : start + 1 + length]) for start in range(4) for length in range(4)]
+    expected = [answer(model, line) for line in lines]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda line: answer(model, line), lines))
+    for (candidates, attention), (wanted, weights) in zip(found, expected, strict=True):
+        assert candidates == wanted
+        assert attention.keys() == weights.keys() and len(attention) == 3
+        assert all(torch.equal(attention[name], weights[name]) for name in weights)
+
+
+@pytest.fixture
+def echoed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Search stands aside: every part is handed back as it is, so that the output must be the line."""
+
+    def echo(self: Translator, sources: list[list[int]], *rest: object) -> list[list[Hypothesis]]:
+        assert all(0 < len(source) <= self.max_length for source in sources)
+        return [[Hypothesis(source, 0.0, 0.0, [0.0] * len(source), True)] for source in sources]
+
+    monkeypatch.setattr(Translator, "_decode", echo)
+
+
+@pytest.mark.usefixtures("echoed")
+def test_a_line_of_100_000_words_is_cut_and_nothing_is_lost() -> None:
+    words = random.Random(1).choices(LETTERS, k=100_000)
+    found = translator(max_length=256).translate(["a b", " ".join(words), "c"])
+    assert [one.text for one in found] == ["a b", " ".join(words), "c"]
+    assert len(found[1].candidates[0].pieces) == 100_000
+    with pytest.raises(ConfigError, match="256"):
+        _ = found[1].attention
+
+
+@pytest.mark.usefixtures("echoed")
+def test_a_word_longer_than_the_limit_is_cut_inside() -> None:
+    line = "ab " + "abcdefgh" * 4 + " gh"
+    assert translator("character", max_length=10)(line).text.replace(" ", "") == line.replace(" ", "")

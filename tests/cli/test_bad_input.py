@@ -348,6 +348,40 @@ def test_control_c_in_translation(call, tiny_run: TinyRun, monkeypatch: pytest.M
     assert call("translate", tiny_run.path, tiny_run.source).code == 130
 
 
+@pytest.mark.parametrize("verb", ["evaluate", "score"])
+def test_control_c_in_measuring(call, tiny_run: TinyRun, tmp_path: Path, monkeypatch, verb: str) -> None:
+    from regard.translate import Translator
+
+    def interrupt(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Translator, "_decode" if verb == "evaluate" else "_features", interrupt)
+    kept = ["--output", tmp_path / "kept"] if verb == "evaluate" else []
+    assert call(verb, tiny_run.path, tiny_run.source, tiny_run.target, *kept).code == 130
+    assert not (tmp_path / "kept").exists()
+
+
+@pytest.mark.parametrize("point", ["writing", "manifest-written", "set-aside"])
+def test_control_c_in_averaging_keeps_the_average_of_before(
+    call, tiny_copy: TinyRun, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    def interrupt(passed: str) -> None:
+        if passed == point:
+            raise KeyboardInterrupt
+
+    folder = tiny_copy.path / "checkpoints"
+    assert call("average", tiny_copy.path, "--last", 2).code == 0
+    before = checkpoint.digest(checkpoint.load(folder / "average").groups)
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "fault", interrupt)
+        assert call("average", tiny_copy.path, "--last", 3).code == 130
+    storage.sweep(folder)  # as the next save does
+    assert checkpoint.digest(checkpoint.load(folder / "average").groups) == before
+    assert call("average", tiny_copy.path, "--last", 3).code == 0
+    assert checkpoint.load(folder / "average").state["averaged"] == [200, 300, 400]
+    assert not list(tiny_copy.path.rglob(".*"))
+
+
 def test_a_run_goes_on_once_its_corpus_is_mended(call, pair: tuple[Path, Path], tmp_path: Path) -> None:
     good, run = pair[1].read_text(), tmp_path / "runs" / "mine"
     change(pair[1], lambda lines: lines.__setitem__(6, ""))

@@ -1,0 +1,129 @@
+"""What a person sees of a training where there is no terminal, and what TensorBoard is given."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from rich.console import Console
+
+from regard.commands import display
+from regard.commands.display import TrainingDisplay
+from regard.errors import ConfigError
+from regard.train import Outcome, Place, Validation
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(display, "time", clock)
+    return clock
+
+
+def shown(run: Path, **options: bool) -> tuple[TrainingDisplay, io.StringIO]:
+    text = io.StringIO()
+    return TrainingDisplay(run, console=Console(file=text, width=60), **options), text
+
+
+def figures(tokens: float = 500.0, **other: float) -> dict[str, float]:
+    return {"loss": 2.0, "nll": 1.5, "rate": 0.01, "norm": 3.0, "tokens": tokens, "seconds": 0.5} | other
+
+
+def test_a_plain_line_now_and_then(clock: Clock, tmp_path: Path) -> None:
+    progress, text = shown(tmp_path)
+    with progress:
+        progress.prepared(10)
+        for step in range(1, 41):
+            clock.now += 1
+            progress.updated(Place(step=step, epoch=1, seconds=2.0 * step), 100, figures())
+    lines = text.getvalue().splitlines()
+    assert [line.split(" ·")[0] for line in lines] == [
+        "step 1 of 100, 3 min left", "step 17 of 100, 3 min left", "step 33 of 100, 2 min left"
+    ]  # fmt: skip
+    assert lines[0].endswith(" · epoch 2 · loss 2.000 · 1,000 tokens/s")
+    assert "\033" not in text.getvalue()
+
+
+def test_where_the_end_is_not_known_none_is_told(clock: Clock, tmp_path: Path) -> None:
+    progress, text = shown(tmp_path)
+    progress.updated(Place(step=1), None, figures())
+    assert text.getvalue() == "step 1 · epoch 1 · loss 2.000 · 1,000 tokens/s\n"
+
+
+def test_the_speed_is_smoothed(clock: Clock, tmp_path: Path) -> None:
+    progress, _ = shown(tmp_path)
+    for tokens in (500.0, 1500.0):
+        progress.updated(Place(step=1), None, figures(tokens))
+    assert progress.speed == pytest.approx(0.95 * 1000 + 0.05 * 3000)
+
+
+def test_what_is_said_stands_in_one_line_as_it_is(tmp_path: Path) -> None:
+    """A path or command is copied in one piece, and brackets are no markup."""
+    progress, text = shown(tmp_path)
+    message = "[bold] pip install 'regard[tensorboard]' " + "x" * 100
+    progress.said(message)
+    progress.validated(Place(step=1500), Validation(1.25, {"bleu": 30.126}), True)
+    progress.validated(Place(step=2000), Validation(1.5, {}), False)
+    progress.finished(Outcome(Place(step=2000), "interrupted"))
+    progress.finished(Outcome(Place(step=2000, seconds=90), "steps"))
+    assert text.getvalue().splitlines() == [
+        message,
+        "step 1,500: validation loss 1.2500 · bleu 30.13 · best so far",
+        "step 2,000: validation loss 1.5000",
+        f"stopped and saved at step 2,000; regard train --resume {tmp_path} goes on",
+        "done (steps) after 2,000 updates in 1.5 minutes",
+        f"next: regard translate {tmp_path} < in.txt",
+    ]
+
+
+class Writer:
+    """Stands in for TensorBoard's SummaryWriter."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder, self.closed = folder, False
+        self.scalars: list[tuple[str, float, int]] = []
+
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        self.scalars.append((name, value, step))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_tensorboard_gets_each_update_and_validation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    module = ModuleType("torch.utils.tensorboard")
+    module.SummaryWriter = Writer  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    progress, _ = shown(tmp_path, tensorboard=True)
+    with progress:
+        progress.updated(Place(step=3), None, figures())
+        progress.validated(Place(step=3), Validation(1.25, {}), True)
+    writer = progress.writer
+    assert writer.folder == str(tmp_path / "tensorboard") and writer.closed
+    expected = {"train/loss": 2.0, "train/nll": 1.5, "train/rate": 0.01, "train/norm": 3.0, "validation/loss": 1.25}
+    assert writer.scalars == [(name, value, 3) for name, value in expected.items()]
+
+
+def test_tensorboard_itself_writes_a_file(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    progress, _ = shown(tmp_path, tensorboard=True)
+    with progress:
+        progress.updated(Place(step=3), None, figures())
+    assert list((tmp_path / "tensorboard").glob("events.*"))
+
+
+def test_without_tensorboard_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(ConfigError, match=r"regard\[tensorboard\]"):
+        shown(tmp_path, tensorboard=True)

@@ -1,0 +1,48 @@
+"""The model card: figures of this run, and nothing that is not so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from regard import checkpoint
+from regard.card import write_card
+from regard.config import load_config
+from regard.run import RunFolder
+
+
+def made(folder: Path, **data: object) -> RunFolder:
+    corpus = {"source": str(folder / "private" / "train.en"), "target": str(folder / "private" / "train.de")}
+    config = {
+        "name": "mine",
+        "seed": 7,
+        "model": {"encoder_layers": 2, "decoder_layers": 3, "width": 16, "heads": 4},
+        "data": {"train": [corpus], "tokenizer": {"kind": "word"}} | data,
+    }
+    return RunFolder.create(folder / "run", load_config(config))
+
+
+def test_it_says_what_was_trained_on_what_and_how_well(tmp_path: Path) -> None:
+    run = made(tmp_path, source_language="en", target_language="de")
+    run.checkpoints.mkdir()
+    checkpoint.mark_best(run.checkpoints, 1500, "loss", 1.25)
+    card = write_card(run, parameters=1_234_567, updates=2000, seconds=600)
+    assert (run.path / "README.md").read_text(encoding="utf-8") == card
+    head, _, text = card.removeprefix("---\n").partition("---\n")
+    assert head.splitlines() == ["library_name: regard", "pipeline_tag: translation", "language:", "- en", "- de"]
+    for row in (
+        "| Model | transformer, 2+3 layers, width 16, 4 heads |",
+        "| Parameters | 1,234,567 |",
+        "| Training data | train.en |",
+        "| Updates | 2,000, in 10 minutes |",
+        "| Seed | 7 |",
+        "| Best checkpoint | step 1,500, loss 1.2500 on the validation data |",
+    ):
+        assert row in text.splitlines()
+    assert "# mine" in text.splitlines()
+    assert f'regard.load("{run.path}")' in text
+
+
+def test_it_names_neither_languages_nor_a_best_that_are_unknown(tmp_path: Path) -> None:
+    card = write_card(made(tmp_path), parameters=1, updates=1, seconds=1)
+    assert "language:" not in card and "Best checkpoint" not in card
+    assert "private" not in card, "where the corpus lay is nobody's business"
