@@ -113,7 +113,7 @@ class Config(BaseModel):
 def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
     """Read a recipe by name, a TOML file by path, or a mapping; lay ``key=value`` over it; check it all.
 
-    Any of them may say ``extends = "recipe or path"``. A value of ``none`` in an override takes the key out.
+    Any of them may say ``extends = "recipe or path"``. An override with nothing after ``=`` takes the key out.
     Raises ConfigError, which names the file and line, or the override, and the nearest key.
     """
     if isinstance(source, str):

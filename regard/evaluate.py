@@ -196,7 +196,7 @@ def _sacrebleu(
         raise ConfigError(
             f"sacreBLEU cannot compute {metric} for target language {language}",
             why=str(error).strip(),
-            help="install what it names, or set data.target_language=none and say so with the figure",
+            help="install what it names, or set data.target_language= (nothing) and say so with the figure",
         ) from error
     return float(value.score), f"{value.name}|{scorer.get_signature()}"
 

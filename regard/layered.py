@@ -111,7 +111,7 @@ def _with_indices(key: Key, tables: Mapping[Key, int]) -> Key:
 
 
 def parse_override(text: str) -> tuple[Key, Any]:
-    """``train.lr=1e-3`` as a key and a TOML value; what is no TOML is a string; ``none`` is None."""
+    """``train.lr=1e-3`` as a key and a TOML value; what is no TOML is a string; nothing after ``=`` is None."""
     dotted, equals, written = text.partition("=")
     if not equals or not dotted.strip():
         raise ConfigError(
@@ -121,7 +121,7 @@ def parse_override(text: str) -> tuple[Key, Any]:
         )
     key = tuple(int(part) if isinstance(part, str) and part.isdigit() else part for part in _split(dotted))
     written = written.strip()
-    if written == "none":
+    if not written:
         return key, None
     try:
         parsed = tomllib.loads(f"value = {written}")

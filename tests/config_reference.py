@@ -153,7 +153,7 @@ change the model, then run the script.
 
 A config is a TOML file. It may say `extends = "NAME"`, where NAME is the path of another file or a recipe:
 {", ".join(recipe_names())}. Tables are merged key by key, anything else replaces what lies below it.
-`--set key=value` on the command line lies on top of all; `--set key=none` takes a key out. An unknown key is an error
+`--set key=value` on the command line lies on top of all; `--set key=` takes a key out. An unknown key is an error
 that names the file, the line and the nearest key. Each run folder holds the resolved config, with every default written
 out; *unset* keys are left out there, for TOML has no null."""
 

@@ -48,7 +48,7 @@ def demo(
     typer.echo(f"CMUdict: {len(dictionary.words):,} words, {len(dictionary.entries):,} pronunciations")
     _check(paths)
     quick = bool(os.environ.get("REGARD_QUICK"))
-    overrides = ["train.minutes=none", "train.steps=3"] if quick else [f"train.minutes={minutes}"]
+    overrides = ["train.minutes=", "train.steps=3"] if quick else [f"train.minutes={minutes}"]
     overrides += [f'data.{part}.0.source="{paths[part]}"' for part in ("train", "valid")]
     run = RunFolder.create(new_folder(runs, "demo"), load_config("demo", overrides))
     typer.echo(f"training for {minutes:g} minutes; Ctrl-C saves and stops")

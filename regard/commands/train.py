@@ -73,7 +73,7 @@ def _new_run(
     from regard.setup import require_trainable
 
     if os.environ.get("REGARD_QUICK"):  # the README's commands as a test: every part of the work, hardly any of it
-        overrides = [*overrides, "train.steps=3", "train.minutes=none"]
+        overrides = [*overrides, "train.steps=3", "train.minutes="]
     corpus = _corpus(what)
     if corpus is not None:
         from regard.choosing import choose

@@ -63,7 +63,7 @@ def change(path: Path, how: Callable[[list[str]], None]) -> None:
 
 QUICK = {
     "train.steps": 2, "train.precision": "float32", "train.threads": 1, "model.width": 16, "model.encoder_layers": 1,
-    "model.decoder_layers": 1, "data.tokenizer.kind": "word", "data.tokenizer.size": "none",
+    "model.decoder_layers": 1, "data.tokenizer.kind": "word", "data.tokenizer.size": "",
 }  # fmt: skip
 
 
@@ -180,7 +180,7 @@ def test_an_unknown_recipe_names_the_nearest(call) -> None:
     [
         (["model.self_attention.kind=nope"], "dot, general"),
         (["model.cross_attention.scal=1"], "model.cross_attention"),
-        (["train.steps=none", "train.epochs=none"], "train.epochs=20"),
+        (["train.steps=", "train.epochs="], "train.epochs=20"),
         (["data.joint=false"], "model.share=target"),
     ],
 )
