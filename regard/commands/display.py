@@ -15,7 +15,7 @@ from regard.train import Outcome, Place, Validation
 
 __all__ = ["TrainingDisplay"]
 
-PLAIN_EVERY = 15.0  # seconds between lines where there is no terminal
+PLAIN_EVERY = 60.0  # seconds between lines where there is no terminal
 SMOOTHING = 0.95  # of the tokens per second shown
 
 
