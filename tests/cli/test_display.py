@@ -45,7 +45,7 @@ def test_a_plain_line_now_and_then(clock: Clock, tmp_path: Path) -> None:
     with progress:
         progress.prepared(10)
         for step in range(1, 41):
-            clock.now += 1
+            clock.now += display.PLAIN_EVERY / 15
             progress.updated(Place(step=step, epoch=1, seconds=2.0 * step), 100, figures())
     lines = text.getvalue().splitlines()
     assert [line.split(" ·")[0] for line in lines] == [
