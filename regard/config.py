@@ -87,7 +87,7 @@ class Config(BaseModel):
     @model_validator(mode="after")
     def _positions_suffice(self) -> Self:
         needed = self.data.max_length + 1  # the end symbol
-        if self.model.position == "learned" and self.model.longest < needed:
+        if self.model.position.kind == "learned" and self.model.longest < needed:
             raise Misfit(
                 "model.longest",
                 "data.max_length",

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from regard.errors import ConfigError
 
-__all__ = ["Key", "Layer", "locate", "merge", "parse_override", "read_layers", "spell"]
+__all__ = ["Key", "Layer", "lay_over", "locate", "merge", "parse_override", "read_layers", "spell"]
 
 Key = tuple[str | int, ...]
 
@@ -134,18 +134,24 @@ def merge(layers: Iterable[Layer], overrides: Iterable[tuple[Key, Any]] = ()) ->
     """One mapping out of all layers; a higher one wins. An override of None takes the key out."""
     merged: dict[str, Any] = {}
     for layer in layers:
-        _lay_over(merged, layer.values)
+        lay_over(merged, layer.values)
     for key, value in overrides:
         _put(merged, key, value)
     return merged
 
 
-def _lay_over(below: dict[str, Any], above: Mapping[str, Any]) -> None:
+def lay_over(below: dict[str, Any], above: Mapping[str, Any]) -> None:
+    """Write ``above`` into ``below``, table by table. A table of another ``kind`` brings options of its own."""
     for key, value in above.items():
-        if isinstance(value, Mapping) and isinstance(below.get(key), dict):
-            _lay_over(below[key], value)
+        under = below.get(key)
+        if isinstance(under, dict) and isinstance(value, Mapping) and not _another_kind(under, value):
+            lay_over(under, value)
         else:
             below[key] = copy.deepcopy(value)
+
+
+def _another_kind(below: Mapping[str, Any], above: Mapping[str, Any]) -> bool:
+    return "kind" in below and above.get("kind", below["kind"]) != below["kind"]
 
 
 def _put(tree: Any, key: Key, value: Any) -> None:

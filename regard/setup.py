@@ -21,7 +21,8 @@ from regard.data.preparing import open_or_prepare
 from regard.data.text import Tokenizer, TokenizerConfig, train_tokenizer
 from regard.errors import ConfigError
 from regard.losses import projected_cross_entropy
-from regard.models.model import Transducer, build
+from regard.models.build import build
+from regard.models.model import Transducer
 from regard.optim import Optimizer
 from regard.run import Plan, RunFolder
 from regard.train import Prepared, batch_memory, to_device

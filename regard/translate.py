@@ -19,7 +19,8 @@ from regard.data.text import BEGIN, END, PAD, Tokenizer
 from regard.errors import ConfigError, DataError, ModelError
 from regard.keys import explain
 from regard.memory import within_memory
-from regard.models.model import Session, Transducer, build
+from regard.models.build import build
+from regard.models.model import Session, Transducer
 from regard.observe import observe, twin
 from regard.run import RunFolder
 from regard.search import Hypothesis, Symbols, beam_search, greedy_search, sample

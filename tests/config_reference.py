@@ -23,7 +23,8 @@ from regard.attention.catalogue import MECHANISMS
 from regard.config import Config, DataConfig, recipe_names
 from regard.data.corpora import CorpusConfig
 from regard.data.tokenizer import TokenizerConfig
-from regard.models.configuration import PRESETS, ModelConfig
+from regard.models.configuration import ModelConfig
+from regard.models.presets import PRESETS
 from regard.settings import SearchConfig, TrainConfig
 
 __all__ = ["PAGE", "meanings", "page"]

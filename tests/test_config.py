@@ -285,7 +285,7 @@ def test_a_learned_table_has_a_row_for_the_longest_sentence_and_its_end() -> Non
     error = failure(TOY, *learned, "model.longest=20")
     assert error.where == "--set model.longest" and "model.longest=21" in (error.help or "")
     assert load_config(TOY, [*learned, "model.longest=21"]).model.longest == 21
-    assert load_config(TOY, ["data.max_length=20", "model.longest=20"]).model.position == "sinusoidal"
+    assert load_config(TOY, ["data.max_length=20", "model.longest=20"]).model.position.kind == "sinusoidal"
 
 
 def test_what_separate_vocabularies_can_share(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ LAYERS = {
     "regard.attention.catalogue": 3,
     "regard.attention.heads": 3,
     "regard.attention.*": 2,  # mechanisms: all that no line above names
+    "regard.models.build*": 4,
     "regard.models.model": 4,
     "regard.models": 3,
     "regard.models.*": 3,

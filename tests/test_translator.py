@@ -10,8 +10,8 @@ import torch
 
 from regard.data.text import TokenizerConfig, train_tokenizer
 from regard.errors import ModelError, TrainingError
+from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.models.model import build
 from regard.settings import SearchConfig
 from regard.translate import Translator
 

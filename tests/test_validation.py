@@ -11,8 +11,8 @@ import pytest
 from regard import evaluate
 from regard.commands.train import _decoder
 from regard.config import load_config
+from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.models.model import build
 
 
 def test_validation_decodes_greedily_by_the_search_settings_of_the_run(

@@ -113,6 +113,11 @@ class Encoded(NamedTuple):
 
 
 class Encoder(nn.Module, ABC):
+    """Reads sources. ``width`` is that of its states, ``summary`` that of its ``final``."""
+
+    width: int
+    summary: int
+
     @abstractmethod
     def forward(self, tokens: Int[Tensor, "sentences length"], valid: Bool[Tensor, "sentences length"]) -> Encoded:
         """Read each sentence once; ``valid`` is False for padding."""
@@ -176,7 +181,12 @@ class SourceKeys(NamedTuple):
 
 
 class Reader(nn.Module, ABC):
-    """Reads an encoder's states from a decoder: encoder-decoder attention of any kind."""
+    """Reads an encoder's states from a decoder: encoder-decoder attention of any kind.
+
+    ``width`` is that of what it brings back.
+    """
+
+    width: int
 
     @abstractmethod
     def prepare(self, encoded: Encoded) -> Memory:
@@ -203,8 +213,11 @@ class Decoded(NamedTuple):
 class Decoder(nn.Module, ABC):
     """Owns the order of mixing and reading, and the position. Every state it makes has a field ``rows``
 
-    (``Int[Tensor, "rows"]``): the sentence each row reads, so that ``select`` carries it along.
+    (``Int[Tensor, "rows"]``): the sentence each row reads, so that ``select`` carries it along. ``width`` is that of
+    its features.
     """
+
+    width: int
 
     @abstractmethod
     def prepare(self, encoded: Encoded) -> Memory: ...

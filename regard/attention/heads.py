@@ -24,7 +24,7 @@ from regard.attention.contract import (
 from regard.attention.mask import Bound, Causal, Mask, Padding, Span
 from regard.state import State, select
 
-__all__ = ["AttentionReader", "KeyValue", "MultiHead", "SelfAttention"]
+__all__ = ["AttentionReader", "HeadWidths", "KeyValue", "MultiHead", "SelfAttention"]
 
 PROJECTIONS = ("query", "key", "value", "output")
 BUCKET = 32  # a cache grows by this many slots at a time
@@ -89,14 +89,45 @@ def _projection(name: str, enter: int, leave: int, *, bias: bool, linear: bool) 
     return nn.Identity()
 
 
+class HeadWidths(NamedTuple):
+    """d_q, d_k and d_v of one head."""
+
+    query: int
+    key: int
+    value: int
+
+    @classmethod
+    def of(
+        cls,
+        width: int,
+        memory_width: int,
+        heads: int,
+        key_heads: int | None = None,
+        key_width: int | None = None,
+        value_width: int | None = None,
+        project: Collection[str] = PROJECTIONS,
+    ) -> HeadWidths:
+        """width / heads where nothing else is given; a projection that is the identity deals out what it is given."""
+        equal = width // heads
+        dealt = memory_width // (key_heads or heads)
+        if width % heads and (key_width is None or value_width is None):
+            raise ValueError(f"{heads} heads do not divide the width {width}: give key_width and value_width")
+        return cls(
+            key_width or equal,
+            key_width or (equal if "key" in project else dealt),
+            value_width or (equal if "value" in project else dealt),
+        )
+
+
 class MultiHead(nn.Module):
     """MultiHead(Q, K, V) = Concat(head_1 … head_h) W^O, head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V) (Vaswani §3.2.2).
 
     ``key_width`` (d_k) and ``value_width`` (d_v) are per head, width / heads unless given. ``key_heads`` fewer than
     ``heads`` lets groups of heads share keys and values: 1 is multi-query (Shazeer 2019), a divisor of ``heads`` is
-    grouped-query attention (Ainslie et al. 2023). The paper prints no biases; ``bias=True`` gives torch's form.
-    ``project`` names the projections that are linear; the others are the identity, as where one head reads the
-    states themselves (Luong et al. 2015).
+    grouped-query attention (Ainslie et al. 2023). ``project`` names the projections that are linear; the others are
+    the identity, as where one head reads the states themselves (Luong et al. 2015). ``bias`` names those that have a
+    bias: the paper prints none, torch has all four. ``memory_width`` is that of what gives keys and values; what
+    comes back is as wide as that, or heads · d_v where no output projection stands.
     """
 
     def __init__(
@@ -108,32 +139,33 @@ class MultiHead(nn.Module):
         key_width: int | None = None,
         value_width: int | None = None,
         key_heads: int | None = None,
-        bias: bool = False,
+        memory_width: int | None = None,
+        bias: Collection[str] = (),
         project: Collection[str] = PROJECTIONS,
     ) -> None:
         super().__init__()
-        key_heads = heads if key_heads is None else key_heads
-        if heads % key_heads:
+        memory_width = memory_width or width
+        self.heads, self.key_heads = heads, heads if key_heads is None else key_heads
+        if heads % self.key_heads:
             raise ValueError(f"{key_heads} key heads do not divide {heads} heads")
-        if width % heads and (key_width is None or value_width is None):
-            raise ValueError(f"{heads} heads do not divide the width {width}: give key_width and value_width")
-        self.heads, self.key_heads = heads, key_heads
-        self.key_width, self.value_width = key_width or width // heads, value_width or width // heads
+        layout = HeadWidths.of(width, memory_width, heads, key_heads, key_width, value_width, project)
+        self.query_width, self.key_width, self.value_width = layout
+        self.output_width = memory_width if "output" in project else heads * self.value_width
         sizes = {
-            "query": (width, heads * self.key_width),
-            "key": (width, key_heads * self.key_width),
-            "value": (width, key_heads * self.value_width),
-            "output": (heads * self.value_width, width),
+            "query": (width, heads * self.query_width),
+            "key": (memory_width, self.key_heads * self.key_width),
+            "value": (memory_width, self.key_heads * self.value_width),
+            "output": (heads * self.value_width, self.output_width),
         }
         self.query, self.key, self.value, self.output = (
-            _projection(name, *sizes[name], bias=bias, linear=name in project) for name in PROJECTIONS
+            _projection(name, *sizes[name], bias=name in bias, linear=name in project) for name in PROJECTIONS
         )
         self.mechanism = mechanism
 
-    def queries(self, x: Float[Tensor, "batch query width"]) -> Float[Tensor, "batch heads query key_width"]:
+    def queries(self, x: Float[Tensor, "batch query width"]) -> Float[Tensor, "batch heads query query_width"]:
         """Projected, and dealt out to the heads."""
         projected: Tensor = self.query(x)
-        return projected.unflatten(-1, (self.heads, self.key_width)).transpose(1, 2)
+        return projected.unflatten(-1, (self.heads, self.query_width)).transpose(1, 2)
 
     def keys_values(
         self, x: Float[Tensor, "batch key width"]
@@ -148,7 +180,7 @@ class MultiHead(nn.Module):
 
     def forward(
         self,
-        query: Float[Tensor, "batch heads query key_width"],
+        query: Float[Tensor, "batch heads query query_width"],
         key: Float[Tensor, "batch key_heads key key_width"],
         value: Float[Tensor, "batch key_heads key value"],
         bound: Bound,
@@ -218,6 +250,7 @@ class AttentionReader(Reader):
     def __init__(self, attention: MultiHead) -> None:
         super().__init__()
         self.attention = attention
+        self.width = attention.output_width
 
     def prepare(self, encoded: Encoded) -> SourceKeys:
         return SourceKeys(*self.attention.keys_values(encoded.states), encoded.span.valid)
@@ -241,7 +274,7 @@ class AttentionReader(Reader):
         return mixed._replace(output=rows.gather(mixed.output.unflatten(1, (rows.width, query.shape[1]))))
 
     def _ask(
-        self, query: Float[Tensor, "batch heads query key_width"], span: Span, memory: SourceKeys, state: State
+        self, query: Float[Tensor, "batch heads query query_width"], span: Span, memory: SourceKeys, state: State
     ) -> Mixed:
         bound = Padding().bind(span, Span.of(memory.valid))
         mixed: Mixed = self.attention(query, memory.key, memory.value, bound, state)

@@ -34,7 +34,8 @@ def register(app: typer.Typer) -> None:
 
 def info(what: What, *, types: Types = 8000, as_json: AsJson = False) -> None:
     """Show parameters by part, config, data, checkpoints and figures of a run; or the sizes of a preset."""
-    from regard.models.configuration import PRESETS, ModelConfig
+    from regard.models.configuration import ModelConfig
+    from regard.models.presets import PRESETS
     from regard.run import RunFolder
 
     path = Path(what)
@@ -59,7 +60,7 @@ def parameters_by_part(config: ModelConfig, source_types: int, target_types: int
     """How many parameters each part has; matrices that parts share count once, as ``embeddings``. No memory."""
     import torch
 
-    from regard.models.model import build
+    from regard.models.build import build
 
     with torch.device("meta"):
         model = build(config, source_types=source_types, target_types=target_types)

@@ -2,48 +2,147 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, model_validator
 
-__all__ = ["PRESETS", "MechanismConfig", "ModelConfig"]
+from regard.layered import lay_over
+from regard.models.places import MechanismConfig, MixerConfig, Named
+from regard.models.presets import PRESETS
 
-# width, feed_forward, heads, layers, dropout: `base` and `big` are the paper's (Vaswani et al. 2017, Table 3).
-PRESETS: dict[str, dict[str, Any]] = {
-    "tiny": dict(encoder_layers=4, decoder_layers=4, width=128, feed_forward=256, heads=4, dropout=0.3),
-    "small": dict(encoder_layers=4, decoder_layers=4, width=256, feed_forward=1024, heads=4, dropout=0.2),
-    "base": dict(encoder_layers=6, decoder_layers=6, width=512, feed_forward=2048, heads=8, dropout=0.1),
-    "big": dict(encoder_layers=6, decoder_layers=6, width=1024, feed_forward=4096, heads=16, dropout=0.3),
-}
+__all__ = [
+    "CellConfig", "ConvolutionalDecoderConfig", "ConvolutionalEncoderConfig", "DecoderConfig", "EncoderConfig",
+    "ModelConfig", "PositionConfig", "RecurrentDecoderConfig", "RecurrentEncoderConfig", "TransformerDecoderConfig",
+    "TransformerEncoderConfig",
+]  # fmt: skip
 
-
-class MechanismConfig(BaseModel):
-    """``{kind = "dot", …}``: a name of the catalogue and that mechanism's own options."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
-
-    kind: str = "dot"
+Size = Annotated[int, Field(ge=1)]
+Block = tuple[Size, Size, Size]  # width, kernel, layers
+Activation = Literal["relu", "gelu", "glu", "geglu", "swiglu"]
 
 
-class ModelConfig(BaseModel):
-    """A Transformer (Vaswani et al. 2017). ``preset`` fills in sizes that are not given."""
+class PositionConfig(Named):
+    """``"sinusoidal"``, or ``{kind = "rotary", …}`` with options of its own."""
+
+    kind: Literal["sinusoidal", "learned", "none", "rotary", "alibi", "t5", "shaw"] = "sinusoidal"
+
+
+class TransformerEncoderConfig(BaseModel):
+    """N layers of mixing within the source and a feed-forward (Vaswani et al. 2017)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["transformer"] = "transformer"
-    preset: Literal["tiny", "small", "base", "big"] | None = None
+    self_attention: MechanismConfig | None = Field(None, description="unless given: `model.self_attention`")
+
+
+class TransformerDecoderConfig(BaseModel):
+    """N layers of mixing within the target, reading the source and a feed-forward (Vaswani et al. 2017)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["transformer"] = "transformer"
+    self_attention: MechanismConfig | None = Field(None, description="unless given: `model.self_attention`")
+    mixer: MixerConfig | None = Field(None, description="what stands in self-attention's place; unset: self-attention")
+
+
+class CellConfig(Named):
+    """``"lstm"``, or ``{kind = "gru", reset = "before"}``: a recurrent cell and how it starts."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["elman", "lstm", "gru"] = "lstm"
+    reset: Literal["after", "before"] = Field(
+        "after", description="of a GRU: r ∘ (U h) as torch has it, or U (r ∘ h) as Cho et al. 2014 print it"
+    )
+    update: Literal["keeps", "renews"] = Field(
+        "keeps", description="of a GRU: what z = 1 does with the old state (Bahdanau et al. 2015: renews)"
+    )
+    orthogonal: bool = Field(False, description="recurrent matrices start orthogonal")
+    forget_bias: float = Field(0.0, description="added to the bias of the gate that keeps the old state")
+
+
+class RecurrentEncoderConfig(BaseModel):
+    """Cells from left to right, or from both sides."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["recurrent"] = "recurrent"
+    cell: CellConfig = CellConfig()
+    bidirectional: bool = Field(True, description="states are those of both directions, side by side")
+    width: int | None = Field(None, ge=1, description="of one direction; unset: states are as wide as the decoder's")
+
+
+class RecurrentDecoderConfig(BaseModel):
+    """Cells that read the source at every step, or only its summary."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["recurrent"] = "recurrent"
+    cell: CellConfig = CellConfig()
+    order: Literal["luong", "bahdanau", "none"] = Field(
+        "luong", description="read after the cells (Luong 2015), before them (Bahdanau 2015), or not at all"
+    )
+    input_feeding: bool = Field(True, description="`luong`: the last read-out enters the first cell")
+    readout: int | None = Field(None, ge=1, description="`bahdanau`: l, the maxout units; unset: the width")
+
+
+class ConvolutionalEncoderConfig(BaseModel):
+    """Gated convolutions around each position (Gehring et al. 2017)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["convolutional"] = "convolutional"
+    blocks: tuple[Block, ...] | None = Field(
+        None, min_length=1, description="[width, kernel, layers] each; unset: `encoder_layers` of kernel 3"
+    )
+
+
+class ConvolutionalDecoderConfig(BaseModel):
+    """Gated convolutions over what came before, each of them reading the source (Gehring et al. 2017)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["convolutional"] = "convolutional"
+    blocks: tuple[Block, ...] | None = Field(
+        None, min_length=1, description="[width, kernel, layers] each; unset: `decoder_layers` of kernel 3"
+    )
+
+
+EncoderConfig = Annotated[
+    TransformerEncoderConfig | RecurrentEncoderConfig | ConvolutionalEncoderConfig, Discriminator("kind")
+]
+DecoderConfig = Annotated[
+    TransformerDecoderConfig | RecurrentDecoderConfig | ConvolutionalDecoderConfig, Discriminator("kind")
+]
+
+
+class ModelConfig(BaseModel):
+    """An encoder and a decoder of one kind or of two. ``preset`` fills in what is not given."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["transformer", "recurrent", "convolutional"] = Field(
+        "transformer", description="of encoder and decoder, where they do not say their own"
+    )
+    preset: Literal[tuple(PRESETS)] | None = None  # type: ignore[valid-type]
+    encoder: EncoderConfig = TransformerEncoderConfig()
+    decoder: DecoderConfig = TransformerDecoderConfig()
     encoder_layers: int = Field(6, ge=1, description="N of the encoder")
     decoder_layers: int = Field(6, ge=1, description="N of the decoder")
     width: int = Field(512, ge=2, description="d_model")
+    embedding: int | None = Field(None, ge=1, description="width of embeddings; a Transformer's is its width")
     feed_forward: int = Field(2048, ge=1, description="d_ff")
+    activation: Activation = Field("relu", description="of the feed-forward; the gated ones have a third matrix")
     heads: int = Field(8, ge=1, description="h")
     key_heads: int | None = Field(None, ge=1, description="heads of keys and values; fewer than heads: MQA, GQA")
     key_width: int | None = Field(None, ge=1, description="d_k, per head; width / heads unless given")
     value_width: int | None = Field(None, ge=1, description="d_v, per head; width / heads unless given")
     attention_bias: bool = Field(False, description="biases in the four projections; the paper prints none")
     dropout: float = Field(0.1, ge=0, lt=1, description="P_drop, on sub-layer outputs and embeddings")
-    norm: Literal["post", "pre"] = Field("post", description="LayerNorm after (paper) or before the sub-layer")
-    position: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
+    norm: Literal["post", "pre"] = Field("post", description="normalise after (paper) or before the sub-layer")
+    normalisation: Literal["layer", "rms", "batch", "none"] = Field("layer", description="what normalises")
+    position: PositionConfig = PositionConfig()
     longest: int = Field(1024, ge=1, description="rows of a learned position table")
     share: Literal["all", "target", "none"] = Field(
         "all",
@@ -54,10 +153,17 @@ class ModelConfig(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_preset(cls, given: Any) -> Any:
-        if isinstance(given, dict) and given.get("preset") in PRESETS:
-            return PRESETS[given["preset"]] | given
-        return given
+    def _fill_in(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        filled: dict[str, Any] = {}
+        lay_over(filled, PRESETS.get(str(given.get("preset")), {}))
+        lay_over(filled, given)
+        for side in ("encoder", "decoder"):
+            own = filled.get(side, {})
+            if isinstance(own, dict):
+                filled[side] = {"kind": filled.get("kind", "transformer")} | own
+        return filled
 
     @model_validator(mode="after")
     def _heads_divide(self) -> ModelConfig:
@@ -65,6 +171,27 @@ class ModelConfig(BaseModel):
             raise ValueError(f"heads = {self.heads} does not divide width = {self.width}")
         if self.heads % (self.key_heads or self.heads):
             raise ValueError(f"key_heads = {self.key_heads} does not divide heads = {self.heads}")
-        if self.position == "sinusoidal" and self.width % 2:
-            raise ValueError(f"sinusoidal positions need an even width, not {self.width}")
+        if self.position.kind == "sinusoidal" and (self.embedding or self.width) % 2:
+            raise ValueError(f"sinusoidal positions need an even width, not {self.embedding or self.width}")
         return self
+
+    @model_validator(mode="after")
+    def _embeddings_fit(self) -> ModelConfig:
+        width = self.embedding or self.width
+        if "transformer" in (self.encoder.kind, self.decoder.kind) and width != self.width:
+            raise ValueError(f"a Transformer's embeddings are as wide as it is: {self.width}, not {width}")
+        if self.share != "none" and self.features != width:
+            raise ValueError(
+                f"the decoder ends in {self.features} features and embeddings have {width}: one matrix cannot be "
+                'both; set model.share = "none"'
+            )
+        return self
+
+    @property
+    def features(self) -> int:
+        """Width of what the decoder hands to the output projection."""
+        if self.decoder.kind == "recurrent" and self.decoder.order == "bahdanau":
+            return self.decoder.readout or self.width
+        if self.decoder.kind == "convolutional":
+            return self.embedding or self.width
+        return self.width

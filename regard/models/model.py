@@ -1,34 +1,18 @@
-"""From a config to a model, and from a model to the ``step`` that search sees."""
+"""A model of any encoder and decoder, and the ``step`` of it that search sees."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from regard.attention.catalogue import build_mechanism
 from regard.attention.contract import Decoder, Encoder, Memory, compact
-from regard.attention.heads import AttentionReader, MultiHead, SelfAttention
-from regard.attention.mask import Causal, Padding
-from regard.attention.position import LearnedPosition, NoPosition, Position, SinusoidalPosition
-from regard.errors import ConfigError
-from regard.models.configuration import MechanismConfig, ModelConfig
-from regard.models.norms import PostNorm, PreNorm, Residual
-from regard.models.transformer import (
-    DecoderLayer,
-    Embedding,
-    EncoderLayer,
-    FeedForward,
-    TransformerDecoder,
-    TransformerEncoder,
-)  # fmt: skip
 from regard.state import State, join, repeat, select, truncate
 
-__all__ = ["Session", "Transducer", "build"]
+__all__ = ["Session", "Transducer"]
 
 
 class Session(NamedTuple):
@@ -95,96 +79,3 @@ class Transducer(nn.Module):
         logits = linear(features, self.projection)
         log_p = torch.log_softmax(logits.float() if logits.dtype == torch.bfloat16 else logits, -1)
         return log_p, session._replace(state=state)
-
-
-def build(config: ModelConfig, *, source_types: int, target_types: int) -> Transducer:
-    """The model of that config, freshly initialised from torch's default generator.
-
-    ``share = "all"`` needs a joint vocabulary: source_types == target_types.
-    """
-    if config.share == "all" and source_types != target_types:
-        raise ValueError(f"shared embeddings need one vocabulary; there are {source_types} and {target_types} types")
-    target = _embedding_matrix(target_types, config.width)
-    source = target if config.share == "all" else _embedding_matrix(source_types, config.width)
-    projection = target if config.share != "none" else _embedding_matrix(target_types, config.width)
-    encoder = TransformerEncoder(
-        _embedding(source, config),
-        [_encoder_layer(config) for _ in range(config.encoder_layers)],
-        _last_norm(config),
-    )
-    decoder = TransformerDecoder(
-        _embedding(target, config),
-        [_decoder_layer(config) for _ in range(config.decoder_layers)],
-        _last_norm(config),
-    )
-    model = Transducer(encoder, decoder, projection)
-    _initialise(model)
-    return model
-
-
-def _embedding_matrix(types: int, width: int) -> nn.Parameter:
-    return nn.Parameter(torch.empty(types, width).normal_(std=width**-0.5))
-
-
-def _embedding(weight: nn.Parameter, config: ModelConfig) -> Embedding:
-    positions: dict[str, Callable[[], Position]] = {
-        "sinusoidal": lambda: SinusoidalPosition(config.width),
-        "learned": lambda: LearnedPosition(config.width, longest=config.longest),
-        "none": NoPosition,
-    }
-    return Embedding(weight, positions[config.position](), dropout=config.dropout)
-
-
-def _frame(config: ModelConfig) -> Residual:
-    return (PostNorm if config.norm == "post" else PreNorm)(config.width, dropout=config.dropout)
-
-
-def _last_norm(config: ModelConfig) -> nn.Module:
-    return nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
-
-
-def _multi_head(config: ModelConfig, mechanism: MechanismConfig, *, where: str) -> MultiHead:
-    options: dict[str, Any] = dict(mechanism.model_extra or {})
-    key_width = config.key_width or config.width // config.heads
-    sizes = {"heads": config.heads, "query_width": key_width, "key_width": key_width}
-    return MultiHead(
-        config.width,
-        heads=config.heads,
-        mechanism=build_mechanism(mechanism.kind, options, where=where, sizes=sizes),
-        key_width=config.key_width,
-        value_width=config.value_width,
-        key_heads=config.key_heads,
-        bias=config.attention_bias,
-    )
-
-
-def _self_attention(config: ModelConfig) -> MultiHead:
-    return _multi_head(config, config.self_attention, where="model.self_attention")
-
-
-def _encoder_layer(config: ModelConfig) -> EncoderLayer:
-    mixer = SelfAttention(_self_attention(config), mask=Padding())
-    return EncoderLayer(mixer, FeedForward(config.width, config.feed_forward), (_frame(config), _frame(config)))
-
-
-def _decoder_layer(config: ModelConfig) -> DecoderLayer:
-    try:
-        mixer = SelfAttention(_self_attention(config), mask=Causal() & Padding())
-    except ValueError as problem:
-        raise ConfigError(
-            f"{config.self_attention.kind!r} attention cannot serve in a decoder",
-            where="model.self_attention.kind",
-            why=str(problem),
-        ) from problem
-    reader = AttentionReader(_multi_head(config, config.cross_attention, where="model.cross_attention"))
-    frames = (_frame(config), _frame(config), _frame(config))
-    return DecoderLayer(mixer, reader, FeedForward(config.width, config.feed_forward), frames)
-
-
-def _initialise(model: nn.Module) -> None:
-    """Glorot-uniform matrices and zero biases, as the paper's own code has it."""
-    for module in model.modules():
-        if isinstance(module, nn.Linear):
-            nn.init.xavier_uniform_(module.weight)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)

@@ -69,6 +69,7 @@ class TransformerEncoder(Encoder):
     def __init__(self, embedding: Embedding, layers: list[EncoderLayer], norm: nn.Module) -> None:
         super().__init__()
         self.embedding, self.layers, self.norm = embedding, nn.ModuleList(layers), norm
+        self.width = self.summary = embedding.weight.shape[1]
 
     def forward(self, tokens: Int[Tensor, "sentences length"], valid: Bool[Tensor, "sentences length"]) -> Encoded:
         span = Span.of(valid)
@@ -125,6 +126,7 @@ class TransformerDecoder(Decoder):
     def __init__(self, embedding: Embedding, layers: list[DecoderLayer], norm: nn.Module) -> None:
         super().__init__()
         self.embedding, self.layers, self.norm = embedding, nn.ModuleList(layers), norm
+        self.width = embedding.weight.shape[1]
 
     @property
     def stack(self) -> Iterable[DecoderLayer]:

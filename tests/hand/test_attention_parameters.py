@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.models.model import build
 
 TYPES = 37_000  # "about 37000 tokens" (Vaswani et al. 2017, §5.1)
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from regard.attention.position import LearnedPosition, SinusoidalPosition, sinusoids
+from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.models.model import build
 
 WIDTH = 16
 

@@ -11,9 +11,9 @@ from regard.attention.catalogue import build_mechanism
 from regard.attention.heads import SelfAttention
 from regard.attention.mask import Causal, Padding
 from regard.errors import ConfigError
+from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.convolutional import ConvolutionalReader, GatedConvolution
-from regard.models.model import build
 from regard.testing import check_decoder, check_mechanism, check_mixer
 
 from .mutants.decoders import OffByOne, _transformer

@@ -13,7 +13,7 @@ from regard.attention.catalogue import build_mechanism
 from regard.attention.contract import Mechanism, Reader
 from regard.attention.dot import Dot
 from regard.attention.general import General
-from regard.attention.heads import AttentionReader, MultiHead, SelfAttention
+from regard.attention.heads import PROJECTIONS, AttentionReader, MultiHead, SelfAttention
 from regard.attention.local import LocalPredictive
 from regard.attention.location import LocationAware
 from regard.attention.mask import Causal, Mask, Padding, Window
@@ -74,7 +74,7 @@ for kind in CATALOGUE:  # a new line there is under the laws, in its default for
 
 
 def heads(mechanism: Mechanism, *, key_heads: int | None = None, bias: bool = False) -> MultiHead:
-    return MultiHead(WIDTH, heads=HEADS, mechanism=mechanism, key_heads=key_heads, bias=bias)
+    return MultiHead(WIDTH, heads=HEADS, mechanism=mechanism, key_heads=key_heads, bias=PROJECTIONS if bias else ())
 
 
 def attention(mask: Mask, *, kind: str = "dot", key_heads: int | None = None) -> SelfAttention:

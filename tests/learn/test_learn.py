@@ -9,8 +9,9 @@ from torch import Tensor
 from regard.data.batches import pad_sources
 from regard.data.text import BEGIN, END, PAD
 from regard.losses import projected_cross_entropy
+from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.models.model import Transducer, build
+from regard.models.model import Transducer
 from regard.optim import Optimizer, schedule
 from regard.search import Symbols, greedy_search
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.attention.contract import Encoded, Rows
 from regard.attention.dot import Dot
-from regard.attention.heads import AttentionReader, MultiHead, SelfAttention
+from regard.attention.heads import PROJECTIONS, AttentionReader, MultiHead, SelfAttention
 from regard.attention.kernel import kernel
 from regard.attention.mask import Causal, Padding, Span
 from regard.models.norms import PostNorm, PreNorm
@@ -23,7 +23,7 @@ SOURCE = torch.arange(6) < torch.tensor([[2], [6], [4]])
 
 
 def heads() -> MultiHead:
-    return MultiHead(WIDTH, heads=HEADS, mechanism=Dot(), bias=True)
+    return MultiHead(WIDTH, heads=HEADS, mechanism=Dot(), bias=PROJECTIONS)
 
 
 def copy_attention(ours: MultiHead, theirs: nn.MultiheadAttention) -> None:

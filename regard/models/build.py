@@ -1,0 +1,48 @@
+"""From a config to a model."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import nn
+
+from regard.attention.contract import Decoder, Encoder
+from regard.models import build_transformer
+from regard.models.configuration import ModelConfig
+from regard.models.model import Transducer
+
+__all__ = ["build"]
+
+
+class Carrier(Protocol):
+    """What a kind of model offers: an encoder, and a decoder for states and a summary of those widths."""
+
+    def encoder(self, config: ModelConfig, embedding: nn.Parameter) -> Encoder: ...
+
+    def decoder(self, config: ModelConfig, embedding: nn.Parameter, *, states: int, summary: int) -> Decoder: ...
+
+
+CARRIERS: dict[str, Carrier] = {
+    "transformer": build_transformer,
+}
+
+
+def build(config: ModelConfig, *, source_types: int, target_types: int) -> Transducer:
+    """The model of that config, freshly initialised from torch's default generator.
+
+    ``share = "all"`` needs a joint vocabulary: source_types == target_types.
+    """
+    if config.share == "all" and source_types != target_types:
+        raise ValueError(f"shared embeddings need one vocabulary; there are {source_types} and {target_types} types")
+    width = config.embedding or config.width
+    target = _matrix(target_types, width)
+    source = target if config.share == "all" else _matrix(source_types, width)
+    projection = target if config.share != "none" else _matrix(target_types, config.features)
+    encoder = CARRIERS[config.encoder.kind].encoder(config, source)
+    decoder = CARRIERS[config.decoder.kind].decoder(config, target, states=encoder.width, summary=encoder.summary)
+    return Transducer(encoder, decoder, projection)
+
+
+def _matrix(types: int, width: int) -> nn.Parameter:
+    return nn.Parameter(torch.empty(types, width).normal_(std=width**-0.5))

@@ -1,0 +1,79 @@
+"""What models of every kind are put together from: embeddings with positions, and the places where attention stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from regard.attention.catalogue import build_mechanism
+from regard.attention.heads import PROJECTIONS, AttentionReader, HeadWidths, MultiHead, SelfAttention
+from regard.attention.mask import Mask, Window
+from regard.attention.position import LearnedPosition, NoPosition, Position, SinusoidalPosition
+from regard.errors import ConfigError
+from regard.models.configuration import ModelConfig
+from regard.models.places import MechanismConfig
+from regard.models.transformer import Embedding
+
+__all__ = ["embed", "multi_head", "reader", "self_attention"]
+
+
+def embed(config: ModelConfig, weight: nn.Parameter) -> Embedding:
+    """Embeddings with what the config adds to them to say where a token stands."""
+    width = weight.shape[1]
+    positions: dict[str, Callable[[], Position]] = {
+        "sinusoidal": lambda: SinusoidalPosition(width),
+        "learned": lambda: LearnedPosition(width, longest=config.longest),
+    }
+    return Embedding(weight, positions.get(config.position.kind, NoPosition)(), dropout=config.dropout)
+
+
+def multi_head(config: ModelConfig, place: MechanismConfig, *, where: str, width: int, memory_width: int) -> MultiHead:
+    """Heads over the mechanism that ``place`` names; ``where`` is the key of the config it came from."""
+    heads = place.heads or config.heads
+    key_heads = config.key_heads if place.heads is None else None
+    project = PROJECTIONS if place.project is None else place.project
+    bias = place.bias if place.bias is not None else (PROJECTIONS if config.attention_bias else ())
+    sizes = (config.key_width, config.value_width)
+    try:
+        widths = HeadWidths.of(width, memory_width, heads, key_heads, *sizes, project)
+        mechanism = build_mechanism(
+            place.kind,
+            place.options,
+            where=where,
+            sizes={"heads": heads, "query_width": widths.query, "key_width": widths.key},
+        )
+        return MultiHead(
+            width,
+            heads=heads,
+            mechanism=mechanism,
+            key_width=config.key_width,
+            value_width=config.value_width,
+            key_heads=key_heads,
+            memory_width=memory_width,
+            bias=bias,
+            project=project,
+        )
+    except ValueError as problem:
+        raise ConfigError("these heads cannot be laid out so", where=where, why=str(problem)) from problem
+
+
+def self_attention(config: ModelConfig, own: MechanismConfig | None, *, mask: Mask, where: str) -> SelfAttention:
+    """Attention within a sequence; ``own`` is what the encoder or decoder says for itself."""
+    place = own or config.self_attention
+    where = where if own else "model.self_attention"
+    attention = multi_head(config, place, where=where, width=config.width, memory_width=config.width)
+    if place.neighbourhood is not None:
+        mask = mask & Window(place.neighbourhood)
+    try:
+        return SelfAttention(attention, mask=mask)
+    except ValueError as problem:
+        what = f"{place.kind!r} attention cannot serve in a decoder"
+        raise ConfigError(what, where=f"{where}.kind", why=str(problem)) from problem
+
+
+def reader(config: ModelConfig, *, width: int, memory_width: int) -> AttentionReader:
+    """Encoder-decoder attention, asked by states of ``width``."""
+    options: dict[str, Any] = {"where": "model.cross_attention", "width": width, "memory_width": memory_width}
+    return AttentionReader(multi_head(config, config.cross_attention, **options))
