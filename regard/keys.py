@@ -25,13 +25,17 @@ class Misfit(ValueError):
 
 
 def fields_of(model: type[BaseModel], prefix: Key = ()) -> Iterator[tuple[Key, tuple[str, ...]]]:
-    """Every key of a model and of the models inside, with the short names it also answers to."""
+    """Every key of a model and of the models inside, with the short names it also answers to.
+
+    A table that may be one of several models has the keys of all of them.
+    """
     for name, field in model.model_fields.items():
         choices = field.validation_alias.choices if isinstance(field.validation_alias, AliasChoices) else []
         yield (*prefix, name), tuple(str(choice) for choice in choices if choice != name)
+        found: dict[Key, tuple[str, ...]] = {}
         for part, many in _models_in(field.annotation):
-            inside = (*prefix, name, "*") if many else (*prefix, name)
-            yield from fields_of(part, inside)
+            found.update(fields_of(part, (*prefix, name, "*") if many else (*prefix, name)))
+        yield from found.items()
 
 
 def _models_in(annotation: Any, many: bool = False) -> Iterator[tuple[type[BaseModel], bool]]:
@@ -82,7 +86,7 @@ def explain(
         what = f"{' and '.join(map(spell, problem.keys))} do not fit together"
         where = next(filter(None, (_place(key, layers, overridden) for key in problem.keys)), None)
         return ConfigError(what, where=where, why=str(problem), help=problem.help)
-    key: Key = tuple(failure["loc"])
+    key = _untagged(tuple(failure["loc"]), model)
     where = _place(key, layers, overridden) or spell(key)
     more = f" ({len(failures) - 1} more)" if len(failures) > 1 else ""
     if failure["type"] == "extra_forbidden":
@@ -95,6 +99,25 @@ def explain(
     given = failure["input"]
     what = f"{spell(key)} does not fit" if isinstance(given, dict) else f"{spell(key)} cannot be {given!r}"
     return ConfigError(what + more, where=where, why=reason)
+
+
+def _untagged(key: Key, model: type[BaseModel]) -> Key:
+    """Without the names of kinds that pydantic puts behind a table that may be one of several models."""
+    plain: list[str | int] = []
+    models = [model]
+    for part in key:
+        fields = [each.model_fields[str(part)] for each in models if part in each.model_fields]
+        if isinstance(part, str) and not fields and any(_kind(each) == part for each in models):
+            models = [each for each in models if _kind(each) == part]
+            continue
+        plain.append(part)
+        if fields:
+            models = [inner for field in fields for inner, _ in _models_in(field.annotation)]
+    return tuple(plain)
+
+
+def _kind(model: type[BaseModel]) -> object:
+    return model.model_fields["kind"].default if "kind" in model.model_fields else None
 
 
 def _place(key: Key, layers: Sequence[Layer], overridden: Sequence[Key]) -> str | None:

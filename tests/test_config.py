@@ -313,7 +313,27 @@ def test_every_key_is_spelled_once() -> None:
     assert len(keys) == len(set(keys)) and ("data", "train", "*", "weight") in keys
 
 
+def test_a_failure_inside_one_of_several_kinds_is_named_by_its_key() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(TOY, ["model.kind=recurrent", "model.encoder.cell.forget_bias=much"])
+    assert "model.encoder.cell.forget_bias" in str(caught.value) and "recurrent" not in str(caught.value)
+    with pytest.raises(ConfigError) as caught:
+        load_config(TOY, ["model.kind=recurrent", "model.decoder.reedout=3"])
+    assert caught.value.help == "did you mean model.decoder.readout?"
+
+
+def test_a_table_of_another_kind_brings_its_own_options(tmp_path: Path) -> None:
+    below = tmp_path / "below.toml"
+    below.write_text('extends = "multi30k"\n[model.cross_attention]\nkind = "local-p"\nwindow = 3\n')
+    above = tmp_path / "above.toml"
+    above.write_text('extends = "below.toml"\n[model.cross_attention]\nkind = "additive"\n')
+    assert load_config(above).model.cross_attention.options == {}
+    above.write_text('extends = "below.toml"\n[model.cross_attention]\nheads = 2\n')
+    kept = load_config(above).model.cross_attention
+    assert (kept.kind, kept.heads, kept.options) == ("local-p", 2, {"window": 3})
+
+
 def test_an_override_can_say_none_where_that_is_a_choice() -> None:
     """``none`` is a kind of position and of sharing; taking a key out is spelled with nothing after the ``=``."""
     config = load_config(TOY, ["model.position=none", "model.share=none", "train.steps="])
-    assert (config.model.position, config.model.share, config.train.steps) == ("none", "none", None)
+    assert (config.model.position.kind, config.model.share, config.train.steps) == ("none", "none", None)
