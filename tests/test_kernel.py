@@ -7,7 +7,16 @@ import math
 import pytest
 import torch
 
-from regard.attention.kernel import SHORT, attend, attend_reference, choose, kernel, masked_softmax
+from regard.attention.kernel import (
+    SHORT,
+    attend,
+    attend_reference,
+    choose,
+    kernel,
+    masked_sigmoid,
+    masked_softmax,
+    normaliser,
+)
 from regard.attention.mask import Causal, Padding, Span
 
 from .tolerances import within
@@ -83,6 +92,20 @@ def test_softmax_is_unmoved_by_a_constant_and_by_large_energies():
     assert masked_softmax(torch.full((1, 2), 1e300, dtype=torch.float64), torch.ones(1, 2).bool()).tolist() == [
         [0.5, 0.5]
     ]
+
+
+def test_the_sigmoid_form_shares_out_sigmoids_and_survives_low_energies():
+    allowed = torch.tensor([[True, True, True, False], [True, True, False, False], [False] * 4])
+    energy = torch.tensor([[0.0, 0.0, 1e4, 9.0], [-2e3, -2e3, 1.0, 1.0], [1.0] * 4], dtype=torch.float64)
+    energy = energy.requires_grad_()
+    weights = masked_sigmoid(energy, allowed)  # σ: 1/2, 1/2, 1 of 2
+    expected = torch.tensor([[0.25, 0.25, 0.5, 0], [0.5, 0.5, 0, 0], [0.0] * 4], dtype=torch.float64)
+    torch.testing.assert_close(weights, expected, rtol=1e-12, atol=1e-15)
+    (gradient,) = torch.autograd.grad(weights.square().sum(), energy)
+    assert gradient.isfinite().all() and not gradient[~allowed].any()
+    assert normaliser("sigmoid") is masked_sigmoid and normaliser("softmax") is masked_softmax
+    with pytest.raises(ValueError, match="one of softmax, sigmoid, not 'relu'"):
+        normaliser("relu")
 
 
 @pytest.mark.gpu

@@ -15,15 +15,17 @@ from typing import Literal
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import logsigmoid, scaled_dot_product_attention
 
 from regard.attention.mask import Bound
 
 __all__ = [
-    "attend", "attend_reference", "blank_unseen", "choose", "kernel", "masked_softmax", "read", "share_heads", "weigh",
+    "Normalise", "attend", "attend_reference", "blank_unseen", "choose", "kernel", "masked_sigmoid", "masked_softmax",
+    "normaliser", "read", "share_heads", "weigh",
 ]  # fmt: skip
 
 Kernel = Literal["reference", "softmax", "sdpa"]
+Normalise = Literal["softmax", "sigmoid"]
 _forced: ContextVar[Kernel | None] = ContextVar("kernel", default=None)
 
 # Below this many keys the plain softmax form beats the fused kernel's backward on a CPU (bench/kernels.py).
@@ -68,6 +70,29 @@ def masked_softmax(
     unnormalised = torch.exp(energy - top.masked_fill(top == float("-inf"), 0.0))
     total = unnormalised.sum(-1, keepdim=True)
     return unnormalised / total.masked_fill(total == 0, 1.0)
+
+
+def masked_sigmoid(
+    energy: Float[Tensor, "*batch query key"], allowed: Bool[Tensor, "*#batch query key"]
+) -> Float[Tensor, "*batch query key"]:
+    """σ(e_j) / Σ_k σ(e_k) over the allowed keys: "smoothing" (Chorowski et al. 2015, §2.3). A row with none is 0.
+
+    σ is at most 1, so no key outshouts the others: weight spreads over many keys. Computed as softmax(log σ(e)),
+    which is the same and does not divide 0 by 0 where every energy is low.
+    """
+    return masked_softmax(logsigmoid(energy), allowed)
+
+
+def normaliser(
+    name: str,
+) -> Callable[
+    [Float[Tensor, "*batch query key"], Bool[Tensor, "*#batch query key"]], Float[Tensor, "*batch query key"]
+]:
+    """How energies become weights, by the name an option gives it."""
+    table = {"softmax": masked_softmax, "sigmoid": masked_sigmoid}
+    if name not in table:
+        raise ValueError(f"normalise is one of {', '.join(table)}, not {name!r}")
+    return table[name]
 
 
 def weigh(
