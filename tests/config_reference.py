@@ -23,7 +23,17 @@ from regard.attention.catalogue import MECHANISMS
 from regard.config import Config, DataConfig, recipe_names
 from regard.data.corpora import CorpusConfig
 from regard.data.tokenizer import TokenizerConfig
-from regard.models.configuration import ModelConfig
+from regard.models.configuration import (
+    CellConfig,
+    ConvolutionalDecoderConfig,
+    ConvolutionalEncoderConfig,
+    ModelConfig,
+    RecurrentDecoderConfig,
+    RecurrentEncoderConfig,
+    TransformerDecoderConfig,
+    TransformerEncoderConfig,
+)
+from regard.models.places import MechanismConfig
 from regard.models.presets import PRESETS
 from regard.settings import SearchConfig, TrainConfig
 
@@ -31,13 +41,22 @@ __all__ = ["PAGE", "meanings", "page"]
 
 PAGE = Path(__file__).parents[1] / "docs" / "config.md"
 
-# The table a file writes, the model that reads it, and what stands above its keys.
+# The table a file writes, the model that reads it, and what stands above its keys. A table of several kinds has a
+# section for each.
 SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("", Config, "At the top of the file, before the first table. Beside these, `extends` names a recipe or a file."),
     ("[data]", DataConfig, "What is learned from, and how its text becomes numbers."),
     ("[[data.train]]", CorpusConfig, "One table a corpus; `[[data.valid]]` has the same keys."),
     ("[data.tokenizer]", TokenizerConfig, "`[data.source_tokenizer]` and `[data.target_tokenizer]` have the same."),
     ("[model]", ModelConfig, "Sizes and places. A preset fills in what is not given; see the table below."),
+    ("[model.encoder]", TransformerEncoderConfig, "The default."),
+    ("[model.encoder]", RecurrentEncoderConfig, "See [carriers](carriers.md)."),
+    ("[model.encoder]", ConvolutionalEncoderConfig, "See [carriers](carriers.md)."),
+    ("[model.decoder]", TransformerDecoderConfig, "The default."),
+    ("[model.decoder]", RecurrentDecoderConfig, "See [carriers](carriers.md)."),
+    ("[model.decoder]", ConvolutionalDecoderConfig, "See [carriers](carriers.md)."),
+    ("[model.encoder.cell]", CellConfig, 'Of recurrent encoders and decoders. `cell = "gru"` alone is enough.'),
+    ("[model.cross_attention]", MechanismConfig, "And every other place of attention, beside the mechanism's options."),
     ("[train]", TrainConfig, "When to stop, how large a step is, and what is kept on the way."),
     ("[search]", SearchConfig, "How outputs are looked for. Most keys are options of `regard translate`, too."),
 )
@@ -65,7 +84,14 @@ MEANINGS = {
     "data.tokenizer.size": "pieces, special ones included; unset: 8,000 subwords or all there are, else all seen",
     "data.tokenizer.lowercase": "before cutting",
     "data.tokenizer.joiner": "the mark of a piece that goes on in the next, such as `@@`; removed on decoding",
-    "model.kind": "the family of model",
+    "model.encoder": "table, see below",
+    "model.decoder": "table, see below",
+    "model.encoder.kind": "the kind of encoder",
+    "model.encoder.cell": "a cell, see below",
+    "model.encoder.cell.kind": "Elman's tanh, LSTM or GRU",
+    "model.decoder.kind": "the kind of decoder",
+    "model.decoder.cell": "a cell, see below",
+    "model.cross_attention.kind": "a mechanism, see the table below",
     "model.preset": "sizes that are not given come from here",
     "model.position": "what is added to embeddings to say where a token stands",
     "model.self_attention": "a mechanism, see below",
@@ -114,7 +140,9 @@ def page() -> str:
             if not meaning:
                 raise LookupError(f"{key} has no meaning: give its field a description, or MEANINGS a line")
             rows.append([f"`{name}`", _type(field), _default(field), _cell(meaning)])
-        heading = f"## `{title}`" if title else "## The top"
+        several = sum(title == other for other, _, _ in SECTIONS) > 1
+        kind = f", kind `{model.model_fields['kind'].default}`" if several else ""
+        heading = f"## `{title}`{kind}" if title else "## The top"
         parts.append("\n".join([heading, "", about, "", *_table(["Key", "Type", "Default", "Meaning"], rows)]))
     if unused:
         raise LookupError(f"no key needs the meanings of {', '.join(sorted(unused))}")
@@ -185,10 +213,10 @@ def _spell(kind: Any, metadata: Any = ()) -> str:
     if origin is Literal:
         return ", ".join(f'`"{value}"`' if isinstance(value, str) else f"`{value}`" for value in inner)
     if origin in (Union, UnionType):
-        return " or ".join(_spell(each, metadata) for each in inner if each is not NoneType)
+        return " or ".join(dict.fromkeys(_spell(each, metadata) for each in inner if each is not NoneType))
     if origin is tuple:
         if inner[-1] is Ellipsis:
-            return f"list of {_spell(inner[0])}s"
+            return f"list: {_spell(inner[0])}"
         return f"{len(inner)} × {_spell(inner[0])}"
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return "table"
@@ -214,7 +242,7 @@ def _default(field: FieldInfo) -> str:
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, bool):
         return str(value).lower()
@@ -222,16 +250,17 @@ def _toml(value: Any) -> str:
 
 
 def _presets() -> str:
-    keys = list(next(iter(PRESETS.values())))
-    rows = [[f"`{name}`", *(_toml(sizes[key]) for key in keys)] for name, sizes in PRESETS.items()]
+    rows = [[f"`{name}`", ", ".join(f"`{key} = {_toml(value)}`" for key, value in sizes.items())]
+            for name, sizes in PRESETS.items()]  # fmt: skip
     about = "`base` and `big` are those of Vaswani et al. 2017, Table 3."
-    return "\n".join(["## Presets", "", about, "", *_table(["Preset", *(f"`{key}`" for key in keys)], rows)])
+    return "\n".join(["## Presets", "", about, "", *_table(["Preset", "Sizes"], rows)])
 
 
 def _mechanisms() -> str:
     about = """\
-`model.self_attention` and `model.cross_attention` name a mechanism and give it options of its own:
-`cross_attention = { kind = "location", width = 64, sharpening = 2.0 }`. The sizes of heads come from the model."""
+`model.self_attention`, `model.cross_attention`, and `self_attention` of an encoder or decoder alone name a mechanism
+and give it options of its own: `cross_attention = { kind = "additive", width = 64, heads = 1, project = [] }`. The
+sizes of heads come from the model."""
     rows = []
     for kind, mechanism in MECHANISMS.items():
         options = [each for each in inspect.signature(mechanism).parameters.values() if each.name not in SIZES]
