@@ -10,7 +10,7 @@ from regard.attention.contract import Mechanism
 from regard.attention.dot import Dot
 from regard.attention.general import General
 from regard.attention.local import LocalPredictive
-from regard.attention.location import LocationAware
+from regard.attention.location_aware import LocationAware
 from regard.errors import ConfigError
 
 __all__ = ["MECHANISMS", "build_mechanism"]
@@ -19,7 +19,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "dot": Dot,
     "general": General,
     "local-p": LocalPredictive,
-    "location": LocationAware,
+    "location-aware": LocationAware,
 }
 
 

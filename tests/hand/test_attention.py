@@ -13,7 +13,7 @@ from regard.attention.dot import Dot
 from regard.attention.general import General
 from regard.attention.heads import MultiHead
 from regard.attention.local import LocalPredictive
-from regard.attention.location import LocationAware
+from regard.attention.location_aware import LocationAware
 from regard.attention.mask import Padding, Span
 
 E = math.e

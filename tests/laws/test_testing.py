@@ -67,7 +67,7 @@ def test_a_config_reaches_a_mechanism_within_a_mechanism():
     [
         ("dott", {}, "no mechanism is called 'dott'"),
         ("dot", {"scales": 1}, "'dot' attention cannot be built so"),
-        ("location", {}, "width"),
+        ("location-aware", {}, "width"),
         ("local-p", {"score": {"kind": "generall"}}, r"'generall'\n  where: model.x.score"),
         ("local-p", {"score": {}, "window": 0.5}, "narrower than 1"),
     ],
@@ -79,10 +79,12 @@ def test_what_cannot_be_built_says_why(kind, options, complaint):
 
 def test_a_mechanism_is_refused_where_it_cannot_serve():
     with pytest.raises(ValueError, match="LocationAware attention cannot be causal"):
-        SelfAttention(heads(MECHANISMS["location"](SIZES)), mask=Causal() & Padding())
-    with pytest.raises(ConfigError, match="'location' attention cannot serve in a decoder"):
+        SelfAttention(heads(MECHANISMS["location-aware"](SIZES)), mask=Causal() & Padding())
+    with pytest.raises(ConfigError, match="'location-aware' attention cannot serve in a decoder"):
         build(
-            ModelConfig(preset="tiny", self_attention={"kind": "location", "width": 4}), source_types=9, target_types=9
+            ModelConfig(preset="tiny", self_attention={"kind": "location-aware", "width": 4}),
+            source_types=9,
+            target_types=9,
         )
     with pytest.raises(ValueError, match="LocationAware attention asks in turn"):
-        ConvolutionalReader(MECHANISMS["location"](SIZES))
+        ConvolutionalReader(MECHANISMS["location-aware"](SIZES))

@@ -15,7 +15,7 @@ from regard.attention.dot import Dot
 from regard.attention.general import General
 from regard.attention.heads import PROJECTIONS, AttentionReader, MultiHead, SelfAttention
 from regard.attention.local import LocalPredictive
-from regard.attention.location import LocationAware
+from regard.attention.location_aware import LocationAware
 from regard.attention.mask import Causal, Mask, Padding, Window
 from regard.attention.position import LearnedPosition, NoPosition, Position, SinusoidalPosition
 from regard.models.convolutional import (
@@ -65,8 +65,8 @@ MECHANISMS: dict[str, Callable[[Sizes], Mechanism]] = {
     "general": lambda sizes: bold(General(**sizes)),
     "local-p": local,
     "local-p-dot": lambda sizes: bold(LocalPredictive(Dot(scale=1.0), **sizes_of_query(sizes), window=1.5)),
-    "location": location,
-    "location-sharp": lambda sizes: LocationAware(**sizes, width=2, channels=1, reach=2, sharpening=2.0),
+    "location-aware": location,
+    "location-aware-sharp": lambda sizes: LocationAware(**sizes, width=2, channels=1, reach=2, sharpening=2.0),
 }
 
 for kind in CATALOGUE:  # a new line there is under the laws, in its default form, from the first day
@@ -88,7 +88,7 @@ MIXERS = {
     "self-attention-window": lambda: attention(Causal() & Padding() & Window(2)),
     "self-attention-encoder": lambda: attention(Padding()),
     "self-attention-local-encoder": lambda: attention(Padding(), kind="local-p"),
-    "self-attention-location-encoder": lambda: attention(Padding(), kind="location"),
+    "self-attention-location-aware-encoder": lambda: attention(Padding(), kind="location-aware"),
     "gated-convolution": lambda: GatedConvolution(WIDTH, kernel=3),
     "gated-convolution-pointwise": lambda: GatedConvolution(WIDTH, kernel=1),
 }
@@ -145,10 +145,10 @@ DECODERS = {
     "transformer": lambda: transformer(),
     "transformer-pre-learned": lambda: transformer(norm="pre", position="learned"),
     "transformer-multi-query-unplaced": lambda: transformer(position="none", key_heads=1),
-    "transformer-location": lambda: transformer(read="location"),
+    "transformer-location-aware": lambda: transformer(read="location-aware"),
     "transformer-local-p": lambda: transformer(read="local-p"),
     "luong-local-p": lambda: luong("local-p"),
-    "luong-location": lambda: luong("location", layers=1),
+    "luong-location-aware": lambda: luong("location-aware", layers=1),
     "luong-dot": lambda: luong("dot-unscaled"),
     "convolutional": lambda: convolutional(3),
     "convolutional-wide": lambda: convolutional(4),

@@ -12,7 +12,7 @@ from regard.attention.dot import Dot
 from regard.attention.general import General
 from regard.attention.kernel import attend, masked_softmax, read, share_heads, weigh
 from regard.attention.local import LocalPredictive
-from regard.attention.location import LocationAware, LocationState
+from regard.attention.location_aware import LocationAware, LocationState
 from regard.attention.mask import Bound
 from regard.state import State
 
