@@ -6,20 +6,33 @@ from collections.abc import Mapping
 from inspect import signature
 from typing import Any
 
+from regard.attention.additive import Additive
 from regard.attention.contract import Mechanism
+from regard.attention.cosine import Cosine
 from regard.attention.dot import Dot
 from regard.attention.general import General
+from regard.attention.hard import Hard
 from regard.attention.local import LocalPredictive
+from regard.attention.local_monotonic import LocalMonotonic
+from regard.attention.location import Location
 from regard.attention.location_aware import LocationAware
+from regard.attention.score import Score
+from regard.attention.shaw import Shaw
 from regard.errors import ConfigError
 
 __all__ = ["MECHANISMS", "build_mechanism"]
 
 MECHANISMS: dict[str, type[Mechanism]] = {
+    "additive": Additive,
+    "cosine": Cosine,
     "dot": Dot,
     "general": General,
+    "hard": Hard,
+    "local-m": LocalMonotonic,
     "local-p": LocalPredictive,
+    "location": Location,
     "location-aware": LocationAware,
+    "shaw": Shaw,
 }
 
 
@@ -28,17 +41,32 @@ def build_mechanism(
 ) -> Mechanism:
     """The mechanism of that kind; ``where`` is the config key it came from, for the error.
 
-    ``sizes`` (heads, query_width, key_width) are what the place gives; a mechanism gets those its constructor
-    names. An option ``score`` is itself a mechanism: ``{kind = "local-p", score = {kind = "general"}}``.
+    ``sizes`` (heads, query_width, key_width, value_width) are what the place gives; a mechanism gets those its constructor
+    names. An option ``score`` is itself a mechanism that is a score, dot unless given:
+    ``{kind = "local-p", score = {kind = "general"}}``.
     """
     if kind not in MECHANISMS:
         raise ConfigError(f"no mechanism is called {kind!r}", where=where, help=f"one of: {', '.join(MECHANISMS)}")
     wanted = signature(MECHANISMS[kind]).parameters
     given = {name: size for name, size in (sizes or {}).items() if name in wanted} | dict(options)
-    if isinstance(given.get("score"), Mapping):
-        inner = dict(given["score"])
-        given["score"] = build_mechanism(inner.pop("kind", "dot"), inner, where=f"{where}.score", sizes=sizes)
+    if "score" in wanted:
+        given["score"] = _build_score(given.get("score", "dot"), where=f"{where}.score", sizes=sizes)
     try:
         return MECHANISMS[kind](**given)
     except (TypeError, ValueError) as problem:
         raise ConfigError(f"{kind!r} attention cannot be built so", where=where, why=str(problem)) from problem
+
+
+def _build_score(named: object, *, where: str, sizes: Mapping[str, int] | None) -> Mechanism:
+    """What ``{kind = …}`` or a kind alone names, if others may build on its energy."""
+    if not isinstance(named, (str, Mapping)):
+        raise ConfigError("a score is a kind, or a table with one", where=where, why=f"found {named!r}")
+    inner = {"kind": named} if isinstance(named, str) else {"kind": "dot"} | dict(named)
+    kind = str(inner.pop("kind"))
+    built = build_mechanism(kind, inner, where=where, sizes=sizes)
+    if not isinstance(built, Score):
+        scores = ", ".join(name for name, each in MECHANISMS.items() if issubclass(each, Score))
+        raise ConfigError(
+            f"{kind!r} has no score that another mechanism could build on", where=where, help=f"one of: {scores}"
+        )
+    return built

@@ -40,8 +40,11 @@ class Abilities:
     stream: Literal["exact", "segment", "none"]  # does feeding pieces equal one pass?
     weights: bool  # can it say where it looked?
     independent: bool  # does a query's answer depend on neither its position nor the queries before it?
-    normalised: bool  # do the weights of a query that may look somewhere sum to 1?
+    normalised: bool  # do the weights of a query that looks somewhere sum to 1?
     fused: bool  # does it have a path that never materialises its weights?
+    blind: bool = False  # may a query look nowhere though the mask lets it look?
+    differentiable: bool = True  # are its gradients the derivatives of what it computes?
+    plain: bool = True  # is its context Σ α v, of nothing but the values?
 
 
 class Attended(NamedTuple):
@@ -61,6 +64,10 @@ class Mechanism(nn.Module, ABC):
     def start(self, key: Float[Tensor, "batch key_heads key key_width"], bound: Bound) -> State:
         """The state before the first query: () for the memoryless majority."""
         return ()
+
+    def remark(self, longest: int) -> str | None:
+        """What is odd, though not wrong, about this mechanism over at most ``longest`` keys; None: nothing."""
+        return None
 
     @abstractmethod
     def forward(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -22,6 +23,7 @@ from regard.attention.contract import (
     SourceKeys,
 )  # fmt: skip
 from regard.attention.mask import Bound, Causal, Mask, Padding, Span
+from regard.attention.rotary import Rotary
 from regard.state import State, select
 
 __all__ = ["AttentionReader", "HeadWidths", "KeyValue", "MultiHead", "SelfAttention"]
@@ -192,13 +194,16 @@ class MultiHead(nn.Module):
 
 
 class SelfAttention(Mixer):
-    """Attention of a sequence to itself under ``mask``; causal ones remember their keys and values."""
+    """Attention of a sequence to itself under ``mask``; causal ones remember their keys and values.
+
+    ``rotary`` turns queries and keys, not values, to their absolute positions; remembered keys are turned already.
+    """
 
     like: Float[Tensor, "0"]
 
-    def __init__(self, attention: MultiHead, *, mask: Mask) -> None:
+    def __init__(self, attention: MultiHead, *, mask: Mask, rotary: Rotary | None = None) -> None:
         super().__init__()
-        self.attention, self.mask = attention, mask
+        self.attention, self.mask, self.rotary = attention, mask, rotary
         self.causal = Causal() in mask.conjuncts()
         if self.causal and not attention.mechanism.can().causal:
             raise ValueError(f"{type(attention.mechanism).__name__} attention cannot be causal")
@@ -206,15 +211,9 @@ class SelfAttention(Mixer):
 
     def can(self) -> Abilities:
         inner = self.attention.mechanism.can()
-        return Abilities(
-            causal=inner.causal and self.causal,
-            cross=False,
-            stream=inner.stream if self.causal else "none",
-            weights=inner.weights,
-            independent=False,
-            normalised=inner.normalised,
-            fused=inner.fused,
-        )
+        causal = inner.causal and self.causal
+        stream = inner.stream if self.causal else "none"
+        return replace(inner, causal=causal, cross=False, stream=stream, independent=False)
 
     def start(self, rows: int) -> State:
         if not self.causal:
@@ -227,7 +226,9 @@ class SelfAttention(Mixer):
         )
 
     def forward(self, x: Float[Tensor, "batch length width"], span: Span, state: State) -> Mixed:
-        key, value = self.attention.keys_values(x)
+        query, (key, value) = self.attention.queries(x), self.attention.keys_values(x)
+        if self.rotary is not None:
+            query, key = self.rotary(query, span.position), self.rotary(key, span.position)
         keys = span
         if self.causal:
             fresh = state.key.shape[2] == 0
@@ -236,7 +237,7 @@ class SelfAttention(Mixer):
             key, value, keys = state.key, state.value, span if fresh else state.span()
         bound = self.mask.bind(span, keys)
         before = self.attention.mechanism.start(key, bound)
-        mixed: Mixed = self.attention(self.attention.queries(x), key, value, bound, before)
+        mixed: Mixed = self.attention(query, key, value, bound, before)
         return mixed._replace(state=state)
 
 

@@ -47,6 +47,7 @@ class LocalPredictive(Mechanism):
             independent=True,
             normalised=False,
             fused=False,
+            blind=True,
         )
 
     def predict(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.attention.contract import Abilities, Attended, Mechanism
-from regard.attention.kernel import blank_unseen, read, share_heads, weigh
+from regard.attention.kernel import Energy, blank_unseen, masked_softmax, read, share_heads, weigh
 from regard.attention.mask import Bound
 from regard.state import State
 
@@ -26,7 +27,15 @@ class Score(Mechanism):
 
 
 class PlainScore(Score):
-    """α = softmax(e) over the allowed keys, context = Σ α v; what remains to be written is ``energy``."""
+    """α = softmax(e) over the allowed keys, context = Σ α v; what remains to be written is ``energy``.
+
+    ``normalise`` is how energies become weights; a subclass may set another. ``blind``: may an allowed key have no
+    energy, −∞?
+    """
+
+    blind = False
+
+    normalise: Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Energy] = staticmethod(masked_softmax)
 
     def can(self) -> Abilities:
         return Abilities(
@@ -37,6 +46,7 @@ class PlainScore(Score):
             independent=True,
             normalised=True,
             fused=False,
+            blind=self.blind,
         )
 
     def forward(
@@ -50,5 +60,5 @@ class PlainScore(Score):
         need_weights: bool = False,
     ) -> Attended:
         key, value = (share_heads(blank_unseen(x, bound), query.shape[1]) for x in (key, value))
-        weights = weigh(self.energy(query, key), bound)
+        weights = weigh(self.energy(query, key), bound, self.normalise)
         return Attended(read(weights, value), weights if need_weights else None, state)

@@ -149,7 +149,7 @@ def causal(case: MixerCase, draw: Draw) -> None:
             assert gradient[:, i].any(), f"position {i} does not see itself"
 
 
-@law(MIXER_LAWS)
+@law(MIXER_LAWS, applies=lambda case: case.mixer.can().differentiable)
 def differentiable(case: MixerCase, draw: Draw) -> None:
     """Gradients of the input and of every parameter agree with finite differences."""
     x, span = draw.tensor(2, 3, case.width).requires_grad_(), draw.span(2, 3)

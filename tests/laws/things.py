@@ -8,13 +8,17 @@ import torch
 from hypothesis import HealthCheck, settings
 from torch import nn
 
+from regard.attention.additive import Additive
 from regard.attention.catalogue import MECHANISMS as CATALOGUE
 from regard.attention.catalogue import build_mechanism
 from regard.attention.contract import Mechanism, Reader
 from regard.attention.dot import Dot
 from regard.attention.general import General
+from regard.attention.hard import Hard
 from regard.attention.heads import PROJECTIONS, AttentionReader, MultiHead, SelfAttention
 from regard.attention.local import LocalPredictive
+from regard.attention.local_monotonic import LocalMonotonic
+from regard.attention.location import Location
 from regard.attention.location_aware import LocationAware
 from regard.attention.mask import Causal, Mask, Padding, Window
 from regard.attention.position import LearnedPosition, NoPosition, Position, SinusoidalPosition
@@ -63,6 +67,13 @@ MECHANISMS: dict[str, Callable[[Sizes], Mechanism]] = {
     "dot": lambda sizes: Dot(),
     "dot-unscaled": lambda sizes: Dot(scale=1.0),
     "general": lambda sizes: bold(General(**sizes)),
+    "additive-projected": lambda sizes: bold(Additive(**sizes, own=(), sharpening=2.0)),
+    "additive-smooth": lambda sizes: bold(
+        Additive(**sizes, width=3, own=("query", "key", "bias"), normalise="sigmoid")
+    ),
+    "hard-general": lambda sizes: bold(Hard(General(**sizes), temperature=0.5)),
+    "local-m-general": lambda sizes: bold(LocalMonotonic(General(**sizes), window=1)),
+    "location-short": lambda sizes: bold(Location(**sizes_of_query(sizes), longest=2)),
     "local-p": local,
     "local-p-dot": lambda sizes: bold(LocalPredictive(Dot(scale=1.0), **sizes_of_query(sizes), window=1.5)),
     "location-aware": location,
@@ -148,6 +159,7 @@ DECODERS = {
     "transformer-location-aware": lambda: transformer(read="location-aware"),
     "transformer-local-p": lambda: transformer(read="local-p"),
     "luong-local-p": lambda: luong("local-p"),
+    "luong-local-m": lambda: luong("local-m-general", layers=1),
     "luong-location-aware": lambda: luong("location-aware", layers=1),
     "luong-dot": lambda: luong("dot-unscaled"),
     "convolutional": lambda: convolutional(3),

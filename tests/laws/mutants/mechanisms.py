@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention.contract import Abilities, Attended, Mechanism
+from regard.attention.cosine import Cosine
 from regard.attention.dot import Dot
 from regard.attention.general import General
+from regard.attention.hard import Hard
 from regard.attention.kernel import attend, masked_softmax, read, share_heads, weigh
 from regard.attention.local import LocalPredictive
+from regard.attention.local_monotonic import LocalMonotonic
 from regard.attention.location_aware import LocationAware, LocationState
 from regard.attention.mask import Bound
 from regard.state import State
@@ -214,6 +218,36 @@ class Silent(Mechanism):
         return Attended(attend(query, key, value, bound)[0], None, state)
 
 
+class CountsColumns(LocalMonotonic):
+    """Takes a query's column for its position."""
+
+    def forward(self, query, key, value, bound, state=(), *, need_weights=False):
+        first = bound.query._replace(start=torch.zeros_like(bound.query.start))
+        return super().forward(query, key, value, Bound(bound.mask, first, bound.key), state, need_weights=need_weights)
+
+
+class ClaimsToSee(LocalMonotonic):
+    """Denies that its window may lie beyond the sentence."""
+
+    def can(self) -> Abilities:
+        return replace(super().can(), blind=False)
+
+
+class ClaimsSmoothness(Hard):
+    """Takes its gradient for a derivative."""
+
+    def can(self) -> Abilities:
+        return replace(super().can(), differentiable=True)
+
+
+class DividesByPadding(Cosine):
+    """Normalises keys before it blanks those that nobody may see."""
+
+    def forward(self, query, key, value, bound, state=(), *, need_weights=False):
+        unit = key / key.norm(dim=-1, keepdim=True)
+        return Attended(*attend(query, unit, value, bound, need_weights=need_weights), state)
+
+
 def _local(kind: type[LocalPredictive]) -> LocalPredictive:
     return bold(kind(General(**SIZES), heads=2, query_width=4, window=2))
 
@@ -240,6 +274,10 @@ MUTANTS = {
     "silent": (Silent, "weighted"),
     "renormalised-local-p": (lambda: _local(RenormalisedLocal), "normalised"),
     "local-p-counts-padding": (lambda: _local(LocalCountsPadding), "batched"),
+    "counts-columns": (lambda: bold(CountsColumns(General(**SIZES), window=1)), "chunk"),
+    "claims-to-see": (lambda: bold(ClaimsToSee(General(**SIZES), window=1)), "normalised"),
+    "claims-smoothness": (lambda: bold(ClaimsSmoothness(General(**SIZES))), "differentiable"),
+    "divides-by-padding": (lambda: DividesByPadding(heads=2), "unseen"),
     "uniform-over-padding": (lambda: _location(UniformOverPadding), "batched"),
     "stale-location": (lambda: _location(StaleLocation), "chunk"),
     "wrong-reorder": (lambda: _location(WrongReorder), "reorder"),

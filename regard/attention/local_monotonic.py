@@ -1,0 +1,64 @@
+"""Luong's monotonic local attention (local-m)."""
+
+from __future__ import annotations
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from regard.attention.contract import Abilities, Attended, Mechanism
+from regard.attention.kernel import blank_unseen, masked_softmax, read, share_heads, weigh
+from regard.attention.mask import Bound
+from regard.attention.score import Score
+from regard.state import State
+
+__all__ = ["LocalMonotonic"]
+
+
+class LocalMonotonic(Mechanism):
+    """p_t = t, a_t(s) = align(h_t, h̄_s) for |s − p_t| ≤ D, 0 elsewhere (Luong et al. 2015, §3.2, "local-m").
+
+    Source and target are taken to run in step. t is the query's absolute position and s the key's, both from 0;
+    align is the softmax of ``score`` over the allowed keys of the window, ``window`` = D keys to either side.
+    Positions outside the sentence are ignored: a window that reaches over its edge is normalised over what is left,
+    and a query more than D beyond the last key looks nowhere, with weights 0. No parameters but those of ``score``,
+    no state; but a query's answer depends on its position. Cost: that of ``score``, over all keys.
+    """
+
+    def __init__(self, score: Score, *, window: int = 10) -> None:
+        super().__init__()
+        if window != int(window) or window < 1:
+            raise ValueError(f"a window is a whole number of keys to either side, 1 or more: {window}")
+        self.score, self.window = score, int(window)
+
+    def can(self) -> Abilities:
+        return Abilities(
+            causal=True,
+            cross=True,
+            stream="exact",
+            weights=True,
+            independent=False,
+            normalised=True,
+            fused=False,
+            blind=True,
+        )
+
+    def forward(
+        self,
+        query: Float[Tensor, "batch heads query width"],
+        key: Float[Tensor, "batch key_heads key key_width"],
+        value: Float[Tensor, "batch key_heads key value"],
+        bound: Bound,
+        state: State = (),
+        *,
+        need_weights: bool = False,
+    ) -> Attended:
+        key, value = (share_heads(blank_unseen(x, bound), query.shape[1]) for x in (key, value))
+        distance = bound.key.position[:, None, None, :] - bound.query_position[:, None, :, None]
+
+        def align(
+            energy: Float[Tensor, "batch heads query key"], allowed: Bool[Tensor, "batch #heads query key"]
+        ) -> Float[Tensor, "batch heads query key"]:
+            return masked_softmax(energy, allowed & (distance.abs() <= self.window))
+
+        weights = weigh(self.score.energy(query, key), bound, align)
+        return Attended(read(weights, value), weights if need_weights else None, state)
