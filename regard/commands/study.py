@@ -1,0 +1,142 @@
+"""``regard study``: a claim of the literature, run and judged."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.commands.options import AsJson, Threads, set_threads
+
+if TYPE_CHECKING:
+    from regard.studies.study import Cell, Study
+
+__all__ = ["register"]
+
+EPILOG = "Examples: regard study list · regard study saturation · regard study all --page docs/studies.md"
+
+Names = Annotated[
+    list[str], typer.Argument(metavar="NAME…|list|all|page", help="Studies; page writes the page from results there.")
+]
+Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where each study gets a folder of its name.")]
+Page = Annotated[
+    Path | None, typer.Option("--page", metavar="FILE", help="The page of all; FOLDER/studies.md unless given.")
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of all random numbers.")]
+Quick = Annotated[bool, typer.Option("--quick", help="The smallest form, to see that it runs; so does REGARD_QUICK=1.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``regard study`` to the command line."""
+    app.command("study", epilog=EPILOG)(study)
+
+
+def study(
+    names: Names,
+    *,
+    out: Out = Path("runs/studies"),
+    page: Page = None,
+    seed: Seed = 1,
+    quick: Quick = False,
+    as_json: AsJson = False,
+    threads: Threads = None,
+) -> None:
+    """Run claims of the literature: a table, a verdict, a figure and JSON each. Exits with 0 whatever the verdict."""
+    from regard.studies.catalogue import STUDIES, find_study
+
+    if names == ["list"]:
+        _list(STUDIES.values(), as_json=as_json)
+        return
+    every = names == ["all"]
+    chosen = list(STUDIES.values()) if every else [find_study(name) for name in names if names != ["page"]]
+    quick = quick or bool(os.environ.get("REGARD_QUICK"))
+    set_threads(threads)
+    for each in chosen:
+        _run(each, out / each.name, seed=seed, quick=quick, as_json=as_json)
+    if every or names == ["page"] or page is not None:
+        _write_page(page or out / "studies.md", out)
+
+
+def _list(studies: Any, *, as_json: bool) -> None:
+    from dataclasses import asdict
+    from textwrap import fill
+
+    if as_json:
+        print(json.dumps([asdict(each) for each in studies], indent=2, ensure_ascii=False))
+        return
+    for each in studies:
+        claim = fill(each.claim, 100, initial_indent=" " * 15, subsequent_indent=" " * 15).lstrip()
+        duration = f"{each.seconds} s" if each.seconds < 90 else f"{each.seconds / 60:.0f} min"
+        print(f"{each.name:<14} {claim}\n{'':<14} {each.source}; about {duration}\n")
+
+
+def _run(each: Study, folder: Path, *, seed: int, quick: bool, as_json: bool) -> None:
+    from regard.commands.waiting import progress
+    from regard.studies.figure import INSTALL, can_draw
+    from regard.studies.record import record_study
+
+    with progress(each.name, 100, unit="%") as advance:
+        told = 0
+
+        def report(share: float) -> None:
+            nonlocal told
+            advance(int(100 * share) - told)
+            told = int(100 * share)
+
+        record = record_study(each, folder, seed=seed, quick=quick, report=report)
+    if as_json:
+        print(json.dumps(record, ensure_ascii=False), flush=True)  # one line a study
+    else:
+        for line in _lines(record):
+            print(line)
+        print(f"\nin {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}\n", flush=True)
+    if not can_draw():
+        typer.echo(f"no figure: matplotlib is not installed; {INSTALL}", err=True)
+
+
+def _lines(record: dict[str, Any]) -> Iterator[str]:
+    from textwrap import wrap
+
+    from regard.studies.page import verdict
+    from regard.studies.study import show
+
+    yield from wrap(f"{record['name']}: {record['claim']}", 100)
+    yield f"({record['source']})\n"
+    yield from _aligned([record["columns"], *record["rows"]])
+    yield ""
+    judged = [
+        ("✓" if each["holds"] else "✗", each["what"], show(each["value"]), each["comparison"], show(each["threshold"]))
+        for each in record["criteria"]
+    ]
+    yield from _aligned(judged, left=2)
+    for remark in record["remarks"]:
+        yield from ("", *wrap(remark, 100))
+    form = " (quick form: too small to mean much)" if record["quick"] else ""
+    yield f"\n{record['name']} {verdict(record)}{form}"
+
+
+def _aligned(rows: Sequence[Sequence[Cell]], *, left: int = 1) -> Iterator[str]:
+    """In columns, of which the first ``left`` are words."""
+    from regard.studies.study import show
+
+    shown = [[show(cell) for cell in row] for row in rows]
+    wide = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    for row in shown:
+        cells = (
+            cell.ljust(width) if place < left else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, wide, strict=True))
+        )
+        yield "  ".join(cells).rstrip()
+
+
+def _write_page(page: Path, out: Path) -> None:
+    from regard.studies.page import write_page
+
+    missing = write_page(page, out)
+    typer.echo(f"wrote {page}", err=True)
+    if missing:
+        typer.echo(f"without results: {', '.join(missing)}; regard study {' '.join(missing)}", err=True)

@@ -1,0 +1,29 @@
+"""The table of studies. A new one is a file in this folder and an entry here. Imports no torch."""
+
+from __future__ import annotations
+
+from regard.errors import ConfigError
+from regard.studies.study import Study
+
+__all__ = ["STUDIES", "find_study"]
+
+# In the order of the page docs/studies.md: from a single lookup to whole models.
+_ALL = (
+    Study(
+        name="dictionary",
+        claim="Attention is a soft dictionary lookup: with the temperature going to 0 it answers as a dict does, and "
+        "the order of the pairs does not matter.",
+        source="Vaswani et al. 2017, §3.2 and Eq. 1",
+        seconds=3,
+    ),
+)
+STUDIES: dict[str, Study] = {study.name: study for study in _ALL}
+
+
+def find_study(name: str) -> Study:
+    """The study of that name. Raises ConfigError with the names there are."""
+    if name not in STUDIES:
+        raise ConfigError(
+            f"no study is called {name!r}", why=f"there are {', '.join(STUDIES)}", help="regard study list"
+        )
+    return STUDIES[name]

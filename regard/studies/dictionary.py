@@ -1,0 +1,133 @@
+"""Attention is a soft dictionary lookup.
+
+Claim: an attention function maps a query and a set of key-value pairs to an output (Vaswani et al. 2017, §3.2, Eq. 1).
+With weights softmax(q·k / T) it is a lookup made soft: for T → 0 it gives what a ``dict`` gives, and the order of the
+pairs is irrelevant.
+
+Measured: pairs of random unit keys and random values; each query is a key with a little noise. The dict's answer is the
+value of the nearest key. Distances are the largest over queries, in float64.
+
+Thresholds: with gap = q·k_best − q·k_second and n pairs, all other keys together weigh at most (n − 1)·exp(−gap/T), so
+the answer is at most that times the longest distance between two values away from the dict's: at every T the measured
+distance over this bound is at most 1. Rounding puts a floor of 1e-12 under the bound, which is also what another order
+may change. At the lowest T the bound itself must be below 1e-6, or nothing was shown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from regard.attention.contract import Mechanism
+from regard.attention.dot import Dot
+from regard.attention.mask import Bound, Padding, Span
+from regard.studies.study import Cell, Findings, Report, at_most
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["run"]
+
+ROUNDING = 1e-12
+SHOWN = (1.0, 1 / 4, 1 / 16)  # temperatures of the bars
+
+
+def soft(temperature: float) -> Mechanism:
+    """softmax(q·k / T)."""
+    return Dot(scale=1 / temperature)
+
+
+def run(*, seed: int, quick: bool, report: Report, lookup: Callable[[float], Mechanism] = soft) -> Findings:
+    """``lookup`` makes the attention of a temperature."""
+    pairs, queries, width = (8, 8, 16) if quick else (64, 256, 64)
+    key = normalize(torch.randn(pairs, width, dtype=torch.float64), dim=-1)
+    value = torch.randn(pairs, 4, dtype=torch.float64)
+    asked = torch.arange(queries) % pairs
+    query = normalize(key[asked] + 0.3 * torch.randn(queries, width, dtype=torch.float64) / math.sqrt(width), dim=-1)
+    answer = value[(query @ key.T).argmax(1)]
+    order = torch.randperm(pairs)
+
+    rows: list[tuple[Cell, ...]] = []
+    temperatures = [2.0**-power for power in range(-4, 8)]
+    for done, temperature in enumerate(temperatures, start=1):
+        mechanism = lookup(temperature)
+        context, weights = _look_up(mechanism, query, key, value)
+        shuffled, _ = _look_up(mechanism, query, key[order], value[order])
+        rows.append(
+            (
+                f"1/{2 ** round(-math.log2(temperature))}" if temperature < 1 else f"{temperature:g}",
+                float(weights.gather(1, (query @ key.T).argmax(1, keepdim=True)).mean()),
+                float((context - answer).norm(dim=1).max()),
+                _bound(query, key, value, temperature),
+                float((context - value.mean(0)).norm(dim=1).max()),
+                float((context - shuffled).abs().max()),
+            )
+        )
+        report(done / len(temperatures))
+    distances, bounds, orders = ([float(row[column]) for row in rows] for column in (2, 3, 5))
+    bars = [_look_up(lookup(temperature), query[:1], key, value)[1][0].tolist() for temperature in SHOWN]
+    return Findings(
+        columns=(
+            "temperature",
+            "weight of the nearest",
+            "from dict's answer",
+            "bound",
+            "from the mean",
+            "order changes",
+        ),
+        rows=rows,
+        criteria=[
+            at_most("distance from the dict's answer / bound, worst", _worst(distances, bounds), 1.0),
+            at_most("distance from the dict's answer at the lowest temperature", distances[-1], 1e-6),
+            at_most("bound at the lowest temperature", bounds[-1], 1e-6),
+            at_most("change by another order of the pairs, worst", max(orders), ROUNDING),
+        ],
+        draw=lambda figure: _draw(figure, temperatures, distances, bounds, bars),
+    )
+
+
+def _look_up(mechanism: Mechanism, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """Context (queries, value) and weights (queries, pairs) of one head and one sentence."""
+    attended = mechanism(
+        query[None, None], key[None, None], value[None, None], _everyone(query, key), need_weights=True
+    )
+    assert attended.weights is not None
+    return attended.context[0, 0], attended.weights[0, 0]
+
+
+def _everyone(query: Tensor, key: Tensor) -> Bound:
+    asking, answering = (Span.of(torch.ones(1, len(x), dtype=torch.bool)) for x in (query, key))
+    return Padding().bind(asking, answering)
+
+
+def _bound(query: Tensor, key: Tensor, value: Tensor, temperature: float) -> float:
+    best = (query @ key.T).topk(2).values
+    others = (len(key) - 1) * torch.exp((best[:, 1] - best[:, 0]) / temperature)
+    return max(float(others.max().clamp_max(1.0) * torch.cdist(value, value).max()), ROUNDING)
+
+
+def _worst(values: Sequence[float], bounds: Sequence[float]) -> float:
+    return max(value / bound for value, bound in zip(values, bounds, strict=True))
+
+
+def _draw(
+    figure: Figure,
+    temperatures: Sequence[float],
+    distances: Sequence[float],
+    bounds: Sequence[float],
+    bars: Sequence[Sequence[float]],
+) -> None:
+    left, right = figure.subplots(1, 2)
+    left.loglog(temperatures, distances, "o-", label="measured, worst query")
+    left.loglog(temperatures, bounds, "--", label="bound (n − 1) exp(−gap/T)")
+    left.set(xlabel="temperature T", ylabel="distance from the dict's answer", title="soft becomes hard")
+    left.legend()
+    for temperature, weights in zip(SHOWN, bars, strict=True):
+        right.semilogx(range(1, len(weights) + 1), sorted(weights, reverse=True), label=f"T = {temperature:.4g}")
+    right.set(xlabel="key, by weight", ylabel="weight", title="one query's weights")
+    right.legend()

@@ -1,0 +1,88 @@
+"""A study's outcome as plain values, on disk and back.
+
+``RUNS/NAME/`` holds ``result.json`` and, where matplotlib is installed, ``figure.svg`` and ``figure.png``. The page
+``docs/studies.md`` is made from such folders alone, so a study of minutes is not run again for it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from regard.errors import ModelError
+from regard.storage import remove_file, storing, write_json
+from regard.studies.figure import can_draw, save_figure
+from regard.studies.study import Findings, Report, Study, silent
+
+__all__ = ["FORMAT", "read_record", "record_study"]
+
+FORMAT = 1
+
+
+def record_study(
+    study: Study, folder: Path, *, seed: int = 1, quick: bool = False, report: Report = silent
+) -> dict[str, Any]:
+    """Run a study and write what it found into ``folder``. Returns what ``result.json`` holds.
+
+    Without matplotlib there are no figures; those of an earlier run are removed, since they show other numbers.
+    """
+    began = time.perf_counter()
+    findings = study.run(seed=seed, quick=quick, report=report)
+    record = _record(study, findings, seed=seed, quick=quick, seconds=time.perf_counter() - began)
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    for kind in ("svg", "png"):
+        remove_file(folder / f"figure.{kind}")
+    write_json(folder / "result.json", record)
+    if can_draw():
+        save_figure(findings.draw, folder)
+    return record
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """A ``result.json``. ModelError for one that is damaged or newer than this version."""
+    help = f"run it again: regard study {path.parent.name}"
+    try:
+        record: dict[str, Any] = json.loads(path.read_bytes())
+        newer = record["format"] > FORMAT
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ModelError("this is no result of a study", where=str(path), why=str(error), help=help) from error
+    if newer:
+        raise ModelError("a newer version of regard wrote this result", where=str(path), help=help)
+    return record
+
+
+def _record(study: Study, findings: Findings, *, seed: int, quick: bool, seconds: float) -> dict[str, Any]:
+    import torch
+
+    import regard
+
+    head = asdict(study)
+    del head["seconds"]
+    return {
+        "format": FORMAT,
+        **head,
+        "holds": findings.holds,
+        "criteria": [{**_plain(criterion._asdict()), "holds": criterion.holds} for criterion in findings.criteria],
+        "columns": list(findings.columns),
+        "rows": _plain(findings.rows),
+        "remarks": list(findings.remarks),
+        "seed": seed,
+        "quick": quick,
+        "seconds": round(seconds, 1),
+        "versions": {"regard": regard.__version__, "torch": torch.__version__},
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """With words for what JSON has no number for."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

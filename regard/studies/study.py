@@ -1,0 +1,107 @@
+"""What a study is: a claim of the literature, measured here, and judged against thresholds.
+
+A study is a file ``regard/studies/NAME.py`` and an entry of ``regard/studies/catalogue.py``. The file's docstring says
+the claim, its source, how it is measured, and why the thresholds are what they are. It offers
+
+    def run(*, seed: int, quick: bool, report: Report) -> Findings
+
+with, behind these, options of its own whose defaults are the study (tests feed it something wrong by them). ``quick``
+asks for the smallest form that runs all of the code. ``run`` prints nothing, writes nothing, calls ``report`` with the
+share of the work done (0 to 1), and draws from torch's default generator, which is already seeded when it is called.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Cell", "Criterion", "Findings", "Report", "Study", "at_least", "at_most", "show", "silent"]
+
+Cell = str | int | float
+Report = Callable[[float], None]
+
+
+def silent(share: float) -> None:
+    """A report that nobody reads."""
+
+
+class Criterion(NamedTuple):
+    """A measured value beside its threshold. A value that is no number never holds."""
+
+    what: str
+    value: float
+    comparison: Literal["≤", "≥"]
+    threshold: float
+
+    @property
+    def holds(self) -> bool:
+        return self.value <= self.threshold if self.comparison == "≤" else self.value >= self.threshold
+
+
+def at_most(what: str, value: float, threshold: float) -> Criterion:
+    """The criterion value ≤ threshold."""
+    return Criterion(what, float(value), "≤", float(threshold))
+
+
+def at_least(what: str, value: float, threshold: float) -> Criterion:
+    """The criterion value ≥ threshold."""
+    return Criterion(what, float(value), "≥", float(threshold))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """What a study found: a table, its criteria, a picture to be drawn, and remarks on what it does not show."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Cell, ...]]
+    criteria: list[Criterion]
+    draw: Callable[[Figure], None]
+    remarks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.criteria:
+            raise ValueError("a study without a criterion cannot be judged")
+        if any(len(row) != len(self.columns) for row in self.rows):
+            raise ValueError(f"each row has {len(self.columns)} cells, one a column")
+
+    @property
+    def holds(self) -> bool:
+        """The verdict: each criterion holds."""
+        return all(criterion.holds for criterion in self.criteria)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """The head of a study, readable without torch; ``seconds`` is roughly how long it takes on two CPU cores."""
+
+    name: str
+    claim: str
+    source: str
+    seconds: int
+
+    def run(self, *, seed: int = 1, quick: bool = False, report: Report = silent) -> Findings:
+        """Measure and judge. The caller's random numbers are not disturbed."""
+        import torch
+
+        module = import_module(f"regard.studies.{self.name}")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            found: Findings = module.run(seed=seed, quick=quick, report=report)
+        return found
+
+
+def show(cell: Cell) -> str:
+    """A cell as it is printed: four significant digits of what is not whole."""
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    if not math.isfinite(cell) or cell == 0:
+        return f"{cell:g}"
+    return f"{cell:.4g}" if 1e-3 <= abs(cell) < 1e5 else f"{cell:.1e}"

@@ -1,0 +1,39 @@
+"""Every study of the catalogue keeps the framework's promises."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from inspect import getdoc
+from pathlib import Path
+
+import pytest
+
+from regard.studies.catalogue import STUDIES
+from regard.studies.record import record_study
+
+FRAMEWORK = {"__init__", "catalogue", "figure", "page", "record", "study"}
+FOLDER = Path(str(import_module("regard.studies").__file__)).parent
+
+
+def test_each_file_is_in_the_catalogue() -> None:
+    files = {file.stem for file in FOLDER.glob("*.py") if not file.name.startswith("_")} - FRAMEWORK
+    assert files == set(STUDIES)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_its_docstring_says_claim_measure_and_thresholds(name: str) -> None:
+    text = getdoc(import_module(f"regard.studies.{name}")) or ""
+    assert [part for part in ("Claim: ", "Measured: ", "Thresholds: ") if f"\n\n{part}" not in text] == []
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_its_quick_form_runs_and_is_recorded(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    told: list[float] = []
+    record = record_study(STUDIES[name], tmp_path, quick=True, report=told.append)
+    assert told == sorted(told) and told[-1] == pytest.approx(1.0), "it reports the share done, and comes to its end"
+    assert json.loads((tmp_path / "result.json").read_text(encoding="utf-8")) == record
+    assert 1_000 < (tmp_path / "figure.svg").stat().st_size < 60_000
+    assert (tmp_path / "figure.png").stat().st_size > 1_000
+    assert len(record["rows"]) >= 2

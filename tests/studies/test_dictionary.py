@@ -1,0 +1,50 @@
+"""The study of attention as a dictionary: it holds, and each of its criteria can fail."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.attention.contract import Abilities, Attended, Mechanism
+from regard.attention.dot import Dot
+from regard.attention.mask import Bound
+from regard.state import State
+from regard.studies import dictionary
+from regard.studies.study import Findings, silent
+
+
+class FirstComeFirst(Mechanism):
+    """Prefers what stands first: a list, not a dictionary."""
+
+    def __init__(self, temperature: float) -> None:
+        super().__init__()
+        self.dot = Dot(scale=1 / temperature)
+
+    def can(self) -> Abilities:
+        return self.dot.can()
+
+    def forward(
+        self, query: Tensor, key: Tensor, value: Tensor, bound: Bound, state: State = (), *, need_weights: bool = False
+    ) -> Attended:
+        place = torch.arange(key.shape[2], dtype=key.dtype)
+        weights = torch.softmax(self.dot.energy(query, key) - 0.01 * place, -1)
+        return Attended(weights @ value, weights, state)
+
+
+def failed(found: Findings) -> set[str]:
+    return {criterion.what for criterion in found.criteria if not criterion.holds}
+
+
+def test_it_holds() -> None:
+    assert dictionary.run(seed=1, quick=True, report=silent).holds
+
+
+def test_it_fails_where_the_temperature_stays() -> None:
+    found = dictionary.run(seed=1, quick=True, report=silent, lookup=lambda temperature: Dot(scale=1.0))
+    assert "distance from the dict's answer at the lowest temperature" in failed(found)
+    assert "distance from the dict's answer / bound, worst" in failed(found)
+
+
+def test_it_fails_where_order_matters() -> None:
+    found = dictionary.run(seed=1, quick=True, report=silent, lookup=FirstComeFirst)
+    assert "change by another order of the pairs, worst" in failed(found)
