@@ -19,14 +19,15 @@ from regard.models.transformer import Embedding
 __all__ = ["embed", "multi_head", "reader", "self_attention"]
 
 
-def embed(config: ModelConfig, weight: nn.Parameter) -> Embedding:
-    """Embeddings with what the config adds to them to say where a token stands."""
+def embed(config: ModelConfig, weight: nn.Parameter, *, scale: float | None = None) -> Embedding:
+    """Embeddings, times ``scale``, with what the config adds to them to say where a token stands."""
     width = weight.shape[1]
     positions: dict[str, Callable[[], Position]] = {
         "sinusoidal": lambda: SinusoidalPosition(width),
         "learned": lambda: LearnedPosition(width, longest=config.longest),
     }
-    return Embedding(weight, positions.get(config.position.kind, NoPosition)(), dropout=config.dropout)
+    position = positions.get(config.position.kind, NoPosition)()
+    return Embedding(weight, position, dropout=config.dropout, scale=scale)
 
 
 def multi_head(config: ModelConfig, place: MechanismConfig, *, where: str, width: int, memory_width: int) -> MultiHead:

@@ -14,22 +14,26 @@ from regard.attention.contract import Decoded, Decoder, Encoded, Encoder, Memory
 from regard.attention.mask import Span
 from regard.attention.position import Position
 from regard.models.dropout import Dropout
+from regard.models.feed_forward import FeedForward, GatedFeedForward
 from regard.models.norms import Residual
 from regard.state import State, truncate
 
 __all__ = [
-    "DecoderLayer", "Embedding", "EncoderLayer", "FeedForward", "TransformerDecoder", "TransformerEncoder",
+    "DecoderLayer", "Embedding", "EncoderLayer", "TransformerDecoder", "TransformerEncoder",
     "TransformerState",
 ]  # fmt: skip
 
 
 class Embedding(nn.Module):
-    """Dropout(√d_model · E[token] + position) (§3.4, §3.5, §5.4). ``weight`` may be shared with the output."""
+    """Dropout(scale · E[token] + position) (§3.4, §3.5, §5.4), where ``scale`` is √d_model unless given.
 
-    def __init__(self, weight: nn.Parameter, position: Position, *, dropout: float) -> None:
+    ``weight`` may be shared with the output.
+    """
+
+    def __init__(self, weight: nn.Parameter, position: Position, *, dropout: float, scale: float | None = None) -> None:
         super().__init__()
         self.weight, self.position, self.dropout = weight, position, Dropout(dropout)
-        self.scale = math.sqrt(weight.shape[1])
+        self.scale = math.sqrt(weight.shape[1]) if scale is None else scale
 
     def forward(
         self, tokens: Int[Tensor, "batch length"], position: Int[Tensor, "batch length"]
@@ -38,21 +42,12 @@ class Embedding(nn.Module):
         return self.dropout(self.position(embedded, position))
 
 
-class FeedForward(nn.Module):
-    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (Eq. 2), at each position alike."""
-
-    def __init__(self, width: int, inner: int) -> None:
-        super().__init__()
-        self.enter, self.leave = nn.Linear(width, inner), nn.Linear(inner, width)
-
-    def forward(self, x: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length width"]:
-        return self.leave(torch.relu(self.enter(x)))
-
-
 class EncoderLayer(nn.Module):
     """Mixing within the source, then the feed-forward, each in its residual frame."""
 
-    def __init__(self, mixer: Mixer, feed_forward: FeedForward, frames: tuple[Residual, Residual]) -> None:
+    def __init__(
+        self, mixer: Mixer, feed_forward: FeedForward | GatedFeedForward, frames: tuple[Residual, Residual]
+    ) -> None:
         super().__init__()
         self.mixer, self.feed_forward = mixer, feed_forward
         self.around_mixer, self.around_feed_forward = frames
@@ -64,7 +59,7 @@ class EncoderLayer(nn.Module):
 
 
 class TransformerEncoder(Encoder):
-    """N layers over the embedded source; ``norm`` is the last LayerNorm of a pre-norm stack, else the identity."""
+    """N layers over the embedded source; ``norm`` is the last norm of a pre-norm stack, else the identity."""
 
     def __init__(self, embedding: Embedding, layers: list[EncoderLayer], norm: nn.Module) -> None:
         super().__init__()
@@ -90,7 +85,7 @@ class DecoderLayer(nn.Module):
         self,
         mixer: Mixer,
         reader: Reader,
-        feed_forward: FeedForward,
+        feed_forward: FeedForward | GatedFeedForward,
         frames: tuple[Residual, Residual, Residual],
     ) -> None:
         super().__init__()
