@@ -29,6 +29,7 @@ class TrainConfig(BaseModel):
     steps: Positive | None = None
     epochs: Positive | None = None
     minutes: Annotated[float, Field(gt=0)] | None = None
+    tokens: Positive | None = None  # of the target, padding left out
 
     batch_tokens: Positive = 4096  # rows × longest of source and target, padding included
     accumulate: Positive = 1  # batches to an update
@@ -70,8 +71,10 @@ class TrainConfig(BaseModel):
 
     @model_validator(mode="after")
     def _line_has_an_end(self) -> Self:
-        if self.schedule == "linear" and self.steps is None and self.minutes is None:
-            raise ValueError("schedule 'linear' falls to zero at the last update: set train.steps or train.minutes")
+        if self.schedule == "linear" and (self.steps, self.minutes, self.tokens) == (None, None, None):
+            raise ValueError(
+                "schedule 'linear' falls to zero at the last update: set train.steps, train.minutes or train.tokens"
+            )
         return self
 
 

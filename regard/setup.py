@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate, count
 from typing import NamedTuple
 
 import torch
+from torch import nn
 
 from regard import storage
+from regard.attention.contract import Mechanism
 from regard.config import Config
 from regard.data.batches import collate, epoch_batches, pair_lengths
 from regard.data.corpora import Corpora, CorpusConfig, Sentences
@@ -25,9 +28,9 @@ from regard.models.build import build
 from regard.models.model import Transducer
 from regard.optim import Optimizer
 from regard.run import Plan, RunFolder
-from regard.train import Prepared, batch_memory, to_device
+from regard.train import Prepared, batch_memory, planned_epoch, to_device
 
-__all__ = ["Ready", "require_trainable", "set_up"]
+__all__ = ["Ready", "prepare", "remarks", "require_trainable", "set_up"]
 
 TRIALS = 8  # updates timed per number format
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -44,11 +47,12 @@ class Ready(NamedTuple):
 def require_trainable(config: Config) -> None:
     """ConfigError for what would only show once the text is prepared: no end, a model that cannot be built. Seconds."""
     settings = config.train
-    if (settings.steps, settings.epochs, settings.minutes, settings.early_stopping) == (None, None, None, None):
+    ends = (settings.steps, settings.epochs, settings.minutes, settings.tokens, settings.early_stopping)
+    if all(each is None for each in ends):
         raise ConfigError(
             "this training would never end",
             where="train",
-            why="it has neither steps nor epochs, minutes or early_stopping",
+            why="it has neither steps nor epochs, minutes, tokens or early_stopping",
             help="say how long: --set train.epochs=20, train.steps=5000 or train.minutes=30",
         )
     with torch.device("meta"):  # shapes alone: no memory, whatever the size
@@ -64,16 +68,33 @@ def set_up(run: RunFolder, *, say: Callable[[str], None], progress: Callable[[in
         torch.use_deterministic_algorithms(config.train.deterministic)  # costs seconds: it imports the compiler
     if config.train.threads is not None:
         torch.set_num_threads(config.train.threads)
-    source, target = _tokenizers(run, say)
+    source, target, data = prepare(run, say=say, progress=progress)
     plan = run.read_plan()
-    data = _corpora(run, source, target, plan.corpora if plan else {}, say, progress)
     if plan is None:
         plan = _make_plan(config, data, len(source), len(target))
         run.write_plan(plan)
         say(f"computing in {plan.precision}" + (f", {plan.steps:,} updates" if plan.steps else ""))
     torch.set_num_threads(plan.threads)
     model = _build(config, len(source), len(target), plan.precision)
+    for remark in remarks(model, data):
+        say(remark)
     return Ready(model, data, source, target, plan.steps)
+
+
+def prepare(
+    run: RunFolder, *, say: Callable[[str], None], progress: Callable[[int], None] | None = None
+) -> tuple[Tokenizer, Tokenizer, Prepared]:
+    """The vocabularies of source and target, and the corpora in their pieces, made or opened again."""
+    source, target = _tokenizers(run, say)
+    plan = run.read_plan()
+    return source, target, _corpora(run, source, target, plan.corpora if plan else {}, say, progress)
+
+
+def remarks(model: nn.Module, data: Prepared) -> list[str]:
+    """What is odd about the model's mechanisms over sources as long as those of ``data``; nothing is an error."""
+    longest = int(data.train.source_length.max()) + 1  # the end symbol
+    found = (module.remark(longest) for module in model.modules() if isinstance(module, Mechanism))
+    return [f"warning: {text}" for text in dict.fromkeys(filter(None, found))]
 
 
 def _build(config: Config, source_types: int, target_types: int, precision: str) -> Transducer:
@@ -144,19 +165,35 @@ def _make_plan(config: Config, data: Prepared, source_types: int, target_types: 
             name: _time_update(config, data, source_types, target_types, name) if timed else 0.0 for name in formats
         }
     precision = min(formats, key=lambda name: seconds[name])
-    steps = settings.steps
+    ends = [settings.steps] if settings.steps is not None else []
     if settings.minutes is not None:
-        fitting = max(int(settings.minutes * 60 / seconds[precision]), 1)
-        steps = min(steps or fitting, fitting)
+        ends.append(max(int(settings.minutes * 60 / seconds[precision]), 1))
+    if settings.tokens is not None:
+        ends.append(_updates_of(settings.tokens, config, data))
     return Plan(
         precision=precision,
-        steps=steps,
+        steps=min(ends, default=None),
         threads=torch.get_num_threads(),
         seconds_per_update=seconds,
         source_types=source_types,
         target_types=target_types,
         corpora={part.folder.name: part.content for side in (data.train, data.valid) if side for part in side.parts},
     )
+
+
+def _updates_of(tokens: int, config: Config, data: Prepared) -> int:
+    """The first update after which ``tokens`` of the target, END included, are seen. As long as ordering each epoch."""
+    seen = accumulate(_tokens_by_update(config, data))
+    return next(updates for updates, total in enumerate(seen, start=1) if total >= tokens)
+
+
+def _tokens_by_update(config: Config, data: Prepared) -> Iterator[int]:
+    """Tokens of the target in each update of a training that does not end."""
+    lengths, together = data.train.target_length, config.train.accumulate
+    for epoch in count():
+        plan = planned_epoch(config, data, epoch)
+        for start in range(0, len(plan), together):
+            yield sum(int(lengths[rows].sum()) + len(rows) for rows in plan[start : start + together])
 
 
 def _time_update(config: Config, data: Prepared, source_types: int, target_types: int, precision: str) -> float:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from regard import checkpoint, storage
 from regard.config import Config
-from regard.data.batches import Batch, batches_in_order, collate, epoch_batches, mixed_epoch, pair_lengths
+from regard.data.batches import Batch, Indices, batches_in_order, collate, epoch_batches, mixed_epoch, pair_lengths
 from regard.data.corpora import Corpora
 from regard.errors import DataError, ModelError, TrainingError
 from regard.losses import Loss, projected_cross_entropy
@@ -29,7 +29,17 @@ from regard.models.model import Transducer
 from regard.optim import Optimizer, schedule
 from regard.run import Metrics, RunFolder
 
-__all__ = ["Outcome", "Place", "Prepared", "Reporter", "Trainer", "Validation", "batch_memory", "to_device"]
+__all__ = [
+    "Outcome",
+    "Place",
+    "Prepared",
+    "Reporter",
+    "Trainer",
+    "Validation",
+    "batch_memory",
+    "planned_epoch",
+    "to_device",
+]
 
 
 class Reporter(Protocol):
@@ -115,7 +125,6 @@ class Trainer:
         )
         self.device = model.projection.device
         self.place = Place()
-        self.lengths = pair_lengths(data.train)
         self._planned: tuple[int, list[Any]] = (-1, [])
         self.metrics = Metrics(run.path / "metrics.jsonl")
 
@@ -247,16 +256,7 @@ class Trainer:
         """As many batches as make an update, fewer at an epoch's end."""
         place, wanted = self.place, self.config.train.accumulate
         if self._planned[0] != place.epoch:
-            chosen = mixed_epoch(self.data.train.sizes, self.data.weights, seed=self.config.seed, epoch=place.epoch)
-            plan = epoch_batches(
-                self.lengths,
-                self.config.train.batch_tokens,
-                seed=self.config.seed,
-                epoch=place.epoch,
-                chosen=chosen,
-                where=self.data.train.where,
-            )
-            self._planned = (place.epoch, plan)
+            self._planned = (place.epoch, planned_epoch(self.config, self.data, place.epoch))
         plan = self._planned[1]
         taken = plan[place.batch : place.batch + wanted]
         if not taken:
@@ -340,6 +340,15 @@ class Trainer:
     def _in_order(self, corpora: Corpora) -> Iterator[Batch]:
         for indices in batches_in_order(pair_lengths(corpora), self.config.train.batch_tokens):
             yield to_device(collate(corpora, indices), self.device)
+
+
+def planned_epoch(config: Config, data: Prepared, epoch: int) -> list[Indices]:
+    """The batches of one epoch in their order, as numbers of pairs; ``train.accumulate`` of them make an update."""
+    chosen = mixed_epoch(data.train.sizes, data.weights, seed=config.seed, epoch=epoch)
+    return epoch_batches(
+        pair_lengths(data.train), config.train.batch_tokens, seed=config.seed, epoch=epoch, chosen=chosen,
+        where=data.train.where,
+    )  # fmt: skip
 
 
 def _seed(*numbers: int) -> int:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -200,7 +201,7 @@ def test_accumulating_equals_one_large_batch(making: Making) -> None:
 
 def test_an_epoch_s_end_makes_a_smaller_update_not_a_mixed_one(making: Making) -> None:
     trainer = making(accumulate=3, steps=1000, epochs=2)
-    batches = len(epoch_batches(trainer.lengths, 64, seed=1, epoch=0))
+    batches = len(epoch_batches(pair_lengths(trainer.data.train), 64, seed=1, epoch=0))
     assert batches % 3, "choose another corpus"
     trainer.fit()
     assert trainer.place.step >= 2 * math.ceil(batches / 3) - 1
@@ -408,6 +409,16 @@ def test_a_plan_is_measured_once_and_used_ever_after(making: Making, monkeypatch
     for ready in (first, second):
         assert next(ready.model.parameters()).dtype == torch.bfloat16
     assert torch.get_num_threads() == 1
+
+
+def test_tokens_end_training_with_the_update_that_reaches_them(making: Making) -> None:
+    """Of the target, end symbols counted and padding not: summed over an undisturbed run, batch by batch."""
+    whole = making(steps=40, accumulate=2)
+    whole.fit()
+    totals = list(accumulate(record["tokens"] for record in records(whole) if "loss" in record))
+    for tokens, steps in ((1, 1), (totals[11], 12), (totals[11] + 1, 13), (totals[30], 31)):
+        assert making(steps=None, tokens=tokens, accumulate=2).steps == steps
+    assert making(steps=7, tokens=totals[11], accumulate=2).steps == 7  # whichever comes first
 
 
 def test_a_line_needs_an_end(making: Making) -> None:
