@@ -26,9 +26,9 @@ class LocalMonotonic(Mechanism):
 
     def __init__(self, score: Score, *, window: int = 10) -> None:
         super().__init__()
-        if window != int(window) or window < 1:
+        if not isinstance(window, int) or window < 1:
             raise ValueError(f"a window is a whole number of keys to either side, 1 or more: {window}")
-        self.score, self.window = score, int(window)
+        self.score, self.window = score, window
 
     def can(self) -> Abilities:
         return Abilities(
