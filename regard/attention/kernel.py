@@ -34,6 +34,7 @@ SHORT = 256
 Energy = Float[Tensor, "batch heads query key"]
 Weights = Float[Tensor, "batch heads query key"]
 Context = Float[Tensor, "batch heads query value"]
+Bias = Float[Tensor, "#batch heads query key"]
 
 
 @contextmanager
@@ -116,14 +117,15 @@ def attend_reference(
     bound: Bound,
     *,
     scale: float,
+    bias: Bias | None = None,
 ) -> tuple[Context, Weights]:
-    """softmax(scale · Q Kᵀ) V over the allowed keys (Vaswani et al. 2017, Eq. 1): context and weights.
+    """softmax(scale · Q Kᵀ + bias) V over the allowed keys (Vaswani et al. 2017, Eq. 1): context and weights.
 
     Columns that no query of the row may look at (padding, unwritten cache) may hold anything, NaN included.
     """
     key, value = (share_heads(blank_unseen(x, bound), query.shape[1]) for x in (key, value))
     energy = scale * torch.einsum("bhtd,bhsd->bhts", query, key)
-    weights = weigh(energy, bound)
+    weights = weigh(energy if bias is None else energy + bias, bound)
     return read(weights, value), weights
 
 
@@ -134,15 +136,18 @@ def attend(
     bound: Bound,
     *,
     scale: float | None = None,
+    bias: Bias | None = None,
     need_weights: bool = False,
 ) -> tuple[Context, Weights | None]:
     """``attend_reference`` by the path that ``choose`` names; ``scale`` is 1/√d_k unless given (1: unscaled).
 
-    The number of key heads divides the number of heads (grouped-query attention). Returns the context, and the
-    weights if asked for. Cost: batch·heads·query·key·(d_k + d_v) multiply-adds.
+    ``bias`` is added to the scaled energies; one row of it may serve the whole batch. The number of key heads divides
+    the number of heads (grouped-query attention). Returns the context, and the weights if asked for.
+    Cost: batch·heads·query·key·(d_k + d_v) multiply-adds.
     """
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    gradient = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
+    inputs = (query, key, value) if bias is None else (query, key, value, bias)
+    gradient = torch.is_grad_enabled() and any(each.requires_grad for each in inputs)
     path = choose(
         need_weights=need_weights,
         device=query.device.type,
@@ -151,12 +156,13 @@ def attend(
         forced=_forced.get(),
     )
     if path == "reference":
-        context, weights = attend_reference(query, key, value, bound, scale=scale)
+        context, weights = attend_reference(query, key, value, bound, scale=scale, bias=bias)
         return context, weights if need_weights else None
     if path == "softmax":
-        return _attend_softmax(query, key, value, bound, scale), None
+        return _attend_softmax(query, key, value, bound, scale, bias), None
     grouped = key.shape[1] != query.shape[1]
-    context = scaled_dot_product_attention(query, key, value, attn_mask=bound.sdpa(), scale=scale, enable_gqa=grouped)
+    mask = bound.sdpa() if bias is None else bias.masked_fill(~bound.sdpa(), float("-inf"))
+    context = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale, enable_gqa=grouped)
     return context, None
 
 
@@ -166,11 +172,13 @@ def _attend_softmax(
     value: Float[Tensor, "batch key_heads key value"],
     bound: Bound,
     scale: float,
+    bias: Bias | None,
 ) -> Context:
     """Two batched matrix products and a softmax: the quickest form, forward and backward, of short sequences."""
     key, value = (share_heads(x, query.shape[1]) for x in (key, value))
     energy = torch.matmul(query * scale, key.transpose(-1, -2))
-    context = torch.matmul(torch.softmax(energy + bound.additive(energy.dtype), -1), value)
+    added = bound.additive(energy.dtype) if bias is None else bias + bound.additive(energy.dtype)
+    context = torch.matmul(torch.softmax(energy + added, -1), value)
     empty = bound.empty()
     return context if empty is None else context.masked_fill(empty[:, None, :, None], 0.0)
 

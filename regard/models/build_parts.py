@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import nn
@@ -12,6 +12,7 @@ from regard.attention.heads import PROJECTIONS, AttentionReader, HeadWidths, Mul
 from regard.attention.mask import Mask, Window
 from regard.attention.position import LearnedPosition, NoPosition, Position, SinusoidalPosition
 from regard.errors import ConfigError
+from regard.models.build_positions import Place
 from regard.models.configuration import ModelConfig
 from regard.models.places import MechanismConfig
 from regard.models.transformer import Embedding
@@ -30,8 +31,19 @@ def embed(config: ModelConfig, weight: nn.Parameter, *, scale: float | None = No
     return Embedding(weight, position, dropout=config.dropout, scale=scale)
 
 
-def multi_head(config: ModelConfig, place: MechanismConfig, *, where: str, width: int, memory_width: int) -> MultiHead:
-    """Heads over the mechanism that ``place`` names; ``where`` is the key of the config it came from."""
+def multi_head(
+    config: ModelConfig,
+    place: MechanismConfig,
+    *,
+    where: str,
+    width: int,
+    memory_width: int,
+    parts: Mapping[str, nn.Module] | None = None,
+) -> MultiHead:
+    """Heads over the mechanism that ``place`` names; ``where`` is the key of the config it came from.
+
+    ``parts`` are modules that the mechanism is made with, beside the options of the config.
+    """
     heads = place.heads or config.heads
     key_heads = config.key_heads if place.heads is None else None
     project = PROJECTIONS if place.project is None else place.project
@@ -41,9 +53,14 @@ def multi_head(config: ModelConfig, place: MechanismConfig, *, where: str, width
         widths = HeadWidths.of(width, memory_width, heads, key_heads, *sizes, project)
         mechanism = build_mechanism(
             place.kind,
-            place.options,
+            {**place.options, **(parts or {})},
             where=where,
-            sizes={"heads": heads, "query_width": widths.query, "key_width": widths.key},
+            sizes={
+                "heads": heads,
+                "query_width": widths.query,
+                "key_width": widths.key,
+                "value_width": widths.value,
+            },
         )
         return MultiHead(
             width,
@@ -60,17 +77,17 @@ def multi_head(config: ModelConfig, place: MechanismConfig, *, where: str, width
         raise ConfigError("these heads cannot be laid out so", where=where, why=str(problem)) from problem
 
 
-def self_attention(config: ModelConfig, own: MechanismConfig | None, *, mask: Mask, where: str) -> SelfAttention:
-    """Attention within a sequence; ``own`` is what the encoder or decoder says for itself."""
-    place = own or config.self_attention
-    where = where if own else "model.self_attention"
-    attention = multi_head(config, place, where=where, width=config.width, memory_width=config.width)
-    if place.neighbourhood is not None:
-        mask = mask & Window(place.neighbourhood)
+def self_attention(config: ModelConfig, place: Place, *, mask: Mask) -> SelfAttention:
+    """Attention within a sequence, at one layer of the stack that ``place`` is of."""
+    own, where = place.config, place.where
+    parts = {} if place.bias is None else {"bias": place.bias}
+    attention = multi_head(config, own, where=where, width=config.width, memory_width=config.width, parts=parts)
+    if own.neighbourhood is not None:
+        mask = mask & Window(own.neighbourhood)
     try:
-        return SelfAttention(attention, mask=mask)
+        return SelfAttention(attention, mask=mask, rotary=place.rotary)
     except ValueError as problem:
-        what = f"{place.kind!r} attention cannot serve in a decoder"
+        what = f"{own.kind!r} attention cannot serve in a decoder"
         raise ConfigError(what, where=f"{where}.kind", why=str(problem)) from problem
 
 

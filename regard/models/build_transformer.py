@@ -8,16 +8,14 @@ from torch import nn
 
 from regard.attention.contract import Mixer
 from regard.attention.mask import Causal, Padding
+from regard.errors import ConfigError
 from regard.models.build_parts import embed, reader, self_attention
+from regard.models.build_positions import Place, place_of
 from regard.models.configuration import ModelConfig, TransformerDecoderConfig, TransformerEncoderConfig
-from regard.models.norms import PostNorm, PreNorm, Residual
-from regard.models.transformer import (
-    DecoderLayer,
-    EncoderLayer,
-    FeedForward,
-    TransformerDecoder,
-    TransformerEncoder,
-)
+from regard.models.feed_forward import FeedForward, GatedFeedForward, feed_forward
+from regard.models.mixers import build_mixer
+from regard.models.norms import PostNorm, PreNorm, Residual, normalisation
+from regard.models.transformer import DecoderLayer, EncoderLayer, TransformerDecoder, TransformerEncoder
 
 __all__ = ["decoder", "encoder"]
 
@@ -25,44 +23,52 @@ Part = TypeVar("Part", bound=nn.Module)
 
 
 def encoder(config: ModelConfig, embedding: nn.Parameter) -> TransformerEncoder:
-    layers = [_encoder_layer(config) for _ in range(config.encoder_layers)]
+    assert isinstance(config.encoder, TransformerEncoderConfig)
+    place = place_of(config, config.encoder.self_attention, where="model.encoder.self_attention", causal=False)
+    layers = [_encoder_layer(config, place) for _ in range(config.encoder_layers)]
     return _glorot(TransformerEncoder(embed(config, embedding), layers, _last_norm(config)))
 
 
 def decoder(config: ModelConfig, embedding: nn.Parameter, *, states: int, summary: int) -> TransformerDecoder:
-    layers = [_decoder_layer(config, states) for _ in range(config.decoder_layers)]
+    assert isinstance(config.decoder, TransformerDecoderConfig)
+    place = place_of(config, config.decoder.self_attention, where="model.decoder.self_attention", causal=True)
+    layers = [_decoder_layer(config, place, states) for _ in range(config.decoder_layers)]
     return _glorot(TransformerDecoder(embed(config, embedding), layers, _last_norm(config)))
 
 
-def _encoder_layer(config: ModelConfig) -> EncoderLayer:
-    assert isinstance(config.encoder, TransformerEncoderConfig)
-    own = config.encoder.self_attention
-    mixer = self_attention(config, own, mask=Padding(), where="model.encoder.self_attention")
+def _encoder_layer(config: ModelConfig, place: Place) -> EncoderLayer:
+    mixer = self_attention(config, place, mask=Padding())
     return EncoderLayer(mixer, _feed_forward(config), (_frame(config), _frame(config)))
 
 
-def _decoder_layer(config: ModelConfig, states: int) -> DecoderLayer:
+def _decoder_layer(config: ModelConfig, place: Place, states: int) -> DecoderLayer:
     frames = (_frame(config), _frame(config), _frame(config))
     read = reader(config, width=config.width, memory_width=states)
-    return DecoderLayer(_decoder_mixer(config), read, _feed_forward(config), frames)
+    return DecoderLayer(_decoder_mixer(config, place), read, _feed_forward(config), frames)
 
 
-def _decoder_mixer(config: ModelConfig) -> Mixer:
+def _decoder_mixer(config: ModelConfig, place: Place) -> Mixer:
     assert isinstance(config.decoder, TransformerDecoderConfig)
-    own = config.decoder.self_attention
-    return self_attention(config, own, mask=Causal() & Padding(), where="model.decoder.self_attention")
+    own, mixer = config.decoder.self_attention, config.decoder.mixer
+    if mixer is None:
+        return self_attention(config, place, mask=Causal() & Padding())
+    if own is not None:
+        why = "the mixer stands in self-attention's place"
+        raise ConfigError("a decoder has self-attention or a mixer, not both", where="model.decoder.mixer", why=why)
+    return build_mixer(mixer.kind, mixer.options, width=config.width, where="model.decoder.mixer")
 
 
-def _feed_forward(config: ModelConfig) -> FeedForward:
-    return FeedForward(config.width, config.feed_forward)
+def _feed_forward(config: ModelConfig) -> FeedForward | GatedFeedForward:
+    return feed_forward(config.activation, config.width, config.feed_forward)
 
 
 def _frame(config: ModelConfig) -> Residual:
-    return (PostNorm if config.norm == "post" else PreNorm)(config.width, dropout=config.dropout)
+    frame = PostNorm if config.norm == "post" else PreNorm
+    return frame(config.width, dropout=config.dropout, kind=config.normalisation)
 
 
 def _last_norm(config: ModelConfig) -> nn.Module:
-    return nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
+    return normalisation(config.normalisation, config.width) if config.norm == "pre" else nn.Identity()
 
 
 def _glorot(part: Part) -> Part:

@@ -8,23 +8,18 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, model_validato
 
 from regard.layered import lay_over
 from regard.models.places import MechanismConfig, MixerConfig, Named
+from regard.models.positions import RELATIVE, PositionConfig, SinusoidalConfig
 from regard.models.presets import PRESETS
 
 __all__ = [
     "CellConfig", "ConvolutionalDecoderConfig", "ConvolutionalEncoderConfig", "DecoderConfig", "EncoderConfig",
-    "ModelConfig", "PositionConfig", "RecurrentDecoderConfig", "RecurrentEncoderConfig", "TransformerDecoderConfig",
+    "ModelConfig", "RecurrentDecoderConfig", "RecurrentEncoderConfig", "TransformerDecoderConfig",
     "TransformerEncoderConfig",
 ]  # fmt: skip
 
 Size = Annotated[int, Field(ge=1)]
 Block = tuple[Size, Size, Size]  # width, kernel, layers
 Activation = Literal["relu", "gelu", "glu", "geglu", "swiglu"]
-
-
-class PositionConfig(Named):
-    """``"sinusoidal"``, or ``{kind = "rotary", …}`` with options of its own."""
-
-    kind: Literal["sinusoidal", "learned", "none", "rotary", "alibi", "t5", "shaw"] = "sinusoidal"
 
 
 class TransformerEncoderConfig(BaseModel):
@@ -142,7 +137,7 @@ class ModelConfig(BaseModel):
     dropout: float = Field(0.1, ge=0, lt=1, description="P_drop, on sub-layer outputs and embeddings")
     norm: Literal["post", "pre"] = Field("post", description="normalise after (paper) or before the sub-layer")
     normalisation: Literal["layer", "rms", "batch", "none"] = Field("layer", description="what normalises")
-    position: PositionConfig = PositionConfig()
+    position: PositionConfig = SinusoidalConfig()
     longest: int = Field(1024, ge=1, description="rows of a learned position table")
     share: Literal["all", "target", "none"] = Field(
         "all",
@@ -173,6 +168,8 @@ class ModelConfig(BaseModel):
             raise ValueError(f"key_heads = {self.key_heads} does not divide heads = {self.heads}")
         if self.position.kind == "sinusoidal" and (self.embedding or self.width) % 2:
             raise ValueError(f"sinusoidal positions need an even width, not {self.embedding or self.width}")
+        if self.position.kind in RELATIVE and "transformer" not in (self.encoder.kind, self.decoder.kind):
+            raise ValueError(f"{self.position.kind} positions are for self-attention, and there is none")
         return self
 
     @model_validator(mode="after")

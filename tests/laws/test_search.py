@@ -12,9 +12,10 @@ from torch.nn.functional import linear
 
 from regard.attention.mask import Padding
 from regard.attention.position import SinusoidalPosition
+from regard.models.feed_forward import FeedForward
 from regard.models.model import Session, Transducer
 from regard.models.norms import PostNorm
-from regard.models.transformer import EncoderLayer, FeedForward, TransformerEncoder
+from regard.models.transformer import EncoderLayer, TransformerEncoder
 from regard.search import Symbols, beam_search, greedy_search, sample
 from regard.testing.law import ready
 

@@ -11,8 +11,9 @@ from regard.attention.dot import Dot
 from regard.attention.heads import PROJECTIONS, AttentionReader, MultiHead, SelfAttention
 from regard.attention.kernel import kernel
 from regard.attention.mask import Causal, Padding, Span
+from regard.models.feed_forward import FeedForward
 from regard.models.norms import PostNorm, PreNorm
-from regard.models.transformer import DecoderLayer, EncoderLayer, FeedForward
+from regard.models.transformer import DecoderLayer, EncoderLayer
 
 from ..tolerances import Law, Within, within
 

@@ -8,9 +8,10 @@ from torch import Tensor, nn
 from regard.attention.contract import Decoded, Rows
 from regard.attention.heads import AttentionReader
 from regard.attention.mask import Causal, Padding
+from regard.models.feed_forward import FeedForward
 from regard.models.norms import PostNorm
 from regard.models.recurrent import LuongDecoder, LuongState
-from regard.models.transformer import DecoderLayer, FeedForward, TransformerDecoder, TransformerState
+from regard.models.transformer import DecoderLayer, TransformerDecoder, TransformerState
 
 from ..things import (
     MECHANISMS,

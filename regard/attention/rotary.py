@@ -1,0 +1,69 @@
+"""Rotary positions: queries and keys are turned by an angle that grows with their position."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+from jaxtyping import Float, Float64, Int
+from torch import Tensor, nn
+
+__all__ = ["Layout", "Rotary", "relayout"]
+
+Layout = Literal["interleaved", "half"]
+
+# The shape of d features as pairs, -1 standing for d/2, and the dimension along which a pair lies.
+PAIRS: dict[str, tuple[tuple[int, int], int]] = {"interleaved": ((-1, 2), -1), "half": ((2, -1), -2)}
+
+
+class Rotary(nn.Module):
+    """Pair i of a query or key at position p: (x₁, x₂) → (x₁ cos pθ_i − x₂ sin pθ_i, x₁ sin pθ_i + x₂ cos pθ_i)
+
+    with θ_i = base^(−2i/d), i = 0 … d/2 − 1 (Su et al. 2021, Eq. 15 and 34). ``width`` d is that of one head, and
+    even. A rotation keeps lengths, and (R_m q)·(R_n k) = q·(R_{n−m} k): the energy of a dot product depends on the
+    distance alone (Eq. 16). Values are not turned. A cache keeps turned keys, so each is turned once.
+
+    ``layout``: ``interleaved`` pairs features 2i and 2i+1 (the paper), ``half`` i and i + d/2 (GPT-NeoX, Llama). They
+    are one up to the order of the rows of W_q and W_k, see ``relayout``; weights of one read as the other are wrong.
+
+    Angles are computed in float64, so far positions are exact. No parameters, no state. Cost: length·d a head.
+    """
+
+    def __init__(self, width: int, *, layout: Layout = "interleaved", base: float = 10000.0) -> None:
+        super().__init__()
+        if width % 2:
+            raise ValueError(f"rotary positions turn pairs of features: a head's width must be even, not {width}")
+        if layout not in get_args(Layout):
+            raise ValueError(f"layout is one of {', '.join(get_args(Layout))}, not {layout!r}")
+        if base <= 1:
+            raise ValueError(f"the base of rotary frequencies is more than 1, not {base}")
+        self.width, self.layout, self.base = width, layout, base
+
+    def angles(self, position: Int[Tensor, "batch length"]) -> Float64[Tensor, "batch length half"]:
+        """pθ_i."""
+        exponent = torch.arange(0, self.width, 2, dtype=torch.float64, device=position.device) / self.width
+        return position[..., None] * self.base**-exponent
+
+    def forward(
+        self, x: Float[Tensor, "batch heads length width"], position: Int[Tensor, "batch length"]
+    ) -> Float[Tensor, "batch heads length width"]:
+        """Projected queries or keys, each turned to its absolute position."""
+        if len(position) > 1 and bool((position == position[:1]).all()):
+            position = position[:1]  # one row of angles serves the whole batch, as in training
+        precision = torch.promote_types(x.dtype, torch.float32)
+        angle = self.angles(position)[:, None]
+        cos, sin = angle.cos().to(precision), angle.sin().to(precision)
+        shape, along = PAIRS[self.layout]
+        one, two = x.unflatten(-1, shape).unbind(along)
+        turned = torch.stack([one * cos - two * sin, one * sin + two * cos], along)
+        return turned.flatten(-2).to(x.dtype)
+
+
+def relayout(rows: Float[Tensor, "rows *rest"], *, heads: int, to: Layout) -> Float[Tensor, "rows *rest"]:
+    """The rows of W_q or W_k, or their biases, of a model in one layout for use in the other.
+
+    Per head half[j] = interleaved[2j] and half[j + d/2] = interleaved[2j + 1]. ``heads`` are those of this matrix:
+    key heads for W_k.
+    """
+    shape, _ = PAIRS["interleaved" if to == "half" else "half"]
+    return rows.unflatten(0, (heads, *shape)).transpose(1, 2).flatten(0, 2)

@@ -1,0 +1,60 @@
+"""What a Transformer does at each position alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import gelu, silu
+
+__all__ = ["Activation", "FeedForward", "GatedFeedForward", "feed_forward"]
+
+Activation = Literal["relu", "gelu", "glu", "geglu", "swiglu"]
+Elementwise = Callable[[Tensor], Tensor]
+
+PLAIN: dict[str, Elementwise] = {"relu": torch.relu, "gelu": gelu}
+GATES: dict[str, Elementwise] = {"glu": torch.sigmoid, "geglu": gelu, "swiglu": silu}
+
+
+class FeedForward(nn.Module):
+    """FFN(x) = act(x W_1 + b_1) W_2 + b_2, at each position alike.
+
+    act is ReLU in Vaswani et al. 2017 (Eq. 2), GELU, x Φ(x), in BERT and GPT.
+    """
+
+    def __init__(self, width: int, inner: int, *, activation: Elementwise = torch.relu) -> None:
+        super().__init__()
+        self.enter, self.leave = nn.Linear(width, inner), nn.Linear(inner, width)
+        self.activation = activation
+
+    def forward(self, x: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length width"]:
+        return self.leave(self.activation(self.enter(x)))
+
+
+class GatedFeedForward(nn.Module):
+    """FFN(x) = (act(x W) ∘ x V) W_2 (Shazeer 2020, Eq. 5 and 6), at each position alike, without biases.
+
+    W is ``gate``, V ``enter``, W_2 ``leave``. act is σ in GLU, GELU in GEGLU, x σ(x) in SwiGLU. Three matrices
+    instead of two: at 2/3 of the inner width it has as many parameters as ``FeedForward``, which is how the paper
+    compares them.
+    """
+
+    def __init__(self, width: int, inner: int, *, activation: Elementwise) -> None:
+        super().__init__()
+        self.gate = nn.Linear(width, inner, bias=False)
+        self.enter = nn.Linear(width, inner, bias=False)
+        self.leave = nn.Linear(inner, width, bias=False)
+        self.activation = activation
+
+    def forward(self, x: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length width"]:
+        return self.leave(self.activation(self.gate(x)) * self.enter(x))
+
+
+def feed_forward(kind: Activation, width: int, inner: int) -> FeedForward | GatedFeedForward:
+    """The one that a name means: ``relu`` and ``gelu`` have two matrices, ``glu``, ``geglu``, ``swiglu`` three."""
+    if kind in GATES:
+        return GatedFeedForward(width, inner, activation=GATES[kind])
+    return FeedForward(width, inner, activation=PLAIN[kind])

@@ -1,0 +1,79 @@
+"""What a config says of how a model knows where a token stands. Imports no torch."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field
+
+__all__ = [
+    "RELATIVE", "AlibiConfig", "LearnedConfig", "NoPositionConfig", "PositionConfig", "RotaryConfig", "ShawConfig",
+    "SinusoidalConfig", "T5Config",
+]  # fmt: skip
+
+RELATIVE = ("rotary", "alibi", "t5", "shaw")  # told to self-attention; nothing is added to embeddings
+
+
+class _Options(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SinusoidalConfig(_Options):
+    """Sines and cosines, added to embeddings (Vaswani et al. 2017, §3.5)."""
+
+    kind: Literal["sinusoidal"] = "sinusoidal"
+
+
+class LearnedConfig(_Options):
+    """A table of `model.longest` rows, added to embeddings."""
+
+    kind: Literal["learned"] = "learned"
+
+
+class NoPositionConfig(_Options):
+    """Nothing: an encoder then knows no order, a decoder only from its mask."""
+
+    kind: Literal["none"] = "none"
+
+
+class RotaryConfig(_Options):
+    """Queries and keys are turned by their position (Su et al. 2021)."""
+
+    kind: Literal["rotary"] = "rotary"
+    layout: Literal["interleaved", "half"] = Field(
+        "interleaved", description="a pair is features 2i and 2i + 1 (the paper), or i and i + d/2 (Llama)"
+    )
+    base: float = Field(10000.0, gt=1, description="of the frequencies base^(−2i/d)")
+
+
+class AlibiConfig(_Options):
+    """A penalty that grows with distance, at another rate in each head (Press et al. 2022)."""
+
+    kind: Literal["alibi"] = "alibi"
+
+
+class T5Config(_Options):
+    """A learned number for each head and bucket of distances, one table a stack (Raffel et al. 2020)."""
+
+    kind: Literal["t5"] = "t5"
+    buckets: int = Field(32, ge=4, multiple_of=4, description="of an encoder half for each side")
+    distance: int = Field(128, ge=3, description="from here on all distances share the last bucket")
+
+
+class ShawConfig(_Options):
+    """A learned vector for each head and distance, added to keys and values (Shaw et al. 2018)."""
+
+    kind: Literal["shaw"] = "shaw"
+    clip: int = Field(16, ge=0, description="k: distances beyond it share one vector")
+    values: bool = Field(True, description="add vectors to values, too")
+
+
+def _name_alone(given: Any) -> Any:
+    return {"kind": given} if isinstance(given, str) else given
+
+
+PositionConfig = Annotated[
+    SinusoidalConfig | LearnedConfig | NoPositionConfig | RotaryConfig | AlibiConfig | T5Config | ShawConfig,
+    Discriminator("kind"),
+    BeforeValidator(_name_alone),
+]
