@@ -1,0 +1,1 @@
+"""Libraries nobody here wrote, as oracles: one runner each, in an environment of their own (scripts/peers)."""

@@ -1,0 +1,194 @@
+"""Our side of the talk with a peer: cases, the weights that correspond, one process for all cases of a peer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, NamedTuple
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from ...tolerances import within
+
+__all__ = ["Case", "Pair", "Peer", "Unseen", "check", "compared", "needs_peers", "ways"]
+
+ROOT = Path(__file__).resolve().parents[3]
+PYTHON = ROOT / ".envs" / "peers" / "bin" / "python"
+needs_peers = pytest.mark.skipif(not PYTHON.exists(), reason="no .envs/peers: scripts/peers makes it")
+
+Way = Literal["theirs", "ours"]  # whose weights both have
+
+
+class Pair(NamedTuple):
+    """Where a peer's weight is in ours: a parameter, and the view of it that has the peer's shape.
+
+    ``share`` below 1: several of the peer's weights together are this one, which is their sum.
+    """
+
+    parameter: nn.Parameter
+    pick: Callable[[Tensor], Tensor] = lambda parameter: parameter
+    share: float = 1.0
+
+
+class Unseen(NamedTuple):
+    """A weight of the peer that we have none of, since it changes nothing: its gradient must be 0."""
+
+    shape: tuple[int, ...] = (1,)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Case:
+    """One class of a peer, ``kind``, beside what we have for it.
+
+    ``pairs`` says where each of the peer's weights is in ours, ``run`` gives the peer's outputs by our means.
+    """
+
+    name: str
+    kind: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    ours: Callable[[], nn.Module]
+    pairs: Callable[[nn.Module], Mapping[str, Pair | Unseen]] = lambda ours: {}
+    inputs: Callable[[], dict[str, Tensor]]
+    run: Callable[..., dict[str, Tensor]]  # (ours, **inputs)
+
+
+class Peer(NamedTuple):
+    """A runner (a module of this folder) and the cases put to it."""
+
+    runner: str
+    cases: tuple[Case, ...]
+
+
+class Asked(NamedTuple):
+    ours: nn.Module
+    inputs: dict[str, Tensor]
+    answer: dict[str, Tensor]
+
+
+class Difference(NamedTuple):
+    what: str
+    ours: Tensor
+    theirs: Tensor
+
+
+def ways(peer: Peer) -> list[Any]:
+    """Every case, in both precisions, with their weights and with ours."""
+    return [
+        pytest.param(case, dtype, way, id=_name(case, dtype, way))
+        for case in peer.cases
+        for dtype in (torch.float32, torch.float64)
+        for way in ("theirs", "ours")
+    ]
+
+
+def _name(case: Case, dtype: torch.dtype, way: Way) -> str:
+    return f"{case.name}-{str(dtype).removeprefix('torch.')}-{way}"
+
+
+@cache
+def answered(peer: Peer) -> dict[str, Asked]:
+    """All cases of a peer, put to one process: its imports take seconds."""
+    asked: dict[str, tuple[nn.Module, dict[str, Tensor]]] = {}
+    cases, given = {}, {}
+    for parameter in ways(peer):
+        case, dtype, way = parameter.values
+        name = _name(case, dtype, way)
+        torch.manual_seed(2)
+        torch.set_default_dtype(dtype)
+        try:
+            ours, inputs = case.ours(), case.inputs()
+            _scramble(ours)
+            weights = {name: _theirs(pair) for name, pair in case.pairs(ours).items()}
+        finally:
+            torch.set_default_dtype(torch.float32)
+        asked[name] = ours, inputs
+        cases[name] = {"kind": case.kind, "options": case.options, "dtype": str(dtype).removeprefix("torch.")}
+        given |= {f"{name} input {key}": tensor for key, tensor in inputs.items()}
+        given |= {f"{name} weight {key}": tensor for key, tensor in weights.items() if way == "ours"}
+    answer = _ask(peer.runner, cases, given)
+    return {name: Asked(*pair, _part(answer, f"{name} ")) for name, pair in asked.items()}
+
+
+def _scramble(module: nn.Module) -> None:
+    """No parameter stays at 0 or 1, where a swap would not show."""
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.4)
+
+
+def _theirs(pair: Pair | Unseen) -> Tensor:
+    if isinstance(pair, Unseen):
+        return torch.randn(pair.shape)
+    return pair.pick(pair.parameter.detach()) * pair.share
+
+
+def _take(pairs: Mapping[str, Pair | Unseen], given: Mapping[str, Tensor]) -> None:
+    """Their weights into ours."""
+    seen = {name: pair for name, pair in pairs.items() if isinstance(pair, Pair)}
+    with torch.no_grad():
+        for pair in seen.values():
+            pair.parameter.zero_()
+        for name, pair in seen.items():
+            pair.pick(pair.parameter).add_(given[name])
+
+
+def _ask(runner: str, cases: Mapping[str, Any], given: dict[str, Tensor]) -> dict[str, Tensor]:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
+        save_file({key: tensor.contiguous() for key, tensor in given.items()}, folder / "given.safetensors")
+        command = [str(PYTHON), "-m", f"tests.parity.peers.{runner}", str(folder)]
+        told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
+        if told.returncode:
+            raise RuntimeError(f"the runner {runner} failed:\n{told.stderr[-3000:]}")
+        return load_file(folder / "answer.safetensors")
+
+
+def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {key.removeprefix(prefix): tensor for key, tensor in tensors.items() if key.startswith(prefix)}
+
+
+def compared(peer: Peer, case: Case, dtype: torch.dtype, way: Way) -> list[Difference]:
+    """Ours beside theirs: every output, and the gradient of the sum of their squares for every input and weight."""
+    ours, inputs, answer = answered(peer)[_name(case, dtype, way)]
+    pairs = case.pairs(ours)
+    if pairs.keys() != _part(answer, "weight ").keys():
+        raise AssertionError(f"the peer has other weights: {sorted(_part(answer, 'weight '))}")
+    _take(pairs, _part(answer, "weight "))
+    inputs = {name: x.detach().clone().requires_grad_(x.is_floating_point()) for name, x in inputs.items()}
+    outputs = case.run(ours, **inputs)
+    found = [Difference(f"output {name}", outputs[name], theirs) for name, theirs in _part(answer, "output ").items()]
+    gradients = _part(answer, "gradient ")
+    if not gradients:
+        return found
+    loss = torch.stack([output.square().sum() for output in outputs.values()]).sum()
+    asked = {name: x for name, x in inputs.items() if x.requires_grad}
+    parameters = list(ours.parameters())
+    got = torch.autograd.grad(loss, [*asked.values(), *parameters], allow_unused=True, materialize_grads=True)
+    mine = dict(zip(asked, got, strict=False))
+    by_parameter = {id(p): gradient for p, gradient in zip(parameters, got[len(asked) :], strict=True)}
+    for name, pair in pairs.items():
+        if isinstance(pair, Unseen):
+            mine[name] = torch.zeros_like(gradients[name])
+        else:
+            mine[name] = pair.pick(by_parameter[id(pair.parameter)])
+    return found + [Difference(f"gradient {name}", mine[name], theirs) for name, theirs in gradients.items()]
+
+
+def check(peer: Peer, case: Case, dtype: torch.dtype, way: Way) -> None:
+    """Within the table of tolerances: 1e-5 in single precision, 1e-10 in double."""
+    differences = compared(peer, case, dtype, way)
+    assert differences, "nothing was compared"
+    for what, ours, theirs in differences:
+        law = "gradient" if what.startswith("gradient") and dtype == torch.float32 else "value"
+        try:
+            torch.testing.assert_close(ours, theirs, **within(dtype, path="foreign", law=law))
+        except AssertionError as difference:
+            raise AssertionError(f"{what}: {difference}") from None
