@@ -16,6 +16,13 @@ _ALL = (
         source="Vaswani et al. 2017, §3.2 and Eq. 1",
         seconds=3,
     ),
+    Study(
+        name="saturation",
+        claim="q·k has variance d_k, so without the scale 1/√d_k the softmax saturates as d_k grows and passes hardly "
+        "any gradient; with it, none of that depends on d_k.",
+        source="Vaswani et al. 2017, §3.2.1 and footnote 4",
+        seconds=8,
+    ),
 )
 STUDIES: dict[str, Study] = {study.name: study for study in _ALL}
 

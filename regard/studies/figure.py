@@ -51,6 +51,8 @@ def save_figure(draw: Callable[[Figure], None], folder: Path) -> list[Path]:
     with matplotlib.rc_context(STYLE | {"axes.prop_cycle": cycler(color=COLOURS)}):
         figure = Figure(figsize=SIZE, layout="constrained")
         draw(figure)
+        for axes in figure.axes:
+            axes.minorticks_off()  # those of a logarithmic axis would be most of the file
         for kind, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
             file = BytesIO()
             figure.savefig(file, format=kind, dpi=120, metadata=metadata)
