@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, cast
 
 import torch
@@ -11,11 +10,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention.contract import (
-    Abilities,
     Decoded,
     Decoder,
     Encoded,
-    Mechanism,
     Memory,
     Mixed,
     Mixer,
@@ -24,112 +21,73 @@ from regard.attention.contract import (
     SourceKeys,
     sentences,
 )
-from regard.attention.mask import Padding, Span
+from regard.attention.heads import AttentionReader, MultiHead
+from regard.attention.mask import Span
+from regard.models.convolution import HALF, Convolution, gain, residual, scale_gradient
+from regard.models.dropout import Dropout
 from regard.state import State
 
-__all__ = [
-    "ConvolutionalDecoder",
-    "ConvolutionalLayer",
-    "ConvolutionalReader",
-    "ConvolutionalState",
-    "GatedConvolution",
-]
-
-HALF = math.sqrt(0.5)  # keeps the variance of a sum of two
-
-
-class GatedConvolution(Mixer):
-    """v(W [x_{i−k+1}, …, x_i] + b) with the gated linear unit v([A; B]) = A ⊗ σ(B) (Gehring et al. 2017, §3.2).
-
-    Causal: a position sees itself and ``kernel`` − 1 before it, zeros before the first. State: those last inputs;
-    padded columns do not enter it. Cost: 2·kernel·width² a position.
-    """
-
-    def __init__(self, width: int, *, kernel: int) -> None:
-        super().__init__()
-        self.kernel = kernel
-        self.convolution = nn.Conv1d(width, 2 * width, kernel)
-
-    def can(self) -> Abilities:
-        return Abilities(
-            causal=True,
-            cross=False,
-            stream="exact",
-            weights=False,
-            independent=False,
-            normalised=False,
-            fused=True,
-        )
-
-    def start(self, rows: int) -> Float[Tensor, "{rows} {self.kernel}-1 width"]:
-        weight = self.convolution.weight
-        return weight.new_zeros(rows, self.kernel - 1, weight.shape[1])
-
-    def forward(
-        self,
-        x: Float[Tensor, "rows length width"],
-        span: Span,
-        state: Float[Tensor, "rows {self.kernel}-1 width"],
-    ) -> Mixed:
-        columns = torch.cat([state, x], 1)
-        gated = self.convolution(columns.transpose(1, 2)).transpose(1, 2)
-        kept = span.length[:, None] + torch.arange(self.kernel - 1, device=x.device)
-        past = columns.gather(1, kept[..., None].expand(-1, -1, x.shape[2]))
-        return Mixed(nn.functional.glu(gated, -1), past)
+__all__ = ["ConvolutionalDecoder", "ConvolutionalLayer", "ConvolutionalReader", "ConvolutionalState"]
 
 
 class ConvolutionalReader(Reader):
     """a_ij = softmax_j(d_i · z_j), c_i = √S · Σ_j a_ij (z_j + e_j)·√½ (Gehring et al. 2017, Eq. 1 and 2, §3.5)
 
-    with z the encoder's states, e its embeddings and S the source's length: keys are not values. ``mechanism``:
-    the paper's is ``Dot(scale=1)``. The factors √½ and √S are the authors' code (§3.5 prints S·√(1/S) = √S).
+    with z the encoder's states, e its embeddings and S the source's length: keys are not values. ``attention``: the
+    paper's is one head of ``Dot(scale=1)`` without projections; any other may stand there. The factors √½ and √S
+    are the authors' code (§3.5 prints S·√(1/S) = √S).
     """
 
-    def __init__(self, mechanism: Mechanism) -> None:
+    def __init__(self, attention: MultiHead) -> None:
         super().__init__()
-        if not mechanism.can().independent:
-            raise ValueError(f"{type(mechanism).__name__} attention asks in turn; this reader asks all at once")
-        self.mechanism = mechanism
+        self.attention = AttentionReader(attention)
+        self.width = attention.output_width
 
     def prepare(self, encoded: Encoded) -> SourceKeys:
-        value = (encoded.states + encoded.embedded) * HALF
-        return SourceKeys(encoded.states[:, None], value[:, None], encoded.span.valid)
+        heads = self.attention.attention
+        key, _ = heads.keys_values(encoded.states)
+        _, value = heads.keys_values((encoded.states + encoded.embedded) * HALF)
+        return SourceKeys(key, value, encoded.span.valid)
 
     def start(self, memory: SourceKeys, rows: Rows) -> State:
-        return ()
+        return self.attention.start(memory, rows)
 
     def forward(
         self, query: Float[Tensor, "rows length width"], span: Span, memory: SourceKeys, rows: Rows, state: State
     ) -> Mixed:
-        asked = rows.scatter(query).flatten(1, 2)[:, None]  # (sentences, 1, width·n, d)
-        asking = Span.of(span.valid.new_ones(rows.sentences, asked.shape[2]))
-        bound = Padding().bind(asking, Span.of(memory.valid))
-        attended = self.mechanism(asked, memory.key, memory.value, bound)
-        scaled = attended.context[:, 0] * bound.key_length[:, None, None].to(query.dtype).sqrt()
-        return Mixed(rows.gather(scaled.unflatten(1, (rows.width, query.shape[1]))), state)
+        read: Mixed = self.attention(query, span, memory, rows, state)
+        length = memory.valid.sum(1).index_select(0, rows.sentence)
+        return read._replace(output=read.output * length[:, None, None].to(query.dtype).sqrt())
 
 
 class ConvolutionalLayer(nn.Module):
-    """z = v(conv(h)), d = (W_d z + b_d + g)·√½, c read with d, then ((z + c)·√½ + h)·√½; g the target embedding."""
+    """z = v(conv(h)), d = (W_d z + b_d + g)·√½, c read with d, then ((z + W_c c + b_c)·√½ + R h)·√½
 
-    def __init__(self, width: int, mixer: Mixer, reader: Reader) -> None:
+    (Gehring et al. 2017, §3.2–3.5); g is the target embedding, R the identity, or linear where ``enter``, the width
+    of h, is not ``width``. ``embedding`` is the width of g. Differs from the paper in: it adds c as it is; the
+    authors' code has W_c, which also brings c to the layer's width.
+    """
+
+    def __init__(self, mixer: Mixer, reader: Reader, *, width: int, embedding: int, enter: int | None = None) -> None:
         super().__init__()
         self.mixer, self.reader = mixer, reader
-        self.query = nn.Linear(width, width)
+        self.query, self.context = Convolution(width, embedding), Convolution(reader.width, width)
+        self.residual = residual(enter or width, width)
 
     def forward(
         self,
-        h: Float[Tensor, "rows length width"],
-        embedded: Float[Tensor, "rows length width"],
+        h: Float[Tensor, "rows length enter"],
+        embedded: Float[Tensor, "rows length embedding"],
         span: Span,
         memory: Memory,
         rows: Rows,
         state: tuple[State, State],
     ) -> tuple[Float[Tensor, "rows length width"], tuple[State, State]]:
-        mixed = self.mixer(h, span, state[0])
+        mixed: Mixed = self.mixer(h, span, state[0])
         asked = (self.query(mixed.output) + embedded) * HALF
-        read = self.reader(asked, span, memory, rows, state[1])
-        return ((mixed.output + read.output) * HALF + h) * HALF, (mixed.state, read.state)
+        read: Mixed = self.reader(asked, span, memory, rows, state[1])
+        z = (mixed.output + self.context(read.output)) * HALF
+        return (z + self.residual(h)) * HALF, (mixed.state, read.state)
 
 
 class ConvolutionalState(NamedTuple):
@@ -143,19 +101,33 @@ class ConvolutionalState(NamedTuple):
 class ConvolutionalDecoder(Decoder):
     """Layers over the embedded target; the query of every layer is built from that embedding, too.
 
-    ``embedding`` maps tokens and positions to (rows, n, width).
+    ``embedding`` maps tokens and positions to (rows, n, width), and the features are as wide again; ``enter`` and
+    ``leave`` are the widths before the first layer and after the last. Gradients of the encoder's states are divided
+    by twice the number of layers, as all of them read it (Gehring et al. 2017, §3.5; the 2 is the authors' code).
     """
 
-    def __init__(self, embedding: nn.Module, layers: list[ConvolutionalLayer]) -> None:
+    def __init__(
+        self,
+        embedding: nn.Module,
+        layers: Sequence[ConvolutionalLayer],
+        *,
+        width: int,
+        enter: int,
+        leave: int,
+        dropout: float = 0.0,
+    ) -> None:
         super().__init__()
-        self.embedding, self.layers = embedding, nn.ModuleList(layers)
+        self.width = width
+        self.embedding, self.layers, self.dropout = embedding, nn.ModuleList(layers), Dropout(dropout)
+        self.enter, self.leave = Convolution(width, enter, gain=gain(dropout)), Convolution(leave, width)
 
     @property
     def stack(self) -> Iterable[ConvolutionalLayer]:
         return cast(Iterable[ConvolutionalLayer], self.layers)
 
     def prepare(self, encoded: Encoded) -> Memory:
-        return tuple(layer.reader.prepare(encoded) for layer in self.stack)
+        states = scale_gradient(encoded.states, 1 / (2 * len(self.layers)))
+        return tuple(layer.reader.prepare(encoded._replace(states=states)) for layer in self.stack)
 
     def start(self, memory: Memory, rows: Int[Tensor, "rows"]) -> ConvolutionalState:
         read_by = Rows.of(rows, sentences(memory))
@@ -176,9 +148,10 @@ class ConvolutionalDecoder(Decoder):
         valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
         span = Span(state.length, valid)
         rows = Rows.of(state.rows, sentences(memory))
-        embedded = self.embedding(tokens, span.position)
-        h, layers = embedded, []
+        embedded: Tensor = self.embedding(tokens, span.position)
+        h, layers = self.enter(embedded), []
         for layer, source, before in zip(self.stack, memory, state.layers, strict=True):
             h, after = layer(h, embedded, span, source, rows, before)
             layers.append(after)
-        return Decoded(h, ConvolutionalState(tuple(layers), state.length + span.length, state.rows))
+        features = self.dropout(self.leave(h))
+        return Decoded(features, ConvolutionalState(tuple(layers), state.length + span.length, state.rows))

@@ -13,7 +13,7 @@ from regard.attention.mask import Causal, Padding
 from regard.errors import ConfigError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.models.convolutional import ConvolutionalReader, GatedConvolution
+from regard.models.convolution import GatedConvolution
 from regard.testing import check_decoder, check_mechanism, check_mixer
 
 from .mutants.decoders import OffByOne, _transformer
@@ -67,7 +67,9 @@ def test_a_config_reaches_a_mechanism_within_a_mechanism():
     [
         ("dott", {}, "no mechanism is called 'dott'"),
         ("dot", {"scales": 1}, "'dot' attention cannot be built so"),
-        ("location-aware", {}, "width"),
+        ("location-aware", {"own": ["query"], "width": 3}, "a key of width 4 without own weights"),
+        ("location-aware", {"reach": -1}, "a reach of -1"),
+        ("multi-resolution", {"reach": [1, 2, 3]}, "reach has 3 half-widths for 2 heads"),
         ("local-p", {"score": {"kind": "generall"}}, r"'generall'\n  where: model.x.score"),
         ("local-p", {"score": {}, "window": 0.5}, "narrower than 1"),
     ],
@@ -86,5 +88,3 @@ def test_a_mechanism_is_refused_where_it_cannot_serve():
             source_types=9,
             target_types=9,
         )
-    with pytest.raises(ValueError, match="LocationAware attention asks in turn"):
-        ConvolutionalReader(MECHANISMS["location-aware"](SIZES))

@@ -9,10 +9,14 @@ from hypothesis import HealthCheck, settings
 from torch import nn
 
 from regard.attention.additive import Additive
+from regard.attention.bias import Alibi, EnergyBias, T5CausalBias, T5TwoSidedBias
 from regard.attention.catalogue import MECHANISMS as CATALOGUE
 from regard.attention.catalogue import build_mechanism
-from regard.attention.contract import Mechanism, Reader
+from regard.attention.contract import Decoder, Mechanism, Mixer, Reader
+from regard.attention.coverage import Coverage
+from regard.attention.coverage_location_aware import CoverageLocationAware
 from regard.attention.dot import Dot
+from regard.attention.forward import Forward
 from regard.attention.general import General
 from regard.attention.hard import Hard
 from regard.attention.heads import PROJECTIONS, AttentionReader, MultiHead, SelfAttention
@@ -20,17 +24,23 @@ from regard.attention.local import LocalPredictive
 from regard.attention.local_monotonic import LocalMonotonic
 from regard.attention.location import Location
 from regard.attention.location_aware import LocationAware
+from regard.attention.location_aware_2d import LocationAware2D
+from regard.attention.location_recurrent import LocationRecurrent
 from regard.attention.mask import Causal, Mask, Padding, Window
+from regard.attention.multi_resolution import MultiResolution
 from regard.attention.position import LearnedPosition, NoPosition, Position, SinusoidalPosition
-from regard.models.convolutional import (
-    ConvolutionalDecoder,
-    ConvolutionalLayer,
-    ConvolutionalReader,
-    GatedConvolution,
-)
+from regard.attention.rotary import Rotary
+from regard.attention.shaw import Shaw
+from regard.models.average import Average
+from regard.models.build import build
+from regard.models.configuration import ModelConfig
+from regard.models.convolution import GatedConvolution
+from regard.models.convolutional import ConvolutionalDecoder, ConvolutionalLayer, ConvolutionalReader
+from regard.models.feed_forward import FeedForward
 from regard.models.norms import PostNorm, PreNorm
 from regard.models.recurrent import LuongDecoder
-from regard.models.transformer import DecoderLayer, Embedding, FeedForward, TransformerDecoder
+from regard.models.ssru import SimpleRecurrent
+from regard.models.transformer import DecoderLayer, Embedding, TransformerDecoder
 from regard.testing import DecoderCase, MechanismCase, MixerCase
 from regard.testing.law import ready
 
@@ -40,6 +50,7 @@ FEW = settings(max_examples=6, deadline=None, derandomize=True, database=None, s
 HEADS, WIDTH, TYPES, SUMMARY = 2, 8, 9, 5
 PER_HEAD = WIDTH // HEADS
 Sizes = dict[str, int]
+VALUE = 3  # per head, where a law meets a mechanism by itself
 SIZES: Sizes = {"heads": HEADS, "query_width": PER_HEAD, "key_width": PER_HEAD}
 SINGLE: Sizes = {"heads": 1, "query_width": WIDTH, "key_width": WIDTH}
 
@@ -54,6 +65,10 @@ def local(sizes: Sizes) -> Mechanism:
 
 def sizes_of_query(sizes: Sizes) -> Sizes:
     return {"heads": sizes["heads"], "query_width": sizes["query_width"]}
+
+
+def buckets(kind: type[EnergyBias], sizes: Sizes) -> EnergyBias:
+    return bold(kind(sizes["heads"], buckets=8, distance=6))
 
 
 def bold(module: nn.Module):
@@ -78,6 +93,23 @@ MECHANISMS: dict[str, Callable[[Sizes], Mechanism]] = {
     "local-p-dot": lambda sizes: bold(LocalPredictive(Dot(scale=1.0), **sizes_of_query(sizes), window=1.5)),
     "location-aware": location,
     "location-aware-sharp": lambda sizes: LocationAware(**sizes, width=2, channels=1, reach=2, sharpening=2.0),
+    "location-aware-smooth": lambda sizes: bold(
+        LocationAware(**sizes, own=(), channels=1, reach=1, normalise="sigmoid", initial="first")
+    ),
+    "location-aware-2d": lambda sizes: bold(LocationAware2D(**sizes, width=3, channels=2, reach=1, past=2)),
+    "location-recurrent": lambda sizes: bold(LocationRecurrent(**sizes, width=3, channels=2, reach=1)),
+    "multi-resolution": lambda sizes: bold(MultiResolution(**sizes, own=(), channels=2, reach=2)),
+    "coverage": lambda sizes: bold(Coverage(**sizes, width=3)),
+    "coverage-location-aware": lambda sizes: bold(CoverageLocationAware(**sizes, width=3, channels=2, reach=1)),
+    "forward": lambda sizes: bold(Forward(**sizes, width=3, channels=2, reach=1)),
+}
+
+MECHANISMS |= {
+    "dot-alibi": lambda sizes: Dot(bias=Alibi()),
+    "dot-t5": lambda sizes: Dot(bias=buckets(T5CausalBias, sizes)),
+    "dot-t5-two-sided": lambda sizes: Dot(scale=1.0, bias=buckets(T5TwoSidedBias, sizes)),
+    "shaw": lambda sizes: bold(Shaw(**sizes_of_query(sizes), value_width=VALUE, clip=2)),
+    "shaw-keys": lambda sizes: bold(Shaw(**sizes_of_query(sizes), clip=1, values=False)),
 }
 
 for kind in CATALOGUE:  # a new line there is under the laws, in its default form, from the first day
@@ -88,8 +120,14 @@ def heads(mechanism: Mechanism, *, key_heads: int | None = None, bias: bool = Fa
     return MultiHead(WIDTH, heads=HEADS, mechanism=mechanism, key_heads=key_heads, bias=PROJECTIONS if bias else ())
 
 
-def attention(mask: Mask, *, kind: str = "dot", key_heads: int | None = None) -> SelfAttention:
-    return SelfAttention(heads(MECHANISMS[kind](SIZES), key_heads=key_heads), mask=mask)
+def attention(
+    mask: Mask, *, kind: str = "dot", key_heads: int | None = None, rotary: Rotary | None = None
+) -> SelfAttention:
+    return SelfAttention(heads(MECHANISMS[kind](SIZES), key_heads=key_heads), mask=mask, rotary=rotary)
+
+
+def shaw(mask: Mask) -> SelfAttention:
+    return SelfAttention(heads(bold(Shaw(**sizes_of_query(SIZES), clip=2))), mask=mask)
 
 
 MIXERS = {
@@ -97,11 +135,23 @@ MIXERS = {
     "self-attention-general": lambda: attention(Causal() & Padding(), kind="general"),
     "self-attention-multi-query": lambda: attention(Causal() & Padding(), key_heads=1),
     "self-attention-window": lambda: attention(Causal() & Padding() & Window(2)),
+    "self-attention-rotary": lambda: attention(Causal() & Padding(), rotary=Rotary(PER_HEAD)),
+    "self-attention-rotary-half": lambda: attention(
+        Causal() & Padding(), key_heads=1, rotary=Rotary(PER_HEAD, layout="half", base=10.0)
+    ),
+    "self-attention-alibi": lambda: attention(Causal() & Padding(), kind="dot-alibi"),
+    "self-attention-t5": lambda: attention(Causal() & Padding(), kind="dot-t5"),
+    "self-attention-shaw": lambda: shaw(Causal() & Padding()),
+    "self-attention-t5-encoder": lambda: attention(Padding(), kind="dot-t5-two-sided"),
+    "self-attention-shaw-encoder": lambda: shaw(Padding()),
     "self-attention-encoder": lambda: attention(Padding()),
     "self-attention-local-encoder": lambda: attention(Padding(), kind="local-p"),
     "self-attention-location-aware-encoder": lambda: attention(Padding(), kind="location-aware"),
     "gated-convolution": lambda: GatedConvolution(WIDTH, kernel=3),
     "gated-convolution-pointwise": lambda: GatedConvolution(WIDTH, kernel=1),
+    "ssru": lambda: SimpleRecurrent(WIDTH),
+    "average": lambda: Average(WIDTH),
+    "average-feed-forward": lambda: Average(WIDTH, inner=5),
 }
 
 
@@ -119,7 +169,11 @@ def embedding(position: Position) -> Embedding:
 
 
 def transformer(
-    *, norm: str = "post", position: str = "sinusoidal", read: str = "dot", key_heads: int | None = None
+    *,
+    norm: str = "post",
+    position: str = "sinusoidal",
+    read: str = "dot",
+    mixer: Callable[[], Mixer] = lambda: attention(Causal() & Padding()),
 ) -> TransformerDecoder:
     frame = {"post": PostNorm, "pre": PreNorm}[norm]
     positions: dict[str, Position] = {
@@ -129,7 +183,7 @@ def transformer(
     }
     layers = [
         DecoderLayer(
-            attention(Causal() & Padding(), key_heads=key_heads),
+            mixer(),
             reader(read),
             FeedForward(WIDTH, 2 * WIDTH),
             tuple(frame(WIDTH, dropout=0.0) for _ in range(3)),
@@ -144,32 +198,59 @@ def luong(kind: str, *, layers: int = 2) -> LuongDecoder:
     return LuongDecoder(nn.Embedding(TYPES, 5), single_reader(kind), width=WIDTH, layers=layers, summary=SUMMARY)
 
 
-def convolutional(kernel: int) -> ConvolutionalDecoder:
-    layers = [
-        ConvolutionalLayer(WIDTH, GatedConvolution(WIDTH, kernel=kernel), ConvolutionalReader(Dot(scale=1.0)))
-        for _ in range(2)
-    ]
-    return ConvolutionalDecoder(embedding(LearnedPosition(WIDTH, longest=16)), layers)
+def convolutional(*blocks: tuple[int, int], read: str = "dot-unscaled") -> ConvolutionalDecoder:
+    """``blocks``: width and kernel of each layer."""
+    layers, enter = [], blocks[0][0]
+    for width, kernel in blocks:
+        single = MultiHead(WIDTH, heads=1, mechanism=MECHANISMS[read](SINGLE), project=())
+        mixer = GatedConvolution(width, kernel=kernel, enter=enter)
+        layers.append(ConvolutionalLayer(mixer, ConvolutionalReader(single), width=width, embedding=WIDTH, enter=enter))
+        enter = width
+    place = LearnedPosition(WIDTH, longest=16)
+    return ConvolutionalDecoder(embedding(place), layers, width=WIDTH, enter=blocks[0][0], leave=enter)
+
+
+def built(**settings: object) -> Decoder:
+    """The decoder of a config, with whatever its layers share."""
+    sizes = dict(encoder_layers=1, decoder_layers=2, width=WIDTH, heads=HEADS, feed_forward=6)
+    decoder = build(ModelConfig(**sizes, **settings), source_types=TYPES, target_types=TYPES).decoder
+    for module in decoder.modules():
+        if isinstance(module, EnergyBias):  # T5's table starts at 0, which says nothing
+            bold(module)
+    return decoder
 
 
 DECODERS = {
     "transformer": lambda: transformer(),
     "transformer-pre-learned": lambda: transformer(norm="pre", position="learned"),
-    "transformer-multi-query-unplaced": lambda: transformer(position="none", key_heads=1),
+    "transformer-multi-query-unplaced": lambda: transformer(
+        position="none", mixer=lambda: attention(Causal() & Padding(), key_heads=1)
+    ),
     "transformer-location-aware": lambda: transformer(read="location-aware"),
     "transformer-local-p": lambda: transformer(read="local-p"),
+    "transformer-rotary": lambda: built(position="rotary", normalisation="rms", norm="pre", activation="swiglu"),
+    "transformer-rotary-half": lambda: built(position={"kind": "rotary", "layout": "half"}, key_heads=1),
+    "transformer-alibi": lambda: built(position="alibi", normalisation="batch", activation="gelu"),
+    "transformer-t5": lambda: built(position={"kind": "t5", "buckets": 4, "distance": 5}, activation="geglu"),
+    "transformer-shaw": lambda: built(position={"kind": "shaw", "clip": 2}, normalisation="none", activation="glu"),
     "luong-local-p": lambda: luong("local-p"),
     "luong-local-m": lambda: luong("local-m-general", layers=1),
     "luong-location-aware": lambda: luong("location-aware", layers=1),
+    "luong-location-recurrent": lambda: luong("location-recurrent", layers=1),
+    "luong-forward": lambda: luong("forward", layers=1),
     "luong-dot": lambda: luong("dot-unscaled"),
-    "convolutional": lambda: convolutional(3),
-    "convolutional-wide": lambda: convolutional(4),
+    "convolutional": lambda: convolutional((WIDTH, 3), (WIDTH, 3)),
+    "convolutional-wide": lambda: convolutional((WIDTH, 4), (WIDTH, 4)),
+    "convolutional-widening": lambda: convolutional((5, 2), (7, 1)),
+    "convolutional-location-aware": lambda: convolutional((WIDTH, 2), read="location-aware"),
+    "transformer-ssru": lambda: transformer(mixer=lambda: SimpleRecurrent(WIDTH)),
+    "transformer-average": lambda: transformer(mixer=lambda: Average(WIDTH)),
 }
 
 
 def mechanism_case(name: str) -> MechanismCase:
     torch.manual_seed(0)
-    return MechanismCase(mechanism=ready(MECHANISMS[name](SIZES)), **SIZES, value_width=3)
+    return MechanismCase(mechanism=ready(MECHANISMS[name](SIZES)), **SIZES, value_width=VALUE)
 
 
 def mixer_case(name: str) -> MixerCase:

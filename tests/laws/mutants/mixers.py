@@ -8,7 +8,7 @@ from torch import Tensor
 from regard.attention.contract import Mixed
 from regard.attention.heads import KeyValue, SelfAttention
 from regard.attention.mask import Causal, Padding
-from regard.models.convolutional import GatedConvolution
+from regard.models.convolution import GatedConvolution
 from regard.state import State
 
 from ..things import MECHANISMS, SIZES, WIDTH, heads

@@ -1,0 +1,106 @@
+"""What a convolutional model is put together from: weight-normalised maps, gated convolutions, scaled sums."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import conv1d, glu, linear
+
+from regard.attention.contract import Abilities, Mixed, Mixer
+from regard.attention.mask import Span
+from regard.models.dropout import Dropout
+
+__all__ = ["HALF", "Convolution", "GatedConvolution", "gain", "residual", "scale_gradient"]
+
+HALF = math.sqrt(0.5)  # keeps the variance of a sum of two
+GATE = 4.0  # what a gated linear unit takes from the variance of what enters it (Gehring et al. 2017, appendix A.2)
+
+
+class Convolution(nn.Module):
+    """y_i = W [x_i; …; x_{i+k−1}] + b with each row of W = g · v / ‖v‖ (weight normalisation, Salimans & Kingma 2016).
+
+    v is ``direction`` and g is ``length``: how far a row reaches is learned apart from where it points. Nothing is
+    padded: ``kernel`` − 1 columns fewer come out. A kernel of 1 is a linear map. W starts with independent
+    components of variance ``gain`` / (kernel · enter), b at 0, so that ``gain`` is what the variance is multiplied
+    by. Cost: kernel · enter · leave a column, and as much once a call for ‖v‖.
+    """
+
+    def __init__(self, enter: int, leave: int, *, kernel: int = 1, gain: float = 1.0) -> None:
+        super().__init__()
+        self.kernel = kernel
+        start = torch.empty(leave, enter, kernel).normal_(std=math.sqrt(gain / (kernel * enter)))
+        self.direction = nn.Parameter(start)
+        self.length = nn.Parameter(torch.linalg.vector_norm(start, dim=(1, 2)))
+        self.bias = nn.Parameter(torch.zeros(leave))
+
+    @property
+    def weight(self) -> Float[Tensor, "leave enter kernel"]:
+        """W, laid out as in ``nn.Conv1d``."""
+        norm = torch.linalg.vector_norm(self.direction, dim=(1, 2))
+        return self.direction * (self.length / norm)[:, None, None]
+
+    def forward(self, x: Float[Tensor, "rows length enter"]) -> Float[Tensor, "rows {x.shape[1]-self.kernel+1} leave"]:
+        if self.kernel == 1:
+            return linear(x, self.weight[:, :, 0], self.bias)
+        return conv1d(x.transpose(1, 2), self.weight, self.bias).transpose(1, 2)
+
+
+def gain(dropout: float, *, gated: bool = False) -> float:
+    """By how much a map must multiply the variance after ``dropout``, which raises it, and before a gate."""
+    return (1 - dropout) * (GATE if gated else 1.0)
+
+
+def residual(enter: int, width: int) -> nn.Module:
+    """What a layer's input goes through beside the layer: nothing, or a linear map where the width changes."""
+    return nn.Identity() if enter == width else Convolution(enter, width)
+
+
+def scale_gradient(x: Float[Tensor, "*shape"], factor: float) -> Float[Tensor, "*shape"]:
+    """x itself, whose gradient is multiplied by ``factor`` on the way back."""
+    if not x.requires_grad:
+        return x
+    same = x.view_as(x)
+    same.register_hook(lambda gradient: gradient * factor)
+    return same
+
+
+class GatedConvolution(Mixer):
+    """v(W [x_{i−k+1}, …, x_i] + b) with the gated linear unit v([A; B]) = A ⊗ σ(B) (Gehring et al. 2017, §3.2).
+
+    Causal: a position sees itself and ``kernel`` − 1 before it, zeros before the first. State: those last inputs;
+    padded columns do not enter it. ``enter`` is the width of x where it is not ``width``; ``dropout`` falls on x.
+    Cost: 2 · kernel · enter · width a position.
+    """
+
+    def __init__(self, width: int, *, kernel: int, enter: int | None = None, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.kernel, self.enter, self.dropout = kernel, enter or width, Dropout(dropout)
+        self.convolution = Convolution(self.enter, 2 * width, kernel=kernel, gain=gain(dropout, gated=True))
+
+    def can(self) -> Abilities:
+        return Abilities(
+            causal=True,
+            cross=False,
+            stream="exact",
+            weights=False,
+            independent=False,
+            normalised=False,
+            fused=True,
+        )
+
+    def start(self, rows: int) -> Float[Tensor, "{rows} {self.kernel}-1 {self.enter}"]:
+        return self.convolution.direction.new_zeros(rows, self.kernel - 1, self.enter)
+
+    def forward(
+        self,
+        x: Float[Tensor, "rows length enter"],
+        span: Span,
+        state: Float[Tensor, "rows {self.kernel}-1 enter"],
+    ) -> Mixed:
+        columns = torch.cat([state, self.dropout(x)], 1)
+        kept = span.length[:, None] + torch.arange(self.kernel - 1, device=x.device)
+        past = columns.gather(1, kept[..., None].expand(-1, -1, x.shape[2]))
+        return Mixed(glu(self.convolution(columns), -1), past)

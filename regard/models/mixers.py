@@ -1,0 +1,28 @@
+"""The table of mixers a config may put in self-attention's place: kind -> class. A new one is a file and a line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from regard.attention.contract import Mixer
+from regard.errors import ConfigError
+from regard.models.average import Average
+from regard.models.ssru import SimpleRecurrent
+
+__all__ = ["MIXERS", "build_mixer"]
+
+MIXERS: dict[str, Callable[..., Mixer]] = {
+    "average": Average,
+    "ssru": SimpleRecurrent,
+}
+
+
+def build_mixer(kind: str, options: Mapping[str, Any], *, width: int, where: str) -> Mixer:
+    """The mixer of that kind for sequences of ``width``; ``where`` is the config key it came from, for the error."""
+    if kind not in MIXERS:
+        raise ConfigError(f"no mixer is called {kind!r}", where=where, help=f"one of: {', '.join(MIXERS)}")
+    try:
+        return MIXERS[kind](width, **options)
+    except (TypeError, ValueError) as problem:
+        raise ConfigError(f"the mixer {kind!r} cannot be built so", where=where, why=str(problem)) from problem
