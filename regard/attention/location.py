@@ -30,6 +30,14 @@ class Location(PlainScore):
         self.weight = nn.Parameter(torch.empty(heads, longest, query_width))
         nn.init.uniform_(self.weight, -0.1, 0.1)  # the paper's initialisation of every parameter
 
+    def remark(self, longest: int) -> str | None:
+        known = self.weight.shape[1]
+        if longest <= known:
+            return None
+        return (
+            f"location attention knows {known} positions (longest) and ignores the rest of sources up to {longest} long"
+        )
+
     def energy(
         self, query: Float[Tensor, "batch heads query width"], key: Float[Tensor, "batch heads key key_width"]
     ) -> Float[Tensor, "batch heads query key"]:

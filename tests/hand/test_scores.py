@@ -143,6 +143,12 @@ def test_location_ignores_the_end_of_a_longer_sentence():
     assert all(gradient.isfinite().all() for gradient in gradients)
 
 
+def test_location_says_when_it_will_ignore_something():
+    made = Location(heads=1, query_width=1, longest=2)
+    assert made.remark(2) is None
+    assert "knows 2 positions (longest) and ignores the rest of sources up to 3 long" in str(made.remark(3))
+
+
 # --- cosine ---------------------------------------------------------------------------------------------------------
 
 
