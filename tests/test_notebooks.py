@@ -1,0 +1,33 @@
+"""The notebooks run from top to bottom, their assertions hold, and each was saved with its pictures."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from .notebooks import NOTEBOOKS, executed
+
+
+def test_all_are_there() -> None:
+    assert {path.stem for path in NOTEBOOKS} >= {
+        "form_transformer", "rnn_with_attention", "scaled_dot_product", "self_attention",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs(path: Path, tmp_path: Path) -> None:
+    saved = nbformat.read(path, as_version=4)
+    try:
+        again = executed(path, tmp_path)
+    except subprocess.CalledProcessError as problem:
+        pytest.fail(problem.stderr)
+    for was, now in zip(saved.cells, again.cells, strict=True):
+        kinds = [{output.output_type for output in cell.get("outputs", ())} for cell in (was, now)]
+        assert kinds[0] == kinds[1], f"saved without running it: scripts/notebooks\n{now.source}"
+    pictures = [
+        output for cell in saved.cells for output in cell.get("outputs", ()) if "image/png" in output.get("data", {})
+    ]
+    assert len(pictures) >= 2
