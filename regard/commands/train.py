@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from regard.setup import Ready
     from regard.train import Outcome
 
-__all__ = ["new_folder", "register", "train_run"]
+__all__ = ["new_folder", "require_data", "register", "train_run"]
 
 EPILOG = (
     "Examples:  regard train train.en train.de --valid val.en val.de   |   regard train pairs.tsv   |   "
@@ -93,7 +93,7 @@ def _new_run(
         raise ConfigError(
             "train takes SOURCE TARGET, one .tsv or .jsonl, a recipe, or --resume RUN", help="regard train --help"
         )
-    _require_data(config)
+    require_data(config)
     require_trainable(config)
     asked = name or (config.name if any(each.partition("=")[0].strip() == "name" for each in overrides) else None)
     return RunFolder.create(runs / asked if asked else new_folder(runs, config.name or _stem(what[0])), config)
@@ -117,7 +117,7 @@ def _refuse_one_side(path: str) -> None:
         )
 
 
-def _require_data(config: Config) -> None:
+def require_data(config: Config) -> None:
     """Before a run folder is made: a recipe's data may not have been fetched yet."""
     from regard.data.public import corpora
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from regard.errors import ConfigError
+
 
 def write(folder: Path, name: str, *lines: str) -> Path:
     path = folder / name
@@ -31,3 +33,42 @@ def test_overlap_with_held_out_data_is_a_warning(regard, tmp_path: Path) -> None
     assert found["counts"]["overlap"] == 3
     assert [each["line"] for each in found["findings"] if each["kind"] == "overlap"] == [1]
     assert "it can be trained on" in regard("check", source, target, "--test", test).stdout
+
+
+def recipe(folder: Path, attention: str) -> Path:
+    source = write(folder, "s", "one two", "three four", "five six")
+    target = write(folder, "t", "eins zwei", "drei vier", "sechs")
+    return write(
+        folder,
+        "r.toml",
+        "[data]",
+        "joint = false",
+        'tokenizer = { kind = "word" }',
+        "[[data.train]]",
+        f'source = "{source}"',
+        f'target = "{target}"',
+        "[model]",
+        'share = "target"',
+        "width = 8",
+        "heads = 2",
+        f"cross_attention = {attention}",
+        "[train]",
+        "steps = 1",
+    )
+
+
+def test_a_recipe_is_looked_through_with_the_model_it_names(regard, tmp_path: Path) -> None:
+    result = regard("check", recipe(tmp_path, '{ kind = "location-aware", reach = 2, width = 4 }'))
+    assert result.exit_code == 0
+    assert "3 lines in" in result.stdout
+    assert "warning: a location kernel of 5 is wider than the longest source, 3 pieces" in result.stdout
+    found = json.loads(regard("check", tmp_path / "r.toml", "--json").stdout)
+    assert found["corpora"][0]["lines"] == 3 and len(found["remarks"]) == 1
+    narrow = regard("check", recipe(tmp_path, '{ kind = "location-aware", reach = 1, width = 4 }'))
+    assert "warning" not in narrow.stdout
+
+
+def test_a_recipe_that_cannot_be_built_is_one_clear_error(regard, tmp_path: Path) -> None:
+    problem = regard("check", recipe(tmp_path, '{ kind = "local-p", window = 0, score = { kind = "dot" } }')).exception
+    assert isinstance(problem, ConfigError)
+    assert problem.where == "model.cross_attention" and "window" in str(problem.why)
