@@ -15,10 +15,10 @@ __all__ = ["Average", "AverageState"]
 
 
 class AverageState(NamedTuple):
-    """The sum of what a row has seen, float32 or wider, and how many that were."""
+    """The sum of what a row has met, float32 or wider, and how many columns those were."""
 
     total: Float[Tensor, "rows width"]
-    count: Int[Tensor, "rows"]
+    seen: Int[Tensor, "rows"]
 
 
 class Average(Mixer):
@@ -61,7 +61,7 @@ class Average(Mixer):
     def forward(self, x: Float[Tensor, "rows length width"], span: Span, state: AverageState) -> Mixed:
         valid = span.valid
         totals = state.total[:, None] + x.to(state.total.dtype).masked_fill(~valid[..., None], 0).cumsum(1)
-        counts = state.count[:, None] + valid.cumsum(1)
+        counts = state.seen[:, None] + valid.cumsum(1)
         mean = (totals / counts.clamp_min(1)[..., None]).to(x.dtype)
         g: Tensor = self.feed_forward(mean)
         enter, keep = torch.sigmoid(self.gate(torch.cat([x, g], -1))).chunk(2, -1)

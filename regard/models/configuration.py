@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, model_validato
 from regard.layered import lay_over
 from regard.models.places import MechanismConfig, MixerConfig, Named
 from regard.models.positions import RELATIVE, PositionConfig, SinusoidalConfig
-from regard.models.presets import PRESETS
+from regard.models.presets import DEFAULTS, PRESETS
 
 __all__ = [
     "CellConfig", "ConvolutionalDecoderConfig", "ConvolutionalEncoderConfig", "DecoderConfig", "EncoderConfig",
@@ -158,7 +158,9 @@ class ModelConfig(BaseModel):
             own = filled.get(side, {})
             if isinstance(own, dict):
                 filled[side] = {"kind": filled.get("kind", "transformer")} | own
-        return filled
+        decoder = filled["decoder"]
+        kind = decoder["kind"] if isinstance(decoder, dict) else decoder.kind
+        return DEFAULTS.get(kind, {}) | filled
 
     @model_validator(mode="after")
     def _heads_divide(self) -> ModelConfig:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["PRESETS"]
+__all__ = ["DEFAULTS", "PRESETS"]
 
 # `base` and `big` are the paper's (Vaswani et al. 2017, Table 3), `rnnsearch` Bahdanau et al. 2015 (appendix A.2),
 # `luong` Luong et al. 2015 (§4.1), `convs2s` the WMT model of Gehring et al. 2017 (§4.2).
@@ -13,4 +13,23 @@ PRESETS: dict[str, dict[str, Any]] = {
     "small": dict(encoder_layers=4, decoder_layers=4, width=256, feed_forward=1024, heads=4, dropout=0.2),
     "base": dict(encoder_layers=6, decoder_layers=6, width=512, feed_forward=2048, heads=8, dropout=0.1),
     "big": dict(encoder_layers=6, decoder_layers=6, width=1024, feed_forward=4096, heads=16, dropout=0.3),
+    "convs2s": dict(
+        kind="convolutional",
+        encoder=dict(blocks=[[512, 3, 9], [1024, 3, 4], [2048, 1, 2]]),
+        decoder=dict(blocks=[[512, 3, 9], [1024, 3, 4], [2048, 1, 2]]),
+        embedding=768,
+        dropout=0.2,
+    ),
+    "convs2s-small": dict(
+        kind="convolutional",
+        encoder=dict(blocks=[[256, 3, 4]]),
+        decoder=dict(blocks=[[256, 3, 3]]),
+        width=256,
+        dropout=0.2,
+    ),
+}
+
+# What a kind of decoder has where neither config nor preset says otherwise; a saved config says all of it.
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "convolutional": dict(position="learned", cross_attention=dict(kind="dot", scale=1.0, heads=1, project=[])),
 }
