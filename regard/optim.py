@@ -9,6 +9,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from regard.tensors import kept_buffers
+
 __all__ = ["Optimizer", "schedule"]
 
 Schedule = Callable[[int], float]
@@ -65,6 +67,7 @@ class Optimizer:
     ) -> None:
         self.names = [name for name, _ in model.named_parameters()]
         self.parameters = [parameter for _, parameter in model.named_parameters()]
+        self.buffers = kept_buffers(model)
         self.masters = [p if p.dtype != torch.bfloat16 else p.detach().float() for p in self.parameters]
         self.clip_norm, self.ema = clip_norm, ema
         self.average = [m.detach().clone() for m in self.masters] if ema is not None else []
@@ -114,9 +117,12 @@ class Optimizer:
                 parameter.copy_(master)
 
     def weights(self) -> dict[str, Tensor]:
-        """The float32 weights by name: the moving average where there is one, else the master weights."""
+        """The float32 weights by name: the moving average where there is one, else the master weights.
+
+        With them go the buffers that the model keeps, as they are.
+        """
         source = self.average or self.masters
-        return {name: tensor.detach() for name, tensor in zip(self.names, source, strict=True)}
+        return {name: tensor.detach() for name, tensor in zip(self.names, source, strict=True)} | self.buffers
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything beside ``weights`` that must survive a restart, by name."""
@@ -131,6 +137,8 @@ class Optimizer:
     @torch.no_grad()
     def load(self, weights: Mapping[str, Tensor], named: Mapping[str, Tensor]) -> None:
         """Take back what ``weights`` and ``tensors`` gave; raises ``KeyError`` where a name is missing."""
+        for name, buffer in self.buffers.items():
+            buffer.copy_(weights[name])
         for index, (name, master) in enumerate(zip(self.names, self.masters, strict=True)):
             if self.average:
                 self.average[index].copy_(weights[name])

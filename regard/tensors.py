@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterable, Mapping
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.errors import ModelError
 
-__all__ = ["digest", "mean", "shared_names"]
+__all__ = ["digest", "kept_buffers", "mean", "shared_names"]
 
 
 def shared_names(tensors: Mapping[str, Tensor]) -> dict[str, str]:
@@ -29,6 +29,14 @@ def shared_names(tensors: Mapping[str, Tensor]) -> dict[str, str]:
             if owner != name:
                 shared[name] = owner
     return shared
+
+
+def kept_buffers(module: nn.Module) -> dict[str, Tensor]:
+    """What a module keeps beside its parameters, such as BatchNorm's running statistics, each once, by name."""
+    parameters = {name for name, _ in module.named_parameters(remove_duplicate=False)}
+    buffers = {name: tensor for name, tensor in module.state_dict().items() if name not in parameters}
+    shared = shared_names(buffers)
+    return {name: tensor for name, tensor in buffers.items() if name not in shared}
 
 
 def digest(groups: Mapping[str, Mapping[str, Tensor]]) -> str:

@@ -25,6 +25,7 @@ from regard.observe import observe, twin
 from regard.run import RunFolder
 from regard.search import Hypothesis, Symbols, beam_search, greedy_search, sample
 from regard.settings import SearchConfig
+from regard.tensors import kept_buffers
 
 __all__ = ["Candidate", "Translation", "Translator", "load"]
 
@@ -306,8 +307,9 @@ def load(path: str | Path, *, checkpoint: str | None = None, device: str | None 
     found = run.weights(checkpoint)
     model = build(run.config.model, source_types=len(source), target_types=len(target))
     weights = found.groups["model"]
-    missing = set(dict(model.named_parameters())) ^ set(weights)
-    wrong = [name for name, p in model.named_parameters() if name in weights and weights[name].shape != p.shape]
+    wanted = dict(model.named_parameters()) | kept_buffers(model)
+    missing = set(wanted) ^ set(weights)
+    wrong = [name for name, p in wanted.items() if name in weights and weights[name].shape != p.shape]
     if missing or wrong:
         raise ModelError(
             f"the weights in {found.path} are not those of this run's config",

@@ -13,6 +13,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from regard.state import State, leaves
+from regard.tensors import shared_names
 from regard.testing.draw import Draw
 
 __all__ = ["Law", "law", "ready", "reloaded", "run_laws", "same", "same_state"]
@@ -60,11 +61,14 @@ def ready(module: nn.Module) -> Any:
 
 def reloaded(module: nn.Module) -> Any:
     """A copy whose parameters were lost, and read back from the bytes of a safetensors file."""
-    data = save({name: tensor.contiguous() for name, tensor in module.state_dict().items()})
+    tensors = module.state_dict()
+    shared = shared_names(tensors)  # a module that several layers hold is written once
+    data = save({name: tensor.contiguous() for name, tensor in tensors.items() if name not in shared})
     other = copy.deepcopy(module)
     for tensor in other.state_dict().values():
         tensor.zero_()
-    other.load_state_dict(load(data))
+    read = load(data)
+    other.load_state_dict(read | {name: read[first] for name, first in shared.items()})
     return other
 
 
