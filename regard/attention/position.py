@@ -6,13 +6,15 @@ import math
 from abc import ABC, abstractmethod
 
 import torch
-from jaxtyping import Float, Float32, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 __all__ = ["LearnedPosition", "NoPosition", "Position", "SinusoidalPosition", "sinusoids"]
 
 
-def sinusoids(position: Int[Tensor, "*shape"], width: int) -> Float32[Tensor, "*shape {width}"]:
+def sinusoids(
+    position: Int[Tensor, "*shape"], width: int, *, dtype: torch.dtype = torch.float32
+) -> Float[Tensor, "*shape {width}"]:
     """PE(p, 2i) = sin(p·ω_i), PE(p, 2i+1) = cos(p·ω_i), ω_i = 10000^(−2i/width) (Vaswani et al. 2017, §3.5).
 
     Computed in float64, so that far positions are exact. PE(p+k) is a rotation of PE(p) that depends on k alone.
@@ -23,7 +25,7 @@ def sinusoids(position: Int[Tensor, "*shape"], width: int) -> Float32[Tensor, "*
         raise ValueError(f"sinusoids come in pairs: the width must be even, not {width}")
     exponent = torch.arange(0, width, 2, dtype=torch.float64, device=position.device) / width
     angle = position.to(torch.float64)[..., None] * torch.exp(-math.log(10000.0) * exponent)
-    return torch.stack([angle.sin(), angle.cos()], -1).flatten(-2).to(torch.float32)
+    return torch.stack([angle.sin(), angle.cos()], -1).flatten(-2).to(dtype)
 
 
 class Position(nn.Module, ABC):

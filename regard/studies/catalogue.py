@@ -23,6 +23,13 @@ _ALL = (
         source="Vaswani et al. 2017, §3.2.1 and footnote 4",
         seconds=8,
     ),
+    Study(
+        name="positions",
+        claim="Without positions a self-attention encoder is blind to order (permuted words give permuted states); "
+        "with sinusoids PE(p + k) is one linear function of PE(p) for all p.",
+        source="Vaswani et al. 2017, §3.5",
+        seconds=3,
+    ),
 )
 STUDIES: dict[str, Study] = {study.name: study for study in _ALL}
 
