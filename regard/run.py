@@ -14,13 +14,11 @@ runs/m30k/
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import os
 import platform
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -180,20 +178,15 @@ class RunFolder:
     def training(self) -> Iterator[None]:
         """Held while the run is trained; ModelError where another process does. A kill lets go of it too."""
         path = self.path / "lock"
-        with storage.storing(path):
-            file = path.open("ab")
-        with file:
+        with ExitStack() as held:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                held.enter_context(storage.locked(path))
             except BlockingIOError as error:
                 raise ModelError(
                     "another process trains this run",
                     where=str(path),
                     help="wait for it, or stop it: what it has learned is saved",
                 ) from error
-            except OSError as error:  # a network drive that knows no locks is no reason not to train
-                if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
-                    raise
             yield
 
 

@@ -13,10 +13,12 @@ One writer at a time is assumed; readers need no lock.
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -30,6 +32,7 @@ __all__ = [
     "dropped_on_error",
     "hidden",
     "json_bytes",
+    "locked",
     "remove_file",
     "remove_folder",
     "replacing",
@@ -211,6 +214,32 @@ def sweep(folder: Path) -> None:
             for path in sorted(folder.glob(f".*.{role}")):
                 _remove(path)
                 at("swept")
+
+
+@contextmanager
+def locked(path: Path, *, patience: float = 0.0) -> Iterator[int]:
+    """Hold the lock file ``path``; BlockingIOError where another process still does after ``patience`` seconds.
+
+    Yields its descriptor: a child that inherits it holds the lock as well. A kill lets go. A network drive that knows
+    no locks is no reason not to work: there it is not held.
+    """
+    until = time.monotonic() + patience
+    with storing(path):
+        file = path.open("ab")
+    with file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() < until:
+                    time.sleep(0.1)
+                    continue
+                raise
+            except OSError as error:
+                if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+                    raise
+            break
+        yield file.fileno()
 
 
 @contextmanager
