@@ -1,0 +1,118 @@
+"""``regard compare``: several recipes under one budget, with several seeds, in one table."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.commands.options import AsJson, Beam
+
+if TYPE_CHECKING:
+    from regard.config import Config
+    from regard.data.corpora import CorpusConfig
+
+__all__ = ["register"]
+
+EPILOG = (
+    "A budget is time of training (90s, 10m, 1.5h; only updates count, timed and turned into a number of updates once "
+    "a run), target tokens (2000000tokens, 2Mtokens) or updates (3000steps); it replaces steps, epochs, minutes, "
+    "tokens and early_stopping of every config. Stopped or killed, the same command goes on. "
+    "Examples:  regard compare small.toml large.toml --budget 10m --seeds 2   |   regard compare multi30k "
+    "--vary model.cross_attention.kind=dot,additive,general --budget 3000steps --test test.en test.de"
+)
+
+Sources = Annotated[
+    list[str], typer.Argument(metavar="[NAME=]RECIPE…", help="Recipes or .toml files; NAME is shown in the table.")
+]
+Given = Annotated[str | None, typer.Option("--budget", metavar="B", help="How long each trains, see below.")]
+Seeds = Annotated[int, typer.Option("--seeds", min=1, metavar="N", help="Runs a row: the config's seed and the next.")]
+Metric = Annotated[str, typer.Option("--metric", metavar="NAME", help="One of evaluate's, or loss.")]
+Test = Annotated[
+    tuple[Path, Path] | None,
+    typer.Option(
+        "--test", help="Test set: source and target file. The validation data unless given.", show_default=False
+    ),
+]
+TestFile = Annotated[Path | None, typer.Option("--test-file", help="Test set: one .tsv or .jsonl.", show_default=False)]
+Set = Annotated[list[str] | None, typer.Option("--set", help="Override a key of every config, key=value.")]
+Vary = Annotated[
+    list[str] | None, typer.Option("--vary", metavar="KEY=V,W,…", help="A row for each value; may be repeated.")
+]
+Average = Annotated[
+    int | None, typer.Option("--average", min=1, metavar="K", help="Measure the mean of the last K checkpoints.")
+]
+Out = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="Where runs and results lie.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``regard compare`` to the command line."""
+    app.command("compare", epilog=EPILOG)(compare)
+
+
+def compare(
+    sources: Sources,
+    *,
+    budget: Given = None,
+    seeds: Seeds = 1,
+    metric: Metric = "bleu",
+    test: Test = None,
+    test_file: TestFile = None,
+    set_: Set = None,
+    vary: Vary = None,
+    beam: Beam = None,
+    average: Average = None,
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train several recipes under one equal budget and compare quality, size, speed and memory."""
+    from regard.commands.comparing import Comparison
+    from regard.compare import enter, make_rows, parse_budget, test_corpora
+    from regard.data.corpora import CorpusConfig
+    from regard.errors import ConfigError
+    from regard.evaluate import check_names
+
+    if os.environ.get("REGARD_QUICK"):  # as in train: every part of the work, hardly any of it
+        budget = "3steps"
+    if metric != "loss":
+        check_names([metric])
+    if test is not None and test_file is not None:
+        raise ConfigError("--test and --test-file both name a test set", help="give one of them")
+    given = CorpusConfig(source=test[0], target=test[1]) if test else None
+    given = CorpusConfig(source=test_file) if test_file else given
+    limit = parse_budget(budget) if budget is not None else None
+    rows = make_rows(sources, vary or [], set_ or [], limit)
+    entries = enter(rows, limit, _require)
+    corpora = test_corpora(entries, given, metric)
+    key = {"metric": metric, "beam": beam, "average": average, "test": _contents(corpora)}
+    folder = out or Path("runs") / f"compare-{'-'.join(dict.fromkeys(Path(row.source).stem for row in rows))}"[:100]
+    comparison = Comparison(folder, entries, seeds, limit, key)
+    code = comparison.run()
+    comparison.tell(as_json=as_json)
+    raise typer.Exit(code)
+
+
+def _require(config: Config) -> None:
+    """What would fail before the first update is told before the first of all members."""
+    from regard.commands.train import require_data
+    from regard.setup import require_trainable
+
+    require_data(config)
+    require_trainable(config)
+
+
+def _contents(corpora: tuple[CorpusConfig, ...]) -> list[dict[str, Any]]:
+    """The test set, with digests: other text is measured anew."""
+    from regard import storage
+    from regard.errors import DataError
+
+    parts = []
+    for corpus in corpora:
+        files = [path for path in (corpus.source, corpus.target) if path is not None]
+        for path in files:
+            if not path.is_file():
+                raise DataError(f"there is no file {path}", where=str(path))
+        parts.append({"corpus": corpus.model_dump(mode="json"), "sha256": [storage.sha256(path) for path in files]})
+    return parts

@@ -1,0 +1,184 @@
+"""One member of a comparison, in a process of its own: its memory and speed are nobody else's.
+
+Started by ``regard compare`` with a job in JSON as its argument. What it finds it leaves in the run folder:
+
+    training.json   once training is over: updates, tokens, seconds, memory
+    measured.json   quality and speed of decoding, and what they were measured on
+    failure.json    why there is nothing of the above
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard import storage
+from regard.errors import DataError, ModelError, RegardError
+
+if TYPE_CHECKING:
+    from regard.run import RunFolder
+    from regard.translate import Translator
+
+__all__ = ["FAILURE", "MEASURED", "TRAINING", "described", "main"]
+
+TRAINING, MEASURED, FAILURE = "training.json", "measured.json", "failure.json"
+WARM_UP = 8  # inputs decoded before the clock starts
+
+
+def main() -> None:
+    """Work on the job until it is done, failed or interrupted; exits as ``regard train`` does."""
+    from regard.interrupt import Interrupts
+
+    job: dict[str, Any] = json.loads(sys.argv[1])
+    path = Path(job["run"])
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    storage.remove_file(path / FAILURE)
+    try:
+        with Interrupts():
+            sys.exit(_prepare(path) if job["stage"] == "prepare" else _train_and_measure(path, job))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except RegardError as error:
+        storage.write_json(path / FAILURE, described(error))
+        sys.exit(error.exit_code)
+
+
+def described(error: RegardError) -> dict[str, Any]:
+    """A failure as JSON has it."""
+    return {
+        "what": error.what, "where": error.where, "why": error.why, "help": error.help, "exit_code": error.exit_code,
+    }  # fmt: skip
+
+
+def _end_with_parent() -> None:
+    """The other end of standard input closes when the parent ends, however it did: save, as if it had asked to."""
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _prepare(path: Path) -> int:
+    """Vocabularies, corpora and plan: what they take of memory is not training's."""
+    from regard.commands.display import TrainingDisplay
+    from regard.run import RunFolder
+    from regard.setup import set_up
+
+    run = RunFolder.open(path)
+    with run.training(), TrainingDisplay(path) as display:
+        set_up(run, say=display.said, progress=display.prepared)
+    return 0
+
+
+def _train_and_measure(path: Path, job: dict[str, Any]) -> int:
+    from regard.commands.train import train_run
+    from regard.run import RunFolder
+
+    run = RunFolder.open(path)
+    record = path / TRAINING
+    before = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {"finished": False}
+    if not before["finished"]:
+        code = train_run(run)
+        peak = max(_peak_memory(), before.get("peak_memory", 0))  # over all sittings
+        storage.write_json(record, {"finished": not code, **_trained(path), "peak_memory": peak})
+        if code:
+            return code
+    storage.write_json(path / MEASURED, {"key": job["key"], **_measure(run, job["key"])})
+    return 0
+
+
+def _trained(path: Path) -> dict[str, Any]:
+    lines = (path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [record for record in map(json.loads, lines) if "loss" in record]
+    tokens, seconds = (sum(record[key] for record in records) for key in ("tokens", "seconds"))
+    updates = records[-1]["step"] if records else 0
+    speed = tokens / seconds if seconds else 0.0
+    return {
+        "updates": updates, "target_tokens": tokens, "train_seconds": seconds, "train_tokens_per_second": speed,
+    }  # fmt: skip
+
+
+def _peak_memory() -> int:
+    """Bytes: the most of the accelerator's that tensors took, where there is one; else the most of this process."""
+    import resource
+
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated()
+    status = Path("/proc/self/status")  # getrusage counts what the parent had at the fork
+    lines = status.read_text().splitlines() if status.exists() else []
+    for line in lines:
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def _measure(run: RunFolder, key: dict[str, Any]) -> dict[str, Any]:
+    """Quality and decoding speed of a trained run. ``key`` says on what, by what and how."""
+    import torch
+
+    from regard.checkpoint import read_best
+    from regard.commands.average import average_run
+    from regard.commands.options import search_settings
+    from regard.translate import load
+
+    plan = run.read_plan()
+    if plan is not None:
+        torch.set_num_threads(plan.threads)  # as in training, in whichever sitting
+    if key["average"]:
+        average_run(run.path, last=key["average"])
+    which = "average" if key["average"] else "best" if read_best(run.checkpoints) else "last"
+    model = load(run.path, checkpoint=which)
+    search = search_settings(model.search, beam=key["beam"], nbest=1)
+    pairs = _pairs(key["test"])
+    distinct = list(dict.fromkeys(source for source, _ in pairs))
+    model.translate(distinct[:WARM_UP], search=search)
+    began = time.perf_counter()
+    found = model.translate(distinct, search=search)
+    seconds = time.perf_counter() - began
+    best = [one.candidates[0] for one in found]
+    texts = {line: one.text for line, one in zip(distinct, best, strict=True)}
+    value, signature = _score(key["metric"], model, texts, pairs, run.config.data.target_language)
+    if not math.isfinite(value):
+        raise ModelError("this model computes no probabilities", where=str(run.path), why="training diverged")
+    return {
+        "value": value,
+        "signature": signature,
+        "checkpoint": str(run.weights_path(which)),
+        "parameters": sum(parameter.numel() for parameter in model.model.parameters()),
+        "decode_tokens_per_second": sum(len(one.pieces) + one.finished for one in best) / seconds,
+        "decode_lines_per_second": len(distinct) / seconds,
+        "search": search.model_dump(mode="json", exclude_none=True),
+    }
+
+
+def _pairs(test: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    from regard.data.corpora import CorpusConfig, read_pairs
+
+    corpora = [CorpusConfig.model_validate(part["corpus"]) for part in test]
+    pairs = [(source, target) for corpus in corpora for _, source, target in read_pairs(corpus)]
+    if not pairs:
+        raise DataError("there is nothing to measure on: the test set is empty")
+    return pairs
+
+
+def _score(
+    metric: str, model: Translator, texts: dict[str, str], pairs: list[tuple[str, str]], language: str | None
+) -> tuple[float, str]:
+    from regard.evaluate import Examples, score_texts
+
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    if metric == "loss":
+        pieces = model.score(sources, targets)
+        value = -sum(map(sum, pieces)) / sum(map(len, pieces))
+        return value, "nats per target piece, end symbols included, no smoothing"
+    examples = Examples(sources, [[model.target.config.joined(target)] for target in targets])
+    score = score_texts(metric, texts, examples, language=language)
+    return score.value, score.signature
