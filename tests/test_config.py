@@ -337,3 +337,32 @@ def test_an_override_can_say_none_where_that_is_a_choice() -> None:
     """``none`` is a kind of position and of sharing; taking a key out is spelled with nothing after the ``=``."""
     config = load_config(TOY, ["model.position=none", "model.share=none", "train.steps="])
     assert (config.model.position.kind, config.model.share, config.train.steps) == ("none", "none", None)
+
+
+@pytest.mark.parametrize(
+    "given, where, what",
+    [
+        ("model.position={kind='rotary', layuot='half'}", "model.position.layuot", "unknown key"),
+        ("model.position={kind='alibi', clip=3}", "model.position.clip", "unknown key"),
+        ("model.position={kind='rotary', layout='split'}", "model.position.layout", "cannot be 'split'"),
+        ("model.position={kind='t5', buckets=5}", "model.position.buckets", "cannot be 5"),
+        ("model.position={kind='shaw', clip=-1}", "model.position.clip", "cannot be -1"),
+        ("model.position=rope", "model.position", "does not fit"),
+    ],
+)
+def test_options_of_a_position_are_those_of_its_kind(given: str, where: str, what: str) -> None:
+    error = failure(TOY, given)
+    assert where in str(error) and what in str(error)
+
+
+def test_a_position_is_a_name_or_a_table_with_options() -> None:
+    config = load_config(TOY, ["model.position={kind='rotary', layout='half'}"])
+    assert config.model.position.model_dump() == {"kind": "rotary", "layout": "half", "base": 10000.0}
+    assert load_config(tomllib.loads(dump_config(config))) == config
+    assert load_config(TOY, ["model.position=alibi"]).model.position.model_dump() == {"kind": "alibi"}
+
+
+def test_positions_of_self_attention_need_self_attention() -> None:
+    sizes = ["model.kind=recurrent", "model.position=alibi"]
+    assert "there is none" in (failure(TOY, *sizes).why or "")
+    assert load_config(TOY, [*sizes, "model.decoder.kind=transformer"]).model.position.kind == "alibi"
