@@ -9,15 +9,22 @@ from typing import Any
 from regard.attention.additive import Additive
 from regard.attention.contract import Mechanism
 from regard.attention.cosine import Cosine
+from regard.attention.coverage import Coverage
+from regard.attention.coverage_location_aware import CoverageLocationAware
 from regard.attention.dot import Dot
+from regard.attention.forward import Forward
 from regard.attention.general import General
 from regard.attention.hard import Hard
 from regard.attention.local import LocalPredictive
 from regard.attention.local_monotonic import LocalMonotonic
 from regard.attention.location import Location
 from regard.attention.location_aware import LocationAware
+from regard.attention.location_aware_2d import LocationAware2D
+from regard.attention.location_recurrent import LocationRecurrent
+from regard.attention.multi_resolution import MultiResolution
 from regard.attention.score import Score
 from regard.attention.shaw import Shaw
+from regard.attention.tanh_dot import TanhDot
 from regard.errors import ConfigError
 
 __all__ = ["MECHANISMS", "build_mechanism"]
@@ -25,14 +32,21 @@ __all__ = ["MECHANISMS", "build_mechanism"]
 MECHANISMS: dict[str, type[Mechanism]] = {
     "additive": Additive,
     "cosine": Cosine,
+    "coverage": Coverage,
+    "coverage-location-aware": CoverageLocationAware,
     "dot": Dot,
+    "forward": Forward,
     "general": General,
     "hard": Hard,
     "local-m": LocalMonotonic,
     "local-p": LocalPredictive,
     "location": Location,
     "location-aware": LocationAware,
+    "location-aware-2d": LocationAware2D,
+    "location-recurrent": LocationRecurrent,
+    "multi-resolution": MultiResolution,
     "shaw": Shaw,
+    "tanh-dot": TanhDot,
 }
 
 
@@ -41,8 +55,8 @@ def build_mechanism(
 ) -> Mechanism:
     """The mechanism of that kind; ``where`` is the config key it came from, for the error.
 
-    ``sizes`` (heads, query_width, key_width, value_width) are what the place gives; a mechanism gets those its constructor
-    names. An option ``score`` is itself a mechanism that is a score, dot unless given:
+    ``sizes`` (heads, query_width, key_width, value_width) are what the place gives; a mechanism gets those its
+    constructor names. An option ``score`` is itself a mechanism that is a score, dot unless given:
     ``{kind = "local-p", score = {kind = "general"}}``.
     """
     if kind not in MECHANISMS:

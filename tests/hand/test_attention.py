@@ -13,7 +13,6 @@ from regard.attention.dot import Dot
 from regard.attention.general import General
 from regard.attention.heads import MultiHead
 from regard.attention.local import LocalPredictive
-from regard.attention.location_aware import LocationAware
 from regard.attention.mask import Padding, Span
 
 E = math.e
@@ -132,38 +131,6 @@ def test_local_p_gradient_runs_through_the_gaussian_alone():
         (gradient,) = torch.autograd.grad(weights[0, 0, 0, s], mechanism.direction, retain_graph=True)
         expected = weights[0, 0, 0, s].item() * (s - p) / 1.5**2 * p * (1 - p / 5) * hidden
         assert float(gradient) == pytest.approx(expected, rel=1e-9, abs=1e-12)
-
-
-def location(**values) -> LocationAware:
-    zero = dict(query_weight=[0], key_weight=[0], location_weight=[0], filters=[0, 0, 0], vector=[1], bias=[0])
-    made = LocationAware(heads=1, query_width=1, key_width=1, width=1, channels=1, reach=1)
-    return fill(made, **(zero | values))
-
-
-def test_location_shifts_with_what_it_saw_last():
-    """F copies the weight of the left neighbour, energy = tanh(U · that): uniform thirds give (0, ⅓, ⅓)."""
-    mechanism = location(filters=[1, 0, 0], location_weight=[3.0])
-    _, weights, state = look(mechanism, column(0, 0), column(0, 0, 0), column(1, 2, 3))
-    first = torch.softmax(torch.tanh(torch.tensor([0, 1, 1], dtype=torch.float64)), 0)
-    close(weights[0, 0, 0], first.tolist())
-    shifted = torch.tensor([0, 3 * first[0], 3 * first[1]], dtype=torch.float64)
-    close(weights[0, 0, 1], torch.softmax(torch.tanh(shifted), 0).tolist())
-    close(state.weights[0, 0], weights[0, 0, 1].tolist())
-
-
-def test_equal_frames_at_other_places_are_told_apart_by_location_alone():
-    key, query = column(2, 7, 2), column(1, 1)
-    by_content = look(location(query_weight=[1.0], key_weight=[1.0]), query, key, key).weights
-    close(by_content[..., 0] - by_content[..., 2], [[[0.0, 0.0]]])
-    both = location(query_weight=[0.1], key_weight=[0.1], filters=[1, 0, 0], location_weight=[2.0])
-    by_place = look(both, query, key, key).weights
-    assert (by_place[..., 0] - by_place[..., 2]).abs().min() > 0.01
-
-
-def test_location_starts_uniform_over_valid_keys():
-    span = Span.of(torch.tensor([[True, True, False], [True, True, True]]))
-    start = location().double().start(torch.zeros(2, 1, 3, 1, dtype=torch.float64), Padding().bind(span, span))
-    close(start.weights[:, 0], [[0.5, 0.5, 0], [1 / 3] * 3])
 
 
 def test_identity_projections_leave_one_head_alone():

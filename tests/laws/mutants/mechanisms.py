@@ -11,12 +11,15 @@ from torch import Tensor, nn
 from regard.attention.contract import Abilities, Attended, Mechanism
 from regard.attention.cosine import Cosine
 from regard.attention.dot import Dot
+from regard.attention.forward import FLOOR, Forward
 from regard.attention.general import General
 from regard.attention.hard import Hard
 from regard.attention.kernel import attend, masked_softmax, read, share_heads, weigh
 from regard.attention.local import LocalPredictive
 from regard.attention.local_monotonic import LocalMonotonic
-from regard.attention.location_aware import LocationAware, LocationState
+from regard.attention.location_aware import LocationAware
+from regard.attention.location_recurrent import LocationRecurrent
+from regard.attention.looked import Looked
 from regard.attention.mask import Bound
 from regard.state import State
 
@@ -159,9 +162,9 @@ class LocalCountsPadding(LocalPredictive):
 class UniformOverPadding(LocationAware):
     """Starts uniform over padding, too."""
 
-    def start(self, key: Tensor, bound: Bound) -> LocationState:
+    def start(self, key: Tensor, bound: Bound) -> Looked:
         keys = key.shape[2]
-        return LocationState(key.new_full((key.shape[0], self.heads, keys), 1 / keys))
+        return Looked(key.new_full((key.shape[0], self.heads, keys), 1 / keys))
 
 
 class StaleLocation(LocationAware):
@@ -194,9 +197,9 @@ class WrongReorder(LocationAware):
     def start(self, key: Tensor, bound: Bound) -> State:
         return ShiftedState(*super().start(key, bound))
 
-    def forward(self, query, key, value, bound, state=(), *, need_weights=False):
-        attended = super().forward(query, key, value, bound, state, need_weights=need_weights)
-        return attended._replace(state=ShiftedState(*attended.state))
+    def turn(self, asked, answered, bound, state):
+        weights, after = super().turn(asked, answered, bound, Looked(*state))
+        return weights, ShiftedState(*after)
 
 
 class CountsPaddedQueries(LocationAware):
@@ -206,6 +209,24 @@ class CountsPaddedQueries(LocationAware):
         everyone = bound.query._replace(valid=torch.ones_like(bound.query.valid))
         blind = Bound(bound.mask, everyone, bound.key)
         return super().forward(query, key, value, blind, state, need_weights=need_weights)
+
+
+class FloorsPadding(Forward):
+    """Its floor lies under padding, too, as ESPnet's does."""
+
+    def turn(self, asked, answered, bound, state):
+        weights = super().turn(asked, answered, bound, state)[0].clamp_min(FLOOR)
+        weights = weights / weights.sum(-1, keepdim=True)
+        return weights, Looked(weights.squeeze(2))
+
+
+class PoolsPadding(LocationRecurrent):
+    """Takes its maximum over padding, too, as ESPnet does: filters there see the end of the sentence."""
+
+    def turn(self, asked, answered, bound, state):
+        whole = Bound(bound.mask, bound.query, bound.key._replace(valid=torch.ones_like(bound.key.valid)))
+        whole._dense = bound.dense()
+        return super().turn(asked, answered, whole, state)
 
 
 class Silent(Mechanism):
@@ -252,7 +273,7 @@ def _local(kind: type[LocalPredictive]) -> LocalPredictive:
     return bold(kind(General(**SIZES), heads=2, query_width=4, window=2))
 
 
-def _location(kind: type[LocationAware]) -> LocationAware:
+def _location(kind: type[LocationAware] | type[Forward] | type[LocationRecurrent]) -> Mechanism:
     return bold(kind(**SIZES, width=3, channels=2, reach=1))
 
 
@@ -283,5 +304,8 @@ MUTANTS = {
     "wrong-reorder": (lambda: _location(WrongReorder), "reorder"),
     "wrong-repeat": (lambda: _location(WrongReorder), "repeated"),
     "wrong-join": (lambda: _location(WrongReorder), "joined"),
+    "floors-padding": (lambda: _location(FloorsPadding), "batched"),
+    "floors-padding-weights": (lambda: _location(FloorsPadding), "weighted"),
+    "pools-padding": (lambda: _location(PoolsPadding), "batched"),
     "counts-padded-queries": (lambda: _location(CountsPaddedQueries), "idle"),
 }

@@ -1,0 +1,65 @@
+"""Coverage attention: it sees how much each key has been looked at so far."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.attention.inturn import InTurn
+from regard.attention.kernel import Normalise, normaliser, weigh
+from regard.attention.looked import Initial, Looked, first_look
+from regard.attention.mask import Bound
+from regard.attention.perceptron import Perceptron, uniform
+
+__all__ = ["Coverage"]
+
+
+class Coverage(InTurn):
+    """C_ij = Σ_{i' < i} α_{i'j}, e_ij = wᵀ tanh(W s_i + V h_j + c C_ij + b), α_i = softmax(β e_i)
+
+    (ESPnet's AttCov; the linguistic coverage of Tu et al. 2016 without fertility, the equation number not checked).
+    The sum begins with α_0, which is ``initial``: "uniform" over the valid keys, or all on the "first". c
+    ``coverage_weight`` (heads, width); W, V, b and w are in ``content`` (see ``Perceptron``; ``own`` names those of
+    W, V and b that there are, ``width`` is d_q unless given); β ``sharpening`` (ESPnet: 2); ``normalise`` "sigmoid"
+    takes σ(e) / Σ σ(e) for the softmax.
+
+    Queries are taken in turn; a padded query leaves the state alone. Cost: 2·query·key·width per head, in as many
+    steps as there are queries. Differs from ESPnet in: several heads; a state of one sum where ESPnet keeps a list
+    of all weights and adds them up anew at each step; no second bias beside c.
+    """
+
+    def __init__(
+        self,
+        *,
+        heads: int,
+        query_width: int,
+        key_width: int,
+        width: int | None = None,
+        own: Collection[str] = ("query", "key", "bias"),
+        sharpening: float = 1.0,
+        normalise: Normalise = "softmax",
+        initial: Initial = "uniform",
+    ) -> None:
+        super().__init__()
+        self.content = Perceptron(
+            heads=heads, query_width=query_width, key_width=key_width, width=width, own=own, sharpening=sharpening
+        )
+        self.coverage_weight = uniform(heads, self.content.width)
+        self.heads, self.first_look, self.normalise = heads, first_look(initial), normaliser(normalise)
+
+    def start(self, key: Float[Tensor, "batch key_heads key key_width"], bound: Bound) -> Looked:
+        return Looked(self.first_look(key, bound, self.heads))
+
+    def turn(
+        self,
+        asked: Float[Tensor, "batch heads 1 width"],
+        answered: Float[Tensor, "batch heads key width"],
+        bound: Bound,
+        state: Looked,
+    ) -> tuple[Float[Tensor, "batch heads 1 key"], Looked]:
+        covered = torch.einsum("bhs,hn->bhsn", state.weights, self.coverage_weight)
+        weights = weigh(self.content(asked, answered, covered), bound, self.normalise)
+        return weights, Looked(state.weights + weights.squeeze(2))
