@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -49,15 +50,17 @@ class Case:
     """One class of a peer, ``kind``, beside what we have for it.
 
     ``pairs`` says where each of the peer's weights is in ours, ``run`` gives the peer's outputs by our means.
+    ``single``: the peer computes in single precision, whatever it is given.
     """
 
     name: str
     kind: str
     options: Mapping[str, Any] = field(default_factory=dict)
     ours: Callable[[], nn.Module]
-    pairs: Callable[[nn.Module], Mapping[str, Pair | Unseen]] = lambda ours: {}
+    pairs: Callable[[nn.Module], Mapping[str, Pair | Unseen]] | None = None  # None: neither has weights
     inputs: Callable[[], dict[str, Tensor]]
     run: Callable[..., dict[str, Tensor]]  # (ours, **inputs)
+    single: bool = False
 
 
 class Peer(NamedTuple):
@@ -80,12 +83,12 @@ class Difference(NamedTuple):
 
 
 def ways(peer: Peer) -> list[Any]:
-    """Every case, in both precisions, with their weights and with ours."""
+    """Every case, in both precisions where the peer has them, with their weights and with ours."""
     return [
         pytest.param(case, dtype, way, id=_name(case, dtype, way))
         for case in peer.cases
-        for dtype in (torch.float32, torch.float64)
-        for way in ("theirs", "ours")
+        for dtype in ((torch.float32,) if case.single else (torch.float32, torch.float64))
+        for way in (("theirs", "ours") if case.pairs else ("theirs",))
     ]
 
 
@@ -94,33 +97,46 @@ def _name(case: Case, dtype: torch.dtype, way: Way) -> str:
 
 
 @cache
-def answered(peer: Peer) -> dict[str, Asked]:
-    """All cases of a peer, put to one process: its imports take seconds."""
+def answered(peer: Peer) -> dict[str, Asked] | str:
+    """All cases of a peer, put to one process: its imports take seconds. What it said where it failed."""
     asked: dict[str, tuple[nn.Module, dict[str, Tensor]]] = {}
     cases, given = {}, {}
     for parameter in ways(peer):
         case, dtype, way = parameter.values
         name = _name(case, dtype, way)
         torch.manual_seed(2)
-        torch.set_default_dtype(dtype)
-        try:
+        with _made_in(dtype):
             ours, inputs = case.ours(), case.inputs()
             _scramble(ours)
-            weights = {name: _theirs(pair) for name, pair in case.pairs(ours).items()}
-        finally:
-            torch.set_default_dtype(torch.float32)
+            weights = {name: _theirs(pair) for name, pair in _pairs(case, ours).items()}
         asked[name] = ours, inputs
         cases[name] = {"kind": case.kind, "options": case.options, "dtype": str(dtype).removeprefix("torch.")}
         given |= {f"{name} input {key}": tensor for key, tensor in inputs.items()}
         given |= {f"{name} weight {key}": tensor for key, tensor in weights.items() if way == "ours"}
     answer = _ask(peer.runner, cases, given)
+    if isinstance(answer, str):
+        return answer
     return {name: Asked(*pair, _part(answer, f"{name} ")) for name, pair in asked.items()}
+
+
+@contextmanager
+def _made_in(dtype: torch.dtype) -> Iterator[None]:
+    """New tensors are of this number format."""
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def _scramble(module: nn.Module) -> None:
     """No parameter stays at 0 or 1, where a swap would not show."""
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=0.4)
+
+
+def _pairs(case: Case, ours: nn.Module) -> Mapping[str, Pair | Unseen]:
+    return case.pairs(ours) if case.pairs else {}
 
 
 def _theirs(pair: Pair | Unseen) -> Tensor:
@@ -139,7 +155,7 @@ def _take(pairs: Mapping[str, Pair | Unseen], given: Mapping[str, Tensor]) -> No
             pair.pick(pair.parameter).add_(given[name])
 
 
-def _ask(runner: str, cases: Mapping[str, Any], given: dict[str, Tensor]) -> dict[str, Tensor]:
+def _ask(runner: str, cases: Mapping[str, Any], given: dict[str, Tensor]) -> dict[str, Tensor] | str:
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
@@ -147,7 +163,7 @@ def _ask(runner: str, cases: Mapping[str, Any], given: dict[str, Tensor]) -> dic
         command = [str(PYTHON), "-m", f"tests.parity.peers.{runner}", str(folder)]
         told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
         if told.returncode:
-            raise RuntimeError(f"the runner {runner} failed:\n{told.stderr[-3000:]}")
+            return f"the runner {runner} failed:\n{told.stderr[-3000:]}"
         return load_file(folder / "answer.safetensors")
 
 
@@ -157,13 +173,17 @@ def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 def compared(peer: Peer, case: Case, dtype: torch.dtype, way: Way) -> list[Difference]:
     """Ours beside theirs: every output, and the gradient of the sum of their squares for every input and weight."""
-    ours, inputs, answer = answered(peer)[_name(case, dtype, way)]
-    pairs = case.pairs(ours)
+    told = answered(peer)
+    if isinstance(told, str):
+        raise RuntimeError(told)
+    ours, inputs, answer = told[_name(case, dtype, way)]
+    pairs = _pairs(case, ours)
     if pairs.keys() != _part(answer, "weight ").keys():
         raise AssertionError(f"the peer has other weights: {sorted(_part(answer, 'weight '))}")
     _take(pairs, _part(answer, "weight "))
     inputs = {name: x.detach().clone().requires_grad_(x.is_floating_point()) for name, x in inputs.items()}
-    outputs = case.run(ours, **inputs)
+    with _made_in(dtype):
+        outputs = case.run(ours, **inputs)
     found = [Difference(f"output {name}", outputs[name], theirs) for name, theirs in _part(answer, "output ").items()]
     gradients = _part(answer, "gradient ")
     if not gradients:
