@@ -30,6 +30,13 @@ _ALL = (
         source="Vaswani et al. 2017, §3.5",
         seconds=3,
     ),
+    Study(
+        name="gradients",
+        claim="Over τ steps back the gradients of recurrent cells vanish or explode as ρ^τ; gates keep them alive, if "
+        "they start open.",
+        source="Pascanu et al. 2013, §2.1; Hochreiter & Schmidhuber 1997; Jozefowicz et al. 2015",
+        seconds=3,
+    ),
 )
 STUDIES: dict[str, Study] = {study.name: study for study in _ALL}
 

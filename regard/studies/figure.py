@@ -23,6 +23,7 @@ SIZE = (9.0, 3.6)  # inches
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "regard",
     "svg.fonttype": "none",
+    "font.sans-serif": ["DejaVu Sans", "Arial", "sans-serif"],
     "font.size": 9.0,
     "axes.titlesize": 10.0,
     "axes.spines.top": False,
