@@ -32,14 +32,20 @@ from regard.attention.position import LearnedPosition, NoPosition, Position, Sin
 from regard.attention.rotary import Rotary
 from regard.attention.shaw import Shaw
 from regard.models.average import Average
+from regard.models.bahdanau import BahdanauDecoder
+from regard.models.bridge import CopiedState, LearnedState
 from regard.models.build import build
+from regard.models.cells import GRU, LSTM, Cell, Elman
 from regard.models.configuration import ModelConfig
 from regard.models.convolution import GatedConvolution
 from regard.models.convolutional import ConvolutionalDecoder, ConvolutionalLayer, ConvolutionalReader
 from regard.models.feed_forward import FeedForward
+from regard.models.luong import InputFeedingDecoder, LuongDecoder
 from regard.models.norms import PostNorm, PreNorm
-from regard.models.recurrent import LuongDecoder
+from regard.models.plain import PlainDecoder
 from regard.models.ssru import SimpleRecurrent
+from regard.models.stack import Stack
+from regard.models.token_embedding import TokenEmbedding
 from regard.models.transformer import DecoderLayer, Embedding, TransformerDecoder
 from regard.testing import DecoderCase, MechanismCase, MixerCase
 from regard.testing.law import ready
@@ -194,8 +200,49 @@ def transformer(
     return TransformerDecoder(embedding(positions[position]), layers, last)
 
 
-def luong(kind: str, *, layers: int = 2) -> LuongDecoder:
-    return LuongDecoder(nn.Embedding(TYPES, 5), single_reader(kind), width=WIDTH, layers=layers, summary=SUMMARY)
+CELLS: dict[str, Callable[[int, int], Cell]] = {
+    "elman": Elman,
+    "lstm": LSTM,
+    "gru": GRU,
+    "gru-renews": lambda enter, width: GRU(enter, width, update="renews"),
+    "gru-before": lambda enter, width: GRU(enter, width, reset="before"),
+    "gru-before-renews": lambda enter, width: GRU(enter, width, reset="before", update="renews"),
+}
+
+
+def words() -> TokenEmbedding:
+    return TokenEmbedding(nn.Parameter(torch.randn(TYPES, 5)))
+
+
+def stack(cell: str, enter: int, layers: int) -> Stack:
+    return Stack([CELLS[cell](enter if number == 0 else WIDTH, WIDTH) for number in range(layers)])
+
+
+def luong(kind: str, *, layers: int = 2, cell: str = "lstm") -> InputFeedingDecoder:
+    cells = stack(cell, 5 + WIDTH, layers)
+    return InputFeedingDecoder(words(), cells, single_reader(kind), LearnedState(SUMMARY, cells))
+
+
+def luong_unfed(kind: str, *, layers: int = 2, cell: str = "lstm") -> LuongDecoder:
+    cells = stack(cell, 5, layers)
+    return LuongDecoder(words(), cells, single_reader(kind), LearnedState(SUMMARY, cells))
+
+
+def luong_copying() -> InputFeedingDecoder:
+    """Starts from the whole summary as it is."""
+    cells = Stack([GRU(5 + SUMMARY, SUMMARY)])
+    attention = MultiHead(SUMMARY, heads=1, mechanism=Dot(), memory_width=WIDTH)
+    return InputFeedingDecoder(words(), cells, AttentionReader(attention), CopiedState(SUMMARY, cells))
+
+
+def bahdanau(kind: str, *, layers: int = 1, cell: str = "gru-before-renews") -> BahdanauDecoder:
+    cells = stack(cell, 5 + WIDTH, layers)
+    return BahdanauDecoder(words(), cells, single_reader(kind), LearnedState(SUMMARY, cells), readout=WIDTH)
+
+
+def unread(cell: str, *, layers: int = 1) -> PlainDecoder:
+    cells = stack(cell, 5 + WIDTH, layers)
+    return PlainDecoder(words(), cells, LearnedState(SUMMARY, cells), summary=SUMMARY)
 
 
 def convolutional(*blocks: tuple[int, int], read: str = "dot-unscaled") -> ConvolutionalDecoder:
@@ -239,6 +286,14 @@ DECODERS = {
     "luong-location-recurrent": lambda: luong("location-recurrent", layers=1),
     "luong-forward": lambda: luong("forward", layers=1),
     "luong-dot": lambda: luong("dot-unscaled"),
+    "luong-copying": lambda: luong_copying(),
+    "luong-unfed": lambda: luong_unfed("general"),
+    "luong-unfed-local-m": lambda: luong_unfed("local-m-general", cell="elman"),
+    "luong-unfed-location-aware": lambda: luong_unfed("location-aware", layers=1, cell="gru-before"),
+    "bahdanau": lambda: bahdanau("additive"),
+    "bahdanau-lstm": lambda: bahdanau("local-m-general", layers=2, cell="lstm"),
+    "unread-lstm": lambda: unread("lstm", layers=2),
+    "unread-gru-before": lambda: unread("gru-before"),
     "convolutional": lambda: convolutional((WIDTH, 3), (WIDTH, 3)),
     "convolutional-wide": lambda: convolutional((WIDTH, 4), (WIDTH, 4)),
     "convolutional-widening": lambda: convolutional((5, 2), (7, 1)),

@@ -8,22 +8,28 @@ from torch import Tensor, nn
 from regard.attention.contract import Decoded, Rows
 from regard.attention.heads import AttentionReader
 from regard.attention.mask import Causal, Padding
+from regard.models.bahdanau import BahdanauDecoder
+from regard.models.bridge import LearnedState
 from regard.models.feed_forward import FeedForward
+from regard.models.luong import InputFeedingDecoder, LuongDecoder
 from regard.models.norms import PostNorm
-from regard.models.recurrent import LuongDecoder, LuongState
+from regard.models.recurrent import RecurrentState
+from regard.models.stack import Stack
 from regard.models.transformer import DecoderLayer, TransformerDecoder, TransformerState
+from regard.state import select
 
 from ..things import (
     MECHANISMS,
     SIZES,
     SUMMARY,
-    TYPES,
     WIDTH,
     SinusoidalPosition,
     attention,
     embedding,
     heads,
     single_reader,
+    stack,
+    words,
 )  # fmt: skip
 
 
@@ -36,9 +42,14 @@ def _transformer(
     return kind(embedding(SinusoidalPosition(WIDTH)), [layer], nn.Identity())
 
 
-def _luong(kind: type[LuongDecoder]) -> LuongDecoder:
-    reader = single_reader("local-p")
-    return kind(nn.Embedding(TYPES, 5), reader, width=WIDTH, layers=2, summary=SUMMARY)
+def _luong(kind: type[InputFeedingDecoder]) -> InputFeedingDecoder:
+    cells = stack("lstm", 5 + WIDTH, 2)
+    return kind(words(), cells, single_reader("local-p"), LearnedState(SUMMARY, cells))
+
+
+def _bahdanau(kind: type[BahdanauDecoder]) -> BahdanauDecoder:
+    cells = stack("gru-before", 5 + WIDTH, 1)
+    return kind(words(), cells, single_reader("additive"), LearnedState(SUMMARY, cells), readout=WIDTH)
 
 
 class OffByOne(TransformerDecoder):
@@ -127,29 +138,45 @@ class SeesTheEnd(TransformerDecoder):
         return decoded._replace(features=decoded.features + mean)
 
 
-class NoFeeding(LuongDecoder):
+class NoFeeding(InputFeedingDecoder):
     """Input feeding within a piece, but not from one to the next."""
 
     def forward(self, tokens, memory, state, *, valid=None):
         return super().forward(tokens, memory, state._replace(feed=torch.zeros_like(state.feed)), valid=valid)
 
 
-class PaddingAdvances(LuongDecoder):
+class PaddingAdvances(InputFeedingDecoder):
     """Padded steps run the cell."""
 
-    def _step(self, embedded, counts, memory, rows, state) -> LuongState:
-        return super()._step(embedded, torch.ones_like(counts), memory, rows, state)
+    def forward(self, tokens, memory, state, *, valid=None):
+        return super().forward(tokens, memory, state)
 
 
-class StaleHidden(LuongDecoder):
-    """Rows move, their hidden state does not."""
+class RunsOn(Stack):
+    """Whole sequences run through the cells to the end of their padding."""
+
+    def run(self, x, length, state):
+        return super().run(x, torch.full_like(length, x.shape[1]), state)
+
+
+class AsksWithTheFirst(BahdanauDecoder):
+    """Every token of a piece reads the source with the state before the piece."""
+
+    def forward(self, tokens, memory, state, *, valid=None):
+        decoded = super().forward(tokens, memory, state, valid=valid)
+        first = super().forward(tokens[:, :1], memory, state)
+        return decoded._replace(features=first.features.expand_as(decoded.features) + decoded.features)
+
+
+class StaleHidden(InputFeedingDecoder):
+    """Rows move, what the lowest layer carries does not."""
 
     def forward(self, tokens, memory, state, *, valid=None) -> Decoded:
         decoded = super().forward(tokens, memory, state, valid=valid)
         return decoded._replace(state=Unmoved(*decoded.state))
 
 
-class HalfSaved(LuongDecoder):
+class HalfSaved(InputFeedingDecoder):
     """Leaves its bridge out of what is saved."""
 
     def state_dict(self, *arguments, **options):
@@ -158,20 +185,25 @@ class HalfSaved(LuongDecoder):
 
     def load_state_dict(self, state_dict, strict=True, assign=False):
         with torch.no_grad():
-            self.bridge.weight.zero_()
+            self.bridge.linear.weight.zero_()
         return super().load_state_dict(state_dict, strict=False, assign=assign)
 
 
-class Unmoved(LuongState):
-    def select(self, rows: Tensor) -> LuongState:
-        kept = torch.arange(len(rows)) % len(self.hidden)
-        moved = (self.cell[rows], self.feed[rows], self.reader, self.length[rows], self.rows[rows])
-        return LuongState(self.hidden[kept], *moved)
+class Unmoved(RecurrentState):
+    def select(self, rows: Tensor) -> RecurrentState:
+        kept = torch.arange(len(rows)) % len(self.rows)
+        layers = (select(self.layers[0], kept), *select(self.layers[1:], rows))
+        return RecurrentState(layers, *select(tuple(self[1:]), rows))
 
-    def repeat(self, times: int) -> LuongState:
-        rows = torch.arange(len(self.hidden)).repeat(times)
-        moved = torch.arange(len(self.hidden)).repeat_interleave(times)
-        return self.select(moved)._replace(hidden=self.hidden[rows])
+    def repeat(self, times: int) -> RecurrentState:
+        kept = torch.arange(len(self.rows)).repeat(times)
+        moved = self.select(torch.arange(len(self.rows)).repeat_interleave(times))
+        return moved._replace(layers=(select(self.layers[0], kept), *moved.layers[1:]))
+
+
+def _runs_on() -> LuongDecoder:
+    cells = RunsOn(list(stack("lstm", 5, 1).layers))
+    return LuongDecoder(words(), cells, single_reader("dot-unscaled"), LearnedState(SUMMARY, cells))
 
 
 MUTANTS = {
@@ -188,6 +220,8 @@ MUTANTS = {
     "half-saved": (lambda: _luong(HalfSaved), "saved"),
     "no-feeding": (lambda: _luong(NoFeeding), "chunk"),
     "padding-advances": (lambda: _luong(PaddingAdvances), "ragged"),
+    "runs-on": (_runs_on, "ragged"),
+    "asks-with-the-first": (lambda: _bahdanau(AsksWithTheFirst), "chunk"),
     "stale-state": (lambda: _luong(StaleHidden), "reorder"),
     "stale-repeat": (lambda: _luong(StaleHidden), "repeated"),
 }

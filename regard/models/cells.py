@@ -1,0 +1,223 @@
+"""Recurrent cells: Elman, LSTM and the GRU with its two choices, each as one layer in one direction."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import linear
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+__all__ = ["GRU", "LSTM", "Carried", "Cell", "Elman", "Step"]
+
+Carried = tuple[Tensor, ...]  # of one layer, (rows, width) each: the hidden state, then what else it keeps
+Step = Callable[[Tensor, Carried], Carried]
+
+
+class Weights(NamedTuple):
+    """One layer of torch's: ``weight_ih_l0`` W, ``weight_hh_l0`` U, ``bias_ih_l0`` b and ``bias_hh_l0`` b'."""
+
+    enter: nn.Parameter
+    recurrent: nn.Parameter
+    enter_bias: nn.Parameter
+    recurrent_bias: nn.Parameter
+
+
+class Cell(nn.Module, ABC):
+    """One layer, from left to right. Its parameters are those of torch's module ``core``, in torch's layout.
+
+    ``run`` takes whole sequences, through torch's fused module where that computes this cell; ``stepper`` takes one
+    column after the other with the same parameters, for decoders whose next input depends on the last output.
+    ``parts`` is how many tensors a row carries, ``gates`` how many blocks of ``width`` rows a matrix has.
+    """
+
+    gates: int
+    parts: int = 1
+
+    def __init__(self, core: nn.RNNBase) -> None:
+        super().__init__()
+        self.core, self.width = core, core.hidden_size
+
+    @property
+    def weights(self) -> Weights:
+        return Weights(*self.core.all_weights[0])
+
+    def start(self, rows: int) -> Carried:
+        """Nothing seen yet: zeros."""
+        return tuple(self.weights.recurrent.new_zeros(rows, self.width) for _ in range(self.parts))
+
+    @abstractmethod
+    def enter(self, x: Float[Tensor, "*columns enter"]) -> Float[Tensor, "*columns gates"]:
+        """W x + b: all that a step needs of its input, for any number of columns in one product."""
+
+    @abstractmethod
+    def stepper(self) -> Step:
+        """(entered (rows, gates), carried) -> carried; to be used within one pass."""
+
+    @abstractmethod
+    def run(
+        self, x: Float[Tensor, "rows length enter"], length: Int[Tensor, "rows"], carried: Carried
+    ) -> tuple[Float[Tensor, "rows length width"], Carried]:
+        """The hidden state after each of the first ``length`` columns of a row, and what is carried after them."""
+
+    @abstractmethod
+    def remember(self, bias: float) -> None:
+        """Add ``bias`` to that of the gate that keeps the old state, once."""
+
+    @torch.no_grad()
+    def make_orthogonal(self) -> None:
+        """Start the recurrent matrix of every gate as a random orthogonal one (Saxe et al. 2014)."""
+        for block in self.weights.recurrent.chunk(self.gates):
+            nn.init.orthogonal_(block)
+
+
+class Elman(Cell):
+    """h_t = tanh(W x_t + b + U h_{t−1} + b') (Elman 1990). Cost a step: width · (enter + width)."""
+
+    gates = 1
+
+    def __init__(self, enter: int, width: int) -> None:
+        super().__init__(nn.RNN(enter, width, batch_first=True))
+
+    def enter(self, x: Float[Tensor, "*columns enter"]) -> Float[Tensor, "*columns gates"]:
+        return linear(x, self.weights.enter, self.weights.enter_bias + self.weights.recurrent_bias)
+
+    def stepper(self) -> Step:
+        recurrent = self.weights.recurrent.t()
+        return lambda entered, carried: (torch.tanh(torch.addmm(entered, carried[0], recurrent)),)
+
+    def run(
+        self, x: Float[Tensor, "rows length enter"], length: Int[Tensor, "rows"], carried: Carried
+    ) -> tuple[Float[Tensor, "rows length width"], Carried]:
+        return _fused(self.core, x, length, carried)
+
+    def remember(self, bias: float) -> None:
+        if bias:
+            raise ValueError("an Elman cell has no gate that a forget bias could open")
+
+
+class LSTM(Cell):
+    """i, f, o = σ(W x_t + b + U h_{t−1} + b'), g = tanh(…), c_t = f ∘ c_{t−1} + i ∘ g, h_t = o ∘ tanh(c_t)
+
+    (Hochreiter & Schmidhuber 1997, with Gers' forget gate; no peepholes). Blocks of the matrices: i, f, g, o. Carries
+    h and c. Two biases, as torch has them; a forget bias is added to one of them. Cost a step: 4 · width · (enter +
+    width).
+    """
+
+    gates, parts = 4, 2
+
+    def __init__(self, enter: int, width: int) -> None:
+        super().__init__(nn.LSTM(enter, width, batch_first=True))
+
+    def enter(self, x: Float[Tensor, "*columns enter"]) -> Float[Tensor, "*columns gates"]:
+        return linear(x, self.weights.enter, self.weights.enter_bias + self.weights.recurrent_bias)
+
+    def stepper(self) -> Step:
+        recurrent = self.weights.recurrent.t()
+
+        def step(entered: Tensor, carried: Carried) -> Carried:
+            hidden, cell = carried
+            i, f, g, o = torch.addmm(entered, hidden, recurrent).chunk(4, 1)
+            cell = torch.addcmul(torch.sigmoid(f) * cell, torch.sigmoid(i), torch.tanh(g))
+            return torch.sigmoid(o) * torch.tanh(cell), cell
+
+        return step
+
+    def run(
+        self, x: Float[Tensor, "rows length enter"], length: Int[Tensor, "rows"], carried: Carried
+    ) -> tuple[Float[Tensor, "rows length width"], Carried]:
+        return _fused(self.core, x, length, carried)
+
+    def remember(self, bias: float) -> None:
+        with torch.no_grad():
+            self.weights.enter_bias[self.width : 2 * self.width] += bias
+
+
+class GRU(Cell):
+    """r, z = σ(W x_t + b + U h_{t−1} + b'), a candidate n, and a mix of it with h_{t−1}; blocks r, z, n. Two choices:
+
+    ``reset``: "after" n = tanh(W x + b + r ∘ (U h + b')) (torch, cuDNN, Keras' default), "before" n = tanh(W x + b +
+    U (r ∘ h) + b') (Cho et al. 2014, v3 Eq. 8; Bahdanau et al. 2015, A.1.1). They differ unless U is diagonal.
+    ``update``: "keeps" h_t = z ∘ h_{t−1} + (1 − z) ∘ n (torch, Cho et al.), "renews" h_t = (1 − z) ∘ h_{t−1} + z ∘ n
+    (Bahdanau et al., A.1.1). The second is the first with z's weights and biases negated, since 1 − σ(a) = σ(−a).
+
+    Cost a step: 3 · width · (enter + width). torch's fused module serves "after" with "keeps"; the others go column
+    by column, the input's products in one. Differs from the papers in: biases, of which "before" has one too many.
+    """
+
+    gates = 3
+
+    def __init__(
+        self,
+        enter: int,
+        width: int,
+        *,
+        reset: Literal["after", "before"] = "after",
+        update: Literal["keeps", "renews"] = "keeps",
+    ) -> None:
+        super().__init__(nn.GRU(enter, width, batch_first=True))
+        self.reset, self.update = reset, update
+
+    def enter(self, x: Float[Tensor, "*columns enter"]) -> Float[Tensor, "*columns gates"]:
+        return linear(x, self.weights.enter, self.weights.enter_bias)
+
+    def stepper(self) -> Step:
+        # Cut once a pass: the gradient of each cut is as large as the whole.
+        sizes = [2 * self.width, self.width]
+        gates, candidate = self.weights.recurrent.split(sizes)
+        gates_bias, candidate_bias = self.weights.recurrent_bias.split(sizes)
+        after, keeps = self.reset == "after", self.update == "keeps"
+
+        def step(entered: Tensor, carried: Carried) -> Carried:
+            (hidden,) = carried
+            to_gates, to_candidate = entered.split(sizes, 1)
+            r, z = torch.sigmoid(to_gates + linear(hidden, gates, gates_bias)).chunk(2, 1)
+            recalled = (
+                r * linear(hidden, candidate, candidate_bias)
+                if after
+                else linear(r * hidden, candidate, candidate_bias)
+            )
+            n = torch.tanh(to_candidate + recalled)
+            return (torch.lerp(n, hidden, z) if keeps else torch.lerp(hidden, n, z),)
+
+        return step
+
+    def run(
+        self, x: Float[Tensor, "rows length enter"], length: Int[Tensor, "rows"], carried: Carried
+    ) -> tuple[Float[Tensor, "rows length width"], Carried]:
+        if self.reset == "after" and self.update == "keeps":
+            return _fused(self.core, x, length, carried)
+        step, states = self.stepper(), [carried[0]]
+        for entered in self.enter(x).unbind(1):
+            states.extend(step(entered, (states[-1],)))
+        hidden = torch.stack(states, 1)
+        return hidden[:, 1:], (hidden[torch.arange(len(x), device=x.device), length],)
+
+    def remember(self, bias: float) -> None:
+        with torch.no_grad():
+            self.weights.enter_bias[self.width : 2 * self.width] += bias if self.update == "keeps" else -bias
+
+
+def _fused(
+    core: nn.RNNBase,
+    x: Float[Tensor, "rows length enter"],
+    length: Int[Tensor, "rows"],
+    carried: Carried,
+) -> tuple[Float[Tensor, "rows length width"], Carried]:
+    """torch's own pass, packed where rows are padded, so that each ends where it ends."""
+    layered = tuple(part[None] for part in carried)
+    before: Any = layered if len(layered) > 1 else layered[0]
+    if bool((length == x.shape[1]).all()):
+        outputs, after = core(x, before)
+    else:
+        # torch refuses rows without a column; such a row goes one step, which is then undone.
+        packed = pack_padded_sequence(x, length.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
+        packed, after = core(packed, before)
+        outputs, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])
+    moved = (length > 0)[:, None]
+    news = after if isinstance(after, tuple) else (after,)
+    return outputs, tuple(torch.where(moved, new[0], old) for new, old in zip(news, carried, strict=True))
