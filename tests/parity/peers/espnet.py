@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from .exchange import Kind, serve
 
+ALONE = ("AttForward", "AttLocRec")  # whose result depends on how far a sentence's neighbours are padded
 # What stands for the weights of the step before: nothing, one tensor, a list of all so far, a list of heads.
 CLASSES = {
     "AttDot": "single",
@@ -17,7 +18,7 @@ CLASSES = {
     "AttLocRec": "recurrent",
     "AttCov": "sum",
     "AttCovLoc": "sum",
-    "AttForward": "alone",
+    "AttForward": "single",
     "AttMultiHeadDot": "heads",
     "AttMultiHeadAdd": "heads",
     "AttMultiHeadLoc": "heads",
@@ -39,10 +40,18 @@ def steps(module: nn.Module, query: Tensor, source: Tensor, length: Tensor) -> d
 
 def start(form: str, module: nn.Module, source: Tensor, length: Tensor) -> object:
     """None: the module begins as it likes. Some build that in single precision only, then here in double."""
-    if source.dtype == torch.float32 or form not in ("sum", "heads"):
+    if source.dtype == torch.float32 or form == "single":
         return None
     uniform = (torch.arange(source.shape[1]) < length[:, None]).to(source) / length[:, None]
-    return [uniform] if form == "sum" else [uniform] * module.aheads
+    match form:
+        case "sum":
+            return [uniform]
+        case "heads":
+            return [uniform] * module.aheads
+        case "window":
+            return uniform[:, None].expand(-1, module.att_win, -1)
+    nothing = source.new_zeros(len(source), module.att_dim)
+    return uniform, (nothing, nothing)
 
 
 def looked(form: str, after: object) -> Tensor:
@@ -60,7 +69,7 @@ def looked(form: str, after: object) -> Tensor:
 
 
 def alone(module: nn.Module, query: Tensor, source: Tensor, length: Tensor) -> dict[str, Tensor]:
-    """Every sentence by itself, for a class whose result depends on how far its neighbours are padded."""
+    """Every sentence by itself."""
     rows = []
     for row, n in enumerate(length.tolist()):
         got = steps(module, query[row : row + 1], source[row : row + 1, :n], length[row : row + 1])
@@ -71,6 +80,4 @@ def alone(module: nn.Module, query: Tensor, source: Tensor, length: Tensor) -> d
 
 
 if __name__ == "__main__":
-    serve(
-        {name: Kind(getattr(attentions, name), alone if form == "alone" else steps) for name, form in CLASSES.items()}
-    )
+    serve({name: Kind(getattr(attentions, name), alone if name in ALONE else steps) for name in CLASSES})

@@ -1,0 +1,171 @@
+"""ESPnet's attentions (nets/pytorch_backend/rnn/attentions.py) over several steps with padding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from regard.attention.additive import Additive
+from regard.attention.contract import Mechanism
+from regard.attention.coverage import Coverage
+from regard.attention.coverage_location_aware import CoverageLocationAware
+from regard.attention.forward import Forward
+from regard.attention.heads import MultiHead
+from regard.attention.location_aware import LocationAware
+from regard.attention.location_aware_2d import LocationAware2D
+from regard.attention.location_recurrent import LocationRecurrent
+from regard.attention.mask import Padding, Span
+from regard.attention.multi_resolution import MultiResolution
+from regard.attention.tanh_dot import TanhDot
+
+from .peers.asking import Case, Pair, Peer, Unseen, check, needs_peers, ways
+
+SOURCE, QUERY, INNER, HEADS, VALUE, CHANNELS, REACH = 7, 8, 5, 3, 4, 2, 3  # eprojs, dunits, adim, …, aconv_filts
+OWN = dict(query_width=QUERY, key_width=SOURCE, width=INNER, own=("query", "key", "bias"))
+FILTERS = dict(channels=CHANNELS, reach=REACH)
+ONE = dict(eprojs=SOURCE, dunits=QUERY, att_dim=INNER)
+CONVOLVED = dict(aconv_chans=CHANNELS, aconv_filts=REACH)
+MANY = dict(eprojs=SOURCE, dunits=QUERY, aheads=HEADS, att_dim_k=INNER, att_dim_v=VALUE)
+
+
+def inputs() -> dict[str, Tensor]:
+    return {"query": torch.randn(3, 4, QUERY), "source": torch.randn(3, 6, SOURCE), "length": torch.tensor([6, 3, 5])}
+
+
+def run(ours: MultiHead, query: Tensor, source: Tensor, length: Tensor) -> dict[str, Tensor]:
+    """As a decoder's reader does it, with the weights."""
+    asking = Span.of(torch.ones(query.shape[:2], dtype=torch.bool))
+    bound = Padding().bind(asking, Span.of(torch.arange(source.shape[1]) < length[:, None]))
+    key, value = ours.keys_values(source)
+    state = ours.mechanism.start(key, bound)
+    attended = ours.mechanism(ours.queries(query), key, value, bound, state, need_weights=True)
+    return {"context": ours.output(attended.context.transpose(1, 2).flatten(2)), "weights": attended.weights}
+
+
+def one(mechanism: Mechanism, *, project: Collection[str] = (), key_width: int | None = None) -> MultiHead:
+    """A single head that reads the encoder's states themselves."""
+    return MultiHead(
+        QUERY,
+        heads=1,
+        mechanism=mechanism,
+        memory_width=SOURCE,
+        project=project,
+        bias=project,
+        key_width=key_width,
+    )
+
+
+def many(mechanism: Mechanism) -> MultiHead:
+    return MultiHead(
+        QUERY,
+        heads=HEADS,
+        mechanism=mechanism,
+        key_width=INNER,
+        value_width=VALUE,
+        memory_width=SOURCE,
+        bias=("query",),
+    )
+
+
+def of_many(**options: object) -> dict[str, object]:
+    return dict(heads=HEADS, query_width=INNER, key_width=INNER, own=(), **options)
+
+
+def single_pairs(ours: MultiHead) -> dict[str, Pair | Unseen]:
+    mechanism = ours.mechanism
+    if isinstance(mechanism, TanhDot):
+        sides = {"mlp_dec": ours.query, "mlp_enc": ours.key}
+        return {f"{name}.{kind}": Pair(getattr(x, kind)) for name, x in sides.items() for kind in ("weight", "bias")}
+    content = getattr(mechanism, "content", mechanism)
+    pairs: dict[str, Pair | Unseen] = {
+        "mlp_enc.weight": Pair(content.key_weight, lambda p: p[0]),
+        "mlp_enc.bias": Pair(content.bias, lambda p: p[0]),
+        "mlp_dec.weight": Pair(content.query_weight, lambda p: p[0]),
+        "gvec.weight": Pair(content.vector),
+        "gvec.bias": Unseen(),  # softmax does not see what all energies have in common
+    }
+    if isinstance(mechanism, Coverage):
+        pairs["mlp_enc.bias"] = Pair(content.bias, lambda p: p[0], share=0.25)
+        pairs["wvec.bias"] = Pair(content.bias, lambda p: p[0], share=0.75)
+        pairs["wvec.weight"] = Pair(mechanism.coverage_weight, lambda p: p[0, :, None])
+    if hasattr(mechanism, "location_weight"):
+        pairs["mlp_att.weight"] = Pair(mechanism.location_weight, lambda p: p[0])
+    if hasattr(mechanism, "filters"):
+        pairs["loc_conv.weight"] = Pair(mechanism.filters.weight, lambda p: p[:, None])
+    if isinstance(mechanism, LocationRecurrent):
+        pairs["att_lstm.weight_ih"] = Pair(mechanism.input_weight, lambda p: p[0])
+        pairs["att_lstm.weight_hh"] = Pair(mechanism.hidden_weight, lambda p: p[0])
+    return pairs
+
+
+def head(parameter: nn.Parameter, n: int) -> Pair:
+    """Head n's part of what stacks the heads in its rows."""
+    return Pair(parameter, lambda p: p.unflatten(0, (HEADS, -1))[n])
+
+
+def many_pairs(ours: MultiHead) -> dict[str, Pair | Unseen]:
+    return {"mlp_o.weight": Pair(ours.output.weight)} | dict(pair for n in range(HEADS) for pair in head_pairs(ours, n))
+
+
+def head_pairs(ours: MultiHead, n: int) -> Iterator[tuple[str, Pair | Unseen]]:
+    mechanism = ours.mechanism
+    yield f"mlp_q.{n}.bias", head(ours.query.bias, n)
+    for name, projection in (("q", ours.query), ("k", ours.key), ("v", ours.value)):
+        yield f"mlp_{name}.{n}.weight", head(projection.weight, n)
+    if isinstance(mechanism, TanhDot):
+        return
+    yield f"gvec.{n}.weight", head(getattr(mechanism, "content", mechanism).vector, n)
+    yield f"gvec.{n}.bias", Unseen()
+    if isinstance(mechanism, LocationAware | MultiResolution):
+        yield f"mlp_att.{n}.weight", Pair(mechanism.location_weight, lambda p: p[n])
+    if isinstance(mechanism, LocationAware):
+        yield (
+            f"loc_conv.{n}.weight",
+            Pair(mechanism.filters.weight, lambda p: p.unflatten(0, (HEADS, -1))[n, :, :, None]),
+        )
+    if isinstance(mechanism, MultiResolution):
+        yield f"loc_conv.{n}.weight", Pair(mechanism.filters[n].weight, lambda p: p[:, :, None])
+
+
+def case(kind: str, options: dict[str, object], ours) -> Case:
+    pairs = many_pairs if options.keys() >= {"aheads"} else single_pairs
+    return Case(name=kind, kind=kind, options=options, ours=ours, pairs=pairs, inputs=inputs, run=run)
+
+
+PEER = Peer(
+    "espnet",
+    (
+        case("AttDot", ONE, lambda: one(TanhDot(scale=2.0), project=("query", "key"), key_width=INNER)),
+        case("AttAdd", ONE, lambda: one(Additive(heads=1, **OWN, sharpening=2.0))),
+        case("AttLoc", ONE | CONVOLVED, lambda: one(LocationAware(heads=1, **OWN, **FILTERS, sharpening=2.0))),
+        case(
+            "AttLoc2D",
+            ONE | CONVOLVED | dict(att_win=3),
+            lambda: one(LocationAware2D(heads=1, **OWN, **FILTERS, past=3, sharpening=2.0)),
+        ),
+        case("AttLocRec", ONE | CONVOLVED, lambda: one(LocationRecurrent(heads=1, **OWN, **FILTERS, sharpening=2.0))),
+        case("AttCov", ONE, lambda: one(Coverage(heads=1, **OWN, sharpening=2.0))),
+        case(
+            "AttCovLoc", ONE | CONVOLVED, lambda: one(CoverageLocationAware(heads=1, **OWN, **FILTERS, sharpening=2.0))
+        ),
+        case("AttForward", ONE | CONVOLVED, lambda: one(Forward(heads=1, **OWN, **FILTERS))),
+        case("AttMultiHeadDot", MANY, lambda: many(TanhDot())),
+        case("AttMultiHeadAdd", MANY, lambda: many(Additive(**of_many(sharpening=1 / math.sqrt(INNER))))),
+        case("AttMultiHeadLoc", MANY | CONVOLVED, lambda: many(LocationAware(**of_many(sharpening=2.0, **FILTERS)))),
+        case(
+            "AttMultiHeadMultiResLoc",
+            MANY | CONVOLVED,
+            lambda: many(MultiResolution(**of_many(sharpening=1 / math.sqrt(INNER), **FILTERS))),
+        ),
+    ),
+)
+
+
+@needs_peers
+@pytest.mark.parametrize(("case", "dtype", "way"), ways(PEER))
+def test_espnet(case, dtype, way):
+    check(PEER, case, dtype, way)
