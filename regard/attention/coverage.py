@@ -20,15 +20,15 @@ __all__ = ["Coverage"]
 class Coverage(InTurn):
     """C_ij = Σ_{i' < i} α_{i'j}, e_ij = wᵀ tanh(W s_i + V h_j + c C_ij + b), α_i = softmax(β e_i)
 
-    (ESPnet's AttCov; the linguistic coverage of Tu et al. 2016 without fertility, the equation number not checked).
-    The sum begins with α_0, which is ``initial``: "uniform" over the valid keys, or all on the "first". c
+    (See, Liu & Manning 2017, Eq. 10 and 11, recalled and not checked; ESPnet's AttCov). The sum begins with α_0,
+    which is ``initial``: "uniform" over the valid keys (ESPnet), all on the "first", or "nowhere", 0 (the paper). c
     ``coverage_weight`` (heads, width); W, V, b and w are in ``content`` (see ``Perceptron``; ``own`` names those of
     W, V and b that there are, ``width`` is d_q unless given); β ``sharpening`` (ESPnet: 2); ``normalise`` "sigmoid"
     takes σ(e) / Σ σ(e) for the softmax.
 
     Queries are taken in turn; a padded query leaves the state alone. Cost: 2·query·key·width per head, in as many
-    steps as there are queries. Differs from ESPnet in: several heads; a state of one sum where ESPnet keeps a list
-    of all weights and adds them up anew at each step; no second bias beside c.
+    steps as there are queries. Differs from the paper in: several heads; its coverage loss is not here. Differs from
+    ESPnet in: a state of one sum, not a list of all weights added up anew at each step; no second bias beside c.
     """
 
     def __init__(

@@ -21,10 +21,10 @@ class CoverageLocationAware(InTurn):
     """C_i = Σ_{i' < i} α_{i'}, f_i = F ∗ C_i, e_ij = wᵀ tanh(W s_i + V h_j + U f_ij + b), α_i = softmax(β e_i)
 
     (ESPnet's AttCovLoc; not from a paper). The sum begins with α_0, which is ``initial``: "uniform" over the valid
-    keys, or all on the "first". F ``filters``, ``channels`` a head, 2·``reach`` + 1 wide; U ``location_weight``
-    (heads, width, channels); W, V, b and w are in ``content`` (see ``Perceptron``; ``own`` names those of W, V and b
-    that there are, ``width`` is d_q unless given); β ``sharpening`` (ESPnet: 2); ``normalise`` "sigmoid" takes
-    σ(e) / Σ σ(e) for the softmax.
+    keys, all on the "first", or "nowhere". F ``filters``, ``channels`` a head, 2·``reach`` + 1 wide; U
+    ``location_weight`` (heads, width, channels); W, V, b and w are in ``content`` (see ``Perceptron``; ``own`` names
+    those of W, V and b that there are, ``width`` is d_q unless given); β ``sharpening`` (ESPnet: 2); ``normalise``
+    "sigmoid" takes σ(e) / Σ σ(e) for the softmax.
 
     Queries are taken in turn; a padded query leaves the state alone. Cost: query·key·width·(channels + 1) per head
     and the convolution. Differs from ESPnet in: several heads; a state of one sum, not a list of all weights.

@@ -24,7 +24,7 @@ class LocationAware(InTurn):
     of W, V and b that there are, ``width`` is d_q unless given); F ``filters``, ``channels`` a head, 2·``reach`` + 1
     wide; U ``location_weight`` (heads, width, channels); β ``sharpening``. ``normalise`` "sigmoid" takes
     σ(e) / Σ σ(e) for the softmax ("smoothing", §2.3). α_0 is ``initial``: "uniform" over the valid keys, as ESPnet
-    has it, or all on the "first".
+    has it, all on the "first", or "nowhere", 0.
 
     Queries are taken in turn; a padded query leaves the state alone. Cost: query·key·width·(channels + 1) per head
     and the convolution, in as many steps as there are queries. Differs from the paper in: several heads, each with

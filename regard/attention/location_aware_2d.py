@@ -21,11 +21,11 @@ class LocationAware2D(InTurn):
     """f_i = F ∗ (α_{i−P}, …, α_{i−1}), e_ij = wᵀ tanh(W s_i + V h_j + U f_ij + b), α_i = softmax(β e_i)
 
     (ESPnet's AttLoc2D; not from a paper). P is ``past`` (ESPnet: 5); before the first query all P looks are α_0,
-    which is ``initial``: "uniform" over the valid keys, or all on the "first". F ``filters`` (heads·channels, P,
-    2·``reach`` + 1), the newest look last, so that direction and speed can be seen; U ``location_weight`` (heads,
-    width, channels); W, V, b and w are in ``content`` (see ``Perceptron``; ``own`` names those of W, V and b that
-    there are, ``width`` is d_q unless given); β ``sharpening`` (ESPnet: 2); ``normalise`` "sigmoid" takes σ(e) / Σ
-    σ(e) for the softmax. With P = 1 it is location-aware attention.
+    which is ``initial``: "uniform" over the valid keys, all on the "first", or "nowhere". F ``filters``
+    (heads·channels, P, 2·``reach`` + 1), the newest look last, so that direction and speed can be seen; U
+    ``location_weight`` (heads, width, channels); W, V, b and w are in ``content`` (see ``Perceptron``; ``own`` names
+    those of W, V and b that there are, ``width`` is d_q unless given); β ``sharpening`` (ESPnet: 2); ``normalise``
+    "sigmoid" takes σ(e) / Σ σ(e) for the softmax. With P = 1 it is location-aware attention.
 
     Queries are taken in turn; a padded query leaves the state alone. Cost: as location-aware attention, with P times
     its convolution and state. Differs from ESPnet in: several heads.

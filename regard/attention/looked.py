@@ -15,7 +15,7 @@ from regard.attention.perceptron import uniform
 
 __all__ = ["Filters", "Initial", "Looked", "first_look", "too_wide"]
 
-Initial = Literal["uniform", "first"]
+Initial = Literal["uniform", "first", "nowhere"]
 
 
 class Looked(NamedTuple):
@@ -32,7 +32,7 @@ def first_look(
     initial: str,
 ) -> Callable[[Float[Tensor, "batch key_heads key key_width"], Bound, int], Float[Tensor, "batch heads key"]]:
     """How keys, their bound and the number of heads become α_0, by the name an option gives it."""
-    table = {"uniform": _uniform, "first": _first}
+    table = {"uniform": _uniform, "first": _first, "nowhere": _nowhere}
     if initial not in table:
         raise ValueError(f"initial is one of {', '.join(table)}, not {initial!r}")
     return table[initial]
@@ -54,6 +54,13 @@ def _first(
     start = torch.zeros_like(bound.key.valid, dtype=key.dtype)
     start[:, :1] = bound.key.valid[:, :1]
     return start[:, None].expand(-1, heads, -1)
+
+
+def _nowhere(
+    key: Float[Tensor, "batch key_heads key key_width"], bound: Bound, heads: int
+) -> Float[Tensor, "batch {heads} key"]:
+    """No key has been looked at yet."""
+    return key.new_zeros(len(key), heads, key.shape[2])
 
 
 class Filters(nn.Module):

@@ -114,6 +114,7 @@ def test_smoothing_divides_sigmoids_by_their_sum():
 @pytest.mark.parametrize("initial, expected", [
     ("uniform", [[0.5, 0.5, 0], [1 / 3] * 3]),
     ("first", [[1, 0, 0], [1, 0, 0]]),
+    ("nowhere", [[0, 0, 0], [0, 0, 0]]),
 ])  # fmt: skip
 def test_the_first_look_leaves_padding_out(initial, expected):
     span = Span.of(torch.tensor([[True, True, False], [True, True, True]]))
@@ -123,7 +124,7 @@ def test_the_first_look_leaves_padding_out(initial, expected):
 
 
 def test_another_first_look_is_refused():
-    with pytest.raises(ValueError, match="initial is one of uniform, first, not 'last'"):
+    with pytest.raises(ValueError, match="initial is one of uniform, first, nowhere, not 'last'"):
         first_look("last")
 
 
