@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from regard.attention.bias import Alibi
 from regard.attention.contract import Abilities, Attended, Mechanism
 from regard.attention.cosine import Cosine
 from regard.attention.dot import Dot
@@ -21,6 +22,7 @@ from regard.attention.location_aware import LocationAware
 from regard.attention.location_recurrent import LocationRecurrent
 from regard.attention.looked import Looked
 from regard.attention.mask import Bound
+from regard.attention.shaw import Shaw
 from regard.state import State
 
 from ..things import SIZES, bold
@@ -269,6 +271,31 @@ class DividesByPadding(Cosine):
         return Attended(*attend(query, unit, value, bound, need_weights=need_weights), state)
 
 
+class ColumnsForPositions(Shaw):
+    """Counts distances from the first query it is given."""
+
+    def forward(self, query, key, value, bound, state=(), *, need_weights=False):
+        first = bound.query._replace(start=torch.zeros_like(bound.query.start))
+        moved = Bound(bound.mask, first, bound.key)
+        moved._dense = bound.dense()
+        return super().forward(query, key, value, moved, state, need_weights=need_weights)
+
+
+class FusedPathForgetsBias(Dot):
+    """Adds its bias where weights are asked for, and only there."""
+
+    def forward(self, query, key, value, bound, state=(), *, need_weights=False):
+        bias = self.bias(query, bound) if need_weights else None
+        return Attended(*attend(query, key, value, bound, bias=bias, need_weights=need_weights), state)
+
+
+class ClaimsPlainness(Shaw):
+    """Denies that it sums more than values."""
+
+    def can(self) -> Abilities:
+        return replace(super().can(), plain=True)
+
+
 def _local(kind: type[LocalPredictive]) -> LocalPredictive:
     return bold(kind(General(**SIZES), heads=2, query_width=4, window=2))
 
@@ -293,6 +320,9 @@ MUTANTS = {
     "hidden-parameter": (HiddenParameter, "saved"),
     "claims-independence": (ClaimsIndependence, "independent"),
     "silent": (Silent, "weighted"),
+    "columns-for-positions": (lambda: bold(ColumnsForPositions(heads=2, query_width=4, value_width=3)), "chunk"),
+    "fused-path-forgets-bias": (lambda: FusedPathForgetsBias(bias=Alibi()), "weighted"),
+    "claims-plainness": (lambda: bold(ClaimsPlainness(heads=2, query_width=4, value_width=3)), "weighted"),
     "renormalised-local-p": (lambda: _local(RenormalisedLocal), "normalised"),
     "local-p-counts-padding": (lambda: _local(LocalCountsPadding), "batched"),
     "counts-columns": (lambda: bold(CountsColumns(General(**SIZES), window=1)), "chunk"),

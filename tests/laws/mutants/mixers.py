@@ -5,9 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from regard.attention.bias import Alibi
 from regard.attention.contract import Mixed
+from regard.attention.dot import Dot
 from regard.attention.heads import KeyValue, SelfAttention
 from regard.attention.mask import Causal, Padding
+from regard.attention.rotary import Rotary
 from regard.models.convolution import GatedConvolution
 from regard.state import State
 
@@ -76,6 +79,20 @@ class CountsPadding(SelfAttention):
         return mixed._replace(state=mixed.state._replace(length=state.length + x.shape[1]))
 
 
+class TurnsByColumn(Rotary):
+    """Every piece begins at position 0."""
+
+    def forward(self, x, position):
+        return super().forward(x, position - position[:, :1])
+
+
+class FirstRowsDistances(Alibi):
+    """Takes the distances of the first row for those of all."""
+
+    def forward(self, query, bound):
+        return super().forward(query, bound)[:1]
+
+
 class LooksAtPadding(SelfAttention):
     """An encoder's attention that has forgotten the padding."""
 
@@ -129,6 +146,14 @@ MUTANTS = {
     "stuck-join": (lambda: _attention(Stuck), "joined"),
     "cache-counts-padding": (lambda: _attention(CountsPadding), "batched"),
     "looks-at-padding": (lambda: LooksAtPadding(heads(MECHANISMS["dot"](SIZES)), mask=Padding()), "batched"),
+    "turns-by-column": (
+        lambda: SelfAttention(heads(MECHANISMS["dot"](SIZES)), mask=Causal() & Padding(), rotary=TurnsByColumn(4)),
+        "chunk",
+    ),
+    "first-rows-distances": (
+        lambda: SelfAttention(heads(Dot(bias=FirstRowsDistances())), mask=Causal() & Padding()),
+        "joined",
+    ),
     "zero-past": (lambda: ZeroPast(WIDTH, kernel=3), "chunk"),
     "padded-past": (lambda: PaddedPast(WIDTH, kernel=3), "batched"),
     "centred": (lambda: Centred(WIDTH, kernel=3), "causal"),
