@@ -16,7 +16,7 @@ from regard.data.corpora import CorpusConfig
 from regard.errors import ConfigError, RegardError
 from regard.layered import parse_override, spell
 
-__all__ = ["ENDS", "Budget", "Entry", "Row", "enter", "make_rows", "parse_budget", "test_corpora"]
+__all__ = ["ENDS", "Budget", "Entry", "Row", "enter", "make_rows", "measured_on", "parse_budget"]
 
 ENDS = ("train.steps", "train.epochs", "train.minutes", "train.tokens", "train.early_stopping")
 
@@ -122,7 +122,7 @@ def enter(
     return entries
 
 
-def test_corpora(entries: Sequence[Entry], given: CorpusConfig | None, metric: str) -> tuple[CorpusConfig, ...]:
+def measured_on(entries: Sequence[Entry], given: CorpusConfig | None, metric: str) -> tuple[CorpusConfig, ...]:
     """What all are measured on: ``given``, else the validation data, which must be the same. Raises ConfigError.
 
     A loss is one of pieces: it compares only where the pieces are the same, too.

@@ -67,8 +67,8 @@ def lower_is_better(metric: str) -> bool:
     return metric == "loss" or METRICS[metric].lower_is_better
 
 
-HEAD = ("±", "seeds", "parameters", "updates", "minutes", "train/s", "decode/s", "memory")
-WIDTHS = (8, 7, 6, 11, 8, 8, 8, 9, 10)
+HEAD = ("±", "seeds", "params", "updates", "minutes", "train/s", "decode/s", "memory")
+WIDTHS = (7, 7, 6, 8, 10, 8, 10, 9, 10)
 
 
 def text_table(rows: Sequence[Summary], metric: str) -> str:
@@ -92,7 +92,7 @@ def _cells(row: Summary, metric: str) -> list[str]:
         "failed" if not done and row.errors else _shown(row.mean, f".{digits}f"),
         _shown(row.spread, f".{digits}f"),
         str(done) if done == row.seeds else f"{done}/{row.seeds}",
-        _shown(row.parameters, ","),
+        _short(row.parameters),
         _shown(row.updates, ",.0f"),
         _shown(row.minutes, ".1f"),
         _shown(row.train_speed, ",.0f"),
@@ -103,6 +103,16 @@ def _cells(row: Summary, metric: str) -> list[str]:
 
 def _shown(value: float | None, form: str) -> str:
     return "–" if value is None else format(value, form)
+
+
+def _short(number: int | None) -> str:
+    """Three digits: 17.7k, 6.35M, 1.3G."""
+    if number is None:
+        return "–"
+    for size, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if number >= size:
+            return f"{number / size:.3g}{letter}" if number < 999.5 * size else f"{number / size:.0f}{letter}"
+    return str(number)
 
 
 def markdown(results: Mapping[str, Any], rows: Sequence[Summary]) -> str:

@@ -69,7 +69,7 @@ def compare(
 ) -> None:
     """Train several recipes under one equal budget and compare quality, size, speed and memory."""
     from regard.commands.comparing import Comparison
-    from regard.compare import enter, make_rows, parse_budget, test_corpora
+    from regard.compare import enter, make_rows, measured_on, parse_budget
     from regard.data.corpora import CorpusConfig
     from regard.errors import ConfigError
     from regard.evaluate import check_names
@@ -85,7 +85,7 @@ def compare(
     limit = parse_budget(budget) if budget is not None else None
     rows = make_rows(sources, vary or [], set_ or [], limit)
     entries = enter(rows, limit, _require)
-    corpora = test_corpora(entries, given, metric)
+    corpora = measured_on(entries, given, metric)
     key = {"metric": metric, "beam": beam, "average": average, "test": _contents(corpora)}
     folder = out or Path("runs") / f"compare-{'-'.join(dict.fromkeys(Path(row.source).stem for row in rows))}"[:100]
     comparison = Comparison(folder, entries, seeds, limit, key)

@@ -72,7 +72,9 @@ def _prepare(path: Path) -> int:
 
     run = RunFolder.open(path)
     with run.training(), TrainingDisplay(path) as display:
-        set_up(run, say=display.said, progress=display.prepared)
+        steps, warmup = set_up(run, say=display.said, progress=display.prepared).steps, run.config.train.warmup
+        if steps is not None and warmup >= steps:
+            display.said(f"warning: the warm-up of {warmup:,} updates is not over when training ends, after {steps:,}")
     return 0
 
 

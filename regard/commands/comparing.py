@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison"]
 
-START = "from regard.commands.compare_member import main; main()"
+START = """
+try:
+    from regard.commands.compare_member import main
+    main()
+except KeyboardInterrupt:  # while it still imports
+    raise SystemExit(130)
+"""
 PATIENCE = 20.0  # seconds in which a member whose parent was killed saves and ends
 
 

@@ -1,0 +1,225 @@
+"""``regard compare``: interrupted, killed, finished, measured anew; what fails fails alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from regard.config import dump_config, load_config
+from regard.data.corpora import CorpusConfig
+from regard.errors import ConfigError, DataError, ModelError
+from regard.storage import locked
+from regard.studies.figure import can_draw
+
+from .conftest import write_pairs
+
+STEPS = 60
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+MAIN = "from regard.cli import main; main()"
+
+
+def recipe(folder: Path, name: str, *overrides: str) -> str:
+    """A tiny model as a recipe, its steps left to the budget."""
+    corpora = {}
+    for part, count, seed in (("train", 300, 1), ("valid", 30, 2)):
+        source, target = write_pairs(folder, part, count, seed)
+        corpora[part] = [{"source": str(source), "target": str(target)}]
+    config = {
+        "data": corpora | {"tokenizer": {"kind": "word"}, "joint": False},
+        "model": {
+            "encoder_layers": 1, "decoder_layers": 1, "width": 16, "feed_forward": 32, "heads": 2, "dropout": 0.0,
+            "norm": "pre", "share": "target",
+        },
+        "train": {
+            "epochs": 1, "batch_tokens": 128, "learning_rate": 0.01, "warmup": 10, "validate_every": 30,
+            "save_every": 15, "precision": "float32", "threads": 1,
+        },
+    }  # fmt: skip
+    path = folder / f"{name}.toml"
+    path.write_text(dump_config(load_config(config, overrides)))
+    return str(path)
+
+
+class Compared(NamedTuple):
+    """Three sittings of one command: stopped in the first member, killed in the second, finished."""
+
+    folder: Path
+    codes: list[int]
+    told: list[str]  # on standard error
+    results: dict[str, Any]  # of the last sitting, from standard output
+    trained_first: float  # when the first member's training was finished
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", MAIN, "compare", *arguments, "--out", str(folder / "out")]
+    environment = {**os.environ, **ONE_THREAD}
+    return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def stop(process: subprocess.Popen[str], run: Path, number: signal.Signals) -> str:
+    """Send a signal once ``run`` is well in training; what the process said."""
+    while process.poll() is None and len(lines(run)) < 5:
+        time.sleep(0.005)
+    process.send_signal(number)
+    return process.communicate(timeout=120)[1]
+
+
+def lines(run: Path) -> list[str]:
+    path = run / "metrics.jsonl"
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
+    folder = tmp_path_factory.mktemp("compared")
+    dot, general = recipe(folder, "dot"), recipe(folder, "general", "model.cross_attention.kind=general")
+    tight, unknown = recipe(folder, "tight", "train.batch_tokens=2"), folder / "unknown.toml"
+    unknown.write_text(f'extends = "{dot}"\n[model.cross_attention]\nkind = "dott"\n')
+    arguments = [dot, general, tight, str(unknown), "--seeds", "2", "--budget", f"{STEPS}steps"]
+    arguments += ["--metric", "wer", "--beam", "1", "--json"]
+    first, second = (folder / "out" / "dot" / f"seed-{seed}" for seed in (1, 2))
+    codes, told = [], []
+    for run, number in ((first, signal.SIGINT), (second, signal.SIGKILL)):
+        process = start(folder, *arguments)
+        told.append(stop(process, run, number))
+        codes.append(process.returncode)
+    trained_first = (first / "training.json").stat().st_mtime
+    process = start(folder, *arguments)
+    output, said = process.communicate(timeout=240)
+    return Compared(folder / "out", [*codes, process.returncode], [*told, said], json.loads(output), trained_first)
+
+
+def members(compared: Compared) -> dict[str, list[dict[str, Any]]]:
+    return {row["name"]: row["members"] for row in compared.results["rows"]}
+
+
+def test_stopped_and_killed_the_same_command_goes_on(compared: Compared) -> None:
+    assert compared.codes[:2] == [130, -signal.SIGKILL]
+    assert "stopped; the same command goes on" in compared.told[0]
+    assert "going on from step" in compared.told[1], "Ctrl-C left nothing to go on from"
+    for run in (compared.folder / "dot" / "seed-1", compared.folder / "dot" / "seed-2"):
+        steps = [record["step"] for record in map(json.loads, lines(run)) if "loss" in record]
+        assert steps == list(range(1, STEPS + 1))
+
+
+def test_what_is_finished_is_not_trained_again(compared: Compared) -> None:
+    assert (compared.folder / "dot" / "seed-1" / "training.json").stat().st_mtime == compared.trained_first
+    assert "dot, seed 1" not in compared.told[2]
+    assert "[4/8] dot, seed 2" in compared.told[2]  # behind what is done and what cannot begin
+
+
+def test_each_row_has_its_figures(compared: Compared) -> None:
+    rows = {row["name"]: row for row in compared.results["rows"]}
+    assert list(rows) == ["dot", "general", "tight", "unknown"]
+    for name in ("dot", "general"):
+        values = [member["value"] for member in rows[name]["members"]]
+        assert [member["seed"] for member in rows[name]["members"]] == [1, 2]
+        assert rows[name]["mean"] == pytest.approx(statistics.fmean(values))
+        assert rows[name]["spread"] == pytest.approx(statistics.stdev(values))
+        for member in rows[name]["members"]:
+            updates = [record for record in map(json.loads, lines(Path(member["run"]))) if "loss" in record]
+            seconds = sum(record["seconds"] for record in updates)
+            assert member["state"] == "done" and member["updates"] == STEPS and member["error"] is None
+            assert member["target_tokens"] == sum(record["tokens"] for record in updates)
+            assert member["train_tokens_per_second"] == pytest.approx(member["target_tokens"] / seconds)
+            assert member["decode_tokens_per_second"] > member["decode_lines_per_second"] > 0
+            assert 50 * 2**20 < member["peak_memory"] < 4 * 2**30
+            assert member["search"]["beam"] == 1
+    assert rows["general"]["members"][0]["parameters"] > rows["dot"]["members"][0]["parameters"]
+    assert compared.results["signatures"][0].startswith("WER|")
+
+
+def test_the_value_is_that_of_evaluate(compared: Compared, regard) -> None:
+    member = members(compared)["general"][1]
+    corpus = CorpusConfig.model_validate(compared.results["measured"]["test"][0]["corpus"])
+    found = regard("evaluate", member["run"], corpus.source, corpus.target, "--metric", "wer", "--beam", 1, "--json")
+    assert json.loads(found.stdout)["scores"]["wer"]["value"] == pytest.approx(member["value"])
+
+
+def test_a_failure_is_one_row_s(compared: Compared) -> None:
+    """Of a child, with its code; of a config, before anything is trained; the others go on."""
+    assert compared.codes[2] == 3
+    by_row = members(compared)
+    for member in by_row["tight"]:
+        assert member["state"] == "failed" and "do not fit into a batch of 2 tokens" in member["error"]["what"]
+        assert member["error"]["exit_code"] == 3
+    assert "tight, seed 2 failed: " in compared.told[2] and "help: lower data.max_length" in compared.told[2]
+    assert [member["error"]["exit_code"] for member in by_row["unknown"]] == [2, 2]
+    assert compared.told[0].count("unknown failed: no mechanism is called 'dott'") == 1
+    assert compared.told[0].index("unknown failed") < compared.told[0].index("dot, seed 1")
+    assert all("Traceback" not in said for said in compared.told)
+
+
+def test_the_files_beside_the_runs(compared: Compared) -> None:
+    kept = json.loads((compared.folder / "results.json").read_text(encoding="utf-8"))
+    assert kept["rows"] == compared.results["rows"]
+    page = (compared.folder / "results.md").read_text(encoding="utf-8")
+    assert f"budget: {STEPS}steps; seeds: 2" in page and "| general |" in page and "torch " in page
+    if can_draw():
+        assert (compared.folder / "figure.png").read_bytes().startswith(b"\x89PNG")
+        assert "general" in (compared.folder / "figure.svg").read_text(encoding="utf-8")
+
+
+def test_another_metric_measures_anew_and_trains_nothing(compared: Compared, regard, tmp_path: Path) -> None:
+    """One row of those that are there, over another text, by its loss; the table fits."""
+    source, target = write_pairs(tmp_path, "test", 10, seed=9)
+    name = compared.folder.parent / "general.toml"
+    before = [(compared.folder / "general" / f"seed-{seed}" / "metrics.jsonl").read_bytes() for seed in (1, 2)]
+    found = regard(
+        "compare", name, "--budget", f"{STEPS}steps", "--seeds", 2, "--metric", "loss", "--test", source, target,
+        "--average", 2, "--out", compared.folder,
+    )  # fmt: skip
+    assert found.exit_code == 0, found.stderr
+    assert [(compared.folder / "general" / f"seed-{seed}" / "metrics.jsonl").read_bytes() for seed in (1, 2)] == before
+    head, row = found.stdout.splitlines()
+    assert head.split()[0] == "loss" and row.split()[0] == "general" and len(row) == 100
+    result = json.loads((compared.folder / "results.json").read_text(encoding="utf-8"))
+    assert result["rows"][0]["members"][0]["checkpoint"].startswith(f"average (steps {STEPS - 15}, {STEPS})")
+    scored = regard("score", result["rows"][0]["members"][0]["run"], source, target, "--json")
+    assert scored.exit_code == 0 and result["rows"][0]["mean"] > 0
+    without = regard("compare", name, "--budget", f"{STEPS + 1}steps", "--out", compared.folder)
+    assert isinstance(without.exception, ConfigError) and "another config or budget" in without.exception.what
+
+
+def test_one_comparison_at_a_time_in_a_folder(regard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.commands.comparing.PATIENCE", 0.1)
+    out = tmp_path / "out"
+    out.mkdir()
+    with locked(out / "lock"):
+        found = regard("compare", recipe(tmp_path, "a"), "--budget", "3steps", "--out", out)
+    assert isinstance(found.exception, ModelError) and "another process compares" in found.exception.what
+
+
+def test_bad_input_trains_nothing(regard, tmp_path: Path) -> None:
+    a, out = recipe(tmp_path, "a"), tmp_path / "out"
+    for arguments, kind, what in (
+        ((a, "--budget", "soon"), ConfigError, "no budget"),
+        ((a, a), ConfigError, "two rows"),
+        ((a, "--metric", "blue"), ConfigError, "blue"),
+        ((a, "--test", a, a, "--test-file", a), ConfigError, "both name a test set"),
+        ((a, "--test-file", tmp_path / "none.tsv"), DataError, "there is no file"),
+    ):
+        found = regard("compare", *arguments, "--out", out)
+        assert isinstance(found.exception, kind) and what in str(found.exception), arguments
+    assert not out.exists()
+    assert regard("compare").exit_code == 2
+
+
+def test_without_matplotlib_there_is_a_table(
+    compared: Compared, regard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Both rows fail at once here, which needs no training."""
+    monkeypatch.setattr("regard.studies.figure.find_spec", lambda name: None)
+    found = regard("compare", compared.folder.parent / "unknown.toml", "--budget", "3steps", "--out", tmp_path / "out")
+    assert found.exit_code == 2
+    assert "pip install 'regard[plot]'" in found.stderr
+    assert found.stdout.splitlines()[1].split()[:2] == ["unknown", "failed"]
