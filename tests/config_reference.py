@@ -34,6 +34,7 @@ from regard.models.configuration import (
     TransformerEncoderConfig,
 )
 from regard.models.places import MechanismConfig
+from regard.models.positions import RotaryConfig, ShawConfig, T5Config
 from regard.models.presets import PRESETS
 from regard.settings import SearchConfig, TrainConfig
 
@@ -56,6 +57,9 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("[model.decoder]", RecurrentDecoderConfig, "See [carriers](carriers.md)."),
     ("[model.decoder]", ConvolutionalDecoderConfig, "See [carriers](carriers.md)."),
     ("[model.encoder.cell]", CellConfig, 'Of recurrent encoders and decoders. `cell = "gru"` alone is enough.'),
+    ("[model.position]", RotaryConfig, 'See [positions](positions.md). `position = "rotary"` alone is enough.'),
+    ("[model.position]", T5Config, "See [positions](positions.md)."),
+    ("[model.position]", ShawConfig, "See [shaw](mechanisms/shaw.md)."),
     ("[model.cross_attention]", MechanismConfig, "And every other place of attention, beside the mechanism's options."),
     ("[train]", TrainConfig, "When to stop, how large a step is, and what is kept on the way."),
     ("[search]", SearchConfig, "How outputs are looked for. Most keys are options of `regard translate`, too."),
@@ -93,7 +97,9 @@ MEANINGS = {
     "model.decoder.cell": "a cell, see below",
     "model.cross_attention.kind": "a mechanism, see the table below",
     "model.preset": "sizes that are not given come from here",
-    "model.position": "what is added to embeddings to say where a token stands",
+    "model.position": "how the model knows where a token stands: `sinusoidal`, `learned`, `none`, `rotary`, `alibi`, "
+    "`t5`, `shaw`, see [positions](positions.md)",
+    "model.position.kind": "the kind of position",
     "model.self_attention": "a mechanism, see below",
     "model.cross_attention": "a mechanism, see below: how the decoder reads the source",
     "train.steps": "updates; of `steps`, `epochs`, `minutes` and `tokens` the one that comes first ends training",
@@ -124,7 +130,14 @@ BOUNDS: tuple[tuple[type, str, str], ...] = (
     (Gt, "gt", "> {}"), (Ge, "ge", "≥ {}"), (Lt, "lt", "< {}"), (Le, "le", "≤ {}"),
     (MinLen, "min_length", "at least {} long"),
 )  # fmt: skip
-SIZES = {"self", "heads", "query_width", "key_width"}  # what the place gives a mechanism, not the config
+SIZES = {
+    "self",
+    "heads",
+    "query_width",
+    "key_width",
+    "value_width",
+    "bias",
+}  # what the place gives a mechanism, not the config
 
 
 def page() -> str:

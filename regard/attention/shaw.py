@@ -22,8 +22,9 @@ class Shaw(Mechanism):
 
     (Shaw et al. 2018, Eq. 3 and 4), a_ij = w_{max(−clip, min(clip, j − i))}. ``keys`` w^K (heads, 2·clip + 1, d_k) and
     ``values`` w^V (heads, 2·clip + 1, d_v) are learned, for each head its own, as in the paper's base model; without
-    ``values`` there is no a^V, which cost the paper nothing (Table 4). ``scale`` None is 1/√d_k. Positions are
-    absolute, so a cache changes nothing. No state.
+    ``values`` there is no a^V, which cost the paper nothing (Table 3). ``scale`` None is 1/√d_k. Positions are
+    absolute, so a cache changes nothing. No state. The paper's big model shares a table among the
+    heads of a layer; that is not here.
 
     Computed as two terms (Eq. 5): q·w for each of the 2·clip + 1 vectors, from which every pair takes its own; and
     weights summed by distance, then times w^V. Cost: query·key·(d_k + d_v) + query·(2·clip + 1)·(d_k + d_v) per head;
