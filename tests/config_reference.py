@@ -130,14 +130,8 @@ BOUNDS: tuple[tuple[type, str, str], ...] = (
     (Gt, "gt", "> {}"), (Ge, "ge", "≥ {}"), (Lt, "lt", "< {}"), (Le, "le", "≤ {}"),
     (MinLen, "min_length", "at least {} long"),
 )  # fmt: skip
-SIZES = {
-    "self",
-    "heads",
-    "query_width",
-    "key_width",
-    "value_width",
-    "bias",
-}  # what the place gives a mechanism, not the config
+# What the place gives a mechanism, not the config.
+SIZES = {"self", "heads", "query_width", "key_width", "value_width", "bias"}
 
 
 def page() -> str:

@@ -56,9 +56,7 @@ class T5Config(_Options):
     """A learned number for each head and bucket of distances, one table a stack (Raffel et al. 2020)."""
 
     kind: Literal["t5"] = "t5"
-    buckets: int = Field(
-        32, ge=4, multiple_of=4, description="a multiple of 4; an encoder has half of them for each side"
-    )
+    buckets: int = Field(32, ge=4, multiple_of=4, description="a multiple of 4; half for each side in an encoder")
     distance: int = Field(128, ge=3, description="from here on all distances share the last bucket")
 
 
