@@ -20,7 +20,7 @@ __all__ = ["parameters_by_part", "register"]
 
 EPILOG = "Examples: regard info runs/m30k · regard info base --types 37000"
 
-What = Annotated[str, typer.Argument(metavar="RUN|PRESET", help="A run folder, or tiny, small, base or big.")]
+What = Annotated[str, typer.Argument(metavar="RUN|PRESET", help="A run folder, or a preset: tiny, base, luong, …")]
 Types = Annotated[
     int,
     typer.Option("--types", min=5, metavar="N", help="Of a preset: pieces in the vocabulary, shared by both sides."),
@@ -71,14 +71,32 @@ def parameters_by_part(config: ModelConfig, source_types: int, target_types: int
     return counts
 
 
+# What a component of a parameter's name says it belongs to, whatever the carrier; the first line that fits.
+PARTS = {
+    "reader": "source attention",
+    "attention": "self-attention",
+    "feed_forward": "feed-forward",
+    "convolution": "convolutions",
+    "core": "cells",
+    "mixer": "mixers",
+    "bridge": "first state",
+    "gist": "first state",
+    "combine": "read-out",
+    "read_out": "read-out",
+    "query": "source attention",
+    "context": "source attention",
+    "enter": "widths",
+    "leave": "widths",
+}
+
+
 def _part(name: str) -> str:
     """``decoder.layers.0.reader.attention.query.weight`` belongs to ``decoder source attention``."""
     side, _, rest = name.partition(".")
     if side == "projection" or "embedding" in rest:
         return "embeddings"
-    kinds = {"mixer": "self-attention", "reader": "source attention", "feed_forward": "feed-forward"}
-    component = rest.split(".")[2] if rest.startswith("layers.") else "norms"
-    return f"{side} {kinds.get(component, 'norms')}"
+    components = rest.split(".")
+    return f"{side} {next((part for component, part in PARTS.items() if component in components), 'norms')}"
 
 
 def _preset(name: str, config: ModelConfig, types: int) -> dict[str, Any]:
@@ -185,11 +203,26 @@ def _model_lines(found: dict[str, Any]) -> Iterator[str]:
     model = found["model"]
     source, target = found["types"]
     types = f"{source:,}" if source == target else f"{source:,} and {target:,}"
-    layers = f"{model['kind']}, {model['encoder_layers']}+{model['decoder_layers']} layers"
-    sizes = f"width {model['width']}, feed-forward {model['feed_forward']}, {model['heads']} heads"
-    yield f"model       {layers}, {sizes}, {model['norm']}-norm, dropout {model['dropout']}"
+    layers = f"{model['encoder_layers']}+{model['decoder_layers']} layers, width {model['width']}"
+    yield f"model       {_carriers(model)}, {layers}{_sizes(model)}, dropout {model['dropout']}"
     yield f"vocabulary  {types} pieces, shared matrices: {model['share']}"
     yield f"parameters  {found['parameters']['all']:,}"
     for part, count in found["parameters"].items():
         if part != "all":
             yield f"            {part:<26} {count:>12,}  {100 * count / found['parameters']['all']:5.1f} %"
+
+
+def _carriers(model: dict[str, Any]) -> str:
+    encoder, decoder = model["encoder"]["kind"], model["decoder"]["kind"]
+    return str(encoder) if encoder == decoder else f"{encoder} to {decoder}"
+
+
+def _sizes(model: dict[str, Any]) -> str:
+    """What beside layers and width says how large a model of its kinds is."""
+    sides, found = [model["encoder"], model["decoder"]], []
+    if any(side["kind"] == "transformer" for side in sides):
+        found.append(f"feed-forward {model['feed_forward']}, {model['heads']} heads, {model['norm']}-norm")
+    cells = list(dict.fromkeys(side["cell"]["kind"] for side in sides if side["kind"] == "recurrent"))
+    if cells:
+        found.append(f"{' and '.join(cells)} cells")
+    return "".join(f", {each}" for each in found)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from regard.attention.contract import Decoder, Encoder
-from regard.models import build_convolutional, build_transformer
+from regard.models import build_convolutional, build_recurrent, build_transformer
 from regard.models.configuration import ModelConfig
 from regard.models.model import Transducer
 
@@ -25,6 +25,7 @@ class Carrier(Protocol):
 
 CARRIERS: dict[str, Carrier] = {
     "transformer": build_transformer,
+    "recurrent": build_recurrent,
     "convolutional": build_convolutional,
 }
 

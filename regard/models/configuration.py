@@ -56,6 +56,14 @@ class CellConfig(Named):
     orthogonal: bool = Field(False, description="recurrent matrices start orthogonal")
     forget_bias: float = Field(0.0, description="added to the bias of the gate that keeps the old state")
 
+    @model_validator(mode="after")
+    def _has_these_gates(self) -> CellConfig:
+        if self.kind != "gru" and (self.reset, self.update) != ("after", "keeps"):
+            raise ValueError(f"reset and update are choices of a GRU, not of the {self.kind} cell")
+        if self.kind == "elman" and self.forget_bias:
+            raise ValueError("an Elman cell has no gate that a forget bias could open")
+        return self
+
 
 class RecurrentEncoderConfig(BaseModel):
     """Cells from left to right, or from both sides."""
@@ -77,6 +85,9 @@ class RecurrentDecoderConfig(BaseModel):
     cell: CellConfig = CellConfig()
     order: Literal["luong", "bahdanau", "none"] = Field(
         "luong", description="read after the cells (Luong 2015), before them (Bahdanau 2015), or not at all"
+    )
+    start: Literal["learned", "copied"] = Field(
+        "learned", description="tanh(W · the encoder's summary), or the encoder's last states as they are (Luong 2015)"
     )
     input_feeding: bool = Field(True, description="`luong`: the last read-out enters the first cell")
     readout: int | None = Field(None, ge=1, description="`bahdanau`: l, the maxout units; unset: the width")
@@ -160,15 +171,19 @@ class ModelConfig(BaseModel):
                 filled[side] = {"kind": filled.get("kind", "transformer")} | own
         decoder = filled["decoder"]
         kind = decoder["kind"] if isinstance(decoder, dict) else decoder.kind
+        if kind == "recurrent":
+            filled["cross_attention"] = _unprojected(filled.get("cross_attention", {}))
         return DEFAULTS.get(kind, {}) | filled
 
     @model_validator(mode="after")
     def _heads_divide(self) -> ModelConfig:
-        if self.width % self.heads and (self.key_width is None or self.value_width is None):
+        uses = "transformer" in (self.encoder.kind, self.decoder.kind) or self.cross_attention.heads is None
+        if uses and self.width % self.heads and (self.key_width is None or self.value_width is None):
             raise ValueError(f"heads = {self.heads} does not divide width = {self.width}")
         if self.heads % (self.key_heads or self.heads):
             raise ValueError(f"key_heads = {self.key_heads} does not divide heads = {self.heads}")
-        if self.position.kind == "sinusoidal" and (self.embedding or self.width) % 2:
+        placed = (self.encoder.kind, self.decoder.kind) != ("recurrent", "recurrent")
+        if placed and self.position.kind == "sinusoidal" and (self.embedding or self.width) % 2:
             raise ValueError(f"sinusoidal positions need an even width, not {self.embedding or self.width}")
         if self.position.kind in RELATIVE and "transformer" not in (self.encoder.kind, self.decoder.kind):
             raise ValueError(f"{self.position.kind} positions are for self-attention, and there is none")
@@ -186,6 +201,22 @@ class ModelConfig(BaseModel):
             )
         return self
 
+    @model_validator(mode="after")
+    def _cells_fit(self) -> ModelConfig:
+        encoder, decoder = self.encoder, self.decoder
+        if encoder.kind == "recurrent" and encoder.bidirectional and encoder.width is None and self.width % 2:
+            raise ValueError(f"two directions cannot share a width of {self.width}: give model.encoder.width")
+        if decoder.kind != "recurrent" or decoder.start == "learned":
+            return self
+        if encoder.kind != "recurrent" or encoder.bidirectional:
+            raise ValueError("a decoder's cells can be copied from cells that read from left to right alone")
+        theirs = encoder.cell.kind, encoder.width or self.width, self.encoder_layers
+        ours = decoder.cell.kind, self.width, self.decoder_layers
+        if theirs != ours:
+            spelled = ["{2} layers of {0} cells, {1} wide".format(*cells) for cells in (theirs, ours)]
+            raise ValueError(f"the decoder's cells cannot start as copies: {spelled[0]} there, {spelled[1]} here")
+        return self
+
     @property
     def features(self) -> int:
         """Width of what the decoder hands to the output projection."""
@@ -194,3 +225,12 @@ class ModelConfig(BaseModel):
         if self.decoder.kind == "convolutional":
             return self.embedding or self.width
         return self.width
+
+
+def _unprojected(place: Any) -> Any:
+    """One head over the states as they are, as recurrent decoders read them in print, where no layout is given."""
+    if isinstance(place, MechanismConfig):
+        return place
+    table = {"kind": place} if isinstance(place, str) else place
+    laid_out = not isinstance(table, dict) or not table.keys().isdisjoint({"heads", "project"})
+    return table if laid_out else table | {"heads": 1, "project": []}

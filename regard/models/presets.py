@@ -6,6 +6,12 @@ from typing import Any
 
 __all__ = ["DEFAULTS", "PRESETS"]
 
+# Bahdanau et al. 2015, appendix A.1.1 and A.1.2: the cell, and W_a, U_a as projections, of which U_a h_j is made once.
+_BAHDANAU = dict(kind="gru", reset="before", update="renews", orthogonal=True)
+_ALIGNING = dict(kind="additive", heads=1, project=["query", "key"], own=[])
+# Luong et al. 2015, §3.2: the best of its single models, D = 10.
+_LOCAL = dict(kind="local-p", heads=1, project=[], window=10, score=dict(kind="general"))
+
 # `base` and `big` are the paper's (Vaswani et al. 2017, Table 3), `rnnsearch` Bahdanau et al. 2015 (appendix A.2),
 # `luong` Luong et al. 2015 (§4.1), `convs2s` the WMT model of Gehring et al. 2017 (§4.2).
 PRESETS: dict[str, dict[str, Any]] = {
@@ -13,6 +19,49 @@ PRESETS: dict[str, dict[str, Any]] = {
     "small": dict(encoder_layers=4, decoder_layers=4, width=256, feed_forward=1024, heads=4, dropout=0.2),
     "base": dict(encoder_layers=6, decoder_layers=6, width=512, feed_forward=2048, heads=8, dropout=0.1),
     "big": dict(encoder_layers=6, decoder_layers=6, width=1024, feed_forward=4096, heads=16, dropout=0.3),
+    "rnnsearch": dict(
+        kind="recurrent",
+        encoder=dict(cell=_BAHDANAU, width=1000),
+        decoder=dict(cell=_BAHDANAU, order="bahdanau", readout=500),
+        cross_attention=_ALIGNING,
+        encoder_layers=1,
+        decoder_layers=1,
+        width=1000,
+        embedding=620,
+        dropout=0.0,
+        share="none",
+    ),
+    "rnnsearch-small": dict(
+        kind="recurrent",
+        encoder=dict(cell=_BAHDANAU, width=256),
+        decoder=dict(cell=_BAHDANAU, order="bahdanau", readout=256),
+        cross_attention=_ALIGNING,
+        encoder_layers=1,
+        decoder_layers=1,
+        width=256,
+        dropout=0.3,
+    ),
+    "luong": dict(
+        kind="recurrent",
+        encoder=dict(cell="lstm", bidirectional=False),
+        decoder=dict(cell="lstm", order="luong", input_feeding=True, start="copied"),
+        cross_attention=_LOCAL,
+        encoder_layers=4,
+        decoder_layers=4,
+        width=1000,
+        dropout=0.2,
+        share="none",
+    ),
+    "luong-small": dict(
+        kind="recurrent",
+        encoder=dict(cell="lstm", bidirectional=False),
+        decoder=dict(cell="lstm", order="luong", input_feeding=True, start="copied"),
+        cross_attention=_LOCAL,
+        encoder_layers=2,
+        decoder_layers=2,
+        width=256,
+        dropout=0.3,
+    ),
     "convs2s": dict(
         kind="convolutional",
         encoder=dict(blocks=[[512, 3, 9], [1024, 3, 4], [2048, 1, 2]]),
