@@ -94,7 +94,7 @@ def _cells(row: Summary, metric: str) -> list[str]:
         str(done) if done == row.seeds else f"{done}/{row.seeds}",
         _short(row.parameters),
         _shown(row.updates, ",.0f"),
-        _shown(row.minutes, ".1f"),
+        _shown(row.minutes, ".3g"),
         _shown(row.train_speed, ",.0f"),
         _shown(row.decode_speed, ",.0f"),
         "–" if row.memory is None else f"{row.memory / 2**20:,.0f} MB",

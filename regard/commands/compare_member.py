@@ -96,7 +96,8 @@ def _train_and_measure(path: Path, job: dict[str, Any]) -> int:
 
 
 def _trained(path: Path) -> dict[str, Any]:
-    lines = (path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    metrics = path / "metrics.jsonl"
+    lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.exists() else []  # stopped before an update
     records = [record for record in map(json.loads, lines) if "loss" in record]
     tokens, seconds = (sum(record[key] for record in records) for key in ("tokens", "seconds"))
     updates = records[-1]["step"] if records else 0

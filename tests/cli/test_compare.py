@@ -81,7 +81,10 @@ def lines(run: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
     folder = tmp_path_factory.mktemp("compared")
-    dot, general = recipe(folder, "dot"), recipe(folder, "general", "model.cross_attention.kind=general")
+    dot, general = (
+        recipe(folder, "dot"),
+        recipe(folder, "general", "model.cross_attention.kind=general", "train.warmup=60"),
+    )
     tight, unknown = recipe(folder, "tight", "train.batch_tokens=2"), folder / "unknown.toml"
     unknown.write_text(f'extends = "{dot}"\n[model.cross_attention]\nkind = "dott"\n')
     arguments = [dot, general, tight, str(unknown), "--seeds", "2", "--budget", f"{STEPS}steps"]
@@ -167,6 +170,10 @@ def test_the_files_beside_the_runs(compared: Compared) -> None:
     if can_draw():
         assert (compared.folder / "figure.png").read_bytes().startswith(b"\x89PNG")
         assert "general" in (compared.folder / "figure.svg").read_text(encoding="utf-8")
+
+
+def test_a_warm_up_that_outlasts_the_budget_is_told(compared: Compared) -> None:
+    assert compared.told[2].count("warning: the warm-up of 60 updates is not over when training ends, after 60") == 2
 
 
 def test_another_metric_measures_anew_and_trains_nothing(compared: Compared, regard, tmp_path: Path) -> None:
