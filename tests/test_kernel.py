@@ -17,7 +17,7 @@ from regard.attention.kernel import (
     masked_softmax,
     normaliser,
 )
-from regard.attention.mask import Causal, Padding, Span
+from regard.attention.mask import Additive, Causal, Padding, Span
 
 from .tolerances import within
 
@@ -125,3 +125,34 @@ def test_paths_on_an_accelerator_with_rows_that_see_nothing(dtype):
         for law, actual, expected in zip(["value"] + ["gradient"] * 3, run(path), run("reference"), strict=True):
             torch.testing.assert_close(actual, expected, **within(dtype, path="fused", law=law))
         assert not run(path)[0][1].any(), "a sentence of no keys"
+
+
+@pytest.mark.parametrize("path", ["softmax", "sdpa"])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_bias_and_its_gradient_are_the_references(path, rows):
+    """Of one row for the whole batch, or one each; queries that see nothing still get 0."""
+    given, bound = scene(torch.float64)
+    blind = torch.zeros(6, 6, dtype=torch.float64)
+    blind[0] = -torch.inf
+    bound = (bound.mask & Additive(blind)).bind(bound.query, bound.key)
+    bias = torch.randn(rows, 4, 6, 6, dtype=torch.float64, requires_grad=True)
+
+    def run(name: str) -> list[torch.Tensor]:
+        with kernel(name):
+            context, _ = attend(*given, bound, bias=bias)
+        return [context, *torch.autograd.grad(context.square().sum(), [bias])]
+
+    expected = run("reference")
+    assert not expected[0][:, :, 0].any() and expected[1].any()
+    for actual, wanted in zip(run(path), expected, strict=True):
+        torch.testing.assert_close(actual, wanted, **within(torch.float64, path="fused"))
+
+
+def test_a_bias_that_learns_takes_the_path_of_training():
+    """Its gradient counts like that of queries, keys and values: the fused kernel's backward is the slow one."""
+    given, bound = scene(torch.float32)
+    bias = torch.zeros(1, 4, 6, 6, requires_grad=True)
+    with kernel("softmax"):
+        expected, _ = attend(*given, bound, bias=bias)
+    context, _ = attend(*given, bound, bias=bias)
+    assert torch.equal(context, expected)
