@@ -10,19 +10,19 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.additive import Additive
-from regard.attention.contract import Mechanism
+from regard.attention.contract import Encoded, Mechanism, Rows
 from regard.attention.coverage import Coverage
 from regard.attention.coverage_location_aware import CoverageLocationAware
 from regard.attention.forward import Forward
-from regard.attention.heads import MultiHead
+from regard.attention.heads import AttentionReader, MultiHead
 from regard.attention.location_aware import LocationAware
 from regard.attention.location_aware_2d import LocationAware2D
 from regard.attention.location_recurrent import LocationRecurrent
-from regard.attention.mask import Padding, Span
+from regard.attention.mask import Span
 from regard.attention.multi_resolution import MultiResolution
 from regard.attention.tanh_dot import TanhDot
 
-from .peers.asking import Case, Pair, Peer, Unseen, check, needs_peers, ways
+from .peers.asking import Case, Pair, Peer, Unseen, check, looking, needs_peers, ways
 
 SOURCE, QUERY, INNER, HEADS, VALUE, CHANNELS, REACH = 7, 8, 5, 3, 4, 2, 3  # eprojs, dunits, adim, …, aconv_filts
 OWN = dict(query_width=QUERY, key_width=SOURCE, width=INNER, own=("query", "key", "bias"))
@@ -36,19 +36,20 @@ def inputs() -> dict[str, Tensor]:
     return {"query": torch.randn(3, 4, QUERY), "source": torch.randn(3, 6, SOURCE), "length": torch.tensor([6, 3, 5])}
 
 
-def run(ours: MultiHead, query: Tensor, source: Tensor, length: Tensor) -> dict[str, Tensor]:
-    """As a decoder's reader does it, with the weights."""
+def run(ours: AttentionReader, query: Tensor, source: Tensor, length: Tensor) -> dict[str, Tensor]:
+    """As a decoder asks its reader, all queries at once."""
+    valid = torch.arange(source.shape[1]) < length[:, None]
+    rows = Rows.of(torch.arange(len(query)), len(query))
+    memory = ours.prepare(Encoded(source, source, source[:, 0], Span.of(valid)))
     asking = Span.of(torch.ones(query.shape[:2], dtype=torch.bool))
-    bound = Padding().bind(asking, Span.of(torch.arange(source.shape[1]) < length[:, None]))
-    key, value = ours.keys_values(source)
-    state = ours.mechanism.start(key, bound)
-    attended = ours.mechanism(ours.queries(query), key, value, bound, state, need_weights=True)
-    return {"context": ours.output(attended.context.transpose(1, 2).flatten(2)), "weights": attended.weights}
+    with looking(ours) as weights:
+        read = ours(query, asking, memory, rows, ours.start(memory, rows))
+    return {"context": read.output, "weights": weights[0]}
 
 
-def one(mechanism: Mechanism, *, project: Collection[str] = (), key_width: int | None = None) -> MultiHead:
+def one(mechanism: Mechanism, *, project: Collection[str] = (), key_width: int | None = None) -> AttentionReader:
     """A single head that reads the encoder's states themselves."""
-    return MultiHead(
+    heads = MultiHead(
         QUERY,
         heads=1,
         mechanism=mechanism,
@@ -57,10 +58,11 @@ def one(mechanism: Mechanism, *, project: Collection[str] = (), key_width: int |
         bias=project,
         key_width=key_width,
     )
+    return AttentionReader(heads)
 
 
-def many(mechanism: Mechanism) -> MultiHead:
-    return MultiHead(
+def many(mechanism: Mechanism) -> AttentionReader:
+    heads = MultiHead(
         QUERY,
         heads=HEADS,
         mechanism=mechanism,
@@ -69,18 +71,19 @@ def many(mechanism: Mechanism) -> MultiHead:
         memory_width=SOURCE,
         bias=("query",),
     )
+    return AttentionReader(heads)
 
 
 def of_many(**options: object) -> dict[str, object]:
     return dict(heads=HEADS, query_width=INNER, key_width=INNER, own=(), **options)
 
 
-def single_pairs(ours: MultiHead) -> dict[str, Pair | Unseen]:
-    mechanism = ours.mechanism
+def single_pairs(ours: AttentionReader) -> dict[str, Pair | Unseen]:
+    mechanism = ours.attention.mechanism
     if isinstance(mechanism, TanhDot):
-        sides = {"mlp_dec": ours.query, "mlp_enc": ours.key}
+        sides = {"mlp_dec": ours.attention.query, "mlp_enc": ours.attention.key}
         return {f"{name}.{kind}": Pair(getattr(x, kind)) for name, x in sides.items() for kind in ("weight", "bias")}
-    content = getattr(mechanism, "content", mechanism)
+    content = mechanism.content
     pairs: dict[str, Pair | Unseen] = {
         "mlp_enc.weight": Pair(content.key_weight, lambda p: p[0]),
         "mlp_enc.bias": Pair(content.bias, lambda p: p[0]),
@@ -107,8 +110,11 @@ def head(parameter: nn.Parameter, n: int) -> Pair:
     return Pair(parameter, lambda p: p.unflatten(0, (HEADS, -1))[n])
 
 
-def many_pairs(ours: MultiHead) -> dict[str, Pair | Unseen]:
-    return {"mlp_o.weight": Pair(ours.output.weight)} | dict(pair for n in range(HEADS) for pair in head_pairs(ours, n))
+def many_pairs(ours: AttentionReader) -> dict[str, Pair | Unseen]:
+    heads = ours.attention
+    return {"mlp_o.weight": Pair(heads.output.weight)} | dict(
+        pair for n in range(HEADS) for pair in head_pairs(heads, n)
+    )
 
 
 def head_pairs(ours: MultiHead, n: int) -> Iterator[tuple[str, Pair | Unseen]]:
@@ -118,7 +124,7 @@ def head_pairs(ours: MultiHead, n: int) -> Iterator[tuple[str, Pair | Unseen]]:
         yield f"mlp_{name}.{n}.weight", head(projection.weight, n)
     if isinstance(mechanism, TanhDot):
         return
-    yield f"gvec.{n}.weight", head(getattr(mechanism, "content", mechanism).vector, n)
+    yield f"gvec.{n}.weight", head(mechanism.content.vector, n)
     yield f"gvec.{n}.bias", Unseen()
     if isinstance(mechanism, LocationAware | MultiResolution):
         yield f"mlp_att.{n}.weight", Pair(mechanism.location_weight, lambda p: p[n])

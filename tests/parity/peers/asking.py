@@ -17,9 +17,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from regard.attention.contract import Mechanism
+
 from ...tolerances import within
 
-__all__ = ["Case", "Pair", "Peer", "Unseen", "check", "compared", "needs_peers", "ways"]
+__all__ = ["Case", "Pair", "Peer", "Unseen", "check", "compared", "looking", "needs_peers", "ways"]
 
 ROOT = Path(__file__).resolve().parents[3]
 PYTHON = ROOT / ".envs" / "peers" / "bin" / "python"
@@ -29,9 +31,10 @@ Way = Literal["theirs", "ours"]  # whose weights both have
 
 
 class Pair(NamedTuple):
-    """Where a peer's weight is in ours: a parameter, and the view of it that has the peer's shape.
+    """Where a peer's weight is in ours: a parameter, and how it is cut and laid out anew to be the peer's.
 
-    ``share`` below 1: several of the peer's weights together are this one, which is their sum.
+    ``share`` below 1: several of the peer's weights together are this one, which is their sum. Parameters of ours
+    that no pair names are 0.
     """
 
     parameter: nn.Parameter
@@ -82,6 +85,24 @@ class Difference(NamedTuple):
     theirs: Tensor
 
 
+@contextmanager
+def looking(ours: nn.Module) -> Iterator[list[Tensor]]:
+    """The weights of every call of a mechanism within, with their gradients, which ``observe`` leaves out."""
+    weights: list[Tensor] = []
+    mechanism = next(module for module in ours.modules() if isinstance(module, Mechanism))
+    handles = [
+        mechanism.register_forward_pre_hook(
+            lambda _, given, named: (given, {**named, "need_weights": True}), with_kwargs=True
+        ),
+        mechanism.register_forward_hook(lambda _, given, attended: weights.append(attended.weights)),
+    ]
+    try:
+        yield weights
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
 def ways(peer: Peer) -> list[Any]:
     """Every case, in both precisions where the peer has them, with their weights and with ours."""
     return [
@@ -107,8 +128,9 @@ def answered(peer: Peer) -> dict[str, Asked] | str:
         torch.manual_seed(2)
         with _made_in(dtype):
             ours, inputs = case.ours(), case.inputs()
-            _scramble(ours)
-            weights = {name: _theirs(pair) for name, pair in _pairs(case, ours).items()}
+            pairs = _pairs(case, ours)
+            _scramble(pairs, ours)
+            weights = {name: _theirs(pair) for name, pair in pairs.items()}
         asked[name] = ours, inputs
         cases[name] = {"kind": case.kind, "options": case.options, "dtype": str(dtype).removeprefix("torch.")}
         given |= {f"{name} input {key}": tensor for key, tensor in inputs.items()}
@@ -129,10 +151,11 @@ def _made_in(dtype: torch.dtype) -> Iterator[None]:
         torch.set_default_dtype(torch.float32)
 
 
-def _scramble(module: nn.Module) -> None:
-    """No parameter stays at 0 or 1, where a swap would not show."""
-    for parameter in module.parameters():
-        nn.init.normal_(parameter, std=0.4)
+def _scramble(pairs: Mapping[str, Pair | Unseen], ours: nn.Module) -> None:
+    """No weight that the peer has stays at 0 or 1, where a swap would not show."""
+    named = {id(pair.parameter) for pair in pairs.values() if isinstance(pair, Pair)}
+    for parameter in ours.parameters():
+        nn.init.normal_(parameter, std=0.4 if id(parameter) in named else 0.0)
 
 
 def _pairs(case: Case, ours: nn.Module) -> Mapping[str, Pair | Unseen]:
@@ -152,14 +175,15 @@ def _take(pairs: Mapping[str, Pair | Unseen], given: Mapping[str, Tensor]) -> No
         for pair in seen.values():
             pair.parameter.zero_()
         for name, pair in seen.items():
-            pair.pick(pair.parameter).add_(given[name])
+            place = pair.pick(torch.arange(pair.parameter.numel()).view_as(pair.parameter))
+            pair.parameter.view(-1)[place.flatten()] += given[name].flatten()
 
 
 def _ask(runner: str, cases: Mapping[str, Any], given: dict[str, Tensor]) -> dict[str, Tensor] | str:
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
-        save_file({key: tensor.contiguous() for key, tensor in given.items()}, folder / "given.safetensors")
+        save_file({key: tensor.clone().contiguous() for key, tensor in given.items()}, folder / "given.safetensors")
         command = [str(PYTHON), "-m", f"tests.parity.peers.{runner}", str(folder)]
         told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
         if told.returncode:

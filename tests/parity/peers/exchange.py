@@ -45,7 +45,7 @@ def serve(kinds: Mapping[str, Kind]) -> None:
         tensors = {key.removeprefix(f"{name} "): tensor for key, tensor in given.items() if key.startswith(f"{name} ")}
         kind = kinds[case["kind"]]
         for key, tensor in _run(kind, kind.build(**case["options"]), _of(tensors, "input"), _of(tensors, "weight")):
-            answer[f"{name} {key}"] = tensor.detach().contiguous()
+            answer[f"{name} {key}"] = tensor.detach().clone().contiguous()
     save_file(answer, folder / "answer.safetensors")
 
 

@@ -1,0 +1,62 @@
+"""Prints how far ours and each peer are apart, as docs/parity.md has it: python -m tests.parity.peers.table"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from regard.attention.contract import Mechanism
+
+from .. import test_peers_espnet, test_peers_keras, test_peers_opennmt, test_peers_transformers
+from .asking import Case, Peer, compared, ways
+
+PEERS: dict[str, Peer] = {
+    "espnet": test_peers_espnet.PEER,
+    "OpenNMT-py": test_peers_opennmt.PEER,
+    "keras": test_peers_keras.PEER,
+    "transformers": test_peers_transformers.TRANSFORMERS,
+    "x-transformers": test_peers_transformers.X_TRANSFORMERS,
+}
+COLUMNS = [(dtype, what) for dtype in (torch.float32, torch.float64) for what in ("output", "gradient")]
+
+
+def versions() -> dict[str, str]:
+    lines = (Path(__file__).parent / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    return dict(line.split("==") for line in lines if "==" in line)
+
+
+def ours(case: Case) -> str:
+    """The class that stands for the peer's; of heads, the mechanism within."""
+    module: nn.Module = case.ours()
+    inner = next((m for m in module.modules() if isinstance(m, Mechanism)), None)
+    return type(module if inner is None else inner).__name__
+
+
+def row(name: str, peer: Peer, case: Case) -> str:
+    found: dict[tuple[torch.dtype, str], float] = defaultdict(float)
+    for mine, dtype, way in (parameter.values for parameter in ways(peer)):
+        if mine is case:
+            for what, one, other in compared(peer, case, dtype, way):
+                key = dtype, what.split()[0]
+                found[key] = max(found[key], float((one.detach().double() - other.double()).abs().max()))
+    cells = [f"{found[column]:.0e}" if column in found else "–" for column in COLUMNS]
+    return f"| {name} | `{case.name}` | `{ours(case)}` | " + " | ".join(cells) + " |"
+
+
+def main() -> None:
+    lines = [
+        "| peer | class | ours | float32 | its gradient | float64 | its gradient |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    known = versions()
+    for name, peer in PEERS.items():
+        lines += [row(f"{name} {known[name]}", peer, case) for case in peer.cases]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
