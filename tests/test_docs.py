@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from regard.attention.catalogue import MECHANISMS
+from regard.models.mixers import MIXERS
 from regard.settings import TrainConfig
 
 from . import config_reference
@@ -107,6 +108,14 @@ def test_a_meaning_without_a_key_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
 def test_every_mechanism_has_its_page(kind: str) -> None:
     module = MECHANISMS[kind].__module__.rpartition(".")[2]
     text = (DOCS / "mechanisms" / f"{module}.md").read_text(encoding="utf-8")
+    assert f'`kind = "{kind}"`' in text
+    assert re.findall(r"^## (.+)$", prose(text), re.MULTILINE) == PARTS
+
+
+@pytest.mark.parametrize("kind", MIXERS)
+def test_every_mixer_has_its_page(kind: str) -> None:
+    module = MIXERS[kind].__module__.rpartition(".")[2]
+    text = (DOCS / "mixers" / f"{module}.md").read_text(encoding="utf-8")
     assert f'`kind = "{kind}"`' in text
     assert re.findall(r"^## (.+)$", prose(text), re.MULTILINE) == PARTS
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from torch import nn
 
 from regard.errors import ConfigError
-from regard.models.build_parts import embed, multi_head
+from regard.models.build_parts import embed, reader
 from regard.models.configuration import ConvolutionalDecoderConfig, ConvolutionalEncoderConfig, ModelConfig
 from regard.models.convolution import GatedConvolution
 from regard.models.convolutional import ConvolutionalDecoder, ConvolutionalLayer, ConvolutionalReader
@@ -58,10 +58,9 @@ def decoder(config: ModelConfig, embedding: nn.Parameter, *, states: int, summar
 
 
 def _layer(config: ModelConfig, enter: int, width: int, *, kernel: int, embedding: int) -> ConvolutionalLayer:
-    where = "model.cross_attention"
-    heads = multi_head(config, config.cross_attention, where=where, width=embedding, memory_width=embedding)
+    read = reader(config, width=embedding, memory_width=embedding)
     mixer = GatedConvolution(width, kernel=kernel, enter=enter, dropout=config.dropout)
-    return ConvolutionalLayer(mixer, ConvolutionalReader(heads), width=width, embedding=embedding, enter=enter)
+    return ConvolutionalLayer(mixer, ConvolutionalReader(read), width=width, embedding=embedding, enter=enter)
 
 
 def _layers(blocks: tuple[tuple[int, int, int], ...]) -> tuple[list[int], list[int]]:

@@ -21,7 +21,6 @@ from regard.attention.contract import (
     SourceKeys,
     sentences,
 )
-from regard.attention.heads import AttentionReader, MultiHead
 from regard.attention.mask import Span
 from regard.models.convolution import HALF, Convolution, gain, residual, scale_gradient
 from regard.models.dropout import Dropout
@@ -33,21 +32,19 @@ __all__ = ["ConvolutionalDecoder", "ConvolutionalLayer", "ConvolutionalReader", 
 class ConvolutionalReader(Reader):
     """a_ij = softmax_j(d_i · z_j), c_i = √S · Σ_j a_ij (z_j + e_j)·√½ (Gehring et al. 2017, Eq. 1 and 2, §3.5)
 
-    with z the encoder's states, e its embeddings and S the source's length: keys are not values. ``attention``: the
-    paper's is one head of ``Dot(scale=1)`` without projections; any other may stand there. The factors √½ and √S
-    are the authors' code (§3.5 prints S·√(1/S) = √S).
+    with z the encoder's states, e its embeddings and S the source's length: keys are not values. ``attention`` is a
+    reader that remembers ``SourceKeys``: the paper's has one head of ``Dot(scale=1)`` and no projections. The factors
+    √½ and √S are the authors' code (§3.5 prints S·√(1/S) = √S).
     """
 
-    def __init__(self, attention: MultiHead) -> None:
+    def __init__(self, attention: Reader) -> None:
         super().__init__()
-        self.attention = AttentionReader(attention)
-        self.width = attention.output_width
+        self.attention, self.width = attention, attention.width
 
     def prepare(self, encoded: Encoded) -> SourceKeys:
-        heads = self.attention.attention
-        key, _ = heads.keys_values(encoded.states)
-        _, value = heads.keys_values((encoded.states + encoded.embedded) * HALF)
-        return SourceKeys(key, value, encoded.span.valid)
+        keys: SourceKeys = self.attention.prepare(encoded)
+        values: SourceKeys = self.attention.prepare(encoded._replace(states=(encoded.states + encoded.embedded) * HALF))
+        return keys._replace(value=values.value)
 
     def start(self, memory: SourceKeys, rows: Rows) -> State:
         return self.attention.start(memory, rows)

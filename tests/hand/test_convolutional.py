@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.attention.contract import Encoded, Rows
 from regard.attention.dot import Dot
-from regard.attention.heads import MultiHead
+from regard.attention.heads import AttentionReader, MultiHead
 from regard.attention.mask import Span
 from regard.attention.position import LearnedPosition
 from regard.errors import ConfigError
@@ -210,7 +210,7 @@ def seeded(seed: int) -> torch.Generator:
 
 def test_the_reader_by_hand() -> None:
     """Two of three source columns count. d · z = ln 3 and 0: weights 3/4 and 1/4 of (z + e)√½, times √2."""
-    reader = ConvolutionalReader(MultiHead(2, heads=1, mechanism=Dot(scale=1.0), project=())).double()
+    reader = ConvolutionalReader(AttentionReader(MultiHead(2, heads=1, mechanism=Dot(scale=1.0), project=()))).double()
     states = torch.tensor([[[math.log(3), 0.0], [0.0, 5.0], [9.0, 9.0]]], dtype=torch.float64)
     embedded = torch.tensor([[[1.0, 4.0], [0.0, 3.0], [9.0, 9.0]]], dtype=torch.float64)
     valid = torch.tensor([[True, True, False]])

@@ -41,6 +41,8 @@ from regard.models.convolution import GatedConvolution
 from regard.models.convolutional import ConvolutionalDecoder, ConvolutionalLayer, ConvolutionalReader
 from regard.models.feed_forward import FeedForward
 from regard.models.luong import InputFeedingDecoder, LuongDecoder
+from regard.models.mixers import MIXERS as MIXER_CATALOGUE
+from regard.models.mixers import build_mixer
 from regard.models.norms import PostNorm, PreNorm
 from regard.models.plain import PlainDecoder
 from regard.models.ssru import SimpleRecurrent
@@ -155,10 +157,12 @@ MIXERS = {
     "self-attention-location-aware-encoder": lambda: attention(Padding(), kind="location-aware"),
     "gated-convolution": lambda: GatedConvolution(WIDTH, kernel=3),
     "gated-convolution-pointwise": lambda: GatedConvolution(WIDTH, kernel=1),
-    "ssru": lambda: SimpleRecurrent(WIDTH),
-    "average": lambda: Average(WIDTH),
     "average-feed-forward": lambda: Average(WIDTH, inner=5),
 }
+
+
+for kind in MIXER_CATALOGUE:
+    MIXERS.setdefault(kind, lambda kind=kind: build_mixer(kind, {}, width=WIDTH, where=kind))
 
 
 def reader(kind: str) -> Reader:
@@ -249,9 +253,12 @@ def convolutional(*blocks: tuple[int, int], read: str = "dot-unscaled") -> Convo
     """``blocks``: width and kernel of each layer."""
     layers, enter = [], blocks[0][0]
     for width, kernel in blocks:
-        single = MultiHead(WIDTH, heads=1, mechanism=MECHANISMS[read](SINGLE), project=())
         mixer = GatedConvolution(width, kernel=kernel, enter=enter)
-        layers.append(ConvolutionalLayer(mixer, ConvolutionalReader(single), width=width, embedding=WIDTH, enter=enter))
+        layers.append(
+            ConvolutionalLayer(
+                mixer, ConvolutionalReader(single_reader(read)), width=width, embedding=WIDTH, enter=enter
+            )
+        )
         enter = width
     place = LearnedPosition(WIDTH, longest=16)
     return ConvolutionalDecoder(embedding(place), layers, width=WIDTH, enter=blocks[0][0], leave=enter)

@@ -11,7 +11,9 @@ from regard.attention.dot import Dot
 from regard.attention.heads import KeyValue, SelfAttention
 from regard.attention.mask import Causal, Padding
 from regard.attention.rotary import Rotary
+from regard.models.average import Average
 from regard.models.convolution import GatedConvolution
+from regard.models.ssru import SimpleRecurrent
 from regard.state import State
 
 from ..things import MECHANISMS, SIZES, WIDTH, heads
@@ -137,6 +139,21 @@ class HalfLoaded(GatedConvolution):
         return super().load_state_dict({"convolution.bias": state_dict["convolution.bias"]}, strict=False)
 
 
+class CellOfPadding(SimpleRecurrent):
+    """Its cell takes padded columns in."""
+
+    def forward(self, x, span, state):
+        return super().forward(x, span._replace(valid=torch.ones_like(span.valid)), state)
+
+
+class MeanOfColumns(Average):
+    """Divides by the columns of this piece, not by all that a row has met."""
+
+    def forward(self, x, span, state):
+        mixed = super().forward(x, span, state._replace(seen=torch.zeros_like(state.seen)))
+        return mixed._replace(state=mixed.state._replace(seen=mixed.state.seen + state.seen))
+
+
 MUTANTS = {
     "leaky-causal": (lambda: _attention(PeeksAhead), "causal"),
     "stale-cache": (lambda: _attention(StaleCache), "chunk"),
@@ -158,5 +175,7 @@ MUTANTS = {
     "padded-past": (lambda: PaddedPast(WIDTH, kernel=3), "batched"),
     "centred": (lambda: Centred(WIDTH, kernel=3), "causal"),
     "half-loaded": (lambda: HalfLoaded(WIDTH, kernel=3), "saved"),
+    "cell-of-padding": (lambda: CellOfPadding(WIDTH), "batched"),
+    "mean-of-columns": (lambda: MeanOfColumns(WIDTH), "chunk"),
     "false-gradient": (lambda: Detached(WIDTH, kernel=3), "differentiable"),
 }
