@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.attention.kernel import Normalise, normaliser
+from regard.attention.perceptron import Perceptron
 from regard.attention.score import PlainScore
 
 __all__ = ["Additive"]
-
-OWN = ("query", "key", "bias")
 
 
 class Additive(PlainScore):
     """e(q, k) = β vᵀ tanh(W q + U k + b), α = softmax(e) (Bahdanau et al. 2015, App. A.1.2; β = 1, no b).
 
     The same as Luong's concat, v_aᵀ tanh(W_a [q; k]) with W_a = [W U] (Luong et al. 2015, §3.1, arXiv version); the
-    concatenation is never built. W ``query_weight`` (heads, width, d_q), U ``key_weight`` (heads, width, d_k), b
-    ``bias`` and v ``vector`` (heads, width). ``width`` n' is d_q unless given. ``own`` names which of W, U and b
-    ("query", "key", "bias") there are; without W or U that side enters as it is and must be n' wide, as where the
-    heads project already: own = () is ESPnet's vᵀ tanh(q + k). ``sharpening`` β multiplies the energy (ESPnet: 2),
-    ``normalise`` "sigmoid" takes σ(e) / Σ σ(e) for the softmax (Chorowski et al. 2015, §2.3, "smoothing").
+    concatenation is never built. In ``content``: W ``query_weight`` (heads, width, d_q), U ``key_weight`` (heads,
+    width, d_k), b ``bias`` and v ``vector`` (heads, width). ``width`` n' is d_q unless given. ``own`` names which of
+    W, U and b ("query", "key", "bias") there are; without W or U that side enters as it is and must be n' wide, as
+    where the heads project already: own = () is ESPnet's vᵀ tanh(q + k). ``sharpening`` β multiplies the energy
+    (ESPnet: 2), ``normalise`` "sigmoid" takes σ(e) / Σ σ(e) for the softmax (Chorowski et al. 2015, §2.3, "smoothing").
 
     No state. Cost per head: query·d_q·n' + key·d_k·n' once, then query·key·n' additions, tanhs and products, and as
     much memory: batch·heads·query·key·n' numbers. Differs from the papers in: every head has its own v, W and U; a
@@ -44,29 +42,15 @@ class Additive(PlainScore):
         normalise: Normalise = "softmax",
     ) -> None:
         super().__init__()
-        if unknown := set(own) - set(OWN):
-            raise ValueError(f"own names some of {', '.join(OWN)}, not {', '.join(sorted(map(str, unknown)))}")
-        width = width or (query_width if "key" in own else key_width)
-        for name, given in (("query", query_width), ("key", key_width)):
-            if name not in own and given != width:
-                raise ValueError(f"a {name} of width {given} without own weights cannot meet a width of {width}")
-        self.sharpening, self.normalise = sharpening, normaliser(normalise)
-        self.query_weight = _weights(heads, width, query_width) if "query" in own else None
-        self.key_weight = _weights(heads, width, key_width) if "key" in own else None
-        self.bias = nn.Parameter(torch.zeros(heads, width)) if "bias" in own else None
-        self.vector = _weights(heads, width)
+        self.content = Perceptron(
+            heads=heads, query_width=query_width, key_width=key_width, width=width, own=own, sharpening=sharpening
+        )
+        self.normalise = normaliser(normalise)
+
+    def prepare(self, key: Float[Tensor, "batch key_heads key key_width"]) -> Float[Tensor, "batch heads key prepared"]:
+        return self.content.answer(key)
 
     def energy(
         self, query: Float[Tensor, "batch heads query width"], key: Float[Tensor, "batch heads key key_width"]
     ) -> Float[Tensor, "batch heads query key"]:
-        asked = query if self.query_weight is None else torch.einsum("bhtd,hnd->bhtn", query, self.query_weight)
-        answered = key if self.key_weight is None else torch.einsum("bhsd,hnd->bhsn", key, self.key_weight)
-        if self.bias is not None:
-            asked = asked + self.bias[:, None]
-        hidden = torch.tanh(asked[:, :, :, None] + answered[:, :, None])
-        return self.sharpening * torch.einsum("bhtsn,hn->bhts", hidden, self.vector)
-
-
-def _weights(*shape: int) -> nn.Parameter:
-    """Uniform in ±1/√fan-in, the last dimension."""
-    return nn.Parameter(torch.empty(shape).uniform_(-(shape[-1] ** -0.5), shape[-1] ** -0.5))
+        return self.content.pairs(query, key)

@@ -2,10 +2,10 @@
 
 One legend of dimensions, used throughout: **batch** (or **rows**), **heads** and **key_heads** (each serves one or
 more heads), **query** and **key** (columns of the asking and of the answering side), **length** (columns of one
-sequence), **width** (features) and **key_width**, where a key's may differ from a query's, **value** (features of a
-value per head), **sentences** (rows of an encoder's batch; several decoder rows may read the same sentence),
-**types** (the vocabulary). Shapes stand in the signatures, and the tests check them: within one call a word is one
-size.
+sequence), **width** (features) and **key_width**, where a key's may differ from a query's, **prepared** (features of
+what a mechanism makes of a key, once) and **prepared_heads**, **value** (features of a value per head), **sentences**
+(rows of an encoder's batch; several decoder rows may read the same sentence), **types** (the vocabulary). Shapes stand
+in the signatures, and the tests check them: within one call a word is one size.
 """
 
 from __future__ import annotations
@@ -61,7 +61,13 @@ class Mechanism(nn.Module, ABC):
     @abstractmethod
     def can(self) -> Abilities: ...
 
-    def start(self, key: Float[Tensor, "batch key_heads key key_width"], bound: Bound) -> State:
+    def prepare(
+        self, key: Float[Tensor, "batch key_heads key key_width"]
+    ) -> Float[Tensor, "batch prepared_heads key prepared"]:
+        """What the methods below take for keys, made once a key however many queries ask: the keys, unless overridden."""
+        return key
+
+    def start(self, key: Float[Tensor, "batch prepared_heads key prepared"], bound: Bound) -> State:
         """The state before the first query: () for the memoryless majority."""
         return ()
 
@@ -73,14 +79,14 @@ class Mechanism(nn.Module, ABC):
     def forward(
         self,
         query: Float[Tensor, "batch heads query width"],
-        key: Float[Tensor, "batch key_heads key key_width"],
+        key: Float[Tensor, "batch prepared_heads key prepared"],
         value: Float[Tensor, "batch key_heads key value"],
         bound: Bound,
         state: State = (),
         *,
         need_weights: bool = False,
     ) -> Attended:
-        """The context of every query, from the keys and values that ``bound`` lets it see."""
+        """The context of every query, from the prepared keys and the values that ``bound`` lets it see."""
 
 
 class Mixed(NamedTuple):
@@ -168,12 +174,12 @@ class Rows(NamedTuple):
 
 
 class SourceKeys(NamedTuple):
-    """What most readers remember: keys and values of the source, projected once.
+    """What most readers remember: keys and values of the source, projected and prepared once.
 
     Joined sentences are padded to the longest.
     """
 
-    key: Float[Tensor, "sentences key_heads length key_width"]
+    key: Float[Tensor, "sentences prepared_heads length prepared"]
     value: Float[Tensor, "sentences key_heads length value"]
     valid: Bool[Tensor, "sentences length"]
 

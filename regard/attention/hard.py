@@ -39,10 +39,13 @@ class Hard(Mechanism):
     def can(self) -> Abilities:
         return replace(self.score.can(), fused=False, differentiable=False)
 
+    def prepare(self, key: Float[Tensor, "batch key_heads key key_width"]) -> Float[Tensor, "batch heads key prepared"]:
+        return self.score.prepare(key)
+
     def forward(
         self,
         query: Float[Tensor, "batch heads query width"],
-        key: Float[Tensor, "batch key_heads key key_width"],
+        key: Float[Tensor, "batch prepared_heads key prepared"],
         value: Float[Tensor, "batch key_heads key value"],
         bound: Bound,
         state: State = (),

@@ -38,13 +38,13 @@ class KeyValue(NamedTuple):
     A row's next key goes into slot ``length`` of that row, so rows at different steps share a batch.
     """
 
-    key: Float[Tensor, "batch key_heads slots key_width"]
+    key: Float[Tensor, "batch prepared_heads slots prepared"]
     value: Float[Tensor, "batch key_heads slots value"]
     length: Int[Tensor, "batch"]
 
     def append(
         self,
-        key: Float[Tensor, "batch key_heads length key_width"],
+        key: Float[Tensor, "batch prepared_heads length prepared"],
         value: Float[Tensor, "batch key_heads length value"],
         valid: Bool[Tensor, "batch length"],
     ) -> KeyValue:
@@ -183,12 +183,12 @@ class MultiHead(nn.Module):
     def forward(
         self,
         query: Float[Tensor, "batch heads query query_width"],
-        key: Float[Tensor, "batch key_heads key key_width"],
+        key: Float[Tensor, "batch prepared_heads key prepared"],
         value: Float[Tensor, "batch key_heads key value"],
         bound: Bound,
         state: State = (),
     ) -> Mixed:
-        """Projected queries, keys and values in; the output (batch, query, width) of all heads out."""
+        """Projected queries, prepared keys and values in; the output (batch, query, width) of all heads out."""
         attended: Attended = self.mechanism(query, key, value, bound, state)
         return Mixed(self.output(attended.context.transpose(1, 2).flatten(2)), attended.state, attended.weights)
 
@@ -220,7 +220,7 @@ class SelfAttention(Mixer):
             return ()
         inner, like = self.attention, self.like
         return KeyValue(
-            like.new_empty(rows, inner.key_heads, 0, inner.key_width),
+            inner.mechanism.prepare(like.new_empty(rows, inner.key_heads, 0, inner.key_width)),
             like.new_empty(rows, inner.key_heads, 0, inner.value_width),
             torch.zeros(rows, dtype=torch.int64, device=like.device),
         )
@@ -229,7 +229,7 @@ class SelfAttention(Mixer):
         query, (key, value) = self.attention.queries(x), self.attention.keys_values(x)
         if self.rotary is not None:
             query, key = self.rotary(query, span.position), self.rotary(key, span.position)
-        keys = span
+        key, keys = self.attention.mechanism.prepare(key), span
         if self.causal:
             fresh = state.key.shape[2] == 0
             state = state.append(key, value, span.valid)
@@ -254,7 +254,8 @@ class AttentionReader(Reader):
         self.width = attention.output_width
 
     def prepare(self, encoded: Encoded) -> SourceKeys:
-        return SourceKeys(*self.attention.keys_values(encoded.states), encoded.span.valid)
+        key, value = self.attention.keys_values(encoded.states)
+        return SourceKeys(self.attention.mechanism.prepare(key), value, encoded.span.valid)
 
     def start(self, memory: SourceKeys, rows: Rows) -> State:
         span = Span.of(memory.valid)

@@ -47,10 +47,13 @@ class InTurn(Mechanism):
             fused=False,
         )
 
+    def prepare(self, key: Float[Tensor, "batch key_heads key key_width"]) -> Float[Tensor, "batch heads key prepared"]:
+        return self.content.answer(key)
+
     def forward(
         self,
         query: Float[Tensor, "batch heads query width"],
-        key: Float[Tensor, "batch key_heads key key_width"],
+        key: Float[Tensor, "batch prepared_heads key prepared"],
         value: Float[Tensor, "batch key_heads key value"],
         bound: Bound,
         state: State = (),
@@ -58,9 +61,9 @@ class InTurn(Mechanism):
         need_weights: bool = False,
     ) -> Attended:
         key, value = (share_heads(blank_unseen(x, bound), query.shape[1]) for x in (key, value))
-        asked, answered, seen = self.content.ask(query), self.content.answer(key), []
+        asked, seen = self.content.ask(query), []
         for i in range(query.shape[2]):
-            weights, after = self.turn(asked[:, :, i : i + 1], answered, bound.column(i), state)
+            weights, after = self.turn(asked[:, :, i : i + 1], key, bound.column(i), state)
             seen.append(weights)
             state = _where(bound.query.valid[:, i], after, state)
         together = torch.cat(seen, 2) if seen else query.new_zeros(*query.shape[:3], key.shape[2])

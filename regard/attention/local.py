@@ -50,6 +50,9 @@ class LocalPredictive(Mechanism):
             blind=True,
         )
 
+    def prepare(self, key: Float[Tensor, "batch key_heads key key_width"]) -> Float[Tensor, "batch heads key prepared"]:
+        return self.score.prepare(key)
+
     def predict(
         self, query: Float[Tensor, "batch heads query width"], bound: Bound
     ) -> Float[Tensor, "batch heads query"]:
@@ -61,7 +64,7 @@ class LocalPredictive(Mechanism):
     def forward(
         self,
         query: Float[Tensor, "batch heads query width"],
-        key: Float[Tensor, "batch key_heads key key_width"],
+        key: Float[Tensor, "batch prepared_heads key prepared"],
         value: Float[Tensor, "batch key_heads key value"],
         bound: Bound,
         state: State = (),

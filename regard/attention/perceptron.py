@@ -1,4 +1,4 @@
-"""The additive score with room for a third voice: what mechanisms with a memory compare queries and keys by."""
+"""The additive comparison of a query and a key, with room for a third voice: what several mechanisms score by."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Collection
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+
+from regard.attention.kernel import share_heads
 
 __all__ = ["Perceptron", "uniform"]
 
@@ -55,9 +57,19 @@ class Perceptron(nn.Module):
         asked = query if self.query_weight is None else torch.einsum("bhtd,hnd->bhtn", query, self.query_weight)
         return asked if self.bias is None else asked + self.bias[:, None]
 
-    def answer(self, key: Float[Tensor, "batch heads key key_width"]) -> Float[Tensor, "batch heads key width"]:
-        """V h."""
-        return key if self.key_weight is None else torch.einsum("bhsd,hnd->bhsn", key, self.key_weight)
+    def answer(self, key: Float[Tensor, "batch key_heads key key_width"]) -> Float[Tensor, "batch heads key width"]:
+        """V h: what keys are prepared to. Each head has a V, so heads that shared their keys share them no longer."""
+        if self.key_weight is None:
+            return key
+        return torch.einsum("bhsd,hnd->bhsn", share_heads(key, len(self.key_weight)), self.key_weight)
+
+    def pairs(
+        self,
+        query: Float[Tensor, "batch heads query query_width"],
+        answered: Float[Tensor, "batch heads key width"],
+    ) -> Float[Tensor, "batch heads query key"]:
+        """The energies of all pairs, where nobody else is heard. Memory: batch·heads·query·key·width."""
+        return self._judge(self.ask(query)[:, :, :, None] + answered[:, :, None])
 
     def forward(
         self,
@@ -66,5 +78,7 @@ class Perceptron(nn.Module):
         third: Float[Tensor, "batch heads #key width"],
     ) -> Float[Tensor, "batch heads 1 key"]:
         """The energies of one query from W s + b, all V h, and x of each key, or one x for all of them."""
-        hidden = torch.tanh(asked + answered + third)
-        return self.sharpening * torch.einsum("bhsn,hn->bhs", hidden, self.vector)[:, :, None]
+        return self._judge((asked + answered + third)[:, :, None])
+
+    def _judge(self, together: Float[Tensor, "batch heads query key width"]) -> Float[Tensor, "batch heads query key"]:
+        return self.sharpening * torch.einsum("bhtsn,hn->bhts", torch.tanh(together), self.vector)

@@ -52,7 +52,7 @@ class PlainScore(Score):
     def forward(
         self,
         query: Float[Tensor, "batch heads query width"],
-        key: Float[Tensor, "batch key_heads key key_width"],
+        key: Float[Tensor, "batch prepared_heads key prepared"],
         value: Float[Tensor, "batch key_heads key value"],
         bound: Bound,
         state: State = (),

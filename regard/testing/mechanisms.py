@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.contract import Attended, Mechanism
 from regard.attention.kernel import kernel
@@ -67,11 +67,12 @@ class Scene(NamedTuple):
         return self.mask.bind(self.asking, self.answering)
 
     def start(self, case: MechanismCase) -> State:
-        return case.mechanism.start(self.key, self.bound())
+        return case.mechanism.start(case.mechanism.prepare(self.key), self.bound())
 
     def attend(self, case: MechanismCase, state: State | None = None) -> Attended:
         before = self.start(case) if state is None else state
-        attended: Attended = case.mechanism(self.query, self.key, self.value, self.bound(), before, need_weights=True)
+        key = case.mechanism.prepare(self.key)
+        attended: Attended = case.mechanism(self.query, key, self.value, self.bound(), before, need_weights=True)
         return attended
 
     def piece(self, columns: slice) -> Scene:
@@ -244,7 +245,8 @@ def weighted(case: MechanismCase, draw: Draw) -> None:
     same(torch.einsum("bhts,bhsv->bhtv", weights, made.value) + beside, context, "Σ α v")
     assert not weights[~made.bound().sdpa().expand_as(weights)].any(), "weight where the mask forbids"
     assert not (weights < 0).any(), "negative weights"
-    silent = case.mechanism(made.query, made.key, made.value, made.bound(), made.start(case))
+    key = case.mechanism.prepare(made.key)
+    silent = case.mechanism(made.query, key, made.value, made.bound(), made.start(case))
     same(silent.context, context, "context when no weights are asked for")
 
 
@@ -286,19 +288,32 @@ def unseen(case: MechanismCase, draw: Draw) -> None:
 def differentiable(case: MechanismCase, draw: Draw) -> None:
     """Gradients of the inputs and of every parameter agree with finite differences."""
     made = scene(case, draw, rows=2, queries=2)
-    names = [name for name, _ in case.mechanism.named_parameters()]
-    parameters = [p.detach().clone().requires_grad_() for p in case.mechanism.parameters()]
+    whole = _Prepared(case.mechanism)
+    names = [name for name, _ in whole.named_parameters()]
+    parameters = [p.detach().clone().requires_grad_() for p in whole.parameters()]
     bound, state = made.bound(), made.start(case)
 
     def context(query: Tensor, key: Tensor, value: Tensor, *given: Tensor) -> Tensor:
         attended: Attended = torch.func.functional_call(
-            case.mechanism, dict(zip(names, given, strict=True)), (query, key, value, bound, state)
+            whole, dict(zip(names, given, strict=True)), (query, key, value, bound, state)
         )
         return attended.context
 
     inputs = [x.clone().requires_grad_() for x in made[:3]]
     agree = torch.autograd.gradcheck(context, (*inputs, *parameters), fast_mode=True, raise_exception=False)
     assert agree, "gradients differ from finite differences"
+
+
+class _Prepared(nn.Module):
+    """A mechanism that prepares the keys it is given: every parameter in one call."""
+
+    def __init__(self, mechanism: Mechanism) -> None:
+        super().__init__()
+        self.mechanism = mechanism
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, bound: Bound, state: State) -> Attended:
+        attended: Attended = self.mechanism(query, self.mechanism.prepare(key), value, bound, state)
+        return attended
 
 
 @law(MECHANISM_LAWS)

@@ -48,7 +48,7 @@ def look(mechanism: Mechanism, query: Tensor, key: Tensor, *, keys: int | None =
     answering = Span.of(torch.arange(key.shape[2])[None] < (keys or key.shape[2]))
     bound = Padding().bind(asking, answering)
     before = mechanism.double().start(key, bound) if state is None else state
-    return mechanism(query, key, key, bound, before, need_weights=True)
+    return mechanism(query, mechanism.prepare(key), key, bound, before, need_weights=True)
 
 
 def weights(mechanism: Mechanism, query: Tensor, key: Tensor, **options) -> Tensor:
@@ -136,7 +136,7 @@ def test_blind_to_its_past_it_is_additive(name):
     additive = bold(Additive(**ONE, own=("query", "key", "bias"), width=1))
     with torch.no_grad():
         getattr(mechanism, "coverage_weight" if name == "coverage" else "location_weight").zero_()
-    additive.load_state_dict(mechanism.content.state_dict())
+    additive.content.load_state_dict(mechanism.content.state_dict())
     query, key = column(0.3, -1, 2), column(1, 2, -0.5, 0.1)
     close(weights(mechanism, query, key), weights(additive, query, key))
 
@@ -214,6 +214,7 @@ def test_one_head_with_identities_reads_by_the_score_alone():
     h, z = torch.randn(1, 4, 3, dtype=torch.float64), torch.randn(1, 2, 3, dtype=torch.float64)
     bound = Padding().bind(*(Span.of(torch.ones(1, n, dtype=torch.bool)) for n in (2, 4)))
     key, value = attention.keys_values(h)
+    key = mechanism.prepare(key)
     mixed = attention(attention.queries(z), key, value, bound, mechanism.start(key, bound))
     close(mixed.output[0], (weights(mechanism, z[:, None], h[:, None]) @ h[0]).detach())
 
@@ -266,7 +267,8 @@ def test_forward_stays_or_moves_on_by_one():
 def test_forward_cannot_skip():
     """Additive attention goes where the key asks, at once; forward attention gets there by way of the keys between."""
     key = column(-1, -1, -1, -1, 1)
-    wanted = fill(Additive(**ONE), key_weight=5.0, vector=3.0)
+    wanted = Additive(**ONE)
+    fill(wanted.content, key_weight=5.0, vector=3.0)
     assert weights(wanted, column(0), key)[0, 4] > 0.98
     seen = weights(fill(Forward(**SMALL), content_key_weight=5.0, content_vector=1.5), column(0, 0, 0, 0), key)
     assert (seen[:3, 4] < 0.1).all()

@@ -39,7 +39,8 @@ def look(mechanism: Mechanism, query: Tensor, key: Tensor, value: Tensor, *, key
     """The first ``keys`` keys are valid; the first query stands at position ``first``."""
     asking = Span(torch.full((len(query),), first), torch.ones(len(query), query.shape[2], dtype=torch.bool))
     answering = Span.of((torch.arange(key.shape[2]) < (keys or key.shape[2])).expand(len(key), -1))
-    return mechanism.double()(query, key, value, Padding().bind(asking, answering), need_weights=True)
+    bound = Padding().bind(asking, answering)
+    return mechanism.double()(query, mechanism.prepare(key), value, bound, need_weights=True)
 
 
 def weights(mechanism: Mechanism, query: Tensor, key: Tensor, **options: int) -> Tensor:
@@ -64,7 +65,8 @@ def fill(mechanism: Mechanism, **values) -> Mechanism:
 def additive(**options) -> Additive:
     """v tanh(q + k) of one number, v = ln 3 / tanh 1: the energy is ln 3 where q + k = 1, and 0 where it is 0."""
     made = Additive(heads=1, query_width=1, key_width=1, **options)
-    return fill(made, query_weight=[1.0], key_weight=[1.0], vector=[LN3 / math.tanh(1)])
+    fill(made.content, query_weight=[1.0], key_weight=[1.0], vector=[LN3 / math.tanh(1)])
+    return made
 
 
 # --- additive -------------------------------------------------------------------------------------------------------
@@ -85,14 +87,16 @@ def test_additive_is_luongs_concat_of_any_two_widths():
     """vᵀ tanh(W_a [q; k]) over all pairs, written out, with W_a = [W U]."""
     made = Additive(heads=2, query_width=3, key_width=5, width=4).double()
     query, key = torch.randn(2, 2, 6, 3, dtype=torch.float64), torch.randn(2, 2, 7, 5, dtype=torch.float64)
-    whole = torch.cat([made.query_weight, made.key_weight], 2)
+    content = made.content
+    whole = torch.cat([content.query_weight, content.key_weight], 2)
     pairs = torch.cat([query[:, :, :, None].expand(-1, -1, -1, 7, -1), key[:, :, None].expand(-1, -1, 6, -1, -1)], -1)
-    expected = torch.einsum("hn,bhtsn->bhts", made.vector, torch.tanh(torch.einsum("hnc,bhtsc->bhtsn", whole, pairs)))
-    close(made.energy(query, key), expected)
+    expected = torch.einsum("hn,bhtsn->bhts", content.vector, torch.tanh(torch.einsum("hnc,bhtsc->bhtsn", whole, pairs)))
+    close(made.energy(query, made.prepare(key)), expected)
 
 
 def test_without_a_weight_for_the_query_all_queries_look_alike():
-    made = fill(Additive(heads=1, query_width=2, key_width=2), query_weight=[0.0] * 4)
+    made = Additive(heads=1, query_width=2, key_width=2)
+    fill(made.content, query_weight=[0.0] * 4)
     seen = weights(made, torch.randn(1, 1, 3, 2, dtype=torch.float64), torch.randn(1, 1, 4, 2, dtype=torch.float64))
     close(seen[1:], seen[:1].expand(2, -1))
     assert seen[0].std() > 1e-3
@@ -102,21 +106,22 @@ def test_additive_with_nothing_of_its_own_is_espnets_over_projected_heads():
     """vᵀ tanh(q + k); and what W, U and b add, a projection outside can do as well."""
     query, key = torch.randn(2, 1, 2, 3, 4, dtype=torch.float64).unbind(0)
     bare = Additive(heads=2, query_width=4, key_width=4, own=()).double()
-    expected = (torch.tanh(query[:, :, :, None] + key[:, :, None]) * bare.vector[:, None, None]).sum(-1)
+    expected = (torch.tanh(query[:, :, :, None] + key[:, :, None]) * bare.content.vector[:, None, None]).sum(-1)
     close(bare.energy(query, key), expected)
-    assert [name for name, _ in bare.named_parameters()] == ["vector"]
+    assert [name for name, _ in bare.named_parameters()] == ["content.vector"]
 
     whole = Additive(heads=2, query_width=4, key_width=4, own=("query", "key", "bias")).double()
-    torch.nn.init.normal_(whole.bias)
-    bare.load_state_dict({"vector": whole.vector})
-    asked = torch.einsum("bhtd,hnd->bhtn", query, whole.query_weight)
-    answered = torch.einsum("bhsd,hnd->bhsn", key, whole.key_weight) + whole.bias[:, None]
-    close(bare.energy(asked, answered), whole.energy(query, key))
+    content = whole.content
+    torch.nn.init.normal_(content.bias)
+    bare.load_state_dict({"content.vector": content.vector})
+    asked = torch.einsum("bhtd,hnd->bhtn", query, content.query_weight)
+    answered = torch.einsum("bhsd,hnd->bhsn", key, content.key_weight) + content.bias[:, None]
+    close(bare.energy(asked, answered), whole.energy(query, whole.prepare(key)))
 
 
 def test_a_side_without_weights_of_its_own_gives_the_width():
-    assert Additive(heads=1, query_width=3, key_width=5, own=("query",)).vector.shape == (1, 5)
-    assert Additive(heads=1, query_width=3, key_width=5, own=("key",)).vector.shape == (1, 3)
+    assert Additive(heads=1, query_width=3, key_width=5, own=("query",)).content.vector.shape == (1, 5)
+    assert Additive(heads=1, query_width=3, key_width=5, own=("key",)).content.vector.shape == (1, 3)
     with pytest.raises(ValueError, match="a query of width 3 without own weights cannot meet a width of 5"):
         Additive(heads=1, query_width=3, key_width=5, own=())
     with pytest.raises(ValueError, match="own names some of query, key, bias, not value"):
