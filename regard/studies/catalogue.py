@@ -24,6 +24,13 @@ _ALL = (
         seconds=8,
     ),
     Study(
+        name="dimension",
+        claim="With wider keys a learned lookup by the unscaled product gets worse; scaled by 1/√d_k, or with an "
+        "additive score, it does not.",
+        source="Vaswani et al. 2017, §3.2.1; Britz et al. 2017, §4.4",
+        seconds=40,
+    ),
+    Study(
         name="positions",
         claim="Without positions a self-attention encoder is blind to order (permuted words give permuted states); "
         "with sinusoids PE(p + k) is one linear function of PE(p) for all p.",
@@ -36,6 +43,13 @@ _ALL = (
         "they start open.",
         source="Pascanu et al. 2013, §2.1; Hochreiter & Schmidhuber 1997; Jozefowicz et al. 2015",
         seconds=3,
+    ),
+    Study(
+        name="layers",
+        claim="A layer costs n²·d (self-attention), n·d² (recurrent), k·n·d² (convolutional) or r·n·d (restricted); "
+        "only the recurrent one takes n steps; the longest path is 1, n, n/k and n/r.",
+        source="Vaswani et al. 2017, §4 and Table 1",
+        seconds=15,
     ),
 )
 STUDIES: dict[str, Study] = {study.name: study for study in _ALL}

@@ -1,0 +1,289 @@
+"""What a layer costs, and how far apart it leaves two positions: Table 1 of the Transformer's paper, measured.
+
+Claim: per layer self-attention costs n²·d, a recurrent layer n·d², a convolution k·n·d², attention restricted to r
+neighbours r·n·d; sequential operations are n for the recurrent layer and constant for the others; the longest path
+between two positions is 1, n, n/k (log_k n where dilated) and n/r; so self-attention is cheaper than recurrence where
+n < d (Vaswani et al. 2017, §4 and Table 1).
+
+Measured: one layer each, without projections around attention (Table 1 counts none; they add 4·n·d²). *Operations* are
+the floating-point ones of all matrix products that torch runs, as it counts them. *Products in a row* is the longest
+chain of products of which each needs the one before. *Path*: the zeros of a step's Jacobian, by autograd, say which
+position sees which; the path is the least number of steps, layers of a stack or steps of a cell, after which the last
+position depends on the first. Seconds (medians of repeated runs) and bytes kept for the backward pass are for
+information: they depend on the machine, and small sizes are ruled by overheads.
+
+Thresholds: the exponents are those of a power law fitted over sizes that double, held to 0.05, since all that is left
+beside the leading term is a constant number of products. Paths must agree with ⌈(n−1)/(k−1)⌉, ⌈log_k n⌉ and ⌈(n−1)/r⌉
+exactly: convolutions here see the k − 1 positions before them. The restricted layer computes only the band; that it is
+self-attention under the mask |i − j| ≤ r is checked to 1e-12. Left and right of n = d the cheaper layer changes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import conv1d, pad
+
+from regard.attention.dot import Dot
+from regard.attention.mask import Mask, Padding, Span, Window
+from regard.models.cells import Elman
+from regard.studies.costs import Function, bytes_kept, exponent, operations, products_in_a_row, seconds, sees
+from regard.studies.study import Cell, Findings, Report, at_least, at_most
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Layer", "run"]
+
+KERNEL, RADIUS = 3, 4
+EXACT = 0.05  # what a fitted exponent may be off
+
+
+class Layer(NamedTuple):
+    """A kind of layer. ``make(d, size)`` builds it for a width and its own size, k or r, which some have."""
+
+    theory: str
+    exponents: tuple[int, int]  # of the operations, in n and in d
+    sequential: int  # exponent of the products in a row, in n
+    path: Callable[[int], int]  # the longest, for n positions
+    make: Callable[[int, int], Function]
+    size: int = 0
+    step: Callable[[int, int, int], Function] | None = None  # of (d, size, number) where it is not the layer itself
+    fast: Callable[[int, int], Function] | None = None  # the same, as it would be run in earnest
+
+
+def attend(mask: Mask) -> Function:
+    """Softmax(x xᵀ / √d) x under a mask."""
+
+    def forward(x: Tensor) -> Tensor:
+        span = Span.of(torch.ones(x.shape[:2], dtype=torch.bool))
+        return Dot()(x[:, None], x[:, None], x[:, None], mask.bind(span, span), need_weights=True).context[:, 0]
+
+    return forward
+
+
+def band(radius: int) -> Function:
+    """The same under |i − j| ≤ r, computing nothing outside of the band."""
+
+    def forward(x: Tensor) -> Tensor:
+        n, d = x.shape[1:]
+        near = pad(x, (0, 0, radius, radius)).unfold(1, 2 * radius + 1, 1)  # (1, n, d, 2r + 1)
+        inside = torch.arange(n)[:, None] + torch.arange(-radius, radius + 1)
+        energy = torch.einsum("bnd,bndw->bnw", x, near) / math.sqrt(d)
+        weights = energy.masked_fill((inside < 0) | (inside >= n), float("-inf")).softmax(-1)
+        return torch.einsum("bnw,bndw->bnd", weights, near)
+
+    return forward
+
+
+def recur(d: int, size: int) -> Function:
+    """An Elman cell, step by step."""
+    cell = Elman(d, d)
+
+    def forward(x: Tensor) -> Tensor:
+        step, carried, states = cell.stepper(), cell.start(len(x)), []
+        for entered in cell.enter(x).unbind(1):
+            carried = step(entered, carried)
+            states.append(carried[0])
+        return torch.stack(states, 1)
+
+    return forward
+
+
+def recur_fused(d: int, size: int) -> Function:
+    cell = Elman(d, d)
+    return lambda x: cell.run(x, torch.tensor([x.shape[1]]), cell.start(1))[0]
+
+
+def recur_once(d: int, size: int, number: int) -> Function:
+    """One step of the cell at every position at once, from the state one to the left."""
+    cell = Elman(d, d).double()
+    return lambda x: cell.stepper()(cell.enter(x[0]), (pad(x[0], (0, 0, 1, -1)),))[0][None]
+
+
+def convolve(d: int, kernel: int, dilation: int = 1) -> Function:
+    """y_i = W [x_{i−k+1}; …; x_i]."""
+    weight = torch.randn(d, d, kernel, dtype=torch.float64) / math.sqrt(d * kernel)
+
+    def forward(x: Tensor) -> Tensor:
+        before = pad(x, (0, 0, (kernel - 1) * dilation, 0)).transpose(1, 2)
+        return conv1d(before, weight.to(x.dtype), dilation=dilation).transpose(1, 2)
+
+    return forward
+
+
+LAYERS: dict[str, Layer] = {
+    "self-attention": Layer("n² d", (2, 1), 0, lambda n: 1, lambda d, size: attend(Padding())),
+    "recurrent": Layer("n d²", (1, 2), 1, lambda n: n - 1, recur, step=recur_once, fast=recur_fused),
+    "convolutional": Layer("k n d²", (1, 2), 0, lambda n: -(-(n - 1) // (KERNEL - 1)), convolve, KERNEL),
+    "convolutional, dilated": Layer(
+        "k n d²", (1, 2), 0, lambda n: _log(n, KERNEL), convolve, KERNEL, lambda d, k, number: convolve(d, k, k**number)
+    ),
+    "restricted": Layer("r n d", (1, 1), 0, lambda n: -(-(n - 1) // RADIUS), lambda d, radius: band(radius), RADIUS),
+}
+
+
+class Sizes(NamedTuple):
+    """``short`` are the lengths of paths."""
+
+    lengths: list[int]
+    widths: list[int]
+    short: list[int]
+    repeats: int
+
+
+class Measured(NamedTuple):
+    """Of one layer. Pairs are over the lengths n at d = 64, and over the widths d at n = 128."""
+
+    operations: tuple[list[float], list[float]]
+    seconds: tuple[list[float], list[float]]
+    kept: tuple[list[float], list[float]]
+    own: float | None  # exponent of the operations in k, or in the band's 2r + 1
+    chains: list[int]
+    paths: list[int]
+
+
+def run(*, seed: int, quick: bool, report: Report, layers: Mapping[str, Layer] = LAYERS) -> Findings:
+    """``layers`` are measured; three of the names above are compared with each other."""
+    sizes = (
+        Sizes([32, 64, 128], [16, 32, 64], [8, 16, 32], 1)
+        if quick
+        else Sizes([64, 128, 256, 512, 1024], [32, 64, 128, 256], [8, 16, 32, 64, 128], 7)
+    )
+    measured: dict[str, Measured] = {}
+    for name, layer in layers.items():
+        measured[name] = _measure(layer, sizes)
+        report(len(measured) / len(layers))
+    both = [(layer, measured[name]) for name, layer in layers.items()]
+    in_n, in_d = (
+        _worst(exponent(axis, found.operations[place]) - layer.exponents[place] for layer, found in both)
+        for place, axis in enumerate((sizes.lengths, sizes.widths))
+    )
+    d = sizes.widths[-1]
+    below, above = (_compare(layers, n, d) for n in (d // 2, 2 * d))
+    return Findings(
+        columns=(
+            *("layer", "theory", "operations ~ n^", "d^", "k or r^", "seconds ~ n^", "d^", "kept ~ n^", "d^"),
+            *("products in a row", "path"),
+        ),
+        rows=[_row(name, layer, measured[name], sizes) for name, layer in layers.items()],
+        criteria=[
+            at_most("operations: exponent of n, worst difference from theory", in_n, EXACT),
+            at_most("operations: exponent of d, worst difference from theory", in_d, EXACT),
+            at_most("operations: exponent of k or r, worst difference from 1", _worst_own(measured.values()), EXACT),
+            at_most(
+                "products in a row: exponent of n, worst difference from theory",
+                _worst(exponent(sizes.lengths, found.chains) - layer.sequential for layer, found in both),
+                EXACT,
+            ),
+            at_most(
+                "path length, worst difference from theory",
+                _worst(
+                    path - layer.path(n)
+                    for layer, found in both
+                    for n, path in zip(sizes.short, found.paths, strict=True)
+                ),
+                0,
+            ),
+            at_most("restricted layer against self-attention under its mask", _band_error(layers), 1e-12),
+            at_most("operations of self-attention / recurrent at n = d/2", below, 1),
+            at_least("operations of self-attention / recurrent at n = 2d", above, 1),
+        ],
+        draw=lambda figure: _draw(figure, measured, sizes),
+        remarks=(
+            f"Here k = {KERNEL} and r = {RADIUS}; n goes from {sizes.lengths[0]} to {sizes.lengths[-1]} at d = 64, d "
+            f"from {sizes.widths[0]} to {d} at n = 128; products in a row are those of n = {sizes.lengths[-1]}, paths "
+            f"of n = {sizes.short[-1]}. Seconds and bytes kept depend on the machine and on its other work; nothing is "
+            "judged by them.",
+        ),
+    )
+
+
+def _measure(layer: Layer, sizes: Sizes) -> Measured:
+    shapes = [(n, 64) for n in sizes.lengths], [(128, d) for d in sizes.widths]
+    fast = layer.fast or layer.make
+
+    def over(what: Callable[[int, int], float]) -> tuple[list[float], list[float]]:
+        by_length, by_width = ([what(n, d) for n, d in axis] for axis in shapes)
+        return by_length, by_width
+
+    return Measured(
+        operations=over(lambda n, d: operations(layer.make(d, layer.size), n, d)),
+        seconds=over(lambda n, d: seconds(fast(d, layer.size), n, d, repeats=sizes.repeats)),
+        kept=over(lambda n, d: bytes_kept(layer.make(d, layer.size), n, d)),
+        own=_own_exponent(layer) if layer.size else None,
+        chains=[products_in_a_row(layer.make(8, layer.size), n, 8) for n in sizes.lengths],
+        paths=[_path(layer, n) for n in sizes.short],
+    )
+
+
+def _path(layer: Layer, n: int, d: int = 4) -> int:
+    """The least number of steps after which position n − 1 depends on position 0; 2n where it never does."""
+    reached = torch.eye(n, dtype=torch.bool)
+    for number in range(2 * n):
+        if reached[n - 1, 0]:
+            return number
+        step = layer.step(d, layer.size, number) if layer.step else layer.make(d, layer.size)
+        reached = (sees(step, n, d).double() @ reached.double()) > 0
+    return 2 * n
+
+
+def _own_exponent(layer: Layer) -> float:
+    sizes = [2, 4, 8]
+    spans = [2 * size + 1 if "r" in layer.theory else size for size in sizes]
+    return exponent(spans, [operations(layer.make(32, size), 64, 32) for size in sizes])
+
+
+def _worst(differences: Iterable[float]) -> float:
+    return max(abs(each) for each in differences)
+
+
+def _worst_own(measured: Iterable[Measured]) -> float:
+    return _worst(found.own - 1 for found in measured if found.own is not None)
+
+
+def _compare(layers: Mapping[str, Layer], n: int, d: int) -> float:
+    """Operations of self-attention over those of the recurrent layer."""
+    ours, theirs = (operations(layers[name].make(d, 0), n, d) for name in ("self-attention", "recurrent"))
+    return ours / theirs
+
+
+def _band_error(layers: Mapping[str, Layer]) -> float:
+    x = torch.randn(1, 21, 8, dtype=torch.float64)
+    expected = attend(Window(RADIUS) & Padding())(x)
+    return float((layers["restricted"].make(8, RADIUS)(x) - expected).abs().max())
+
+
+def _log(n: int, base: int) -> int:
+    """⌈log n⌉ to a base, in whole numbers."""
+    steps = 0
+    while base**steps < n:
+        steps += 1
+    return steps
+
+
+def _row(name: str, layer: Layer, found: Measured, sizes: Sizes) -> tuple[Cell, ...]:
+    def fitted(values: tuple[Sequence[float], Sequence[float]]) -> list[str]:
+        return [f"{exponent(axis, each):.2f}" for axis, each in zip(sizes[:2], values, strict=True)]
+
+    own = "" if found.own is None else f"{found.own:.2f}"
+    exponents = [*fitted(found.operations), own, *fitted(found.seconds), *fitted(found.kept)]
+    return (name, layer.theory, *exponents, found.chains[-1], found.paths[-1])
+
+
+def _draw(figure: Figure, measured: Mapping[str, Measured], sizes: Sizes) -> None:
+    axes = figure.subplots(1, 3)
+    panels = (
+        ("operations of one layer, d = 64", "operations", sizes.lengths, lambda m: m.operations[0]),
+        ("seconds, on one machine", "seconds", sizes.lengths, lambda m: m.seconds[0]),
+        ("longest path", "steps", sizes.short, lambda m: m.paths),
+    )
+    for (title, label, lengths, pick), each in zip(panels, axes, strict=True):
+        for name, found in measured.items():
+            each.loglog(lengths, pick(found), "o-", label=name)
+        each.set(title=title, xlabel="n", ylabel=label, xticks=lengths, xticklabels=[str(n) for n in lengths])
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(measured))
