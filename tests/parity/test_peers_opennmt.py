@@ -115,7 +115,9 @@ class GivenMixer(GatedConvolution):
 def layer() -> ConvolutionalLayer:
     """The layer, but for its convolution; its maps are plain, and what was read is added as it is."""
     mixer = GivenMixer(WIDTH, kernel=1)
-    made = ConvolutionalLayer(mixer, ConvolutionalReader(reader(Dot(scale=1.0))), width=WIDTH, embedding=WIDTH)
+    made = ConvolutionalLayer(
+        mixer, ConvolutionalReader(AttentionReader(reader(Dot(scale=1.0)))), width=WIDTH, embedding=WIDTH
+    )
     made.query, made.context = nn.Linear(WIDTH, WIDTH), nn.Identity()
     return made
 

@@ -9,7 +9,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from regard.attention.bias import EnergyBias
 from regard.attention.contract import Mechanism
+from regard.attention.heads import AttentionReader
+from regard.attention.rotary import Rotary
 
 from .. import test_peers_espnet, test_peers_keras, test_peers_opennmt, test_peers_transformers
 from .asking import Case, Peer, compared, ways
@@ -30,10 +33,13 @@ def versions() -> dict[str, str]:
 
 
 def ours(case: Case) -> str:
-    """The class that stands for the peer's; of heads, the mechanism within."""
-    module: nn.Module = case.ours()
-    inner = next((m for m in module.modules() if isinstance(m, Mechanism)), None)
-    return type(module if inner is None else inner).__name__
+    """The classes that stand for the peer's; a reader is known by its mechanism."""
+    whole: nn.Module = case.ours()
+    within = [part for part in whole.modules() if isinstance(part, Mechanism | EnergyBias | Rotary)]
+    named = {type(part) for part in within} - {type(whole)}
+    if type(whole) is not AttentionReader and not type(whole).__module__.startswith("tests."):
+        named.add(type(whole))
+    return ", ".join(f"`{kind.__name__}`" for kind in sorted(named, key=lambda kind: kind.__name__))
 
 
 def row(name: str, peer: Peer, case: Case) -> str:
@@ -42,9 +48,15 @@ def row(name: str, peer: Peer, case: Case) -> str:
         if mine is case:
             for what, one, other in compared(peer, case, dtype, way):
                 key = dtype, what.split()[0]
-                found[key] = max(found[key], float((one.detach().double() - other.double()).abs().max()))
-    cells = [f"{found[column]:.0e}" if column in found else "–" for column in COLUMNS]
-    return f"| {name} | `{case.name}` | `{ours(case)}` | " + " | ".join(cells) + " |"
+                one, other = one.detach().double(), other.double()
+                apart = (one - other).abs().max() / other.abs().max().clamp_min(1)
+                found[key] = max(found[key], float(apart))
+    cells = [_short(found[column]) if column in found else "–" for column in COLUMNS]
+    return f"| {name} | {case.name} | {ours(case)} | " + " | ".join(cells) + " |"
+
+
+def _short(difference: float) -> str:
+    return f"{difference:.0e}" if difference else "0"
 
 
 def main() -> None:
