@@ -44,6 +44,7 @@ class Abilities:
     fused: bool  # does it have a path that never materialises its weights?
     blind: bool = False  # may a query look nowhere though the mask lets it look?
     differentiable: bool = True  # are its gradients the derivatives of what it computes?
+    alike: bool = False  # must a query be as wide as a key?
     plain: bool = True  # is its context Σ α v, of nothing but the values?
 
 

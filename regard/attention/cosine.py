@@ -39,6 +39,7 @@ class Cosine(Score):
             independent=True,
             normalised=True,
             fused=True,
+            alike=True,
         )
 
     def energy(

@@ -44,6 +44,7 @@ class Dot(Score):
             independent=self.bias is None,
             normalised=True,
             fused=True,
+            alike=True,
         )
 
     def energy(

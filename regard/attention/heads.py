@@ -129,7 +129,8 @@ class MultiHead(nn.Module):
     grouped-query attention (Ainslie et al. 2023). ``project`` names the projections that are linear; the others are
     the identity, as where one head reads the states themselves (Luong et al. 2015). ``bias`` names those that have a
     bias: the paper prints none, torch has all four. ``memory_width`` is that of what gives keys and values; what
-    comes back is as wide as that, or heads · d_v where no output projection stands.
+    comes back is ``output_width`` wide: unless given as wide as the memory, or heads · d_v where no output projection
+    stands.
     """
 
     def __init__(
@@ -142,6 +143,7 @@ class MultiHead(nn.Module):
         value_width: int | None = None,
         key_heads: int | None = None,
         memory_width: int | None = None,
+        output_width: int | None = None,
         bias: Collection[str] = (),
         project: Collection[str] = PROJECTIONS,
     ) -> None:
@@ -152,7 +154,12 @@ class MultiHead(nn.Module):
             raise ValueError(f"{key_heads} key heads do not divide {heads} heads")
         layout = HeadWidths.of(width, memory_width, heads, key_heads, key_width, value_width, project)
         self.query_width, self.key_width, self.value_width = layout
-        self.output_width = memory_width if "output" in project else heads * self.value_width
+        if mechanism.can().alike and self.query_width != self.key_width:
+            raise ValueError(
+                f"queries of width {self.query_width} cannot meet keys of width {self.key_width} by "
+                f"{type(mechanism).__name__}: project them to one width, or take a score with a matrix (general)"
+            )
+        self.output_width = output_width or (memory_width if "output" in project else heads * self.value_width)
         sizes = {
             "query": (width, heads * self.query_width),
             "key": (memory_width, self.key_heads * self.key_width),

@@ -48,6 +48,7 @@ class LocalPredictive(Mechanism):
             normalised=False,
             fused=False,
             blind=True,
+            alike=self.score.can().alike,
         )
 
     def prepare(self, key: Float[Tensor, "batch key_heads key key_width"]) -> Float[Tensor, "batch heads key prepared"]:

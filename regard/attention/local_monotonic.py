@@ -40,6 +40,7 @@ class LocalMonotonic(Mechanism):
             normalised=True,
             fused=False,
             blind=True,
+            alike=self.score.can().alike,
         )
 
     def prepare(self, key: Float[Tensor, "batch key_heads key key_width"]) -> Float[Tensor, "batch heads key prepared"]:

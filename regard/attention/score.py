@@ -30,10 +30,10 @@ class PlainScore(Score):
     """α = softmax(e) over the allowed keys, context = Σ α v; what remains to be written is ``energy``.
 
     ``normalise`` is how energies become weights; a subclass may set another. ``blind``: may an allowed key have no
-    energy, −∞?
+    energy, −∞? ``alike``: must a query be as wide as a key?
     """
 
-    blind = False
+    blind = alike = False
 
     normalise: Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Energy] = staticmethod(masked_softmax)
 
@@ -47,6 +47,7 @@ class PlainScore(Score):
             normalised=True,
             fused=False,
             blind=self.blind,
+            alike=self.alike,
         )
 
     def forward(

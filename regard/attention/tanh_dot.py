@@ -23,6 +23,8 @@ class TanhDot(PlainScore):
     need", which ESPnet's docstring names as its source, in the tanhs.
     """
 
+    alike = True
+
     def __init__(self, *, scale: float | None = None) -> None:
         super().__init__()
         self.scale = scale

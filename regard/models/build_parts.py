@@ -38,6 +38,7 @@ def multi_head(
     where: str,
     width: int,
     memory_width: int,
+    output_width: int | None = None,
     parts: Mapping[str, nn.Module] | None = None,
 ) -> MultiHead:
     """Heads over the mechanism that ``place`` names; ``where`` is the key of the config it came from.
@@ -70,6 +71,7 @@ def multi_head(
             value_width=config.value_width,
             key_heads=key_heads,
             memory_width=memory_width,
+            output_width=output_width,
             bias=bias,
             project=project,
         )
@@ -91,7 +93,7 @@ def self_attention(config: ModelConfig, place: Place, *, mask: Mask) -> SelfAtte
         raise ConfigError(what, where=f"{where}.kind", why=str(problem)) from problem
 
 
-def reader(config: ModelConfig, *, width: int, memory_width: int) -> AttentionReader:
-    """Encoder-decoder attention, asked by states of ``width``."""
-    options: dict[str, Any] = {"where": "model.cross_attention", "width": width, "memory_width": memory_width}
-    return AttentionReader(multi_head(config, config.cross_attention, **options))
+def reader(config: ModelConfig, *, width: int, memory_width: int, output_width: int | None = None) -> AttentionReader:
+    """Encoder-decoder attention, asked by states of ``width``; brings back ``output_width``, unless None as it may."""
+    options: dict[str, Any] = {"width": width, "memory_width": memory_width, "output_width": output_width}
+    return AttentionReader(multi_head(config, config.cross_attention, where="model.cross_attention", **options))

@@ -43,7 +43,7 @@ def _encoder_layer(config: ModelConfig, place: Place) -> EncoderLayer:
 
 def _decoder_layer(config: ModelConfig, place: Place, states: int) -> DecoderLayer:
     frames = (_frame(config), _frame(config), _frame(config))
-    read = reader(config, width=config.width, memory_width=states)
+    read = reader(config, width=config.width, memory_width=states, output_width=config.width)
     return DecoderLayer(_decoder_mixer(config, place), read, _feed_forward(config), frames)
 
 

@@ -1,0 +1,149 @@
+"""Recurrent models from a config: how large they are by formula, what may be mixed, what cannot be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from regard.attention.heads import AttentionReader
+from regard.commands.info import parameters_by_part
+from regard.errors import ConfigError
+from regard.models.bahdanau import BahdanauDecoder
+from regard.models.bridge import CopiedState, LearnedState
+from regard.models.build import build
+from regard.models.cells import GRU
+from regard.models.configuration import ModelConfig
+from regard.models.luong import InputFeedingDecoder, LuongDecoder
+from regard.models.plain import PlainDecoder
+
+TYPES = 9
+SMALL: dict[str, Any] = dict(encoder_layers=1, decoder_layers=1, width=8)
+SOURCE = torch.arange(4) < torch.tensor([[4], [2]])
+TARGET = torch.arange(3) < torch.tensor([[2], [3]])
+
+
+def made(**config: Any):
+    model = build(ModelConfig(**{**SMALL, **config}), source_types=TYPES, target_types=TYPES)
+    source, target = torch.randint(4, TYPES, (2, 4)), torch.randint(4, TYPES, (2, 3))
+    features = model.eval()(source, SOURCE, target, TARGET)
+    assert features.shape == (2, 3, model.projection.shape[1]) and model.decoder.width == features.shape[2]
+    features[TARGET].square().sum().backward()
+    idle = [name for name, parameter in model.named_parameters() if parameter.grad is None]
+    assert idle == ([] if model.projection is model.decoder.embedding.weight else ["projection"])
+    return model
+
+
+def gru(enter: int, width: int) -> int:
+    return 3 * width * (enter + width + 2)
+
+
+def lstm(enter: int, width: int) -> int:
+    return 4 * width * (enter + width + 2)
+
+
+def test_rnnsearch_is_as_large_as_the_paper_makes_it():
+    parts = parameters_by_part(ModelConfig(preset="rnnsearch"), 30_000, 30_000)
+    n, m, maxout, align = 1000, 620, 500, 1000
+    assert parts["embeddings"] == 2 * 30_000 * m + 30_000 * maxout
+    assert parts["encoder cells"] == 2 * gru(m, n)
+    assert parts["decoder cells"] == gru(m + 2 * n, n)
+    assert parts["decoder source attention"] == align * n + align * 2 * n + align
+    assert parts["decoder read-out"] == 2 * maxout * (n + m + 2 * n)
+    assert parts["decoder first state"] == 2 * n * n + n  # the paper: n · n, from ←h_1 alone
+
+
+def test_luong_is_as_large_as_the_paper_makes_it():
+    parts = parameters_by_part(ModelConfig(preset="luong"), 50_000, 50_000)
+    n = 1000
+    assert parts["embeddings"] == 3 * 50_000 * n
+    assert parts["encoder cells"] == 4 * lstm(n, n)
+    assert parts["decoder cells"] == lstm(2 * n, n) + 3 * lstm(n, n)
+    assert parts["decoder source attention"] == n * n + n * n + n  # W_a; W_p, v_p
+    assert parts["decoder read-out"] == 2 * n * n
+    assert "decoder first state" not in parts, "it is copied"
+
+
+@pytest.mark.parametrize("preset", ["rnnsearch-small", "luong-small"])
+def test_small_presets_run(preset):
+    model = made(preset=preset, width=8, encoder={"width": 8}, share="none")
+    kinds = {"rnnsearch-small": (BahdanauDecoder, LearnedState), "luong-small": (InputFeedingDecoder, CopiedState)}
+    assert (type(model.decoder), type(model.decoder.bridge)) == kinds[preset]
+
+
+@pytest.mark.parametrize(("decoder", "kind"), [
+    ({}, InputFeedingDecoder), ({"input_feeding": False}, LuongDecoder), ({"order": "none"}, PlainDecoder),
+    ({"order": "bahdanau"}, BahdanauDecoder),
+])  # fmt: skip
+@pytest.mark.parametrize("encoder", ["transformer", "recurrent", "convolutional"])
+def test_any_encoder_is_read_by_cells(encoder, decoder, kind):
+    model = made(encoder={"kind": encoder}, decoder={"kind": "recurrent", "cell": "gru", **decoder}, heads=2)
+    assert type(model.decoder) is kind
+
+
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_a_transformer_decoder_reads_cells(bidirectional):
+    encoder = {"kind": "recurrent", "width": 6, "bidirectional": bidirectional, "cell": "elman"}
+    assert made(encoder=encoder, heads=2).encoder.width == 6 * (1 + bidirectional)
+
+
+def test_cells_are_what_the_config_says():
+    cell = {"kind": "gru", "reset": "before", "update": "renews", "orthogonal": True, "forget_bias": 3.0}
+    model = made(kind="recurrent", encoder={"cell": cell}, decoder={"cell": cell}, encoder_layers=2)
+    for layer in model.encoder.layers:
+        for each in layer:
+            assert isinstance(each, GRU) and (each.reset, each.update, each.width) == ("before", "renews", 4)
+            for block in each.core.weight_hh_l0.chunk(3):
+                torch.testing.assert_close(block @ block.T, torch.eye(4), atol=1e-5, rtol=0)
+            assert bool((each.core.bias_ih_l0[4:8] < -2).all()), "z = 0 keeps here"
+
+
+def test_a_recurrent_decoder_reads_the_states_as_they_are_unless_told_otherwise():
+    def reads(**config: Any) -> AttentionReader:
+        return made(kind="recurrent", **config).decoder.reader
+
+    assert (reads().attention.heads, reads().width, list(reads().parameters())) == (1, 8, [])
+    assert list(dict(reads(cross_attention="general").named_parameters())) == ["attention.mechanism.weight"]
+    assert reads(cross_attention={"heads": 2}).attention.heads == 2
+    assert made(kind="recurrent", width=6, heads=8).decoder.reader.attention.heads == 1
+
+
+def test_a_copied_first_state_is_the_encoders_last():
+    cells = {"kind": "recurrent", "cell": "lstm"}
+    config = dict(encoder={**cells, "bidirectional": False}, decoder={**cells, "start": "copied"})
+    model = made(**config, encoder_layers=2, decoder_layers=2)
+    encoded = model.encoder(torch.randint(4, TYPES, (2, 4)), SOURCE)
+    (_, _), (top, _) = model.decoder.prepare(encoded).first
+    ends = encoded.states[torch.arange(2), SOURCE.sum(1) - 1]
+    torch.testing.assert_close(top, ends)
+
+
+RECURRENT = {"kind": "recurrent"}
+COPIED = {"start": "copied"}
+
+
+@pytest.mark.parametrize(("config", "why"), [
+    ({"decoder": COPIED}, "from left to right"),
+    ({"kind": "transformer", "decoder": {"kind": "recurrent", **COPIED}}, "from left to right"),
+    ({"encoder": {"bidirectional": False, "width": 6}, "decoder": COPIED}, "1 layers of lstm cells, 6 wide there"),
+    ({"encoder": {"bidirectional": False, "cell": "gru"}, "decoder": COPIED}, "gru cells"),
+    ({"encoder": {"bidirectional": False}, "decoder": COPIED, "decoder_layers": 2}, "2 layers"),
+    ({"width": 7}, "cannot share a width of 7"),
+    ({"encoder": {"cell": {"kind": "lstm", "reset": "before"}}}, "choices of a GRU"),
+    ({"encoder": {"cell": {"kind": "elman", "forget_bias": 1.0}}}, "no gate"),
+    ({"decoder": {"order": "bahdanau", "readout": 3}}, "share"),
+])  # fmt: skip
+def test_what_cannot_be_is_said(config, why):
+    with pytest.raises(ValueError, match=why):
+        ModelConfig(**{**SMALL, **RECURRENT, **config})
+
+
+def test_a_product_of_unequal_widths_is_refused():
+    config = ModelConfig(**SMALL, kind="recurrent", encoder={"width": 6})
+    with pytest.raises(ConfigError) as caught:
+        build(config, source_types=TYPES, target_types=TYPES)
+    assert (
+        caught.value.where == "model.cross_attention" and "8" in str(caught.value.why) and "12" in str(caught.value.why)
+    )
+    assert made(kind="recurrent", encoder={"width": 6}, cross_attention="general").decoder.reader.width == 12

@@ -1,0 +1,37 @@
+"""Recurrent models learn: copying as a rule, by Luong's order of reading and by Bahdanau's."""
+
+from __future__ import annotations
+
+import pytest
+
+from regard.models.build import build
+from regard.models.configuration import ModelConfig
+from regard.optim import Optimizer, schedule
+
+from .test_learn import TYPES, decode, loss_of, sentences
+
+CELL = {"kind": "gru", "reset": "before", "update": "renews", "orthogonal": True}
+MODELS = {
+    "luong": dict(encoder={"cell": "lstm"}, decoder={"cell": "lstm"}, cross_attention="general"),
+    "bahdanau": dict(
+        encoder={"cell": CELL},
+        decoder={"cell": CELL, "order": "bahdanau"},
+        cross_attention={"kind": "additive", "project": ["query", "key"], "own": [], "heads": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_copying_is_learned_as_a_rule(name: str) -> None:
+    """Sentences it has never seen come out as they went in."""
+    sizes = dict(encoder_layers=1, decoder_layers=1, width=32, dropout=0.0)
+    model = build(ModelConfig(kind="recurrent", **sizes, **MODELS[name]), source_types=TYPES, target_types=TYPES)
+    optimizer = Optimizer(model, clip_norm=1.0)
+    rate = schedule("inverse-sqrt", learning_rate=0.02, warmup=20)
+    for step in range(1, 201):
+        batch = sentences(32, seed=step)
+        loss_of(model, batch, batch).backward()
+        optimizer.step(rate(step))
+    unseen = sentences(200, seed=10**6)
+    right = sum(output == wanted for output, wanted in zip(decode(model.eval(), unseen), unseen, strict=True))
+    assert right >= 190
