@@ -6,6 +6,7 @@ from typing import Any
 
 from regard import storage
 from regard.checkpoint import read_best
+from regard.models.words import in_words
 from regard.run import RunFolder
 
 __all__ = ["write_card"]
@@ -19,13 +20,12 @@ def write_card(run: RunFolder, *, parameters: int, updates: int, seconds: float)
     header = ["---", "library_name: regard", "pipeline_tag: translation"]
     header += ["language:", *(f"- {language}" for language in languages)] if languages else []
     rows: list[tuple[str, Any]] = [
-        ("Model", f"{config.model.kind}, {config.model.encoder_layers}+{config.model.decoder_layers} layers, "
-                  f"width {config.model.width}, {config.model.heads} heads"),
+        ("Model", in_words(config.model)),
         ("Parameters", f"{parameters:,}"),
         ("Training data", ", ".join(str(corpus.source.name) for corpus in config.data.train)),
         ("Updates", f"{updates:,}, in {seconds / 60:.0f} minutes"),
         ("Seed", config.seed),
-    ]  # fmt: skip
+    ]
     if best is not None:
         rows.append(("Best checkpoint", f"step {best.step:,}, {best.metric} {best.value:.4f} on the validation data"))
     table = ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]

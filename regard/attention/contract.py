@@ -65,7 +65,7 @@ class Mechanism(nn.Module, ABC):
     def prepare(
         self, key: Float[Tensor, "batch key_heads key key_width"]
     ) -> Float[Tensor, "batch prepared_heads key prepared"]:
-        """What the methods below take for keys, made once a key however many queries ask: the keys, unless overridden."""
+        """What the methods below take for keys, made once a key however many queries ask: the key itself, or more."""
         return key
 
     def start(self, key: Float[Tensor, "batch prepared_heads key prepared"], bound: Bound) -> State:

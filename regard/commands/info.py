@@ -87,6 +87,7 @@ PARTS = {
     "context": "source attention",
     "enter": "widths",
     "leave": "widths",
+    "residual": "widths",
 }
 
 
@@ -104,10 +105,13 @@ def _preset(name: str, config: ModelConfig, types: int) -> dict[str, Any]:
 
 
 def _model(config: ModelConfig, source_types: int, target_types: int) -> dict[str, Any]:
+    from regard.models.words import in_words
+
     parts = parameters_by_part(config, source_types, target_types)
     return {
         "parameters": {**parts, "all": sum(parts.values())},
         "model": config.model_dump(mode="json", exclude_none=True),
+        "summary": in_words(config),
     }
 
 
@@ -203,26 +207,9 @@ def _model_lines(found: dict[str, Any]) -> Iterator[str]:
     model = found["model"]
     source, target = found["types"]
     types = f"{source:,}" if source == target else f"{source:,} and {target:,}"
-    layers = f"{model['encoder_layers']}+{model['decoder_layers']} layers, width {model['width']}"
-    yield f"model       {_carriers(model)}, {layers}{_sizes(model)}, dropout {model['dropout']}"
+    yield f"model       {found['summary']}"
     yield f"vocabulary  {types} pieces, shared matrices: {model['share']}"
     yield f"parameters  {found['parameters']['all']:,}"
     for part, count in found["parameters"].items():
         if part != "all":
             yield f"            {part:<26} {count:>12,}  {100 * count / found['parameters']['all']:5.1f} %"
-
-
-def _carriers(model: dict[str, Any]) -> str:
-    encoder, decoder = model["encoder"]["kind"], model["decoder"]["kind"]
-    return str(encoder) if encoder == decoder else f"{encoder} to {decoder}"
-
-
-def _sizes(model: dict[str, Any]) -> str:
-    """What beside layers and width says how large a model of its kinds is."""
-    sides, found = [model["encoder"], model["decoder"]], []
-    if any(side["kind"] == "transformer" for side in sides):
-        found.append(f"feed-forward {model['feed_forward']}, {model['heads']} heads, {model['norm']}-norm")
-    cells = list(dict.fromkeys(side["cell"]["kind"] for side in sides if side["kind"] == "recurrent"))
-    if cells:
-        found.append(f"{' and '.join(cells)} cells")
-    return "".join(f", {each}" for each in found)

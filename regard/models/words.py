@@ -1,0 +1,28 @@
+"""A model's config in one line, for people. Imports no torch."""
+
+from __future__ import annotations
+
+from regard.models.configuration import ModelConfig
+
+__all__ = ["in_words"]
+
+
+def in_words(config: ModelConfig) -> str:
+    """``transformer to recurrent, 4+1 layers, width 256, feed-forward 512, 4 heads, pre-norm, gru cells, dropout 0.2``"""
+    sides = [config.encoder, config.decoder]
+    kinds = " to ".join(dict.fromkeys(side.kind for side in sides))
+    counts = (config.encoder_layers, config.decoder_layers)
+    layers = [_layers(side.blocks if side.kind == "convolutional" else None, count)
+              for side, count in zip(sides, counts, strict=True)]  # fmt: skip
+    words = [kinds, f"{layers[0]}+{layers[1]} layers", f"width {config.width}"]
+    if any(side.kind == "transformer" for side in sides):
+        words += [f"feed-forward {config.feed_forward}", f"{config.heads} heads", f"{config.norm}-norm"]
+    if config.decoder.kind == "transformer" and config.decoder.mixer is not None:
+        words.append(f"{config.decoder.mixer.kind} in the decoder")
+    cells = dict.fromkeys(side.cell.kind for side in sides if side.kind == "recurrent")
+    words += [f"{' and '.join(cells)} cells"] if cells else []
+    return ", ".join([*words, f"dropout {config.dropout}"])
+
+
+def _layers(blocks: tuple[tuple[int, int, int], ...] | None, otherwise: int) -> int:
+    return sum(layers for _, _, layers in blocks) if blocks else otherwise
