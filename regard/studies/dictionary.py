@@ -93,9 +93,8 @@ def run(*, seed: int, quick: bool, report: Report, lookup: Callable[[float], Mec
 
 def _look_up(mechanism: Mechanism, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     """Context (queries, value) and weights (queries, pairs) of one head and one sentence."""
-    attended = mechanism(
-        query[None, None], key[None, None], value[None, None], _everyone(query, key), need_weights=True
-    )
+    bound, keys = _everyone(query, key), mechanism.prepare(key[None, None])
+    attended = mechanism(query[None, None], keys, value[None, None], bound, need_weights=True)
     assert attended.weights is not None
     return attended.context[0, 0], attended.weights[0, 0]
 

@@ -63,7 +63,9 @@ class Lookup(nn.Module):
         mask = Matrix(torch.zeros(shown.shape).masked_fill(~shown, float("-inf")))
         asking, answering = (Span.of(torch.ones(1, n, dtype=torch.bool)) for n in shown.shape)
         query, key = self.query[asked][None, None], self.key[None, None]
-        weights = self.score(query, key, key, mask.bind(asking, answering), need_weights=True).weights
+        weights = self.score(
+            query, self.score.prepare(key), key, mask.bind(asking, answering), need_weights=True
+        ).weights
         assert weights is not None
         # All examples share the keys, so one product serves them; their values differ.
         held = weights[0, 0, :, None] @ one_hot(values, VALUES).to(weights.dtype)

@@ -94,7 +94,7 @@ def _softness(*scores: Score, sets: int, width: int) -> list[Softness]:
         query, key = torch.randn(1, 1, QUERIES, width), torch.randn(1, 1, KEYS, width)
         variance = torch.einsum("bhtd,bhsd->bhts", query, key).square().mean()
         for total, score in zip(found, scores, strict=True):
-            p = weigh(score.energy(query, key), bound)
+            p = weigh(score.energy(query, score.prepare(key)), bound)
             means = (p.amax(-1).mean(), -torch.xlogy(p, p).sum(-1).mean(), _jacobian_norm(p).mean())
             total += torch.stack([variance, *means])
     return [Softness(*(total / sets).tolist()) for total in found]
@@ -116,7 +116,7 @@ def _disagreement(score: Score) -> float:
     """Between that norm and autograd's, for one query in float64."""
     query, key = torch.randn(1, 1, 1, 16, dtype=torch.float64), torch.randn(1, 1, KEYS, 16, dtype=torch.float64)
     bound = _everyone(1)
-    energy = score.energy(query, key)
+    energy = score.energy(query, score.prepare(key))
     jacobian = torch.autograd.functional.jacobian(lambda e: weigh(e, bound).flatten(), energy)
     return float((jacobian.flatten(1).norm() - _jacobian_norm(weigh(energy, bound))).abs().max())
 
