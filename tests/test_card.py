@@ -30,7 +30,7 @@ def test_it_says_what_was_trained_on_what_and_how_well(tmp_path: Path) -> None:
     head, _, text = card.removeprefix("---\n").partition("---\n")
     assert head.splitlines() == ["library_name: regard", "pipeline_tag: translation", "language:", "- en", "- de"]
     for row in (
-        "| Model | transformer, 2+3 layers, width 16, 4 heads |",
+        "| Model | transformer, 2+3 layers, width 16, feed-forward 2048, 4 heads, post-norm, dropout 0.1 |",
         "| Parameters | 1,234,567 |",
         "| Training data | train.en |",
         "| Updates | 2,000, in 10 minutes |",

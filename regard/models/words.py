@@ -8,7 +8,7 @@ __all__ = ["in_words"]
 
 
 def in_words(config: ModelConfig) -> str:
-    """``transformer to recurrent, 4+1 layers, width 256, feed-forward 512, 4 heads, pre-norm, gru cells, dropout 0.2``"""
+    """``transformer to recurrent, 4+1 layers, width 256, feed-forward 512, 4 heads, pre-norm, gru cells, …``"""
     sides = [config.encoder, config.decoder]
     kinds = " to ".join(dict.fromkeys(side.kind for side in sides))
     counts = (config.encoder_layers, config.decoder_layers)
