@@ -6,9 +6,9 @@ from typing import Any
 
 __all__ = ["DEFAULTS", "PRESETS"]
 
-# Bahdanau et al. 2015, appendix A.1.1 and A.1.2: the cell, and W_a, U_a as projections, of which U_a h_j is made once.
+# Bahdanau et al. 2015, appendix A.1.1 and A.1.2; n' is the decoder's width.
 _BAHDANAU = dict(kind="gru", reset="before", update="renews", orthogonal=True)
-_ALIGNING = dict(kind="additive", heads=1, project=["query", "key"], own=[])
+_ALIGNING = dict(kind="additive", heads=1, project=[])
 # Luong et al. 2015, §3.2: the best of its single models, D = 10.
 _LOCAL = dict(kind="local-p", heads=1, project=[], window=10, score=dict(kind="general"))
 

@@ -13,6 +13,7 @@ from regard.attention.mask import Span
 from regard.models.bridge import CopiedState, LearnedState
 from regard.models.cells import GRU, LSTM, Cell, Elman
 from regard.models.stack import Stack
+from regard.observe import observe
 
 from ..laws import things
 
@@ -213,3 +214,19 @@ def test_without_attention_only_the_summary_is_known():
     other = source._replace(states=torch.randn_like(source.states), embedded=torch.randn_like(source.embedded))
     assert torch.equal(run(decoder, tokens, other).features, features)
     assert not torch.allclose(run(decoder, tokens, source._replace(final=-source.final)).features, features)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("make", [things.luong, things.luong_unfed, things.bahdanau])
+def test_what_each_token_looked_at_is_seen_whether_they_ask_in_turn_or_at_once(make):
+    decoder, source = nn.ModuleDict({"decoder": make("dot-unscaled")}), encoded(2)
+    tokens = torch.tensor([[3, 4, 1], [5, 6, 2]])
+    with observe(decoder) as seen:
+        run(decoder["decoder"], tokens.flip(1), source)
+        run(decoder["decoder"], tokens, source)
+    (weights,) = seen.values()
+    assert list(seen) == ["decoder.source"] and weights.shape == (2, 1, 3, 3)
+    for n in (1, 2):
+        with observe(decoder) as some:
+            run(decoder["decoder"], tokens[:, :n], source)
+        torch.testing.assert_close(some["decoder.source"], weights[:, :, :n])

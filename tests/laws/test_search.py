@@ -26,7 +26,12 @@ BEGIN, END = 2, 3
 SYMBOLS = Symbols(begin=BEGIN, end=END, never=(0, BEGIN))
 VALID = torch.arange(5) < torch.tensor([[5], [2], [4]])
 LONGEST = torch.tensor([6, 4, 5])
-KINDS = [name for name in DECODERS if name not in ("convolutional-wide", "transformer-local-p")]
+# Those of which another has the same order of things; each is under all laws.
+ALIKE = {
+    "convolutional-wide", "transformer-local-p", "luong-local-m", "luong-copying", "luong-unfed-local-m",
+    "luong-unfed-location-aware", "bahdanau-lstm", "unread-gru-before",
+}  # fmt: skip
+KINDS = [name for name in DECODERS if name not in ALIKE]
 
 
 def transducer(name: str, monkeypatch: pytest.MonkeyPatch, *, seed: int = 0) -> Transducer:

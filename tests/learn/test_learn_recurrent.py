@@ -16,7 +16,7 @@ MODELS = {
     "bahdanau": dict(
         encoder={"cell": CELL},
         decoder={"cell": CELL, "order": "bahdanau"},
-        cross_attention={"kind": "additive", "project": ["query", "key"], "own": [], "heads": 1},
+        cross_attention="additive",
     ),
 }
 
