@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib import import_module
 from inspect import getdoc
 from pathlib import Path
@@ -37,3 +38,21 @@ def test_its_quick_form_runs_and_is_recorded(name: str, tmp_path: Path) -> None:
     assert 1_000 < (tmp_path / "figure.svg").stat().st_size < 60_000
     assert (tmp_path / "figure.png").stat().st_size > 1_000
     assert len(record["rows"]) >= 2
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "studies.md"
+
+
+def test_the_page_of_the_docs_says_what_the_catalogue_says() -> None:
+    """It is written by a command, which a change of the catalogue does not run."""
+    text = PAGE.read_text(encoding="utf-8")
+    sections = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert sections == [name for name in STUDIES if name in sections], "run regard study page --page docs/studies.md"
+    assert [name for name in sections if f"\n> {STUDIES[name].claim}\n" not in text] == []
+
+
+def test_the_pictures_of_the_docs_are_there_and_small() -> None:
+    pictures = re.findall(r"^!\[.*\]\((.+)\)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert pictures
+    assert [name for name in pictures if not 1_000 < (PAGE.parent / name).stat().st_size < 60_000] == []
+    assert {PAGE.parent / name for name in pictures} == set((PAGE.parent / "studies").iterdir())
