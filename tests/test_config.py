@@ -322,6 +322,17 @@ def test_a_failure_inside_one_of_several_kinds_is_named_by_its_key() -> None:
     assert caught.value.help == "did you mean model.decoder.readout?"
 
 
+def test_a_recurrent_side_has_fewer_layers_unless_they_are_given() -> None:
+    def layers(*overrides: str) -> tuple[int, int]:
+        model = load_config(TOY, overrides).model
+        return model.encoder_layers, model.decoder_layers
+
+    assert layers() == (6, 6)
+    assert layers("model.kind=recurrent") == (2, 2)
+    assert layers("model.decoder.kind=recurrent") == (6, 2)
+    assert layers("model.kind=recurrent", "model.encoder_layers=3") == (3, 2)
+
+
 def test_a_table_of_another_kind_brings_its_own_options(tmp_path: Path) -> None:
     below = tmp_path / "below.toml"
     below.write_text('extends = "multi30k"\n[model.cross_attention]\nkind = "local-p"\nwindow = 3\n')

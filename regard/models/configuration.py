@@ -17,6 +17,8 @@ __all__ = [
     "TransformerEncoderConfig",
 ]  # fmt: skip
 
+RECURRENT_LAYERS = 2  # unless given: cells are seldom stacked as high as layers of attention
+
 Size = Annotated[int, Field(ge=1)]
 Block = tuple[Size, Size, Size]  # width, kernel, layers
 Activation = Literal["relu", "gelu", "glu", "geglu", "swiglu"]
@@ -134,8 +136,8 @@ class ModelConfig(BaseModel):
     preset: Literal[tuple(PRESETS)] | None = None  # type: ignore[valid-type]
     encoder: EncoderConfig = TransformerEncoderConfig()
     decoder: DecoderConfig = TransformerDecoderConfig()
-    encoder_layers: int = Field(6, ge=1, description="N of the encoder")
-    decoder_layers: int = Field(6, ge=1, description="N of the decoder")
+    encoder_layers: int = Field(6, ge=1, description="N of the encoder; 2 unless given where it is recurrent")
+    decoder_layers: int = Field(6, ge=1, description="N of the decoder; 2 unless given where it is recurrent")
     width: int = Field(512, ge=2, description="d_model")
     embedding: int | None = Field(None, ge=1, description="width of embeddings; a Transformer's is its width")
     feed_forward: int = Field(2048, ge=1, description="d_ff")
@@ -168,7 +170,9 @@ class ModelConfig(BaseModel):
         for side in ("encoder", "decoder"):
             own = filled.get(side, {})
             if isinstance(own, dict):
-                filled[side] = {"kind": filled.get("kind", "transformer")} | own
+                filled[side] = own = {"kind": filled.get("kind", "transformer")} | own
+                if own["kind"] == "recurrent":
+                    filled.setdefault(f"{side}_layers", RECURRENT_LAYERS)
         decoder = filled["decoder"]
         kind = decoder["kind"] if isinstance(decoder, dict) else decoder.kind
         if kind == "recurrent":
