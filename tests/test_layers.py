@@ -22,6 +22,7 @@ LAYERS = {
     "regard.attention.contract": 1,
     "regard.attention.inturn": 1,
     "regard.attention.kernel": 1,
+    "regard.attention.located": 1,
     "regard.attention.looked": 1,
     "regard.attention.mask": 1,
     "regard.attention.perceptron": 1,
