@@ -90,11 +90,18 @@ def explain(
     where = _place(key, layers, overridden) or spell(key)
     more = f" ({len(failures) - 1} more)" if len(failures) > 1 else ""
     if failure["type"] == "extra_forbidden":
-        meant = nearest(key, model)
-        help = f"did you mean {meant}?" if meant else None
-        return ConfigError(f"unknown key {spell(key)}{more}", where=where, help=help)
+        why, meant = _other_kinds(key, model), nearest(key, model)
+        help = f"did you mean {meant}?" if meant and not why else None
+        return ConfigError(f"unknown key {spell(key)}{more}", where=where, why=why, help=help)
     if failure["type"] == "missing":
         return ConfigError(f"the key {spell(key)} is missing{more}", where=where)
+    if failure["type"] == "union_tag_not_found":
+        return ConfigError(f"the key {spell(key)}.kind is missing{more}", where=where)
+    if failure["type"] == "union_tag_invalid":
+        tag, known = failure["ctx"]["tag"], failure["ctx"]["expected_tags"]
+        return ConfigError(
+            f"{spell(key)}.kind cannot be {tag!r}{more}", where=where, why=f"it should be one of {known}"
+        )
     reason = failure["msg"].removeprefix("Value error, ").replace("Input should be", "it should be")
     given = failure["input"]
     what = f"{spell(key)} does not fit" if isinstance(given, dict) else f"{spell(key)} cannot be {given!r}"
@@ -114,6 +121,16 @@ def _untagged(key: Key, model: type[BaseModel]) -> Key:
         if fields:
             models = [inner for field in fields for inner, _ in _models_in(field.annotation)]
     return tuple(plain)
+
+
+def _other_kinds(key: Key, model: type[BaseModel]) -> str | None:
+    """Which kinds of the table around it have this key; None: no kind has."""
+    models = [model]
+    for part in key[:-1]:
+        fields = [each.model_fields[str(part)] for each in models if part in each.model_fields]
+        models = [inner for field in fields for inner, _ in _models_in(field.annotation)] if fields else models
+    kinds = [str(_kind(each)) for each in models if key[-1] in each.model_fields]
+    return f"it is a key of kind {' and '.join(kinds)}" if kinds else None
 
 
 def _kind(model: type[BaseModel]) -> object:

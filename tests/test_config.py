@@ -17,6 +17,8 @@ from regard.config import FORMAT, Config, dump_config, find_recipe, load_config,
 from regard.errors import ConfigError
 from regard.keys import fields_of, short_keys
 from regard.layered import parse_override
+from regard.models.configuration import ModelConfig
+from regard.models.places import MechanismConfig
 from regard.settings import SearchConfig, TrainConfig
 
 TOY: dict[str, Any] = {"data": {"train": [{"source": "a.en", "target": "a.de"}]}}
@@ -358,7 +360,8 @@ def test_an_override_can_say_none_where_that_is_a_choice() -> None:
         ("model.position={kind='rotary', layout='split'}", "model.position.layout", "cannot be 'split'"),
         ("model.position={kind='t5', buckets=5}", "model.position.buckets", "cannot be 5"),
         ("model.position={kind='shaw', clip=-1}", "model.position.clip", "cannot be -1"),
-        ("model.position=rope", "model.position", "does not fit"),
+        ("model.position=rope", "model.position", "kind cannot be 'rope'"),
+        ("model.position.clip=3", "model.position.clip", "model.position.kind is missing"),
     ],
 )
 def test_options_of_a_position_are_those_of_its_kind(given: str, where: str, what: str) -> None:
@@ -373,7 +376,57 @@ def test_a_position_is_a_name_or_a_table_with_options() -> None:
     assert load_config(TOY, ["model.position=alibi"]).model.position.model_dump() == {"kind": "alibi"}
 
 
+def test_a_key_of_another_kind_is_said_to_be_one() -> None:
+    """Not: did you mean the same key?"""
+    error = failure(TOY, "model.encoder.cell=gru")
+    assert error.help is None and error.why == "it is a key of kind recurrent"
+    assert failure(TOY, "model.position={kind='alibi', base=3}").why == "it is a key of kind rotary"
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+@pytest.mark.parametrize("given", ["5", "[1]", "{kind=[1]}", "{kind=5}", "recurent"])
+def test_what_no_side_can_be_is_refused_by_its_key(side: str, given: str) -> None:
+    assert f"model.{side}" in str(failure(TOY, f"model.{side}={given}"))
+    assert "model.kind" in str(failure(TOY, "model.kind=[1]"))
+
+
+def test_a_side_is_a_name_or_a_table_with_options() -> None:
+    config = load_config("multi30k-mixed", ["model.decoder=transformer", "model.encoder=recurrent"])
+    assert (config.model.encoder.kind, config.model.decoder.kind) == ("recurrent", "transformer")
+    assert load_config(tomllib.loads(dump_config(config))) == config
+
+
+def test_a_side_of_another_kind_than_its_preset_brings_its_own_options() -> None:
+    config = load_config(TOY, ["model.preset=rnnsearch-small", "model.encoder.kind=transformer"])
+    assert config.model.encoder.model_dump() == {"kind": "transformer", "self_attention": None}
+    assert config.model.decoder.order == "bahdanau"
+    assert load_config(tomllib.loads(dump_config(config))) == config
+
+
+def test_a_preset_of_another_kind_is_refused() -> None:
+    error = failure(TOY, "model.preset=luong-small", "model.kind=transformer")
+    assert "model.preset" in error.what and "recurrent" in (error.why or "")
+
+
+def test_attention_that_nobody_would_ask_is_refused() -> None:
+    unread = ["model.kind=recurrent", "model.decoder.order=none"]
+    assert "model.decoder.order" in failure(TOY, *unread, "model.cross_attention=additive").what
+    for preset in ("rnnsearch-small", "luong"):
+        config = load_config(TOY, [*unread, "model.decoder.start=learned", f"model.preset={preset}"])
+        assert load_config(tomllib.loads(dump_config(config))) == config
+    assert "self-attention" in (failure(TOY, "model.cross_attention.neighbourhood=3").why or "")
+
+
+def test_a_mechanism_means_the_same_as_a_table_and_as_an_object() -> None:
+    """One head over the states, where a recurrent decoder is not told otherwise; and what is saved loads equal."""
+    config = ModelConfig(kind="recurrent", cross_attention=MechanismConfig(kind="general"))
+    assert config == ModelConfig(kind="recurrent", cross_attention={"kind": "general"})
+    assert config == ModelConfig(**config.model_dump())
+
+
 def test_positions_of_self_attention_need_self_attention() -> None:
     sizes = ["model.kind=recurrent", "model.position=alibi"]
     assert "there is none" in (failure(TOY, *sizes).why or "")
+    mixed = ["model.encoder.kind=recurrent", "model.decoder.mixer=ssru"]
+    assert "there is none" in (failure(TOY, *mixed, "model.position=rotary").why or "")
     assert load_config(TOY, [*sizes, "model.decoder.kind=transformer"]).model.position.kind == "alibi"

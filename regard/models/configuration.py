@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, model_validator
 
+from regard.keys import Misfit
 from regard.layered import lay_over
 from regard.models.places import MechanismConfig, MixerConfig, Named
 from regard.models.positions import RELATIVE, PositionConfig, SinusoidalConfig
@@ -19,6 +20,7 @@ __all__ = [
 
 RECURRENT_LAYERS = 2  # unless given: cells are seldom stacked as high as layers of attention
 
+SIDES = ("encoder", "decoder")
 Size = Annotated[int, Field(ge=1)]
 Block = tuple[Size, Size, Size]  # width, kernel, layers
 Activation = Literal["relu", "gelu", "glu", "geglu", "swiglu"]
@@ -164,20 +166,20 @@ class ModelConfig(BaseModel):
     def _fill_in(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        filled: dict[str, Any] = {}
-        lay_over(filled, PRESETS.get(str(given.get("preset")), {}))
+        filled = _of_preset(given)
         lay_over(filled, given)
-        for side in ("encoder", "decoder"):
+        for side in SIDES:
             own = filled.get(side, {})
+            own = {"kind": own} if isinstance(own, str) else own
             if isinstance(own, dict):
                 filled[side] = own = {"kind": filled.get("kind", "transformer")} | own
                 if own["kind"] == "recurrent":
                     filled.setdefault(f"{side}_layers", RECURRENT_LAYERS)
         decoder = filled["decoder"]
-        kind = decoder["kind"] if isinstance(decoder, dict) else decoder.kind
+        kind = decoder["kind"] if isinstance(decoder, dict) else getattr(decoder, "kind", None)
         if kind == "recurrent":
             filled["cross_attention"] = _unprojected(filled.get("cross_attention", {}))
-        return DEFAULTS.get(kind, {}) | filled
+        return DEFAULTS.get(str(kind), {}) | filled
 
     @model_validator(mode="after")
     def _heads_divide(self) -> ModelConfig:
@@ -189,8 +191,27 @@ class ModelConfig(BaseModel):
         placed = (self.encoder.kind, self.decoder.kind) != ("recurrent", "recurrent")
         if placed and self.position.kind == "sinusoidal" and (self.embedding or self.width) % 2:
             raise ValueError(f"sinusoidal positions need an even width, not {self.embedding or self.width}")
-        if self.position.kind in RELATIVE and "transformer" not in (self.encoder.kind, self.decoder.kind):
+        return self
+
+    @model_validator(mode="after")
+    def _attends_where_it_says(self) -> ModelConfig:
+        encoder, decoder = self.encoder, self.decoder
+        within = encoder.kind == "transformer" or (decoder.kind == "transformer" and decoder.mixer is None)
+        if self.position.kind in RELATIVE and not within:
             raise ValueError(f"{self.position.kind} positions are for self-attention, and there is none")
+        if self.cross_attention.neighbourhood is not None:
+            raise ValueError(
+                "a neighbourhood is of self-attention; near its own position cross_attention looks by kind local-m"
+            )
+        if decoder.kind == "recurrent" and decoder.order == "none":
+            unasked = [{}, PRESETS.get(str(self.preset), {}).get("cross_attention", {})]
+            if self.cross_attention not in [MechanismConfig(**_unprojected(place)) for place in unasked]:
+                raise Misfit(
+                    "model.decoder.order",
+                    "model.cross_attention",
+                    why="a decoder of order none does not read the source: no attention would be there",
+                    help="--set model.cross_attention=, or another model.decoder.order",
+                )
         return self
 
     @model_validator(mode="after")
@@ -231,10 +252,28 @@ class ModelConfig(BaseModel):
         return self.width
 
 
+def _of_preset(given: dict[str, Any]) -> dict[str, Any]:
+    """What the preset says, sides with their kind: one of another kind, laid over it, brings options of its own."""
+    sizes = PRESETS.get(str(given.get("preset")), {})
+    filled: dict[str, Any] = {}
+    lay_over(filled, sizes)
+    kind = sizes.get("kind")
+    if kind is None:
+        return filled
+    if given.get("kind", kind) != kind:
+        raise Misfit(
+            "model.kind",
+            "model.preset",
+            why=f"the preset {given['preset']} is {kind}",
+            help="another model.preset, or none; or a kind for one side alone: --set model.encoder=transformer",
+        )
+    return filled | {side: {"kind": kind} | filled.get(side, {}) for side in SIDES}
+
+
 def _unprojected(place: Any) -> Any:
     """One head over the states as they are, as recurrent decoders read them in print, where no layout is given."""
     if isinstance(place, MechanismConfig):
-        return place
+        place = place.model_dump(exclude_unset=True)
     table = {"kind": place} if isinstance(place, str) else place
     laid_out = not isinstance(table, dict) or not table.keys().isdisjoint({"heads", "project"})
     return table if laid_out else table | {"heads": 1, "project": []}
