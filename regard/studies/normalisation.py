@@ -1,0 +1,159 @@
+"""What LayerNorm does to a column, what BatchNorm does to its neighbours, and what either does for training.
+
+Claim: LayerNorm gives the features of each column mean 0 and variance 1, does not see by what the weights before it are
+scaled, computes the same whatever else is in the batch, and shortens training; BatchNorm, whose statistics are those of
+the batch, does not go with sequences of different lengths (Ba et al. 2016, §3, §5 and Table 1).
+
+Measured: in float64, the norms of random columns with their gain and bias at 1 and 0, and again with a thousand times
+the weights. What other sentences of the batch and more padding change of one sentence's states behind an encoder in
+training. And reversing 5 to 10 words out of 16 with four layers on each side, norms before the sub-layers, Adam at
+3e-3: the updates until the loss of 256 fresh sentences is 0.1 nats, of a model put into evaluation as it would be used,
+tried every 20 updates.
+
+Thresholds: of a column whose variance is v, LayerNorm leaves v / (v + ε), so that the variance is 1 less at most ε / v;
+rounding is below 1e-12. What others may change is 1e-12 by LayerNorm and, to be called a leak, at least 1e-3 by
+BatchNorm. LayerNorm comes to the goal, and takes no more updates than doing without any norm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from regard.models.model import Transducer
+from regard.models.norms import Normalisation, normalisation
+from regard.optim import schedule
+from regard.studies import toy
+from regard.studies.study import Cell, Findings, Report, at_least, at_most
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["run"]
+
+KINDS: tuple[Normalisation, ...] = ("layer", "rms", "batch", "none")
+WIDTH, ROWS = 64, 32
+EPSILON, ROUNDING = 1e-5, 1e-12
+GOAL, EVERY = 0.1, 20  # nats a token; updates between looks
+TYPES, SHORTEST, LONGEST = 16, 5, 10
+
+Make = Callable[[Normalisation, int], nn.Module]
+
+
+def run(*, seed: int, quick: bool, report: Report, make: Make = normalisation) -> Findings:
+    """``make`` gives the norm of a name and width, for what is shown of columns."""
+    updates = 2 * EVERY if quick else 400
+    shown = {kind: _columns(make(kind, WIDTH).double()) for kind in KINDS}
+    leaks = {kind: _leak(kind) for kind in KINDS}
+    curves: dict[Normalisation, list[float]] = {}
+    for kind in KINDS:
+        torch.manual_seed(seed)
+        part = toy.portion(report, len(curves) / len(KINDS), (len(curves) + 1) / len(KINDS))
+        curves[kind] = _losses(kind, updates, seed, part)
+    steps = {kind: _until(GOAL, curve) for kind, curve in curves.items()}
+    mean, variance, scaled = shown["layer"]
+    return Findings(
+        columns=(
+            "norm",
+            "|mean|",
+            "|variance − 1|",
+            "W × 1000 changes",
+            "neighbours change",
+            f"updates to {GOAL} nats",
+        ),
+        rows=[(kind, *shown[kind], leaks[kind], _said(steps[kind], updates)) for kind in KINDS],
+        criteria=[
+            at_most("LayerNorm: |mean| of a column, worst", mean, ROUNDING),
+            at_most("LayerNorm: |variance − 1| of a column of variance 1, worst", variance, EPSILON),
+            at_most("LayerNorm: change by a thousand times the weights", scaled, EPSILON / 2 * math.sqrt(WIDTH - 1)),
+            at_most("LayerNorm: change by neighbours and padding", leaks["layer"], ROUNDING),
+            at_least("BatchNorm: change by neighbours and padding", leaks["batch"], 1e-3),
+            at_most("LayerNorm: updates to the goal, against none's", steps["layer"], min(steps["none"], updates)),
+        ],
+        draw=lambda figure: _draw(figure, curves, leaks),
+    )
+
+
+def _columns(norm: nn.Module) -> tuple[float, float, float]:
+    """Of normalised random columns W x, at the worst: |mean|, |variance − 1|, and what 1000 W changes."""
+    columns = torch.randn(4, 8, WIDTH, dtype=torch.float64) @ torch.randn(WIDTH, WIDTH, dtype=torch.float64)
+    columns = columns + 10
+    columns = columns / columns.std(-1, correction=0, keepdim=True)
+    with torch.no_grad():
+        normed, scaled = norm(columns), norm(1000 * columns)
+    variance = normed.var(-1, correction=0)
+    return tuple(float(each.abs().max()) for each in (normed.mean(-1), variance - 1, scaled - normed))  # type: ignore[return-value]
+
+
+def _leak(kind: Normalisation) -> float:
+    """What another sentence and more padding change of one sentence's states, in training, at the worst."""
+    torch.manual_seed(0)
+    encoder = _model(kind).encoder.double().train()
+    with torch.no_grad():
+        tokens = torch.randint(toy.FIRST, toy.FIRST + TYPES, (3, LONGEST))
+        valid = torch.zeros(3, LONGEST, dtype=torch.bool)
+        valid[0, :SHORTEST], valid[1, :SHORTEST], valid[2] = True, True, True
+        alone = encoder(tokens[:2, :SHORTEST], valid[:2, :SHORTEST]).states[0]
+        beside = encoder(tokens[[0, 2]], valid[[0, 2]]).states[0, :SHORTEST]
+    return float((beside - alone).abs().max())
+
+
+def _model(kind: Normalisation) -> Transducer:
+    return toy.model_of(
+        TYPES,
+        encoder_layers=4,
+        decoder_layers=4,
+        width=WIDTH,
+        feed_forward=2 * WIDTH,
+        heads=4,
+        normalisation=kind,
+        norm="pre",
+    )
+
+
+def _losses(kind: Normalisation, updates: int, seed: int, report: Report) -> list[float]:
+    """Of fresh sentences, every EVERY updates."""
+    model, losses = _model(kind), []
+    fresh = toy.batch(_reversed((seed, 0), 256))
+    rate = schedule("constant", learning_rate=3e-3, warmup=50)
+    training = toy.updates(model, lambda step: _reversed((seed, step), ROWS), rate, last=updates)
+    for done, _ in enumerate(training, start=1):
+        if done % EVERY == 0:
+            with torch.no_grad():
+                losses.append(float(toy.loss_of(model.eval(), fresh)))
+        report(done / updates)
+    return losses
+
+
+def _reversed(number: Sequence[int], count: int) -> toy.Pairs:
+    sources = toy.words(number, count, shortest=SHORTEST, longest=LONGEST, types=TYPES)
+    return toy.Pairs(sources, [source[::-1] for source in sources])
+
+
+def _until(goal: float, losses: Sequence[float]) -> float:
+    """Updates to the first look at the goal; infinite where it is not reached."""
+    return next((EVERY * look for look, loss in enumerate(losses, start=1) if loss <= goal), math.inf)
+
+
+def _said(steps: float, updates: int) -> Cell:
+    return f"more than {updates}" if math.isinf(steps) else int(steps)
+
+
+def _draw(
+    figure: Figure, curves: Mapping[Normalisation, Sequence[float]], leaks: Mapping[Normalisation, float]
+) -> None:
+    left, right = figure.subplots(1, 2, width_ratios=(2, 1))
+    for kind, losses in curves.items():
+        left.semilogy([EVERY * look for look in range(1, len(losses) + 1)], losses, label=kind)
+    left.axhline(GOAL, color="black", linestyle=":", label="goal")
+    left.set(xlabel="update", ylabel="loss of fresh sentences, nats", title="what norms do for training")
+    right.barh(list(leaks), [max(leak, 1e-17) for leak in leaks.values()], log=True)
+    right.axvline(ROUNDING, color="black", linestyle=":", label="rounding")
+    right.set(title="neighbours and padding change states by")
+    right.invert_yaxis()
+    for axes in (left, right):
+        axes.legend()

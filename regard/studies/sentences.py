@@ -1,0 +1,150 @@
+"""English sentences made from templates, and their German: the languages of the studies of meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import NamedTuple
+
+from regard.data.tokenizer import TokenizerConfig
+from regard.data.vocabulary import WordTokenizer
+from regard.studies import toy
+
+__all__ = ["OBJECT", "PRONOUN", "SUBJECT", "Meant", "Sense", "encode", "pronouns", "senses", "tokenizer_of"]
+
+# Neuter, then feminine, so that a place in the list says the gender.
+ANIMALS = (
+    ("animal", "Tier"), ("horse", "Pferd"), ("sheep", "Schaf"), ("calf", "Kalb"), ("pig", "Schwein"),
+    ("cat", "Katze"), ("cow", "Kuh"), ("mouse", "Maus"), ("duck", "Ente"), ("snake", "Schlange"),
+)  # fmt: skip
+PLACES = (
+    ("field", "Feld"), ("valley", "Tal"), ("swamp", "Moor"), ("ice", "Eis"), ("sea", "Meer"),
+    ("street", "Straße"), ("bridge", "Brücke"), ("meadow", "Wiese"), ("gorge", "Schlucht"), ("border", "Grenze"),
+)  # fmt: skip
+OF_SUBJECTS = (
+    ("tired", "müde"),
+    ("weak", "schwach"),
+    ("hungry", "hungrig"),
+    ("scared", "ängstlich"),
+    ("sick", "krank"),
+)
+
+
+class Scene(NamedTuple):
+    """What animals do not do to which objects, and what the objects are too much of; each with its German."""
+
+    objects: Sequence[tuple[str, str]]
+    verbs: Sequence[tuple[str, str]]
+    of_objects: Sequence[tuple[str, str]]
+
+
+SCENES = (
+    Scene(
+        PLACES,
+        (("cross", "überquerte"), ("reach", "erreichte"), ("leave", "verließ")),
+        (("wide", "breit"), ("deep", "tief"), ("wet", "nass"), ("steep", "steil"), ("far", "weit")),
+    ),
+    Scene(
+        ANIMALS,
+        (("chase", "jagte"), ("catch", "fing"), ("lift", "hob")),
+        (("fast", "schnell"), ("big", "groß"), ("strong", "stark"), ("heavy", "schwer"), ("clever", "klug")),
+    ),
+)
+NEUTER = len(ANIMALS) // 2
+SUBJECT, OBJECT, PRONOUN = 1, 6, 8  # columns of the English sentence; in column 8 the German pronoun is due, too
+
+
+class Meant(NamedTuple):
+    """A sentence with *it*, which stands for the noun in column ``meant`` and not for that in column ``other``.
+
+    ``telling``: the nouns differ in gender, so *es* or *sie* says which one is meant. ``held_out``: the adjective and
+    the noun it is said of are a pair to be held out, one in five, as many of them neuter as feminine.
+    """
+
+    source: str
+    target: str
+    meant: int
+    other: int
+    telling: bool
+    held_out: bool
+
+
+def pronouns() -> list[Meant]:
+    """All sentences like *the animal did not cross the street because it was too wide*."""
+    return [sentence for scene in SCENES for sentence in _scene(scene)]
+
+
+def _scene(scene: Scene) -> Iterator[Meant]:
+    for (s, subject), (o, object), verb in product(enumerate(ANIMALS), enumerate(scene.objects), scene.verbs):
+        if subject == object:
+            continue
+        for of_subject, adjectives in ((True, OF_SUBJECTS), (False, scene.of_objects)):
+            noun, places = (s, (SUBJECT, OBJECT)) if of_subject else (o, (OBJECT, SUBJECT))
+            for a, adjective in enumerate(adjectives):
+                english = f"the {subject[0]} did not {verb[0]} the {object[0]} because it was too {adjective[0]}"
+                german = (
+                    f"{_article(s)} {subject[1]} {verb[1]} {_article(o)} {object[1]} nicht , "
+                    f"weil {_pronoun(noun)} zu {adjective[1]} war"
+                )
+                telling = (s < NEUTER) != (o < NEUTER)
+                yield Meant(english, german, *places, telling, (noun + a) % 5 == 0)
+
+
+def _article(noun: int) -> str:
+    return "das" if noun < NEUTER else "die"
+
+
+def _pronoun(noun: int) -> str:
+    return "es" if noun < NEUTER else "sie"
+
+
+MONEY = (
+    ("loan", "den Kredit"), ("cash", "das Bargeld"), ("account", "das Konto"), ("cheque", "den Scheck"),
+    ("savings", "die Ersparnisse"), ("interest", "die Zinsen"), ("money", "das Geld"), ("mortgage", "die Hypothek"),
+    ("debt", "die Schulden"), ("coins", "die Münzen"), ("safe", "den Tresor"), ("cashier", "den Kassierer"),
+)  # fmt: skip
+RIVER = (
+    ("boat", "das Boot"), ("fish", "den Fisch"), ("mud", "den Schlamm"), ("reeds", "das Schilf"),
+    ("water", "das Wasser"), ("ducks", "die Enten"), ("current", "die Strömung"), ("bridge", "die Brücke"),
+    ("swan", "den Schwan"), ("willow", "die Weide"), ("angler", "den Angler"), ("raft", "das Floß"),
+)  # fmt: skip
+PEOPLE = (("man", "der Mann"), ("woman", "die Frau"), ("child", "das Kind"), ("teacher", "der Lehrer"))
+VERBS = (("saw", "sah"), ("knew", "kannte"), ("painted", "malte"), ("described", "beschrieb"))
+
+
+class Sense(NamedTuple):
+    """A sentence with *bank* in column ``place``: ``sense`` is 1 beside a river and −1 for money.
+
+    ``beside`` is the number of the word that stands beside it, among those of that sense.
+    """
+
+    source: str
+    target: str
+    place: int
+    sense: int
+    beside: int
+
+
+def senses() -> list[Sense]:
+    """All sentences like *the man saw the bank and the loan*."""
+    sentences = []
+    meanings = ((-1, "die Bank", MONEY), (1, "das Ufer", RIVER))
+    for person, verb, (sense, bank, words), last in product(PEOPLE, VERBS, meanings, (False, True)):
+        for beside, word in enumerate(words):
+            pair = [word, ("bank", bank)] if last else [("bank", bank), word]
+            source = f"the {person[0]} {verb[0]} the {pair[0][0]} and the {pair[1][0]}"
+            target = f"{person[1]} {verb[1]} {pair[0][1]} und {pair[1][1]}"
+            sentences.append(Sense(source, target, 7 if last else 4, sense, beside))
+    return sentences
+
+
+def encode(sentences: Sequence[Meant | Sense], tokenizer: WordTokenizer) -> toy.Pairs:
+    """As ids."""
+    sources, targets = [each.source for each in sentences], [each.target for each in sentences]
+    return toy.Pairs(tokenizer.encode_lines(sources), tokenizer.encode_lines(targets))
+
+
+def tokenizer_of(sentences: Sequence[Meant | Sense]) -> WordTokenizer:
+    """Of all their words, English and German."""
+    words = {word for each in sentences for text in (each.source, each.target) for word in text.split()}
+    return WordTokenizer(TokenizerConfig(kind="word"), sorted(words))

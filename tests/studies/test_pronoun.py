@@ -1,0 +1,87 @@
+"""The study of pronouns: what a head's absence is, what right is, and a verdict that can fail."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from regard.models.model import Transducer
+from regard.studies import pronoun, toy
+from regard.studies.pronoun import ALL_HEADS, Head, switched_off
+from regard.studies.sentences import pronouns, tokenizer_of
+from regard.studies.study import silent
+
+LANGUAGE = pronouns()
+TOKENIZER = tokenizer_of(LANGUAGE)
+
+
+@pytest.fixture(scope="module")
+def model() -> Transducer:
+    torch.manual_seed(1)
+    return pronoun._learn(LANGUAGE, TOKENIZER, updates=2, seed=1, report=silent)
+
+
+def test_a_head_switched_off_is_one_whose_share_of_the_output_projection_is_zero(model: Transducer) -> None:
+    judged = LANGUAGE[:4]
+    whole = pronoun._log_p(model, judged, TOKENIZER)
+    for head in (Head("encoder.1.self", 2), Head("decoder.0.source", 0)):
+        with switched_off(model, head):
+            silenced = pronoun._log_p(model, judged, TOKENIZER)
+        attention = model.get_submodule(pronoun.ATTENTIONS[head.attention].removesuffix(".mechanism"))
+        columns = attention.output.weight[:, 16 * head.number : 16 * (head.number + 1)]
+        kept = columns.detach().clone()
+        with torch.no_grad():
+            columns.zero_()
+            without = pronoun._log_p(model, judged, TOKENIZER)
+            columns.copy_(kept)
+        torch.testing.assert_close(silenced, without)
+        assert not torch.allclose(silenced, whole)
+        torch.testing.assert_close(pronoun._log_p(model, judged, TOKENIZER), whole)
+
+
+def test_looks_by_hand(model: Transducer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns 0 to 2 are the subject's, 5 to 7 the object's."""
+    tired, wide = (
+        next(each for each in LANGUAGE if each.source.endswith(f"cross the street because it was too {word}"))
+        for word in ("tired", "wide")
+    )
+    weights = torch.tensor([[0.1, 0.2, 0.3, 0.0, 0.0, 0.05, 0.05, 0.0, 0.3]]).expand(2, -1)
+    monkeypatch.setattr(pronoun, "_weights", lambda *rest: {ALL_HEADS[0]: weights})
+    looks = pronoun._looks(model, [tired, wide], TOKENIZER)[ALL_HEADS[0]]
+    assert looks == pytest.approx([0.5, -0.5])
+
+
+def test_right_is_the_word_after_weil(model: Transducer, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = LANGUAGE[:4]
+    texts = [each.target for each in judged]
+    assert all("weil es" in text for text in texts)
+    said = [texts[0], texts[1].replace("weil es", "weil sie"), "das Tier weil", "das Tier"]
+    monkeypatch.setattr(toy, "translate", lambda *rest: TOKENIZER.encode_lines(said))
+    assert pronoun._right(model, judged, TOKENIZER) == 0.25
+
+
+def test_an_untrained_model_does_not_hold() -> None:
+    torch.manual_seed(1)
+    found = pronoun.run(seed=1, quick=True, report=silent)
+    assert not found.criteria[0].holds
+    assert [row[0] for row in found.rows] == ["none", *map(str, ALL_HEADS)]
+
+
+@pytest.mark.parametrize(("right", "looks", "failed"), [(1.0, 0.5, []), (0.8, 0.5, [0]), (1.0, 0.0, [1])])
+def test_each_criterion_can_fail(
+    right: float, looks: float, failed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {head: [0.0, 0.01, -0.01] for head in ALL_HEADS} | {ALL_HEADS[5]: [looks, looks + 0.01, looks - 0.01]}
+    monkeypatch.setattr(pronoun, "_right", lambda *rest: right)
+    monkeypatch.setattr(pronoun, "_looks", lambda *rest: given)
+    falls = iter([torch.tensor([0.0, 0.0, 0.0]), *[torch.tensor([-0.3, -0.4, -0.5])] * len(ALL_HEADS)])
+    monkeypatch.setattr(pronoun, "_log_p", lambda *rest: next(falls))
+    found = pronoun.run(seed=1, quick=True, report=silent)
+    assert [place for place, criterion in enumerate(found.criteria) if not criterion.holds] == failed
+
+
+def test_a_head_whose_absence_helps_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    falls = iter([torch.tensor([0.0, 0.0, 0.0]), *[torch.tensor([0.3, 0.4, 0.5])] * len(ALL_HEADS)])
+    monkeypatch.setattr(pronoun, "_log_p", lambda *rest: next(falls))
+    found = pronoun.run(seed=1, quick=True, report=silent)
+    assert not found.criteria[2].holds

@@ -1,0 +1,37 @@
+"""The study of warm-up: chance is what it says, and who has learned nothing fails."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from regard.models.model import Transducer
+from regard.studies import toy, warmup
+from regard.studies.study import silent
+
+
+def test_chance_is_the_loss_of_who_knows_the_length_alone() -> None:
+    """16 times one word of 32, and END for certain."""
+    p = [1 / 32] * 16 + [1.0]
+    assert -sum(map(math.log, p)) / 17 == pytest.approx(warmup.CHANCE)
+
+
+def test_it_fails_where_nobody_learned() -> None:
+    """After a handful of updates nobody is better than chance: the first criterion alone holds."""
+    torch.manual_seed(1)
+    found = warmup.run(seed=1, quick=True, report=silent)
+    assert [criterion.holds for criterion in found.criteria[:3]] == [True, False, False]
+
+
+def test_it_fails_where_post_norm_learns_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = {"post": 2.0, "pre": 1.0}
+    monkeypatch.setattr(toy, "updates", lambda model, *rest, **more: [losses[_norm(model)]] * 6)
+    found = warmup.run(seed=1, quick=True, report=silent)
+    assert [criterion.holds for criterion in found.criteria] == [False, True, True, True]
+    assert found.rows[0][-1] == pytest.approx(warmup.CHANCE - 2.0)
+
+
+def _norm(model: Transducer) -> str:
+    return "post" if isinstance(model.encoder.norm, torch.nn.Identity) else "pre"
