@@ -19,7 +19,7 @@ from pydantic import AliasChoices, BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from regard.attention.catalogue import MECHANISMS
+from regard.attention.catalogue import MECHANISMS, PLACED
 from regard.config import Config, DataConfig, recipe_names
 from regard.data.corpora import CorpusConfig
 from regard.data.tokenizer import TokenizerConfig
@@ -131,7 +131,7 @@ BOUNDS: tuple[tuple[type, str, str], ...] = (
     (MinLen, "min_length", "at least {} long"),
 )  # fmt: skip
 # What the place gives a mechanism, not the config.
-SIZES = {"self", "heads", "query_width", "key_width", "value_width", "bias"}
+SIZES = {"self", *PLACED}
 
 
 def page() -> str:

@@ -35,6 +35,7 @@ LAYERS = {
     "regard.settings": 1,
     "regard.layered": 1,
     "regard.keys": 1,
+    "regard.options": 1,
     "regard.storage": 0,
     "regard.tensors": 1,
     "regard.memory": 1,

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from inspect import signature
 from typing import Any
 
+from torch import nn
+
 from regard.attention.additive import Additive
 from regard.attention.contract import Mechanism
 from regard.attention.cosine import Cosine
@@ -26,8 +28,9 @@ from regard.attention.score import Score
 from regard.attention.shaw import Shaw
 from regard.attention.tanh_dot import TanhDot
 from regard.errors import ConfigError
+from regard.options import checked
 
-__all__ = ["MECHANISMS", "build_mechanism"]
+__all__ = ["MECHANISMS", "PLACED", "build_mechanism"]
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     "additive": Additive,
@@ -50,21 +53,32 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 }
 
 
+# What a place gives a mechanism, so that no config does: sizes, and the bias that says where two positions stand.
+PLACED = ("heads", "query_width", "key_width", "value_width", "bias")
+
+
 def build_mechanism(
-    kind: str, options: Mapping[str, Any], *, where: str, sizes: Mapping[str, int] | None = None
+    kind: str,
+    options: Mapping[str, Any],
+    *,
+    where: str,
+    sizes: Mapping[str, int] | None = None,
+    parts: Mapping[str, nn.Module] | None = None,
 ) -> Mechanism:
     """The mechanism of that kind; ``where`` is the config key it came from, for the error.
 
     ``sizes`` (heads, query_width, key_width, value_width) are what the place gives; a mechanism gets those its
-    constructor names. An option ``score`` is itself a mechanism that is a score, dot unless given:
-    ``{kind = "local-p", score = {kind = "general"}}``.
+    constructor names. ``parts`` are modules that it is made with. An option ``score`` is itself a mechanism that is a
+    score, dot unless given: ``{kind = "local-p", score = {kind = "general"}}``.
     """
     if kind not in MECHANISMS:
         raise ConfigError(f"no mechanism is called {kind!r}", where=where, help=f"one of: {', '.join(MECHANISMS)}")
     wanted = signature(MECHANISMS[kind]).parameters
-    given = {name: size for name, size in (sizes or {}).items() if name in wanted} | dict(options)
+    given: dict[str, Any] = {name: size for name, size in (sizes or {}).items() if name in wanted} | dict(parts or {})
     if "score" in wanted:
-        given["score"] = _build_score(given.get("score", "dot"), where=f"{where}.score", sizes=sizes)
+        given["score"] = _build_score(options.get("score", "dot"), where=f"{where}.score", sizes=sizes)
+        options = {name: value for name, value in options.items() if name != "score"}
+    given |= checked(MECHANISMS[kind], options, given=PLACED, where=where)
     try:
         return MECHANISMS[kind](**given)
     except (TypeError, ValueError) as problem:

@@ -42,6 +42,8 @@ class Perceptron(nn.Module):
         super().__init__()
         if unknown := set(own) - set(OWN):
             raise ValueError(f"own names some of {', '.join(OWN)}, not {', '.join(sorted(map(str, unknown)))}")
+        if width is not None and width < 1:
+            raise ValueError(f"a comparison is 1 wide or more, not {width}")
         self.width = width or (query_width if "key" in own else key_width)
         for name, given in (("query", query_width), ("key", key_width)):
             if name not in own and given != self.width:

@@ -60,6 +60,7 @@ class Shaw(Mechanism):
             independent=False,
             normalised=True,
             fused=False,
+            alike=True,
             plain=self.values is None,
         )
 

@@ -54,8 +54,9 @@ def multi_head(
         widths = HeadWidths.of(width, memory_width, heads, key_heads, *sizes, project)
         mechanism = build_mechanism(
             place.kind,
-            {**place.options, **(parts or {})},
+            place.options,
             where=where,
+            parts=parts,
             sizes={
                 "heads": heads,
                 "query_width": widths.query,

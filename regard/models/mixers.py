@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from regard.attention.contract import Mixer
 from regard.errors import ConfigError
 from regard.models.average import Average
 from regard.models.ssru import SimpleRecurrent
+from regard.options import checked
 
 __all__ = ["MIXERS", "build_mixer"]
 
-MIXERS: dict[str, Callable[..., Mixer]] = {
+MIXERS: dict[str, type[Mixer]] = {
     "average": Average,
     "ssru": SimpleRecurrent,
 }
@@ -22,7 +23,8 @@ def build_mixer(kind: str, options: Mapping[str, Any], *, width: int, where: str
     """The mixer of that kind for sequences of ``width``; ``where`` is the config key it came from, for the error."""
     if kind not in MIXERS:
         raise ConfigError(f"no mixer is called {kind!r}", where=where, help=f"one of: {', '.join(MIXERS)}")
+    fitting = checked(MIXERS[kind], options, given=("width",), where=where)
     try:
-        return MIXERS[kind](width, **options)
-    except (TypeError, ValueError) as problem:
+        return MIXERS[kind](width, **fitting)
+    except ValueError as problem:
         raise ConfigError(f"the mixer {kind!r} cannot be built so", where=where, why=str(problem)) from problem
