@@ -56,7 +56,7 @@ _ALL = (
         claim="LayerNorm gives each column mean 0 and variance 1 whatever the scale of the weights, sees no "
         "neighbours, and shortens training; BatchNorm lets other sentences and padding in.",
         source="Ba et al. 2016, §3, §5 and Table 1",
-        seconds=60,
+        seconds=45,
     ),
     Study(
         name="warmup",
@@ -70,40 +70,40 @@ _ALL = (
         claim="With one vector for the whole source a recurrent model gets worse with longer sentences; with "
         "attention it does not.",
         source="Bahdanau et al. 2015, §5.1 and Fig. 2; Cho et al. 2014",
-        seconds=40,
+        seconds=35,
     ),
     Study(
         name="convergence",
         claim="A Transformer comes to the same loss in less time than recurrent models with attention.",
         source="Vaswani et al. 2017, §1 and §6.1",
-        seconds=60,
+        seconds=40,
     ),
     Study(
         name="heads",
         claim="Of equal width, several heads cost what one costs, and can look at several places where one averages.",
         source="Vaswani et al. 2017, §3.2.2 and Table 3, rows A",
-        seconds=20,
+        seconds=30,
     ),
     Study(
         name="alignment",
         claim="Attention by content alone loses its place in sentences longer than those of the training; with its "
         "last weights among what it sees, and sharpened, it stays aligned at five times their length.",
         source="Chorowski et al. 2015, §2.2, §2.3 and §4",
-        seconds=40,
+        seconds=25,
     ),
     Study(
         name="senses",
         claim="A word has one embedding for all of its senses; the states an encoder gives it in sentences tell them "
         "apart.",
         source="Peters et al. 2018, §5.3; Tang et al. 2018",
-        seconds=10,
+        seconds=5,
     ),
     Study(
         name="pronoun",
         claim="Whether it is es or sie hangs on which noun is meant; a head reads that noun, and without it the right "
         "pronoun gets less probable.",
         source="Vaswani et al. 2017, appendix; Uszkoreit 2017",
-        seconds=15,
+        seconds=12,
     ),
 )
 STUDIES: dict[str, Study] = {study.name: study for study in _ALL}

@@ -128,9 +128,9 @@ def _draw(figure: Figure, found: Mapping[str, Trained]) -> None:
     updates, seconds = figure.subplots(1, 2, sharey=True)
     for name, each in found.items():
         smooth = [fmean(each.losses[max(step - OVER, 0) : step]) for step in range(1, len(each.losses) + 1)][::5]
-        updates.semilogy([1 + 5 * place for place in range(len(smooth))], smooth, label=name)
-        seconds.semilogy([each.duration * (1 + 5 * place) for place in range(len(smooth))], smooth, label=name)
-    updates.set(xlabel="updates", ylabel="loss, nats a token", title="updates to equal loss")
+        updates.plot([1 + 5 * place for place in range(len(smooth))], smooth, label=name)
+        seconds.plot([each.duration * (1 + 5 * place) for place in range(len(smooth))], smooth, label=name)
+    updates.set(xlabel="updates", ylabel="loss, nats a token", ylim=(0, None), title="updates to equal loss")
     seconds.set(xlabel="seconds", title="seconds to equal loss")
     for axes in (updates, seconds):
         axes.axhline(GOAL, color="black", linestyle=":", label="goal")

@@ -9,8 +9,8 @@ Measured: twelve layers of width 64, six of the encoder and six of the decoder, 
 it over the first 200. The loss is a mean over the last 50 updates, END included.
 
 Thresholds: whoever knows that a sentence has 16 words, and nothing of which, has a loss of chance = 16 ln 32 / 17. A
-model has learned nothing if it is not below that. Those that learn are at least a tenth of it below: some thirty times
-what the mean of 50 updates varies by. Pre-LN without the warm-up keeps at least half of what it gains with it.
+model has learned nothing if it is not below that. Those that learn are at least a tenth of it below. Pre-LN without the
+warm-up keeps at least half of what it gains with it.
 """
 
 from __future__ import annotations
