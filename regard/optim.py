@@ -68,6 +68,7 @@ class Optimizer:
         self.names = [name for name, _ in model.named_parameters()]
         self.parameters = [parameter for _, parameter in model.named_parameters()]
         self.buffers = kept_buffers(model)
+        self._sound = [buffer.clone() for buffer in self.buffers.values()]
         self.masters = [p if p.dtype != torch.bfloat16 else p.detach().float() for p in self.parameters]
         self.clip_norm, self.ema = clip_norm, ema
         self.average = [m.detach().clone() for m in self.masters] if ema is not None else []
@@ -78,7 +79,8 @@ class Optimizer:
     def step(self, learning_rate: float) -> float:
         """One update from the gradients, which are then dropped. Returns their norm before clipping.
 
-        A norm that is not finite changes nothing but drops the gradients: the caller decides what to do.
+        A norm that is not finite changes nothing but drops the gradients: the caller decides what to do. Buffers that
+        the model kept meanwhile, as BatchNorm does, are then again as they were after the update before.
         """
         gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self.parameters]
         self._drop_gradients()
@@ -86,6 +88,7 @@ class Optimizer:
         norm = torch.nn.utils.get_total_norm(wide)
         value = float(norm)
         if not math.isfinite(value):
+            self._move_buffers(self._sound, list(self.buffers.values()))
             return value
         if self.clip_norm is not None and value > self.clip_norm:
             torch._foreach_mul_(wide, self.clip_norm / value)
@@ -96,6 +99,7 @@ class Optimizer:
         self.adam.step()
         self._drop_gradients()
         self._publish()
+        self._move_buffers(list(self.buffers.values()), self._sound)
         if self.ema is not None:
             with torch.no_grad():
                 torch._foreach_lerp_(self.average, [m.detach() for m in self.masters], 1 - self.ema)
@@ -104,7 +108,13 @@ class Optimizer:
     def skip(self) -> float:
         """Drop the gradients of an update that must not be made. Returns its norm, which is not a number."""
         self._drop_gradients()
+        self._move_buffers(self._sound, list(self.buffers.values()))
         return math.nan
+
+    @torch.no_grad()
+    def _move_buffers(self, source: list[Tensor], target: list[Tensor]) -> None:
+        for one, other in zip(source, target, strict=True):
+            other.copy_(one)
 
     def _drop_gradients(self) -> None:
         for tensor in (*self.parameters, *self.masters):
@@ -139,6 +149,7 @@ class Optimizer:
         """Take back what ``weights`` and ``tensors`` gave; raises ``KeyError`` where a name is missing."""
         for name, buffer in self.buffers.items():
             buffer.copy_(weights[name])
+        self._move_buffers(list(self.buffers.values()), self._sound)
         for index, (name, master) in enumerate(zip(self.names, self.masters, strict=True)):
             if self.average:
                 self.average[index].copy_(weights[name])

@@ -94,6 +94,11 @@ def test_softmax_is_unmoved_by_a_constant_and_by_large_energies():
     ]
 
 
+def test_where_there_are_no_keys_nothing_is_weighed() -> None:
+    nothing = torch.randn(2, 3, 0)
+    assert masked_softmax(nothing, torch.ones(2, 3, 0).bool()).shape == (2, 3, 0)
+
+
 def test_the_sigmoid_form_shares_out_sigmoids_and_survives_low_energies():
     allowed = torch.tensor([[True, True, True, False], [True, True, False, False], [False] * 4])
     energy = torch.tensor([[0.0, 0.0, 1e4, 9.0], [-2e3, -2e3, 1.0, 1.0], [1.0] * 4], dtype=torch.float64)

@@ -105,6 +105,22 @@ def test_clipping_scales_the_whole_gradient_and_reports_the_norm_before(scale: f
         torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-7)
 
 
+def test_an_update_that_is_not_made_leaves_no_trace_in_what_the_model_keeps() -> None:
+    """BatchNorm has by then seen a batch that is not finite, and would never forget it."""
+    model = nn.Sequential(nn.BatchNorm1d(3))
+    optimizer = Optimizer(model)
+    model(torch.randn(4, 3)).sum().backward()
+    optimizer.step(0.1)
+    before = {name: tensor.clone() for name, tensor in optimizer.buffers.items()}
+    assert int(before["0.num_batches_tracked"]) == 1
+    model(torch.full((4, 3), math.nan))
+    optimizer.skip()
+    assert all(torch.equal(before[name], tensor) for name, tensor in optimizer.buffers.items())
+    model(torch.full((4, 3), math.inf)).sum().backward()
+    assert not math.isfinite(optimizer.step(0.1))
+    assert all(torch.equal(before[name], tensor) for name, tensor in optimizer.buffers.items())
+
+
 @pytest.mark.parametrize("poison", [math.nan, math.inf])
 def test_a_gradient_that_is_not_finite_changes_nothing_and_is_dropped(poison: float) -> None:
     model = small_model()

@@ -86,6 +86,14 @@ def test_caches_of_other_length_join():
     assert joined.span().valid.tolist() == [[True, False, False, False], [True] * 4]
 
 
+def test_a_cache_of_no_rows_takes_nothing():
+    """What is left of a batch once every row has finished."""
+    none = torch.zeros(0, dtype=torch.int64)
+    cache = KeyValue(torch.zeros(0, 1, 2, 1), torch.zeros(0, 1, 2, 1), none)
+    grown = cache.append(torch.zeros(0, 1, 1, 1), torch.zeros(0, 1, 1, 1), torch.zeros(0, 1).bool())
+    assert len(grown.key) == len(grown.length) == 0
+
+
 def test_rows_lay_out_readers_of_one_sentence_side_by_side():
     rows = Rows.of(torch.tensor([2, 0, 2, 2]), 3)
     assert (rows.sentences, rows.width) == (3, 3)

@@ -53,7 +53,7 @@ class KeyValue(NamedTuple):
         if self.key.shape[2] == 0:
             return KeyValue(key, value, length)
         n = key.shape[2]
-        needed = int(self.length.max()) + n
+        needed = max(self.length.tolist(), default=0) + n
         slots = self.length[:, None] + torch.arange(n, device=key.device)
         return KeyValue(_write(self.key, key, slots, needed), _write(self.value, value, slots, needed), length)
 

@@ -66,6 +66,8 @@ def masked_softmax(
     energy: Float[Tensor, "*batch query key"], allowed: Bool[Tensor, "*#batch query key"]
 ) -> Float[Tensor, "*batch query key"]:
     """softmax over the allowed keys; a row with none has weights 0 and gradient 0."""
+    if not energy.shape[-1]:
+        return energy
     energy = energy.masked_fill(~allowed, float("-inf"))
     top = energy.detach().amax(-1, keepdim=True)
     unnormalised = torch.exp(energy - top.masked_fill(top == float("-inf"), 0.0))
