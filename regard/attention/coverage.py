@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.attention.inturn import InTurn
 from regard.attention.kernel import Normalise, normaliser, weigh
-from regard.attention.looked import Initial, Looked, first_look
+from regard.attention.looked import Initial, Looked, first_look, wide
 from regard.attention.mask import Bound
 from regard.attention.perceptron import Perceptron, uniform
 
@@ -50,8 +50,8 @@ class Coverage(InTurn):
         self.coverage_weight = uniform(heads, self.content.width)
         self.heads, self.first_look, self.normalise = heads, first_look(initial), normaliser(normalise)
 
-    def start(self, key: Float[Tensor, "batch key_heads key key_width"], bound: Bound) -> Looked:
-        return Looked(self.first_look(key, bound, self.heads))
+    def start(self, key: Float[Tensor, "batch prepared_heads key prepared"], bound: Bound) -> Looked:
+        return Looked(wide(self.first_look(key, bound, self.heads)))
 
     def turn(
         self,
@@ -60,6 +60,7 @@ class Coverage(InTurn):
         bound: Bound,
         state: Looked,
     ) -> tuple[Float[Tensor, "batch heads 1 key"], Looked]:
-        covered = torch.einsum("bhs,hn->bhsn", state.weights, self.coverage_weight)
+        seen = state.weights.to(asked.dtype)
+        covered = torch.einsum("bhs,hn->bhsn", seen, self.coverage_weight)
         weights = weigh(self.content(asked, answered, covered), bound, self.normalise)
         return weights, Looked(state.weights + weights.squeeze(2))

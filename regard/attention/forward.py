@@ -58,7 +58,7 @@ class Forward(InTurn):
     def remark(self, longest: int) -> str | None:
         return too_wide(self.filters.reach, longest)
 
-    def start(self, key: Float[Tensor, "batch key_heads key key_width"], bound: Bound) -> Looked:
+    def start(self, key: Float[Tensor, "batch prepared_heads key prepared"], bound: Bound) -> Looked:
         return Looked(first_look("first")(key, bound, self.heads))
 
     def turn(

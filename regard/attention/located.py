@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.attention.inturn import InTurn
 from regard.attention.kernel import Normalise, normaliser, weigh
-from regard.attention.looked import Filters, Initial, Looked, first_look, too_wide
+from regard.attention.looked import Filters, Initial, Looked, first_look, too_wide, wide
 from regard.attention.mask import Bound
 from regard.attention.perceptron import Perceptron, uniform
 
@@ -49,8 +49,8 @@ class Located(InTurn):
     def remark(self, longest: int) -> str | None:
         return too_wide(self.filters.reach, longest)
 
-    def start(self, key: Float[Tensor, "batch key_heads key key_width"], bound: Bound) -> Looked:
-        return Looked(self.first_look(key, bound, self.heads))
+    def start(self, key: Float[Tensor, "batch prepared_heads key prepared"], bound: Bound) -> Looked:
+        return Looked(wide(self.first_look(key, bound, self.heads)))
 
     def turn(
         self,
@@ -59,7 +59,7 @@ class Located(InTurn):
         bound: Bound,
         state: Looked,
     ) -> tuple[Float[Tensor, "batch heads 1 key"], Looked]:
-        found = self.filters(state.weights[:, :, None])
+        found = self.filters(state.weights[:, :, None].to(asked.dtype))
         located = torch.einsum("bhcs,hnc->bhsn", found, self.location_weight)
         weights = weigh(self.content(asked, answered, located), bound, self.normalise)
         return weights, Looked(self.remember(state.weights, weights.squeeze(2)))

@@ -57,7 +57,7 @@ class LocationAware2D(InTurn):
     def remark(self, longest: int) -> str | None:
         return too_wide(self.filters.reach, longest)
 
-    def start(self, key: Float[Tensor, "batch key_heads key key_width"], bound: Bound) -> Looked:
+    def start(self, key: Float[Tensor, "batch prepared_heads key prepared"], bound: Bound) -> Looked:
         return Looked(self.first_look(key, bound, self.heads)[:, :, None].expand(-1, -1, self.past, -1))
 
     def turn(

@@ -68,7 +68,7 @@ class LocationRecurrent(InTurn):
     def remark(self, longest: int) -> str | None:
         return too_wide(self.filters.reach, longest)
 
-    def start(self, key: Float[Tensor, "batch key_heads key key_width"], bound: Bound) -> LocationRecurrentState:
+    def start(self, key: Float[Tensor, "batch prepared_heads key prepared"], bound: Bound) -> LocationRecurrentState:
         nothing = key.new_zeros(len(key), self.heads, self.content.width)
         return LocationRecurrentState(Looked(self.first_look(key, bound, self.heads)), nothing, nothing)
 

@@ -13,7 +13,7 @@ from torch.nn.functional import conv1d, pad
 from regard.attention.mask import Bound
 from regard.attention.perceptron import uniform
 
-__all__ = ["Filters", "Initial", "Looked", "first_look", "too_wide"]
+__all__ = ["Filters", "Initial", "Looked", "first_look", "too_wide", "wide"]
 
 Initial = Literal["uniform", "first", "nowhere"]
 
@@ -30,7 +30,7 @@ class Looked(NamedTuple):
 
 def first_look(
     initial: str,
-) -> Callable[[Float[Tensor, "batch key_heads key key_width"], Bound, int], Float[Tensor, "batch heads key"]]:
+) -> Callable[[Float[Tensor, "batch prepared_heads key prepared"], Bound, int], Float[Tensor, "batch heads key"]]:
     """How keys, their bound and the number of heads become α_0, by the name an option gives it."""
     table = {"uniform": _uniform, "first": _first, "nowhere": _nowhere}
     if initial not in table:
@@ -39,7 +39,7 @@ def first_look(
 
 
 def _uniform(
-    key: Float[Tensor, "batch key_heads key key_width"], bound: Bound, heads: int
+    key: Float[Tensor, "batch prepared_heads key prepared"], bound: Bound, heads: int
 ) -> Float[Tensor, "batch {heads} key"]:
     """The same for every valid key of a row; padding has 0."""
     valid = bound.key.valid.to(key.dtype)
@@ -48,7 +48,7 @@ def _uniform(
 
 
 def _first(
-    key: Float[Tensor, "batch key_heads key key_width"], bound: Bound, heads: int
+    key: Float[Tensor, "batch prepared_heads key prepared"], bound: Bound, heads: int
 ) -> Float[Tensor, "batch {heads} key"]:
     """All on the first key."""
     start = torch.zeros_like(bound.key.valid, dtype=key.dtype)
@@ -57,10 +57,15 @@ def _first(
 
 
 def _nowhere(
-    key: Float[Tensor, "batch key_heads key key_width"], bound: Bound, heads: int
+    key: Float[Tensor, "batch prepared_heads key prepared"], bound: Bound, heads: int
 ) -> Float[Tensor, "batch {heads} key"]:
     """No key has been looked at yet."""
     return key.new_zeros(len(key), heads, key.shape[2])
+
+
+def wide(weights: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """In float32 or wider: a sum of weights in bfloat16 soon takes no small one any more."""
+    return weights.to(torch.promote_types(weights.dtype, torch.float32))
 
 
 class Filters(nn.Module):

@@ -61,7 +61,7 @@ class MultiResolution(InTurn):
     def remark(self, longest: int) -> str | None:
         return too_wide(max(self.reaches), longest)
 
-    def start(self, key: Float[Tensor, "batch key_heads key key_width"], bound: Bound) -> Looked:
+    def start(self, key: Float[Tensor, "batch prepared_heads key prepared"], bound: Bound) -> Looked:
         return Looked(self.first_look(key, bound, self.heads))
 
     def turn(

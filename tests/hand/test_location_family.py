@@ -311,3 +311,16 @@ def test_filters_wider_than_the_source_are_remarked_upon(name):
     mechanism = FAMILY[name]()
     assert mechanism.remark(3) is None
     assert mechanism.remark(2) == "a location kernel of 3 is wider than the longest source, 2 pieces"
+
+
+@pytest.mark.parametrize("kind", [Coverage, CoverageLocationAware])
+def test_a_sum_of_weights_takes_small_ones_in_bfloat16_too(kind):
+    """1 + 1/512 is 1 in bfloat16: five looks at 512 equal keys would leave the first at 1."""
+    mechanism = kind(**ONE, initial="first").to(torch.bfloat16)
+    nn.init.zeros_(mechanism.content.vector)
+    keys, queries = torch.zeros(1, 1, 512, 1, dtype=torch.bfloat16), torch.zeros(1, 1, 5, 1, dtype=torch.bfloat16)
+    bound = Padding().bind(Span.of(torch.ones(1, 5).bool()), Span.of(torch.ones(1, 512).bool()))
+    prepared = mechanism.prepare(keys)
+    attended = mechanism(queries, prepared, keys, bound, mechanism.start(prepared, bound))
+    assert attended.state.weights[0, 0, 0].item() == pytest.approx(1 + 5 / 512, rel=1e-6)
+    assert attended.context.dtype == torch.bfloat16
