@@ -46,14 +46,14 @@ Make = Callable[[Normalisation, int], nn.Module]
 
 def run(*, seed: int, quick: bool, report: Report, make: Make = normalisation) -> Findings:
     """``make`` gives the norm of a name and width, for what is shown of columns."""
-    updates = 2 * EVERY if quick else 400
+    updates, layers = (EVERY, 1) if quick else (400, 4)
     shown = {kind: _columns(make(kind, WIDTH).double()) for kind in KINDS}
     leaks = {kind: _leak(kind) for kind in KINDS}
     curves: dict[Normalisation, list[float]] = {}
     for kind in KINDS:
         torch.manual_seed(seed)
         part = toy.portion(report, len(curves) / len(KINDS), (len(curves) + 1) / len(KINDS))
-        curves[kind] = _losses(kind, updates, seed, part)
+        curves[kind] = _losses(kind, updates, layers, seed, part)
     steps = {kind: _until(GOAL, curve) for kind, curve in curves.items()}
     mean, variance, scaled = shown["layer"]
     return Findings(
@@ -92,7 +92,7 @@ def _columns(norm: nn.Module) -> tuple[float, float, float]:
 def _leak(kind: Normalisation) -> float:
     """What another sentence and more padding change of one sentence's states, in training, at the worst."""
     torch.manual_seed(0)
-    encoder = _model(kind).encoder.double().train()
+    encoder = _model(kind, 2).encoder.double().train()
     with torch.no_grad():
         tokens = torch.randint(toy.FIRST, toy.FIRST + TYPES, (3, LONGEST))
         valid = torch.zeros(3, LONGEST, dtype=torch.bool)
@@ -102,11 +102,11 @@ def _leak(kind: Normalisation) -> float:
     return float((beside - alone).abs().max())
 
 
-def _model(kind: Normalisation) -> Transducer:
+def _model(kind: Normalisation, layers: int) -> Transducer:
     return toy.model_of(
         TYPES,
-        encoder_layers=4,
-        decoder_layers=4,
+        encoder_layers=layers,
+        decoder_layers=layers,
         width=WIDTH,
         feed_forward=2 * WIDTH,
         heads=4,
@@ -115,9 +115,9 @@ def _model(kind: Normalisation) -> Transducer:
     )
 
 
-def _losses(kind: Normalisation, updates: int, seed: int, report: Report) -> list[float]:
+def _losses(kind: Normalisation, updates: int, layers: int, seed: int, report: Report) -> list[float]:
     """Of fresh sentences, every EVERY updates."""
-    model, losses = _model(kind), []
+    model, losses = _model(kind, layers), []
     fresh = toy.batch(_reversed((seed, 0), 256))
     rate = schedule("constant", learning_rate=3e-3, warmup=50)
     training = toy.updates(model, lambda step: _reversed((seed, step), ROWS), rate, last=updates)
@@ -153,7 +153,7 @@ def _draw(
     left.set(xlabel="update", ylabel="loss of fresh sentences, nats", title="what norms do for training")
     right.barh(list(leaks), [max(leak, 1e-17) for leak in leaks.values()], log=True)
     right.axvline(ROUNDING, color="black", linestyle=":", label="rounding")
-    right.set(title="neighbours and padding change states by")
+    right.set(title="neighbours and padding", xlabel="change states by")
     right.invert_yaxis()
     for axes in (left, right):
         axes.legend()

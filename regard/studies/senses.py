@@ -169,7 +169,7 @@ def _draw(
     left.axhline(0.5, color="black", linestyle=":", label="guessing")
     left.set(title="sense told, other words beside bank", ylabel="share", ylim=(0, 1.02))
     left.set_xticks(range(len(names)), [name.replace(" after ", "\nafter ") for name in names])
-    left.legend(loc="lower right")
+    left.legend(loc="upper left")
     states = list(columns.values())[-1]
     centred = states - states.mean(0)
     x, y = (centred @ torch.linalg.svd(centred, full_matrices=False).Vh[:2].T).T

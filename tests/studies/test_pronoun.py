@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from regard.attention.heads import MultiHead
 from regard.models.model import Transducer
 from regard.studies import pronoun, toy
 from regard.studies.pronoun import ALL_HEADS, Head, switched_off
@@ -28,6 +29,7 @@ def test_a_head_switched_off_is_one_whose_share_of_the_output_projection_is_zero
         with switched_off(model, head):
             silenced = pronoun._log_p(model, judged, TOKENIZER)
         attention = model.get_submodule(pronoun.ATTENTIONS[head.attention].removesuffix(".mechanism"))
+        assert isinstance(attention, MultiHead) and isinstance(attention.output, torch.nn.Linear)
         columns = attention.output.weight[:, 16 * head.number : 16 * (head.number + 1)]
         kept = columns.detach().clone()
         with torch.no_grad():

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from regard.studies import senses as study
-from regard.studies.sentences import Sense, senses
+from regard.studies import toy
+from regard.studies.sentences import Sense, senses, tokenizer_of
 from regard.studies.study import silent
 
 LANGUAGE = senses()
@@ -63,11 +64,12 @@ def test_columns_are_those_at_bank() -> None:
     """The embedding is one vector in all sentences; a state differs from sentence to sentence."""
     torch.manual_seed(1)
     chosen: list[Sense] = [LANGUAGE[0], LANGUAGE[1], LANGUAGE[-1]]
-    tokenizer = study.tokenizer_of(LANGUAGE)
+    tokenizer = tokenizer_of(LANGUAGE)
     sizes = dict(encoder_layers=2, decoder_layers=1, width=8, feed_forward=8, heads=1)
-    model = study.toy.model_of(len(tokenizer), **sizes)
+    model = toy.model_of(len(tokenizer), **sizes, norm="pre")
     columns = study._columns(model, chosen, tokenizer)
     assert list(columns) == ["embedding", "states after layer 1", "states after layer 2"]
     bank = tokenizer.encode("bank")[0]
-    assert torch.equal(columns["embedding"], model.encoder.embedding.weight[bank].expand(3, -1))  # type: ignore
+    shared = model.projection[bank].detach()  # one matrix for embeddings and output
+    assert torch.equal(columns["embedding"], shared.expand(3, -1))
     assert len(torch.unique(columns["states after layer 2"], dim=0)) == 3
