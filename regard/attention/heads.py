@@ -214,6 +214,11 @@ class SelfAttention(Mixer):
         self.causal = Causal() in mask.conjuncts()
         if self.causal and not attention.mechanism.can().causal:
             raise ValueError(f"{type(attention.mechanism).__name__} attention cannot be causal")
+        if rotary is not None and {attention.query_width, attention.key_width} != {rotary.width}:
+            raise ValueError(
+                f"rotary positions for heads {rotary.width} wide cannot turn queries of width {attention.query_width} "
+                f"and keys of width {attention.key_width}"
+            )
         self.register_buffer("like", torch.empty(0), persistent=False)  # the type and device of the cache
 
     def can(self) -> Abilities:

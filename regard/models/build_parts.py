@@ -9,7 +9,7 @@ from torch import nn
 
 from regard.attention.catalogue import build_mechanism
 from regard.attention.heads import PROJECTIONS, AttentionReader, HeadWidths, MultiHead, SelfAttention
-from regard.attention.mask import Mask, Window
+from regard.attention.mask import Causal, Mask, Window
 from regard.attention.position import LearnedPosition, NoPosition, Position, SinusoidalPosition
 from regard.errors import ConfigError
 from regard.models.build_positions import Place
@@ -90,7 +90,7 @@ def self_attention(config: ModelConfig, place: Place, *, mask: Mask) -> SelfAtte
     try:
         return SelfAttention(attention, mask=mask, rotary=place.rotary)
     except ValueError as problem:
-        what = f"{own.kind!r} attention cannot serve in a decoder"
+        what = f"{own.kind!r} attention cannot serve in {'a decoder' if Causal() in mask.conjuncts() else 'an encoder'}"
         raise ConfigError(what, where=f"{where}.kind", why=str(problem)) from problem
 
 

@@ -382,6 +382,16 @@ def test_positions_that_cannot_be(position, more, why):
     assert caught.value.where == "model.position" and why in str(caught.value.why)
 
 
+@pytest.mark.parametrize("side, where", [("encoder", "an encoder"), ("decoder", "a decoder")])
+def test_rotary_positions_turn_queries_and_keys_of_their_own_width_alone(side, where):
+    """Pairs of wider keys would all be turned by the same angle, silently."""
+    own = {"kind": "general", "project": ["query", "value", "output"]}
+    config = ModelConfig(width=8, heads=4, key_heads=1, position="rotary", **{side: {"self_attention": own}})
+    with pytest.raises(ConfigError, match=f"cannot serve in {where}") as caught:
+        build(config, source_types=9, target_types=9)
+    assert "keys of width 8" in str(caught.value.why)
+
+
 def test_options_of_dot_are_kept_where_it_becomes_shaws():
     own = {"kind": "dot", "scale": 1.0}
     config = ModelConfig(**SIZES, position={"kind": "shaw", "clip": 3, "values": False}, self_attention=own)
