@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from regard import checkpoint
 from regard.card import write_card
 from regard.config import load_config
+from regard.models.configuration import ModelConfig
+from regard.models.words import in_words
 from regard.run import RunFolder
 
 
@@ -40,6 +44,22 @@ def test_it_says_what_was_trained_on_what_and_how_well(tmp_path: Path) -> None:
         assert row in text.splitlines()
     assert "# mine" in text.splitlines()
     assert f'regard.load("{run.path}")' in text
+
+
+@pytest.mark.parametrize(
+    "model, told",
+    [
+        ({}, None),
+        ({"cross_attention": "additive"}, "additive attention"),
+        ({"self_attention": "general", "position": "rotary"}, "general self-attention, rotary positions"),
+        ({"kind": "recurrent", "decoder": {"order": "none"}}, "no attention, lstm cells"),
+        ({"preset": "luong-small"}, "local-p attention, lstm cells"),
+        ({"kind": "convolutional"}, "learned positions"),
+    ],
+)
+def test_models_that_differ_in_attention_are_told_apart(model: dict[str, object], told: str | None) -> None:
+    words = in_words(ModelConfig(**model))
+    assert told in words if told else "attention" not in words and "positions" not in words
 
 
 def test_it_names_neither_languages_nor_a_best_that_are_unknown(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ __all__ = ["in_words"]
 
 
 def in_words(config: ModelConfig) -> str:
-    """``transformer to recurrent, 4+1 layers, width 256, feed-forward 512, 4 heads, pre-norm, gru cells, …``"""
+    """``transformer to recurrent, 4+1 layers, width 256, feed-forward 512, 4 heads, pre-norm, gru cells, …``
+    and what is not the Transformer's own: ``additive attention``, ``rotary positions``."""
     sides = [config.encoder, config.decoder]
     kinds = " to ".join(dict.fromkeys(side.kind for side in sides))
     counts = (config.encoder_layers, config.decoder_layers)
@@ -19,9 +20,24 @@ def in_words(config: ModelConfig) -> str:
         words += [f"feed-forward {config.feed_forward}", f"{config.heads} heads", f"{config.norm}-norm"]
     if config.decoder.kind == "transformer" and config.decoder.mixer is not None:
         words.append(f"{config.decoder.mixer.kind} in the decoder")
+    words += _attention(config)
     cells = dict.fromkeys(side.cell.kind for side in sides if side.kind == "recurrent")
     words += [f"{' and '.join(cells)} cells"] if cells else []
     return ", ".join([*words, f"dropout {config.dropout}"])
+
+
+def _attention(config: ModelConfig) -> list[str]:
+    """Mechanisms and positions where they are not the Transformer's own, and where none reads the source."""
+    sides, decoder = (config.encoder, config.decoder), config.decoder
+    within = dict.fromkeys((side.self_attention or config.self_attention).kind for side in sides
+                           if side.kind == "transformer")  # fmt: skip
+    words = [f"{kind} self-attention" for kind in within if kind != "dot"]
+    if decoder.kind == "recurrent" and decoder.order == "none":
+        words.append("no attention")
+    elif config.cross_attention.kind != "dot":
+        words.append(f"{config.cross_attention.kind} attention")
+    placed = any(side.kind != "recurrent" for side in sides) and config.position.kind != "sinusoidal"
+    return [*words, *([f"{config.position.kind} positions"] if placed else [])]
 
 
 def _layers(blocks: tuple[tuple[int, int, int], ...] | None, otherwise: int) -> int:
