@@ -110,7 +110,7 @@ class Mixer(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, x: Float[Tensor, "batch length width"], span: Span, state: State) -> Mixed:
-        """``span`` says which positions these are and which are padding."""
+        """One column or more; ``span`` says which positions these are and which are padding."""
 
 
 class Encoded(NamedTuple):
@@ -248,7 +248,7 @@ class Decoder(nn.Module, ABC):
         *,
         valid: Bool[Tensor, "rows length"] | None = None,
     ) -> Decoded:
-        """The next tokens of every row, of which ``valid``, a prefix of each row, count."""
+        """The next tokens of every row, one column or more, of which ``valid``, a prefix of each row, count."""
 
 
 def sentences(memory: Memory) -> int:
