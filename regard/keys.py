@@ -87,7 +87,9 @@ def explain(
         where = next(filter(None, (_place(key, layers, overridden) for key in problem.keys)), None)
         return ConfigError(what, where=where, why=str(problem), help=problem.help)
     key = _untagged(tuple(failure["loc"]), model)
-    where = _place(key, layers, overridden) or spell(key)
+    # Of a whole table: the override that the reason speaks of, rather than just the last one within the table.
+    spoken = [other for other in overridden if other[: len(key)] == key != other and str(other[-1]) in failure["msg"]]
+    where = _place(spoken[-1] if spoken else key, layers, overridden) or spell(key)
     more = f" ({len(failures) - 1} more)" if len(failures) > 1 else ""
     if failure["type"] == "extra_forbidden":
         why, meant = _other_kinds(key, model), nearest(key, model)

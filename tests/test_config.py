@@ -376,6 +376,11 @@ def test_a_position_is_a_name_or_a_table_with_options() -> None:
     assert load_config(TOY, ["model.position=alibi"]).model.position.model_dump() == {"kind": "alibi"}
 
 
+def test_of_several_overrides_the_one_that_the_reason_speaks_of_is_named() -> None:
+    assert failure(TOY, "model.heads=3", "model.dropout=0.2").where == "--set model.heads"
+    assert failure(TOY, "model.dropout=0.2", "model.heads=3").where == "--set model.heads"
+
+
 def test_a_key_of_another_kind_is_said_to_be_one() -> None:
     """Not: did you mean the same key?"""
     error = failure(TOY, "model.encoder.cell=gru")
