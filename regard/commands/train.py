@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from regard.setup import Ready
     from regard.train import Outcome
 
-__all__ = ["new_folder", "require_data", "register", "train_run"]
+__all__ = ["new_folder", "register", "require_data", "train_run"]
 
 EPILOG = (
     "Examples:  regard train train.en train.de --valid val.en val.de   |   regard train pairs.tsv   |   "

@@ -90,7 +90,9 @@ def test_additive_is_luongs_concat_of_any_two_widths():
     content = made.content
     whole = torch.cat([content.query_weight, content.key_weight], 2)
     pairs = torch.cat([query[:, :, :, None].expand(-1, -1, -1, 7, -1), key[:, :, None].expand(-1, -1, 6, -1, -1)], -1)
-    expected = torch.einsum("hn,bhtsn->bhts", content.vector, torch.tanh(torch.einsum("hnc,bhtsc->bhtsn", whole, pairs)))
+    expected = torch.einsum(
+        "hn,bhtsn->bhts", content.vector, torch.tanh(torch.einsum("hnc,bhtsc->bhtsn", whole, pairs))
+    )
     close(made.energy(query, made.prepare(key)), expected)
 
 

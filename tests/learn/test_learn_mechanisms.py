@@ -17,7 +17,13 @@ from .test_learn import TYPES, decode, loss_of, sentences
 
 SHORT = 4
 OPTIONS: dict[str, dict[str, Any]] = {}  # of mechanisms whose own defaults are made for longer sources
-for kind in ("location-aware", "location-aware-2d", "location-recurrent", "multi-resolution", "coverage-location-aware"):
+for kind in (
+    "location-aware",
+    "location-aware-2d",
+    "location-recurrent",
+    "multi-resolution",
+    "coverage-location-aware",
+):
     OPTIONS[kind] = {"reach": 3, "channels": 3}
 
 
