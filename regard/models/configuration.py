@@ -177,9 +177,10 @@ class ModelConfig(BaseModel):
                     filled.setdefault(f"{side}_layers", RECURRENT_LAYERS)
         decoder = filled["decoder"]
         kind = decoder["kind"] if isinstance(decoder, dict) else getattr(decoder, "kind", None)
-        if kind == "recurrent":
+        filled = DEFAULTS.get(str(kind), {}) | filled
+        if kind in ("recurrent", "convolutional"):
             filled["cross_attention"] = _unprojected(filled.get("cross_attention", {}))
-        return DEFAULTS.get(str(kind), {}) | filled
+        return filled
 
     @model_validator(mode="after")
     def _heads_divide(self) -> ModelConfig:
@@ -271,7 +272,7 @@ def _of_preset(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unprojected(place: Any) -> Any:
-    """One head over the states as they are, as recurrent decoders read them in print, where no layout is given."""
+    """One head over the states as they are, as these decoders read them in print, where no layout is given."""
     if isinstance(place, MechanismConfig):
         place = place.model_dump(exclude_unset=True)
     table = {"kind": place} if isinstance(place, str) else place

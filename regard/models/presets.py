@@ -80,5 +80,5 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 # What a kind of decoder has where neither config nor preset says otherwise; a saved config says all of it.
 DEFAULTS: dict[str, dict[str, Any]] = {
-    "convolutional": dict(position="learned", cross_attention=dict(kind="dot", scale=1.0, heads=1, project=[])),
+    "convolutional": dict(position="learned", cross_attention=dict(kind="dot", scale=1.0)),
 }

@@ -251,7 +251,9 @@ def test_what_a_kind_means_is_said_in_the_config() -> None:
     """One unscaled head on the states themselves and learned positions, unless the config says otherwise."""
     config = ModelConfig(kind="convolutional", cross_attention="general")
     assert config.position.kind == "learned"
-    assert config.cross_attention.kind == "general"
+    assert (config.cross_attention.kind, config.cross_attention.heads) == ("general", 1)
+    half = ModelConfig(kind="convolutional", cross_attention={"scale": 0.5}).cross_attention
+    assert (half.kind, half.heads, half.project, half.options) == ("dot", 1, (), {"scale": 0.5})
     plain = ModelConfig(kind="convolutional").cross_attention
     assert (plain.kind, plain.heads, plain.project, plain.options) == ("dot", 1, (), {"scale": 1.0})
     assert ModelConfig(**config.model_dump()) == config
