@@ -281,8 +281,10 @@ sizes of heads come from the model."""
             )
             for each in options
         ]
-        rows.append([f'`"{kind}"`', ", ".join(spelled) or "none", f"[{kind}](mechanisms/{PAGES[kind]}.md)"])
-    return "\n".join(["## Mechanisms", "", about, "", *_table(["Kind", "Options", "Page"], rows)])
+        file = PAGE.parent / "mechanisms" / f"{PAGES[kind]}.md"
+        what = file.read_text(encoding="utf-8").partition("\n")[0].partition(": ")[2]
+        rows.append([f"[{kind}](mechanisms/{file.name})", what, ", ".join(spelled) or "none"])
+    return "\n".join(["## Mechanisms", "", about, "", *_table(["Kind", "What it is", "Options"], rows)])
 
 
 PAGES = {kind: mechanism.__module__.rpartition(".")[2] for kind, mechanism in MECHANISMS.items()}
