@@ -27,6 +27,7 @@ from regard.attention.multi_resolution import MultiResolution
 from regard.attention.score import Score
 from regard.attention.shaw import Shaw
 from regard.attention.tanh_dot import TanhDot
+from regard.attention.top_k import TopK
 from regard.errors import ConfigError
 from regard.options import checked
 
@@ -50,6 +51,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "multi-resolution": MultiResolution,
     "shaw": Shaw,
     "tanh-dot": TanhDot,
+    "top-k": TopK,
 }
 
 

@@ -1,0 +1,59 @@
+"""Attention to the few best keys and to no other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from regard.attention.contract import Abilities, Attended, Mechanism
+from regard.attention.kernel import blank_unseen, masked_softmax, read, share_heads, weigh
+from regard.attention.mask import Bound
+from regard.attention.score import Score
+from regard.state import State
+
+__all__ = ["TopK"]
+
+
+class TopK(Mechanism):
+    """α = softmax(e) over the ``keep`` allowed keys of highest energy e = ``score``(q, k), 0 elsewhere
+
+    (Chorowski et al. 2015, §2.3: keep the k best frames and normalise again, against long noisy sources). Keys of the
+    same energy as the last that is kept are kept, too, so their order does not matter. The gradient is that of the
+    softmax over the kept keys; which ones are kept is piecewise constant. No parameters but those of ``score``, no
+    state. Cost: that of ``score``, over all keys, and a partial sort: nothing is saved.
+    """
+
+    def __init__(self, score: Score, *, keep: int = 4) -> None:
+        super().__init__()
+        if keep < 1:
+            raise ValueError(f"at least 1 key is kept, not {keep}")
+        self.score, self.keep = score, keep
+
+    def can(self) -> Abilities:
+        return replace(self.score.can(), fused=False)
+
+    def prepare(self, key: Float[Tensor, "batch key_heads key key_width"]) -> Float[Tensor, "batch heads key prepared"]:
+        return self.score.prepare(key)
+
+    def forward(
+        self,
+        query: Float[Tensor, "batch heads query width"],
+        key: Float[Tensor, "batch prepared_heads key prepared"],
+        value: Float[Tensor, "batch key_heads key value"],
+        bound: Bound,
+        state: State = (),
+        *,
+        need_weights: bool = False,
+    ) -> Attended:
+        key, value = (share_heads(blank_unseen(x, bound), query.shape[1]) for x in (key, value))
+        weights = weigh(self.score.energy(query, key), bound, self._best)
+        return Attended(read(weights, value), weights if need_weights else None, state)
+
+    def _best(
+        self, energy: Float[Tensor, "batch heads query key"], allowed: Bool[Tensor, "batch #heads query key"]
+    ) -> Float[Tensor, "batch heads query key"]:
+        seen = energy.detach().masked_fill(~allowed, float("-inf"))
+        last = seen.topk(min(self.keep, seen.shape[-1]), -1).values[..., -1:]
+        return masked_softmax(energy, allowed & (seen >= last))
