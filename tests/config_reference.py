@@ -23,16 +23,16 @@ from regard.attention.catalogue import MECHANISMS, PLACED
 from regard.config import Config, DataConfig, recipe_names
 from regard.data.corpora import CorpusConfig
 from regard.data.tokenizer import TokenizerConfig
-from regard.models.configuration import (
+from regard.models.carriers import (
     CellConfig,
     ConvolutionalDecoderConfig,
     ConvolutionalEncoderConfig,
-    ModelConfig,
     RecurrentDecoderConfig,
     RecurrentEncoderConfig,
     TransformerDecoderConfig,
     TransformerEncoderConfig,
 )
+from regard.models.configuration import ModelConfig
 from regard.models.places import MechanismConfig
 from regard.models.positions import RotaryConfig, ShawConfig, T5Config
 from regard.models.presets import PRESETS

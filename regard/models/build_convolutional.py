@@ -8,7 +8,8 @@ from torch import nn
 
 from regard.errors import ConfigError
 from regard.models.build_parts import embed, reader
-from regard.models.configuration import ConvolutionalDecoderConfig, ConvolutionalEncoderConfig, ModelConfig
+from regard.models.carriers import ConvolutionalDecoderConfig, ConvolutionalEncoderConfig
+from regard.models.configuration import ModelConfig
 from regard.models.convolution import GatedConvolution
 from regard.models.convolutional import ConvolutionalDecoder, ConvolutionalLayer, ConvolutionalReader
 from regard.models.convolutional_encoder import CentredConvolution, ConvolutionalEncoder

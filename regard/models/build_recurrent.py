@@ -11,8 +11,9 @@ from regard.errors import ConfigError
 from regard.models.bahdanau import BahdanauDecoder
 from regard.models.bridge import Bridge, CopiedState, LearnedState
 from regard.models.build_parts import reader
+from regard.models.carriers import CellConfig, RecurrentDecoderConfig, RecurrentEncoderConfig
 from regard.models.cells import GRU, LSTM, Cell, Elman
-from regard.models.configuration import CellConfig, ModelConfig, RecurrentDecoderConfig, RecurrentEncoderConfig
+from regard.models.configuration import ModelConfig
 from regard.models.luong import InputFeedingDecoder, LuongDecoder
 from regard.models.plain import PlainDecoder
 from regard.models.recurrent_encoder import RecurrentEncoder

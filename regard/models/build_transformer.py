@@ -11,7 +11,8 @@ from regard.attention.mask import Causal, Padding
 from regard.errors import ConfigError
 from regard.models.build_parts import embed, reader, self_attention
 from regard.models.build_positions import Place, place_of
-from regard.models.configuration import ModelConfig, TransformerDecoderConfig, TransformerEncoderConfig
+from regard.models.carriers import TransformerDecoderConfig, TransformerEncoderConfig
+from regard.models.configuration import ModelConfig
 from regard.models.feed_forward import FeedForward, GatedFeedForward, feed_forward
 from regard.models.mixers import build_mixer
 from regard.models.norms import PostNorm, PreNorm, Residual, normalisation
