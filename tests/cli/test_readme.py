@@ -63,7 +63,7 @@ def test_a_failing_command_is_told_with_what_it_printed(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not (ROOT / "README.md").is_file(), reason="there is no README.md yet")
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(420)
 def test_every_command_of_the_readme_runs(tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     commands = commands_of(text)

@@ -44,7 +44,7 @@ def test_one_batch_is_learned_by_heart(kind: str) -> None:
     model = model_of(kind)
     sources, targets = short(4, seed=1), short(4, seed=2)
     optimizer = Optimizer(model)
-    for _ in range(60):
+    for _ in range(100):
         loss_of(model, sources, targets).backward()
         optimizer.step(0.01)
     assert decode(model.eval(), sources) == targets
