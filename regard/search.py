@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -48,9 +49,12 @@ class Hypothesis(NamedTuple):
     finished: bool
 
 
-def length_normaliser(length: float, penalty: float) -> float:
-    """lp(Y) = ((5 + |Y|) / 6)^α (Wu et al. 2016, Eq. 14); 1 for α = 0. |Y| counts the end symbol."""
-    return ((5 + length) / 6) ** penalty
+def length_normaliser(length: float, penalty: float, offset: float = 5.0) -> float:
+    """lp(Y) = ((k + |Y|) / (k + 1))^α: with ``offset`` k = 5 that of Wu et al. 2016 (Eq. 14), with k = 0 |Y|^α.
+
+    1 for α = 0. |Y| counts the end symbol.
+    """
+    return ((offset + length) / (offset + 1)) ** penalty
 
 
 def greedy_search(
@@ -157,6 +161,7 @@ def beam_search(
     longest: Int[Tensor, "sentences"],
     width: int,
     length_penalty: float = 0.6,
+    length_offset: float = 5.0,
     best: int = 1,
     prefixes: Prefixes | None = None,
 ) -> list[list[Hypothesis]]:
@@ -168,7 +173,8 @@ def beam_search(
     can come. At the limit, live hypotheses stand in only where fewer than ``best`` ended. A wider beam is not always
     better, nor always of higher score.
     """
-    beams = _Beams(len(longest), width, longest, length_penalty, best, symbols)
+    normalise = partial(length_normaliser, penalty=length_penalty, offset=length_offset)
+    beams = _Beams(len(longest), width, longest, normalise, best, symbols)
     log_p, state = step(beams.begin(), state)
     state = beams.grow(log_p[:, -1], state, prefixes, opening=True)
     while beams.alive:
@@ -185,11 +191,11 @@ class _Beams:
         sentences: int,
         width: int,
         longest: Int[Tensor, "{sentences}"],
-        penalty: float,
+        normalise: Callable[[float], float],
         best: int,
         symbols: Symbols,
     ) -> None:
-        self.width, self.longest, self.penalty, self.best, self.symbols = width, longest, penalty, best, symbols
+        self.width, self.longest, self.normalise, self.best, self.symbols = width, longest, normalise, best, symbols
         self.alive = list(range(sentences))  # which sentence each block of rows belongs to
         self.tokens = torch.empty(sentences, width, 0, dtype=torch.int64, device=longest.device)
         self.gains = torch.empty(sentences, width, 0, device=longest.device)
@@ -254,7 +260,7 @@ class _Beams:
             log_probability = float(value[block, candidate])
             gains = [*self.gains[block, above].tolist(), float(gain[block, candidate])]
             ids = self.tokens[block, above].tolist()
-            score = log_probability / length_normaliser(len(gains), self.penalty)
+            score = log_probability / self.normalise(len(gains))
             self.pool[self.alive[block]].append(Hypothesis(ids, log_probability, score, gains, True))
 
     def _stays(self) -> Int[Tensor, "staying"]:
@@ -267,7 +273,7 @@ class _Beams:
             pool = self.pool[sentence]
             pool.sort(key=lambda hypothesis: -hypothesis.score)
             del pool[self.best :]
-            bound = top[block] / length_normaliser(limits[block], self.penalty)
+            bound = top[block] / self.normalise(limits[block])
             if top[block] == -math.inf or (len(pool) == self.best and pool[-1].score >= bound):
                 continue
             if length >= limits[block]:
@@ -281,7 +287,7 @@ class _Beams:
         for beam in range(self.width):
             total = float(self.total[block, beam])
             if len(pool) < self.best and total > -math.inf:
-                score = total / length_normaliser(length, self.penalty)
+                score = total / self.normalise(length)
                 ids, gains = self.tokens[block, beam].tolist(), self.gains[block, beam].tolist()
                 pool.append(Hypothesis(ids, total, score, gains, False))
 

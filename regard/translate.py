@@ -252,6 +252,7 @@ class Translator:
             longest=longest,
             width=search.beam,
             length_penalty=search.length_penalty,
+            length_offset=search.length_offset,
             best=search.nbest,
             prefixes=prefixes,
         )

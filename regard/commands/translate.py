@@ -33,7 +33,12 @@ NBest = Annotated[
     typer.Option("--nbest", min=1, metavar="N", help="The N best of a line: its number, score, text, by tabs."),
 ]
 LengthPenalty = Annotated[
-    float | None, typer.Option("--length-penalty", metavar="A", help="Beam: log P / ((5 + length) / 6)^A; 0 is log P.")
+    float | None,
+    typer.Option(
+        "--length-penalty",
+        metavar="A",
+        help="Beam: log P / ((k + length) / (k + 1))^A, k 5 unless the run says another; 0: log P.",
+    ),
 ]
 MaxLength = Annotated[int | None, typer.Option("--max-length", min=1, metavar="N", help="Pieces an output may have.")]
 Temperature = Annotated[

@@ -139,13 +139,19 @@ def test_the_score_is_that_of_teacher_forcing(model, source):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0])
-def test_a_beam_as_wide_as_the_space_finds_the_true_argmax(model, source, penalty):
+@pytest.mark.parametrize(("penalty", "offset"), [(0.0, 5), (0.6, 5), (1.0, 5), (1.0, 0), (1.5, 0)])
+def test_a_beam_as_wide_as_the_space_finds_the_true_argmax(model, source, penalty, offset):
     longest, live = 3, [t for t in range(TYPES) if t not in (0, BEGIN, END)][:3]
     symbols = Symbols(BEGIN, END, never=tuple(t for t in range(TYPES) if t not in (*live, END)))
     session = model.session(source[:1], VALID[:1])
     (found,) = beam_search(
-        model.step, session, symbols, longest=torch.tensor([longest]), width=40, length_penalty=penalty
+        model.step,
+        session,
+        symbols,
+        longest=torch.tensor([longest]),
+        width=40,
+        length_penalty=penalty,
+        length_offset=offset,
     )
     best = -float("inf"), ()
     for length in range(1, longest + 1):
@@ -153,7 +159,7 @@ def test_a_beam_as_wide_as_the_space_finds_the_true_argmax(model, source, penalt
             given = torch.tensor([[BEGIN, *tokens]])
             log_p, _ = model.step(given, model.session(source[:1], VALID[:1]))
             total = float(log_p[0].gather(1, torch.tensor([*tokens, END])[:, None]).sum())
-            best = max(best, (total / ((5 + length) / 6) ** penalty, tokens))
+            best = max(best, (total / ((offset + length) / (offset + 1)) ** penalty, tokens))
     assert found[0].finished
     assert found[0].score == pytest.approx(best[0], abs=1e-9)
     assert tuple(found[0].tokens) == best[1]
