@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.attention.contract import Abilities, Attended, Mechanism
-from regard.attention.kernel import blank_unseen, masked_softmax, read, share_heads, weigh
+from regard.attention.contract import Abilities
+from regard.attention.kernel import Energy, masked_softmax
 from regard.attention.mask import Bound
-from regard.attention.score import Score
-from regard.state import State
+from regard.attention.score import OverScore, Score
 
 __all__ = ["Hard"]
 
 
-class Hard(Mechanism):
+class Hard(OverScore):
     """α = one-hot(argmax_j e_j): each query reads the one allowed key of highest energy e = ``score``(q, k).
 
     A choice has derivative 0, so the gradient is that of ã = softmax(e / τ), straight through (Bengio et al.
@@ -39,22 +39,10 @@ class Hard(Mechanism):
     def can(self) -> Abilities:
         return replace(self.score.can(), fused=False, differentiable=False)
 
-    def prepare(self, key: Float[Tensor, "batch key_heads key key_width"]) -> Float[Tensor, "batch heads key prepared"]:
-        return self.score.prepare(key)
-
-    def forward(
-        self,
-        query: Float[Tensor, "batch heads query width"],
-        key: Float[Tensor, "batch prepared_heads key prepared"],
-        value: Float[Tensor, "batch key_heads key value"],
-        bound: Bound,
-        state: State = (),
-        *,
-        need_weights: bool = False,
-    ) -> Attended:
-        key, value = (share_heads(blank_unseen(x, bound), query.shape[1]) for x in (key, value))
-        weights = weigh(self.score.energy(query, key), bound, self._choose)
-        return Attended(read(weights, value), weights if need_weights else None, state)
+    def weighing(
+        self, query: Float[Tensor, "batch heads query width"], bound: Bound
+    ) -> Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Energy]:
+        return self._choose
 
     def _choose(
         self, energy: Float[Tensor, "batch heads query key"], allowed: Bool[Tensor, "batch #heads query key"]

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.attention.contract import Abilities, Attended, Mechanism
-from regard.attention.kernel import blank_unseen, masked_softmax, read, share_heads, weigh
+from regard.attention.contract import Abilities
+from regard.attention.kernel import Energy, masked_softmax
 from regard.attention.mask import Bound
-from regard.attention.score import Score
-from regard.state import State
+from regard.attention.score import OverScore, Score
 
 __all__ = ["LocalPredictive"]
 
 
-class LocalPredictive(Mechanism):
+class LocalPredictive(OverScore):
     """p_t = S · sigmoid(v_pᵀ tanh(W_p h_t)), a_t(s) = align(h_t, h̄_s) · exp(−(s − p_t)² / 2σ²), σ = D/2.
 
     (Luong et al. 2015, Eq. 9 and 10 of the arXiv version). S is the number of valid keys of the row, s the key's
@@ -51,9 +52,6 @@ class LocalPredictive(Mechanism):
             alike=self.score.can().alike,
         )
 
-    def prepare(self, key: Float[Tensor, "batch key_heads key key_width"]) -> Float[Tensor, "batch heads key prepared"]:
-        return self.score.prepare(key)
-
     def predict(
         self, query: Float[Tensor, "batch heads query width"], bound: Bound
     ) -> Float[Tensor, "batch heads query"]:
@@ -62,17 +60,9 @@ class LocalPredictive(Mechanism):
         share = torch.sigmoid(torch.einsum("bhte,he->bht", hidden, self.direction))
         return bound.key_length[:, None, None] * share
 
-    def forward(
-        self,
-        query: Float[Tensor, "batch heads query width"],
-        key: Float[Tensor, "batch prepared_heads key prepared"],
-        value: Float[Tensor, "batch key_heads key value"],
-        bound: Bound,
-        state: State = (),
-        *,
-        need_weights: bool = False,
-    ) -> Attended:
-        key, value = (share_heads(blank_unseen(x, bound), query.shape[1]) for x in (key, value))
+    def weighing(
+        self, query: Float[Tensor, "batch heads query width"], bound: Bound
+    ) -> Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Energy]:
         distance = bound.key.position[:, None, None, :] - self.predict(query, bound)[..., None]
 
         def align(
@@ -81,5 +71,4 @@ class LocalPredictive(Mechanism):
             near = distance.abs() <= self.window
             return masked_softmax(energy, allowed & near) * torch.exp(-2 * (distance / self.window) ** 2)
 
-        weights = weigh(self.score.energy(query, key), bound, align)
-        return Attended(read(weights, value), weights if need_weights else None, state)
+        return align

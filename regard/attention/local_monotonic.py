@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.attention.contract import Abilities, Attended, Mechanism
-from regard.attention.kernel import blank_unseen, masked_softmax, read, share_heads, weigh
+from regard.attention.contract import Abilities
+from regard.attention.kernel import Energy, masked_softmax
 from regard.attention.mask import Bound
-from regard.attention.score import Score
-from regard.state import State
+from regard.attention.score import OverScore, Score
 
 __all__ = ["LocalMonotonic"]
 
 
-class LocalMonotonic(Mechanism):
+class LocalMonotonic(OverScore):
     """p_t = t, a_t(s) = align(h_t, h̄_s) for |s − p_t| ≤ D, 0 elsewhere (Luong et al. 2015, §3.2, "local-m").
 
     Source and target are taken to run in step. t is the query's absolute position and s the key's, both from 0;
@@ -43,20 +44,9 @@ class LocalMonotonic(Mechanism):
             alike=self.score.can().alike,
         )
 
-    def prepare(self, key: Float[Tensor, "batch key_heads key key_width"]) -> Float[Tensor, "batch heads key prepared"]:
-        return self.score.prepare(key)
-
-    def forward(
-        self,
-        query: Float[Tensor, "batch heads query width"],
-        key: Float[Tensor, "batch prepared_heads key prepared"],
-        value: Float[Tensor, "batch key_heads key value"],
-        bound: Bound,
-        state: State = (),
-        *,
-        need_weights: bool = False,
-    ) -> Attended:
-        key, value = (share_heads(blank_unseen(x, bound), query.shape[1]) for x in (key, value))
+    def weighing(
+        self, query: Float[Tensor, "batch heads query width"], bound: Bound
+    ) -> Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Energy]:
         distance = bound.key.position[:, None, None, :] - bound.query_position[:, None, :, None]
 
         def align(
@@ -64,5 +54,4 @@ class LocalMonotonic(Mechanism):
         ) -> Float[Tensor, "batch heads query key"]:
             return masked_softmax(energy, allowed & (distance.abs() <= self.window))
 
-        weights = weigh(self.score.energy(query, key), bound, align)
-        return Attended(read(weights, value), weights if need_weights else None, state)
+        return align

@@ -13,7 +13,7 @@ from regard.attention.kernel import Energy, blank_unseen, masked_softmax, read, 
 from regard.attention.mask import Bound
 from regard.state import State
 
-__all__ = ["PlainScore", "Score"]
+__all__ = ["OverScore", "PlainScore", "Score"]
 
 
 class Score(Mechanism):
@@ -62,4 +62,33 @@ class PlainScore(Score):
     ) -> Attended:
         key, value = (share_heads(blank_unseen(x, bound), query.shape[1]) for x in (key, value))
         weights = weigh(self.energy(query, key), bound, self.normalise)
+        return Attended(read(weights, value), weights if need_weights else None, state)
+
+
+class OverScore(Mechanism):
+    """Another score's energies, made into weights in a way of its own; what remains to be written is ``weighing``."""
+
+    score: Score
+
+    @abstractmethod
+    def weighing(
+        self, query: Float[Tensor, "batch heads query width"], bound: Bound
+    ) -> Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Energy]:
+        """How the energies of these queries become weights over the keys that are allowed."""
+
+    def prepare(self, key: Float[Tensor, "batch key_heads key key_width"]) -> Float[Tensor, "batch heads key prepared"]:
+        return self.score.prepare(key)
+
+    def forward(
+        self,
+        query: Float[Tensor, "batch heads query width"],
+        key: Float[Tensor, "batch prepared_heads key prepared"],
+        value: Float[Tensor, "batch key_heads key value"],
+        bound: Bound,
+        state: State = (),
+        *,
+        need_weights: bool = False,
+    ) -> Attended:
+        key, value = (share_heads(blank_unseen(x, bound), query.shape[1]) for x in (key, value))
+        weights = weigh(self.score.energy(query, key), bound, self.weighing(query, bound))
         return Attended(read(weights, value), weights if need_weights else None, state)

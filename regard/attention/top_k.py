@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.attention.contract import Abilities, Attended, Mechanism
-from regard.attention.kernel import blank_unseen, masked_softmax, read, share_heads, weigh
+from regard.attention.contract import Abilities
+from regard.attention.kernel import Energy, masked_softmax
 from regard.attention.mask import Bound
-from regard.attention.score import Score
-from regard.state import State
+from regard.attention.score import OverScore, Score
 
 __all__ = ["TopK"]
 
 
-class TopK(Mechanism):
+class TopK(OverScore):
     """α = softmax(e) over the ``keep`` allowed keys of highest energy e = ``score``(q, k), 0 elsewhere
 
     (Chorowski et al. 2015, §2.3: keep the k best frames and normalise again, against long noisy sources). Keys of the
@@ -34,22 +34,10 @@ class TopK(Mechanism):
     def can(self) -> Abilities:
         return replace(self.score.can(), fused=False)
 
-    def prepare(self, key: Float[Tensor, "batch key_heads key key_width"]) -> Float[Tensor, "batch heads key prepared"]:
-        return self.score.prepare(key)
-
-    def forward(
-        self,
-        query: Float[Tensor, "batch heads query width"],
-        key: Float[Tensor, "batch prepared_heads key prepared"],
-        value: Float[Tensor, "batch key_heads key value"],
-        bound: Bound,
-        state: State = (),
-        *,
-        need_weights: bool = False,
-    ) -> Attended:
-        key, value = (share_heads(blank_unseen(x, bound), query.shape[1]) for x in (key, value))
-        weights = weigh(self.score.energy(query, key), bound, self._best)
-        return Attended(read(weights, value), weights if need_weights else None, state)
+    def weighing(
+        self, query: Float[Tensor, "batch heads query width"], bound: Bound
+    ) -> Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Energy]:
+        return self._best
 
     def _best(
         self, energy: Float[Tensor, "batch heads query key"], allowed: Bool[Tensor, "batch #heads query key"]
