@@ -1,30 +1,37 @@
-"""Search over one function, ``step``: greedy, sampling and beam, batched, finished sentences leaving the batch.
+"""Search over one function, ``step``: greedy, sampling and beam, for a batch of which sentences leave and enter.
 
     step: (tokens, state) -> (log_probs, state)
 
-is all that is ever seen of a model. Lengths, and ``|Y|`` below, count the end symbol.
+is all that is ever seen of a model. Lengths, and ``|Y|`` below, count the end symbol. What is being searched is a
+``Live``: sentences that each stand at their own step. One leaves when it is done, and those that wait take the place:
+``search`` is that loop, ``greedy_search``, ``sample`` and ``beam_search`` run it for one batch.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.state import State, select
+from regard.state import State, join, select
 
-__all__ = ["Hypothesis", "Step", "Symbols", "beam_search", "greedy_search", "length_normaliser", "sample"]
+__all__ = [
+    "Hypothesis", "Live", "Opened", "Step", "Symbols", "best_types", "greedy", "greedy_search", "in_order", "sample",
+    "sampling", "search",
+]  # fmt: skip
 
 Step = Callable[[Int[Tensor, "rows length"], State], tuple[Float[Tensor, "rows length types"], State]]
 LogP = Float[Tensor, "rows types"]
-Scores = Float[Tensor, "sentences candidates"]
-Indices = Int[Tensor, "sentences candidates"]
 Prefixes = Sequence[Sequence[int]]
+Found = tuple[int, "list[Hypothesis]"]
+
+CHUNK = 64  # the best types are looked for in the chunks of a row with the highest maxima
+LARGE = 1024  # from so many types on
 
 
 class Symbols(NamedTuple):
@@ -49,19 +56,85 @@ class Hypothesis(NamedTuple):
     finished: bool
 
 
-def length_normaliser(length: float, penalty: float, offset: float = 5.0) -> float:
-    """lp(Y) = ((k + |Y|) / (k + 1))^α: with ``offset`` k = 5 that of Wu et al. 2016 (Eq. 14), with k = 0 |Y|^α.
+class Live(ABC):
+    """Outputs in progress, one or more rows a sentence, each sentence at its own step.
 
-    1 for α = 0. |Y| counts the end symbol.
+    ``alive`` are the numbers of the sentences still searched, in the order of their rows.
     """
-    return ((offset + length) / (offset + 1)) ** penalty
+
+    alive: list[int]
+
+    @abstractmethod
+    def tokens(self) -> Int[Tensor, "rows 1"]:
+        """What each row is fed next."""
+
+    @abstractmethod
+    def grow(self, log_p: LogP, state: State) -> State:
+        """One token more for every row. Returns the state of the rows that live on."""
+
+    @abstractmethod
+    def join(self, other: Live) -> None:
+        """The sentences of ``other``, which have made a step too, come after these."""
+
+    @abstractmethod
+    def finished(self) -> list[Found]:
+        """Number and outputs, best first, of each sentence that ended since this was last asked."""
+
+
+Opened = tuple[Live, State]
+
+
+def search(
+    step: Step,
+    first: Opened,
+    waiting: Callable[[int], Opened | None] = lambda free: None,
+    *,
+    room: int = 0,
+) -> Iterator[Found]:
+    """Sentences with their outputs as they end.
+
+    ``waiting`` is asked for at most ``free`` sentences more, once an eighth of ``room`` is free, and answers None when
+    there are none. Newcomers make their first step alone, then join.
+    """
+    live, state = _begin(step, first)
+    exhausted = False
+    while True:
+        yield from live.finished()
+        free = room - len(live.alive)
+        if not exhausted and free >= max(room // 8, 1):
+            more = waiting(free)
+            exhausted = more is None
+            if more is not None:
+                new, opened = _begin(step, more)
+                state = join([state, opened]) if live.alive and new.alive else opened if new.alive else state
+                live.join(new)
+                continue
+        if not live.alive:
+            return
+        log_p, state = step(live.tokens(), state)
+        state = live.grow(log_p[:, -1], state)
+
+
+def _begin(step: Step, opened: Opened) -> Opened:
+    live, state = opened
+    if live.alive:
+        log_p, state = step(live.tokens(), state)
+        state = live.grow(log_p[:, -1], state)
+    return live, state
+
+
+def in_order(found: Iterator[Found], count: int) -> list[list[Hypothesis]]:
+    """The outputs of sentences 0 to ``count`` − 1, in this order."""
+    outputs = dict(found)
+    return [outputs[number] for number in range(count)]
 
 
 def greedy_search(
     step: Step, state: State, symbols: Symbols, *, longest: Int[Tensor, "rows"], prefixes: Prefixes | None = None
 ) -> list[Hypothesis]:
     """The most probable next token, again and again. ``longest``: the most tokens of each output."""
-    return _extend(step, state, symbols, lambda log_p: log_p.argmax(-1), longest=longest, prefixes=prefixes)
+    live = greedy(range(len(longest)), symbols, longest=longest, prefixes=prefixes)
+    return [hypothesis for (hypothesis,) in in_order(search(step, (live, state)), len(longest))]
 
 
 def sample(
@@ -82,12 +155,39 @@ def sample(
     crosses it included; Holtzman et al. 2020). Log probabilities reported are the model's own, before temperature and
     limits.
     """
+    live = sampling(
+        range(len(longest)), symbols, longest=longest, prefixes=prefixes,
+        temperature=temperature, top_k=top_k, top_p=top_p, generator=generator,
+    )  # fmt: skip
+    return [hypothesis for (hypothesis,) in in_order(search(step, (live, state)), len(longest))]
+
+
+def greedy(
+    numbers: Sequence[int], symbols: Symbols, *, longest: Int[Tensor, "rows"], prefixes: Prefixes | None = None
+) -> Live:
+    """Sentences before their first step of ``greedy_search``."""
+    return _Rows(numbers, symbols, lambda log_p: best_types(log_p, 1, symbols.never)[1][:, 0], longest, prefixes)
+
+
+def sampling(
+    numbers: Sequence[int],
+    symbols: Symbols,
+    *,
+    longest: Int[Tensor, "rows"],
+    prefixes: Prefixes | None = None,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    generator: torch.Generator | None = None,
+    draws: int = 1,
+) -> Live:
+    """Sentences before their first step of ``sample``, ``draws`` rows each: the outputs of one come best first."""
 
     def draw(log_p: LogP) -> Int[Tensor, "rows"]:
-        limited = _limit(log_p / temperature, top_k, top_p)
-        return torch.multinomial(torch.softmax(limited, -1), 1, generator=generator).squeeze(-1)
+        scores = (log_p / temperature).index_fill(1, log_p.new_tensor(symbols.never, dtype=torch.int64), -math.inf)
+        return torch.multinomial(torch.softmax(_limit(scores, top_k, top_p), -1), 1, generator=generator).squeeze(-1)
 
-    return _extend(step, state, symbols, draw, longest=longest, prefixes=prefixes)
+    return _Rows(numbers, symbols, draw, longest, prefixes, draws)
 
 
 def _limit(scores: LogP, top_k: int | None, top_p: float | None) -> LogP:
@@ -101,205 +201,102 @@ def _limit(scores: LogP, top_k: int | None, top_p: float | None) -> LogP:
     return scores
 
 
-def _extend(
-    step: Step,
-    state: State,
-    symbols: Symbols,
-    pick: Callable[[LogP], Int[Tensor, "rows"]],
-    *,
-    longest: Int[Tensor, "rows"],
-    prefixes: Prefixes | None,
-) -> list[Hypothesis]:
-    """One hypothesis a row, token by token; a row leaves when it ends."""
-    rows = len(longest)
-    out: list[tuple[list[int], list[float]]] = [([], []) for _ in range(rows)]
-    ended = [False] * rows
-    alive = torch.arange(rows, device=longest.device)
-    tokens = torch.full((rows, 1), symbols.begin, dtype=torch.int64, device=longest.device)
-    position = 0
-    while len(alive):
-        log_p, state = step(tokens, state)
-        allowed = _allowed(log_p[:, -1], symbols, prefixes, alive.tolist(), position)
-        chosen = pick(allowed)
-        position += 1
-        value = log_p[:, -1].gather(1, chosen[:, None]).squeeze(1)
-        for row, token, gained in zip(alive.tolist(), chosen.tolist(), value.tolist(), strict=True):
-            out[row][1].append(gained)
-            if token == symbols.end:
-                ended[row] = True
-            else:
-                out[row][0].append(token)
-        stays = ((chosen != symbols.end) & (position < longest[alive])).nonzero().squeeze(1)
-        if len(stays) < len(alive):
-            alive, chosen = alive[stays], chosen[stays]
-            if len(alive):
-                state = select(state, stays)
-        tokens = chosen[:, None]
-    return [Hypothesis(ids, sum(gains), sum(gains), gains, done) for (ids, gains), done in zip(out, ended, strict=True)]
-
-
-def _allowed(log_p: LogP, symbols: Symbols, prefixes: Prefixes | None, sentences: Sequence[int], position: int) -> LogP:
-    """Log probabilities with −∞ for what may not come: ``never``, and what a prefix does not say."""
-    log_p = log_p.clone()
-    if symbols.never:
-        log_p[:, list(symbols.never)] = -math.inf
-    if prefixes is not None:
-        for row, sentence in enumerate(sentences):
-            if position < len(prefixes[sentence]):
-                forced = prefixes[sentence][position]
-                kept = log_p[row, forced].clamp_min(torch.finfo(log_p.dtype).min)
-                log_p[row] = -math.inf
-                log_p[row, forced] = kept
-    return log_p
-
-
-def beam_search(
-    step: Step,
-    state: State,
-    symbols: Symbols,
-    *,
-    longest: Int[Tensor, "sentences"],
-    width: int,
-    length_penalty: float = 0.6,
-    length_offset: float = 5.0,
-    best: int = 1,
-    prefixes: Prefixes | None = None,
-) -> list[list[Hypothesis]]:
-    """The ``best`` outputs of each sentence, best first, by log P(Y|X) / lp(Y) (Wu et al. 2016).
-
-    Each step extends ``width`` live hypotheses of a sentence; of the ``width`` best extensions those that end go to a
-    pool, so that a beam of one is greedy. A sentence stops when its ``best``-th finished hypothesis scores at least
-    log P_live / lp(longest) for every live one: log P only falls and lp only grows with length, so nothing better
-    can come. At the limit, live hypotheses stand in only where fewer than ``best`` ended. A wider beam is not always
-    better, nor always of higher score.
-    """
-    normalise = partial(length_normaliser, penalty=length_penalty, offset=length_offset)
-    beams = _Beams(len(longest), width, longest, normalise, best, symbols)
-    log_p, state = step(beams.begin(), state)
-    state = beams.grow(log_p[:, -1], state, prefixes, opening=True)
-    while beams.alive:
-        log_p, state = step(beams.last_tokens(), state)
-        state = beams.grow(log_p[:, -1], state, prefixes, opening=False)
-    return beams.results()
-
-
-class _Beams:
-    """The live and finished hypotheses of a batch. Live rows stand sentence by sentence, ``width`` each."""
+class _Rows(Live):
+    """``draws`` hypotheses a sentence, a row each, token by token."""
 
     def __init__(
         self,
-        sentences: int,
-        width: int,
-        longest: Int[Tensor, "{sentences}"],
-        normalise: Callable[[float], float],
-        best: int,
+        numbers: Sequence[int],
         symbols: Symbols,
+        pick: Callable[[LogP], Int[Tensor, "rows"]],
+        longest: Int[Tensor, "rows"],
+        prefixes: Prefixes | None,
+        draws: int = 1,
     ) -> None:
-        self.width, self.longest, self.normalise, self.best, self.symbols = width, longest, normalise, best, symbols
-        self.alive = list(range(sentences))  # which sentence each block of rows belongs to
-        self.tokens = torch.empty(sentences, width, 0, dtype=torch.int64, device=longest.device)
-        self.gains = torch.empty(sentences, width, 0, device=longest.device)
-        self.total = torch.zeros(sentences, width, dtype=torch.float64, device=longest.device)
-        self.pool: list[list[Hypothesis]] = [[] for _ in range(sentences)]
+        self.symbols, self.pick, self.draws = symbols, pick, draws
+        begins = [()] * len(numbers) if prefixes is None else prefixes
+        each = [row for row in zip(numbers, longest.tolist(), begins, strict=True) for _ in range(draws)]
+        self.alive = [number for number, _, _ in each]
+        self._progress = [_Progress(limit, list(begin), [], []) for _, limit, begin in each]
+        self._last = torch.full((len(each),), symbols.begin, dtype=torch.int64, device=longest.device)
+        self._ended: dict[int, list[Hypothesis]] = {}
 
-    def begin(self) -> Int[Tensor, "rows 1"]:
-        return torch.full((len(self.alive), 1), self.symbols.begin, dtype=torch.int64, device=self.longest.device)
+    def tokens(self) -> Int[Tensor, "rows 1"]:
+        return self._last[:, None]
 
-    def last_tokens(self) -> Int[Tensor, "rows 1"]:
-        return self.tokens[:, :, -1].reshape(-1, 1)
-
-    def grow(self, log_p: LogP, state: State, prefixes: Prefixes | None, *, opening: bool) -> State:
-        """One token more for every live hypothesis; returns the state of the rows that live on."""
-        rows_each = 1 if opening else self.width
-        position = self.tokens.shape[2]
-        owners = [sentence for sentence in self.alive for _ in range(rows_each)]
-        allowed = _allowed(log_p, self.symbols, prefixes, owners, position)
-        value, parent, token = self._candidates(allowed, rows_each)
-        gain = log_p.view(len(self.alive), rows_each, -1)
-        gain = gain[torch.arange(len(self.alive), device=log_p.device)[:, None], parent, token]
-        ends = token == self.symbols.end
-        self._collect(value, parent, token, gain, ends)
-        live = torch.argsort(ends, dim=1, stable=True)[:, : self.width]  # the best that do not end, in order
-        parent, token = parent.gather(1, live), token.gather(1, live)
-        self.total = value.gather(1, live).masked_fill(ends.gather(1, live), -math.inf)
-        self.tokens = _append(self.tokens, parent, token)
-        self.gains = _append(self.gains, parent, gain.gather(1, live).to(self.gains.dtype))
-        stays = self._stays()
-        first = torch.arange(len(self.alive), device=log_p.device)[:, None] * rows_each
-        rows = (first + parent)[stays].flatten()
-        self.alive = [self.alive[index] for index in stays.tolist()]
-        self.tokens, self.gains, self.total = self.tokens[stays], self.gains[stays], self.total[stays]
-        unmoved = not opening and torch.equal(rows, torch.arange(len(log_p), device=log_p.device))
-        return state if unmoved or not self.alive else select(state, rows)
-
-    def _candidates(self, allowed: LogP, rows_each: int) -> tuple[Scores, Indices, Indices]:
-        """The 2·width best extensions of each sentence: total log P, the row they extend, the token."""
-        many = min(2 * self.width, allowed.shape[1])
-        gain, token = allowed.topk(many, -1)
-        total = self.total[:, :rows_each].reshape(-1, 1) + gain.to(torch.float64)
-        total = total.view(len(self.alive), rows_each * many)
-        kept = min(2 * self.width, total.shape[1])
-        value, place = total.topk(kept, -1)
-        if kept < 2 * self.width:  # a vocabulary smaller than the beam: dead entries fill it
-            missing = 2 * self.width - kept
-            value = torch.nn.functional.pad(value, (0, missing), value=-math.inf)
-            place = torch.nn.functional.pad(place, (0, missing))
-        return value, place // many, token.view(len(self.alive), -1).gather(1, place)
-
-    def _collect(
-        self,
-        value: Scores,
-        parent: Indices,
-        token: Indices,
-        gain: Scores,
-        ends: Bool[Tensor, "sentences candidates"],
-    ) -> None:
-        among_best = ends[:, : self.width] & (value[:, : self.width] > -math.inf)
-        for block, candidate in among_best.nonzero().tolist():
-            above = int(parent[block, candidate])
-            log_probability = float(value[block, candidate])
-            gains = [*self.gains[block, above].tolist(), float(gain[block, candidate])]
-            ids = self.tokens[block, above].tolist()
-            score = log_probability / self.normalise(len(gains))
-            self.pool[self.alive[block]].append(Hypothesis(ids, log_probability, score, gains, True))
-
-    def _stays(self) -> Int[Tensor, "staying"]:
-        """Blocks whose search goes on; those at their limit leave their live hypotheses to fill the pool."""
+    def grow(self, log_p: LogP, state: State) -> State:
+        chosen = self.pick(log_p)
+        for row, progress in enumerate(self._progress):
+            if (forced := progress.forced()) is not None:
+                chosen[row] = forced
+        gained = log_p.gather(1, chosen[:, None]).squeeze(1)
         stays = []
-        length = self.tokens.shape[2]
-        top = self.total.amax(1).tolist()
-        limits = self.longest[self.alive].tolist()
-        for block, sentence in enumerate(self.alive):
-            pool = self.pool[sentence]
-            pool.sort(key=lambda hypothesis: -hypothesis.score)
-            del pool[self.best :]
-            bound = top[block] / self.normalise(limits[block])
-            if top[block] == -math.inf or (len(pool) == self.best and pool[-1].score >= bound):
+        for row, (token, gain) in enumerate(zip(chosen.tolist(), gained.tolist(), strict=True)):
+            progress = self._progress[row]
+            progress.gains.append(gain)
+            if token != self.symbols.end:
+                progress.tokens.append(token)
+            if token != self.symbols.end and len(progress.gains) < progress.limit:
+                stays.append(row)
                 continue
-            if length >= limits[block]:
-                self._surrender(block)
-                continue
-            stays.append(block)
-        return torch.tensor(stays, dtype=torch.int64, device=self.longest.device)
+            total = sum(progress.gains)
+            ended = Hypothesis(progress.tokens, total, total, progress.gains, token == self.symbols.end)
+            self._ended.setdefault(self.alive[row], []).append(ended)
+        if len(stays) == len(self.alive):
+            self._last = chosen
+            return state
+        kept = torch.tensor(stays, dtype=torch.int64, device=chosen.device)
+        self.alive, self._progress = [self.alive[row] for row in stays], [self._progress[row] for row in stays]
+        self._last = chosen[kept]
+        return select(state, kept) if stays else state
 
-    def _surrender(self, block: int) -> None:
-        pool, length = self.pool[self.alive[block]], self.tokens.shape[2]
-        for beam in range(self.width):
-            total = float(self.total[block, beam])
-            if len(pool) < self.best and total > -math.inf:
-                score = total / self.normalise(length)
-                ids, gains = self.tokens[block, beam].tolist(), self.gains[block, beam].tolist()
-                pool.append(Hypothesis(ids, total, score, gains, False))
+    def join(self, other: Live) -> None:
+        assert isinstance(other, _Rows)
+        self.alive, self._progress = self.alive + other.alive, self._progress + other._progress
+        self._last = torch.cat([self._last, other._last])
+        self._ended |= other._ended
 
-    def results(self) -> list[list[Hypothesis]]:
-        return self.pool
+    def finished(self) -> list[Found]:
+        whole = [number for number, outputs in self._ended.items() if len(outputs) == self.draws]
+        return [(number, sorted(self._ended.pop(number), key=lambda output: -output.score)) for number in whole]
 
 
-def _append(
-    table: Shaped[Tensor, "sentences width length"],
-    parent: Int[Tensor, "sentences width"],
-    column: Shaped[Tensor, "sentences width"],
-) -> Shaped[Tensor, "sentences width length+1"]:
-    """Rows reordered by parent, with one more column."""
-    index = parent[..., None].expand(-1, -1, table.shape[2])
-    return torch.cat([table.gather(1, index), column[..., None]], 2)
+class _Progress(NamedTuple):
+    """A row's ``limit`` and forced beginning, and the tokens and their log probabilities so far."""
+
+    limit: int
+    prefix: list[int]
+    tokens: list[int]
+    gains: list[float]
+
+    def forced(self) -> int | None:
+        at = len(self.gains)
+        return self.prefix[at] if at < len(self.prefix) else None
+
+
+def best_types(
+    log_p: LogP, count: int, never: Sequence[int] = ()
+) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]]:
+    """Log probability and number of the ``count`` best types of each row, best first; −∞ for one of ``never``.
+
+    Of many types, the best of a row lie in the chunks with the highest maxima, and finding maxima is cheap.
+    """
+    many = min(count + len(never), log_p.shape[1])
+    value, token = _top_of_many(log_p, many) if log_p.shape[1] >= max(LARGE, 4 * CHUNK * many) else log_p.topk(many, -1)
+    if never:
+        barred = torch.isin(token, token.new_tensor(never))
+        value, place = value.masked_fill(barred, -math.inf).topk(min(count, many), -1)
+        token = token.gather(1, place)
+    return value, token
+
+
+def _top_of_many(log_p: LogP, count: int) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]]:
+    rows, types = log_p.shape
+    whole = types // CHUNK * CHUNK
+    chunks = log_p[:, :whole].unflatten(1, (-1, CHUNK))
+    highest = chunks.amax(-1).topk(count, -1, sorted=False).indices
+    candidates = chunks[torch.arange(rows, device=log_p.device)[:, None], highest].flatten(1)
+    number = (highest[..., None] * CHUNK + torch.arange(CHUNK, device=log_p.device)).flatten(1)
+    rest = torch.arange(whole, types, device=log_p.device).expand(rows, -1)
+    value, place = torch.cat([candidates, log_p[:, whole:]], 1).topk(count, -1)
+    return value, torch.cat([number, rest], 1).gather(1, place)

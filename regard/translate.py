@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from regard.attention.position import LearnedPosition
+from regard.beams import beams
 from regard.data.batches import batches_in_order, pad_sources
 from regard.data.text import BEGIN, END, PAD, Tokenizer
 from regard.errors import ConfigError, DataError, ModelError
@@ -23,7 +25,7 @@ from regard.models.build import build
 from regard.models.model import Session, Transducer
 from regard.observe import observe, twin
 from regard.run import RunFolder
-from regard.search import Hypothesis, Symbols, beam_search, greedy_search, sample
+from regard.search import Hypothesis, Opened, Symbols, greedy, sampling, search
 from regard.settings import SearchConfig
 from regard.tensors import kept_buffers
 
@@ -105,26 +107,22 @@ class Translator:
         """One translation a line, in order. ``prefixes`` force the beginnings of the outputs.
 
         A blank line gives an empty translation. A line of more than ``max_length`` pieces is cut at spaces, its
-        parts translated and joined, never truncated. ``done`` is told how many inputs each batch completed;
-        ``interrupted`` is asked between batches and raises KeyboardInterrupt.
+        parts translated and joined, never truncated. ``done`` is told how many parts are completed;
+        ``interrupted`` is asked before every step and raises KeyboardInterrupt.
         """
-        search = search or self.search
+        settings = search or self.search
         inputs = [self._parts(line) for line in lines]
         flat = [part for parts in inputs for part in parts]
         forced = None if prefixes is None else self._forced(inputs, prefixes)
         found: list[list[Hypothesis]] = [[] for _ in flat]
         generator = None if seed is None else torch.Generator(self.device).manual_seed(seed)
-        for indices in self._batches(flat, search):
-            if interrupted():
-                raise KeyboardInterrupt
-            prefix = None if forced is None else [forced[i] for i in indices]
-            help = f"lower search.batch_sentences, {search.batch_sentences} now, in the run's config.toml, or the beam"
-            with within_memory("translating", help=help):
-                decoded = self._decode([flat[i] for i in indices], search, prefix, generator)
-            for index, hypotheses in zip(indices, decoded, strict=True):
+        rows = settings.batch_sentences
+        help = f"lower search.batch_sentences, {rows} now, in the run's config.toml, or the beam"
+        with within_memory("translating", help=help):
+            for index, hypotheses in self._search(flat, settings, forced, generator, interrupted):
                 found[index] = hypotheses
-            if done is not None:
-                done(len(indices))
+                if done is not None:
+                    done(1)
         results, at = [], 0
         for line, parts in zip(lines, inputs, strict=True):
             results.append(self._assemble(line, parts, found[at : at + len(parts)]))
@@ -213,49 +211,55 @@ class Translator:
             for first in [True, *([False] * (len(parts) - 1))][: len(parts)]
         ]
 
-    def _batches(self, flat: Sequence[list[int]], search: SearchConfig) -> Iterator[list[int]]:
-        """Inputs of like length together, the longest first."""
-        order = sorted(range(len(flat)), key=lambda index: -len(flat[index]))
-        for start in range(0, len(order), search.batch_sentences):
-            yield order[start : start + search.batch_sentences]
-
     @torch.no_grad()
-    def _decode(
+    def _search(
         self,
-        sources: Sequence[list[int]],
-        search: SearchConfig,
+        flat: Sequence[list[int]],
+        settings: SearchConfig,
+        forced: Sequence[list[int]] | None,
+        generator: torch.Generator | None,
+        interrupted: Callable[[], bool],
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """The outputs of each source as it is done. The longest come first, and others take the place of the done."""
+        order = iter(sorted(range(len(flat)), key=lambda index: -len(flat[index])))
+        room = settings.batch_sentences
+
+        def waiting(free: int) -> Opened | None:
+            chosen = list(islice(order, free))
+            prefixes = None if forced is None else [forced[index] for index in chosen]
+            return self._open(chosen, flat, settings, prefixes, generator) if chosen else None
+
+        def step(tokens: Tensor, session: Session) -> tuple[Tensor, Session]:
+            if interrupted():
+                raise KeyboardInterrupt
+            return self._step(tokens, session)
+
+        if (first := waiting(room)) is not None:
+            yield from search(step, first, waiting, room=room)
+
+    def _open(
+        self,
+        chosen: Sequence[int],
+        flat: Sequence[list[int]],
+        settings: SearchConfig,
         prefixes: Sequence[list[int]] | None,
         generator: torch.Generator | None,
-    ) -> list[list[Hypothesis]]:
-        source, valid = (x.to(self.device) for x in pad_sources(sources))
-        longest = valid.sum(1) + search.max_extra
-        if search.max_length is not None:
-            longest = longest.clamp_max(search.max_length)
-        if self._positions is not None:
-            longest = longest.clamp_max(self._positions)
+    ) -> Opened:
+        """The chosen sources, read, before the first token of their outputs."""
+        source, valid = (x.to(self.device) for x in pad_sources([flat[index] for index in chosen]))
+        longest = valid.sum(1) + settings.max_extra
+        for limit in (settings.max_length, self._positions):
+            longest = longest if limit is None else longest.clamp_max(limit)
         session = self.model.session(source, valid)
-        if search.temperature is not None:
-            options: dict[str, Any] = {
-                "temperature": search.temperature, "top_k": search.top_k, "top_p": search.top_p, "generator": generator,
-            }  # fmt: skip
-            session, longest = session.repeat(search.nbest), longest.repeat_interleave(search.nbest)
-            wide = None if prefixes is None else [prefix for prefix in prefixes for _ in range(search.nbest)]
-            drawn = sample(self._step, session, SYMBOLS, longest=longest, prefixes=wide, **options)
-            blocks = [drawn[at : at + search.nbest] for at in range(0, len(drawn), search.nbest)]
-            return [sorted(block, key=lambda h: -h.score) for block in blocks]
-        if search.beam == 1:
-            return [[h] for h in greedy_search(self._step, session, SYMBOLS, longest=longest, prefixes=prefixes)]
-        return beam_search(
-            self._step,
-            session,
-            SYMBOLS,
-            longest=longest,
-            width=search.beam,
-            length_penalty=search.length_penalty,
-            length_offset=search.length_offset,
-            best=search.nbest,
-            prefixes=prefixes,
-        )
+        options: dict[str, Any] = {"longest": longest, "prefixes": prefixes}
+        if settings.temperature is not None:
+            options |= {"temperature": settings.temperature, "top_k": settings.top_k, "top_p": settings.top_p}
+            live = sampling(chosen, SYMBOLS, draws=settings.nbest, generator=generator, **options)
+            return live, session.repeat(settings.nbest)
+        if settings.beam == 1:
+            return greedy(chosen, SYMBOLS, **options), session
+        options |= {"length_penalty": settings.length_penalty, "length_offset": settings.length_offset}
+        return beams(chosen, SYMBOLS, width=settings.beam, best=settings.nbest, **options), session
 
     def _step(self, tokens: Tensor, session: Session) -> tuple[Tensor, Session]:
         """The model's step; ModelError where it computes no probabilities. One that is none makes all of them none."""

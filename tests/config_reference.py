@@ -122,7 +122,7 @@ MEANINGS = {
     "search.nbest": "outputs an input",
     "search.top_k": "draw among the k most probable pieces",
     "search.top_p": "draw among the fewest pieces whose probability reaches p",
-    "search.batch_sentences": "inputs decoded together",
+    "search.batch_sentences": "inputs decoded together; as one is done, the next takes its place",
 }
 
 WORDS = {int: "integer", float: "number", bool: "true, false", str: "text", Path: "path"}

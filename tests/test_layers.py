@@ -30,6 +30,7 @@ LAYERS = {
     "regard.attention.rotary": 1,
     "regard.attention.score": 1,
     "regard.search": 1,
+    "regard.beams": 1,
     "regard.losses": 1,
     "regard.optim": 1,
     "regard.settings": 1,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -71,11 +72,12 @@ def test_several_threads_get_what_one_gets() -> None:
 def echoed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Search stands aside: every part is handed back as it is, so that the output must be the line."""
 
-    def echo(self: Translator, sources: list[list[int]], *rest: object) -> list[list[Hypothesis]]:
-        assert all(0 < len(source) <= self.max_length for source in sources)
-        return [[Hypothesis(source, 0.0, 0.0, [0.0] * len(source), True)] for source in sources]
+    def echo(self: Translator, sources: list[list[int]], *rest: object) -> Iterator[tuple[int, list[Hypothesis]]]:
+        for index, source in enumerate(sources):
+            assert 0 < len(source) <= self.max_length
+            yield index, [Hypothesis(source, 0.0, 0.0, [0.0] * len(source), True)]
 
-    monkeypatch.setattr(Translator, "_decode", echo)
+    monkeypatch.setattr(Translator, "_search", echo)
 
 
 @pytest.mark.usefixtures("echoed")
@@ -92,3 +94,18 @@ def test_a_line_of_100_000_words_is_cut_and_nothing_is_lost() -> None:
 def test_a_word_longer_than_the_limit_is_cut_inside() -> None:
     line = "ab " + "abcdefgh" * 4 + " gh"
     assert translator("character", max_length=10)(line).text.replace(" ", "") == line.replace(" ", "")
+
+
+@pytest.mark.parametrize("options", [{}, {"beam": 3, "nbest": 2}, {"temperature": 1.0, "top_k": 1, "nbest": 2}])
+def test_how_many_are_decoded_together_changes_nothing(options: dict[str, object]) -> None:
+    lines = [" ".join(random.Random(seed).choices(LETTERS, k=1 + seed % 7)) for seed in range(23)]
+    prefixes = [line[: 2 * (len(line) // 5)].strip() for line in lines]
+    told: list[int] = []
+    together = translator(**options)
+    expected = together.translate(lines, prefixes=prefixes, done=told.append, seed=1)
+    assert sum(told) == len(lines)
+    few = together.search.model_copy(update={"batch_sentences": 3})
+    for one, other in zip(together.translate(lines, search=few, prefixes=prefixes, seed=1), expected, strict=True):
+        assert [each.text for each in one.candidates] == [each.text for each in other.candidates]
+        assert one.score == pytest.approx(other.score, abs=1e-5)
+        assert len(one.candidates) == options.get("nbest", 1)

@@ -344,7 +344,7 @@ def test_control_c_in_translation(call, tiny_run: TinyRun, monkeypatch: pytest.M
     def interrupt(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Translator, "_decode", interrupt)
+    monkeypatch.setattr(Translator, "_open", interrupt)
     assert call("translate", tiny_run.path, tiny_run.source).code == 130
 
 
@@ -355,7 +355,7 @@ def test_control_c_in_measuring(call, tiny_run: TinyRun, tmp_path: Path, monkeyp
     def interrupt(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Translator, "_decode" if verb == "evaluate" else "_features", interrupt)
+    monkeypatch.setattr(Translator, "_open" if verb == "evaluate" else "_features", interrupt)
     kept = ["--output", tmp_path / "kept"] if verb == "evaluate" else []
     assert call(verb, tiny_run.path, tiny_run.source, tiny_run.target, *kept).code == 130
     assert not (tmp_path / "kept").exists()

@@ -12,11 +12,12 @@ from torch.nn.functional import linear
 
 from regard.attention.mask import Padding
 from regard.attention.position import SinusoidalPosition
+from regard.beams import beam_search, beams
 from regard.models.feed_forward import FeedForward
 from regard.models.model import Session, Transducer
 from regard.models.norms import PostNorm
 from regard.models.transformer import EncoderLayer, TransformerEncoder
-from regard.search import Symbols, beam_search, greedy_search, sample
+from regard.search import Symbols, best_types, greedy, greedy_search, sample, search
 from regard.testing.law import ready
 
 from . import things
@@ -123,6 +124,53 @@ def test_a_batch_is_searched_as_its_sentences_alone(model, source):
         session = model.session(source[row : row + 1, :length], VALID[row : row + 1, :length])
         alone = beam_search(model.step, session, SYMBOLS, longest=LONGEST[row : row + 1], width=3)
         same_hypotheses(whole[row], alone[0])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("width", [None, 3])
+def test_sentences_that_enter_while_others_run_are_searched_as_alone(model, source, width):
+    """Five sentences through a room of two: each joins others that stand at another step."""
+    order, entered = [1, 0, 2, 1, 0], []
+
+    def opened(numbers: list[int]):
+        entered.append(numbers)
+        rows = [order[number] for number in numbers]
+        longest = LONGEST[rows]
+        live = greedy(numbers, SYMBOLS, longest=longest) if width is None else beams(
+            numbers, SYMBOLS, longest=longest, width=width
+        )  # fmt: skip
+        length = int(VALID[rows].sum(1).max())
+        return live, model.session(source[rows][:, :length], VALID[rows][:, :length])
+
+    def waiting(free: int):
+        begun = sum(map(len, entered))
+        return opened(list(range(len(order)))[begun : begun + free]) if begun < len(order) else None
+
+    found = dict(search(model.step, opened([0, 1]), waiting, room=2))
+    assert len(entered) > 2, "they enter as places become free"
+    session = model.session(source, VALID)
+    if width is None:
+        alone = [[h] for h in greedy_search(model.step, session, SYMBOLS, longest=LONGEST)]
+    else:
+        alone = beam_search(model.step, session, SYMBOLS, longest=LONGEST, width=width)
+    assert sorted(found) == list(range(len(order)))
+    for number, row in enumerate(order):
+        same_hypotheses(found[number], alone[row])
+
+
+@pytest.mark.parametrize("types", [1024, 1500, 9712])
+@pytest.mark.parametrize(("count", "never"), [(1, ()), (4, (0, 2)), (12, (5,))])
+def test_the_best_of_many_types_are_those_of_a_whole_sort(types, count, never):
+    log_p = torch.randn(7, types, generator=torch.Generator().manual_seed(types))
+    log_p[0, -count:] += 10  # in the rest beyond the last whole chunk
+    log_p[1, :count] += 10  # all in one chunk
+    log_p[2, list(never)] += 20
+    value, token = best_types(log_p, count, never)
+    expected = log_p.clone()
+    expected[:, list(never)] = -float("inf")
+    wanted = expected.sort(-1, descending=True)
+    assert torch.equal(token, wanted.indices[:, :count])
+    assert torch.equal(value, wanted.values[:, :count])
 
 
 @torch.no_grad()

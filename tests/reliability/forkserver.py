@@ -26,13 +26,13 @@ torch.set_num_threads(1)  # a child has one thread: the others do not live throu
 
 
 def main() -> None:
-    decode = Translator._decode
+    begin = Translator._open
 
     def marked(self: Translator, *arguments: Any) -> Any:
         storage.at("decoding")
-        return decode(self, *arguments)
+        return begin(self, *arguments)
 
-    Translator._decode = marked  # type: ignore[method-assign]
+    Translator._open = marked  # type: ignore[method-assign]
     for line in sys.stdin:
         child = os.fork()
         if child == 0:

@@ -39,7 +39,7 @@ def test_in_preparation_it_acts_at_once(
     [
         pytest.param("update", 3, 3, id="warm-up"),
         pytest.param("validation", 10, 14, id="validation"),
-        pytest.param("decoding", 3, 14, id="decoding"),
+        pytest.param("decoding", 5, 14, id="decoding"),
         pytest.param("tensors-written", 2, 6, id="saving"),
     ],
 )
