@@ -18,15 +18,17 @@ from regard.attention.position import LearnedPosition
 from regard.beams import beams
 from regard.data.batches import batches_in_order, pad_sources
 from regard.data.text import BEGIN, END, PAD, Tokenizer
+from regard.engine.transformer import FastTransducer, obstacle
 from regard.errors import ConfigError, DataError, ModelError
 from regard.keys import explain
 from regard.memory import within_memory
 from regard.models.build import build
-from regard.models.model import Session, Transducer
+from regard.models.model import Transducer
 from regard.observe import observe, twin
 from regard.run import RunFolder
 from regard.search import Hypothesis, Opened, Symbols, greedy, sampling, search
 from regard.settings import SearchConfig
+from regard.state import State
 from regard.tensors import kept_buffers
 
 __all__ = ["Candidate", "Translation", "Translator", "load"]
@@ -74,16 +76,28 @@ class Translation:
 
 
 class Translator:
-    """Text in, text out; safe to call from several threads."""
+    """Text in, text out; safe to call from several threads.
+
+    Decodes with the fast decoder where the model has one; ``fast=False``: with the model itself, which scores and
+    shows its attention in any case.
+    """
 
     def __init__(
-        self, model: Transducer, source: Tokenizer, target: Tokenizer, search: SearchConfig, *, max_length: int
+        self,
+        model: Transducer,
+        source: Tokenizer,
+        target: Tokenizer,
+        search: SearchConfig,
+        *,
+        max_length: int,
+        fast: bool = True,
     ) -> None:
         self.model, self.source, self.target = model.eval(), source, target
         self.search, self.max_length = search, max_length
         self.device = model.projection.device
         tables = [len(part.table) for part in model.modules() if isinstance(part, LearnedPosition)]
         self._positions = min(tables, default=None)  # no output goes beyond a learned table
+        self._fast = fast and obstacle(model.decoder) is None
         self._observing = threading.Lock()
 
     def __call__(self, text: str, **options: Any) -> Translation:
@@ -173,6 +187,11 @@ class Translator:
         return {name: weights[0] for name, weights in seen.items()}
 
     @cached_property
+    def _decoder(self) -> Transducer | FastTransducer:
+        model = self.model
+        return FastTransducer(model.encoder, model.decoder, model.projection) if self._fast else model
+
+    @cached_property
     def _twin(self) -> Transducer:
         shared = twin(self.model)
         assert isinstance(shared, Transducer)
@@ -229,7 +248,7 @@ class Translator:
             prefixes = None if forced is None else [forced[index] for index in chosen]
             return self._open(chosen, flat, settings, prefixes, generator) if chosen else None
 
-        def step(tokens: Tensor, session: Session) -> tuple[Tensor, Session]:
+        def step(tokens: Tensor, session: State) -> tuple[Tensor, State]:
             if interrupted():
                 raise KeyboardInterrupt
             return self._step(tokens, session)
@@ -250,7 +269,7 @@ class Translator:
         longest = valid.sum(1) + settings.max_extra
         for limit in (settings.max_length, self._positions):
             longest = longest if limit is None else longest.clamp_max(limit)
-        session = self.model.session(source, valid)
+        session = self._decoder.session(source, valid)
         options: dict[str, Any] = {"longest": longest, "prefixes": prefixes}
         if settings.temperature is not None:
             options |= {"temperature": settings.temperature, "top_k": settings.top_k, "top_p": settings.top_p}
@@ -261,9 +280,9 @@ class Translator:
         options |= {"length_penalty": settings.length_penalty, "length_offset": settings.length_offset}
         return beams(chosen, SYMBOLS, width=settings.beam, best=settings.nbest, **options), session
 
-    def _step(self, tokens: Tensor, session: Session) -> tuple[Tensor, Session]:
+    def _step(self, tokens: Tensor, session: State) -> tuple[Tensor, State]:
         """The model's step; ModelError where it computes no probabilities. One that is none makes all of them none."""
-        log_p, session = self.model.step(tokens, session)
+        log_p, session = self._decoder.step(tokens, session)
         if bool(log_p[:, -1, 0].isnan().any()):
             raise ModelError(
                 "this model computes no probabilities",
@@ -301,11 +320,14 @@ class Translator:
         )
 
 
-def load(path: str | Path, *, checkpoint: str | None = None, device: str | None = None) -> Translator:
+def load(
+    path: str | Path, *, checkpoint: str | None = None, device: str | None = None, fast: bool = True
+) -> Translator:
     """The model of a run folder: ``regard.load("runs/m30k")("A dog runs.").text``.
 
     ``checkpoint``: ``average``, ``best``, ``last`` or a step; the first of these that exists unless given. Computes
-    in float32. Raises ModelError where the folder is not whole.
+    in float32. ``fast=False`` decodes with the readable model instead of its fast form: the same outputs, later.
+    Raises ModelError where the folder is not whole.
     """
     run = RunFolder.open(Path(path))
     source, target = run.load_tokenizers()
@@ -324,7 +346,8 @@ def load(path: str | Path, *, checkpoint: str | None = None, device: str | None 
         )
     model.load_state_dict(weights, strict=False)
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    return Translator(model.to(where), source, target, run.config.search, max_length=run.config.data.max_length)
+    longest = run.config.data.max_length
+    return Translator(model.to(where), source, target, run.config.search, max_length=longest, fast=fast)
 
 
 def _chunks(pieces: list[int], size: int) -> list[list[int]]:

@@ -45,6 +45,8 @@ LAYERS = {
     "regard.attention.*": 2,  # mechanisms: all that no line above names
     "regard.models.build*": 4,
     "regard.models.model": 4,
+    "regard.engine": 4,
+    "regard.engine.*": 4,
     "regard.models": 3,
     "regard.models.*": 3,
     "regard.observe": 4,

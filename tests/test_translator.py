@@ -20,24 +20,24 @@ WORDS = train_tokenizer(["a b c d e f"], TokenizerConfig(kind="word"))
 SEARCHES = [{"beam": 1}, {"beam": 3}, {"temperature": 1.0}]
 
 
-@pytest.fixture
-def translator() -> Translator:
+@pytest.fixture(params=[True, False], ids=["fast", "plain"])
+def translator(request: pytest.FixtureRequest) -> Translator:
     torch.manual_seed(1)
     sizes: dict[str, Any] = {"encoder_layers": 1, "decoder_layers": 1, "width": 8, "heads": 2, "feed_forward": 8}
     config = ModelConfig(**sizes, dropout=0.0, position="learned", longest=LONGEST)
     model = build(config, source_types=len(WORDS), target_types=len(WORDS))
-    return Translator(model, WORDS, WORDS, SearchConfig(), max_length=PIECES)
+    return Translator(model, WORDS, WORDS, SearchConfig(), max_length=PIECES, fast=request.param)
 
 
 def never_ending(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    step = translator.model.step
+    step = translator._decoder.step
 
     def endless(tokens: torch.Tensor, session: Any) -> Any:
         log_p, session = step(tokens, session)
         log_p[..., 3] = -math.inf
         return log_p, session
 
-    monkeypatch.setattr(translator.model, "step", endless)
+    monkeypatch.setattr(translator._decoder, "step", endless)
 
 
 @pytest.mark.parametrize("search", SEARCHES)
@@ -59,7 +59,7 @@ def test_weights_that_are_no_numbers_are_told(translator: Translator, search: di
 
 
 def test_too_little_memory_says_what_to_lower(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(translator.model, "session", lambda *sources: torch.empty(1 << 50, dtype=torch.uint8))
+    monkeypatch.setattr(translator._decoder, "session", lambda *sources: torch.empty(1 << 50, dtype=torch.uint8))
     with pytest.raises(TrainingError, match="out of memory while translating") as caught:
         translator("a b")
     assert "search.batch_sentences, 64 now" in str(caught.value.help)

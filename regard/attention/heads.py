@@ -26,7 +26,7 @@ from regard.attention.mask import Bound, Causal, Mask, Padding, Span
 from regard.attention.rotary import Rotary
 from regard.state import State, select
 
-__all__ = ["AttentionReader", "HeadWidths", "KeyValue", "MultiHead", "SelfAttention"]
+__all__ = ["PROJECTIONS", "AttentionReader", "HeadWidths", "KeyValue", "MultiHead", "SelfAttention"]
 
 PROJECTIONS = ("query", "key", "value", "output")
 BUCKET = 32  # a cache grows by this many slots at a time

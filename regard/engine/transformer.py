@@ -1,0 +1,300 @@
+"""A Transformer decoder for decoding: fused projections, packed matrices, keys and values written in place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import NamedTuple, cast
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.attention.contract import Decoder, Encoder
+from regard.attention.dot import Dot
+from regard.attention.heads import PROJECTIONS, AttentionReader, MultiHead, SelfAttention
+from regard.attention.mask import Causal, Padding
+from regard.engine.cache import BUCKET, Cells, FastSession, Source
+from regard.engine.packed import PackedLinear
+from regard.models.feed_forward import FeedForward, GatedFeedForward
+from regard.models.norms import PostNorm, Residual
+from regard.models.transformer import DecoderLayer, TransformerDecoder
+
+__all__ = ["FastTransducer", "obstacle"]
+
+ROUND = 16  # rows are padded to a multiple: oneDNN prepares a product for each number of rows it meets
+
+Rows = Float[Tensor, "rows width"]
+
+
+def obstacle(decoder: Decoder) -> str | None:
+    """Why there is no fast form of this decoder; None if there is."""
+    if not isinstance(decoder, TransformerDecoder):
+        return f"a {type(decoder).__name__} is no Transformer's decoder"
+    for layer in decoder.stack:
+        if not isinstance(layer.mixer, SelfAttention) or not isinstance(layer.reader, AttentionReader):
+            return "a layer has something else than self-attention and encoder-decoder attention"
+        if set(layer.mixer.mask.conjuncts()) != {Causal(), Padding()} or layer.mixer.rotary is not None:
+            return "its self-attention is restricted, or turns its keys"
+        for attention in (layer.mixer.attention, layer.reader.attention):
+            if type(attention.mechanism) is not Dot or attention.mechanism.bias is not None:
+                return "its attention is not the plain product"
+            if not all(isinstance(getattr(attention, name), nn.Linear) for name in PROJECTIONS):
+                return "its attention lacks a projection"
+    return None
+
+
+class FastTransducer:
+    """``session`` and ``step`` as a Transducer has them, with a FastSession for its state.
+
+    Made of copies of a Transducer's parts, in ``dtype`` where one is given: the parts stay as they are. ValueError
+    where there is an ``obstacle``.
+    """
+
+    def __init__(
+        self, encoder: Encoder, decoder: Decoder, projection: Float[Tensor, "types width"],
+        *, dtype: torch.dtype | None = None,
+    ) -> None:  # fmt: skip
+        if (reason := obstacle(decoder)) is not None:
+            raise ValueError(f"there is no fast form of this decoder: {reason}")
+        dtype = dtype or projection.dtype
+        encoder, decoder = deepcopy((encoder, decoder))  # together: they may share an embedding
+        encoder, decoder = encoder.eval().to(dtype), decoder.eval().to(dtype)
+        assert isinstance(decoder, TransformerDecoder)
+        self.encoder, self.embedding, self.norm = encoder, decoder.embedding, decoder.norm
+        self.layers = [_Layer(layer) for layer in decoder.stack]
+        self.projection = PackedLinear(projection.to(dtype))
+
+    @torch.no_grad()
+    def session(
+        self, source: Int[Tensor, "sentences length"], source_valid: Bool[Tensor, "sentences length"]
+    ) -> FastSession:
+        """Read the sources once; one row per sentence, before the first target token."""
+        states = self.encoder(source, source_valid).states
+        absent = torch.zeros_like(source_valid, dtype=states.dtype)
+        absent = absent.masked_fill(~source_valid, torch.finfo(states.dtype).min)
+        sources = [layer.read(states) for layer in self.layers]
+        cells = [layer.empty(states, BUCKET) for layer in self.layers]
+        return FastSession.of(cells, sources, absent)
+
+    @torch.no_grad()
+    def step(
+        self, tokens: Int[Tensor, "rows length"], session: FastSession
+    ) -> tuple[Float[Tensor, "rows length types"], FastSession]:
+        """Tokens to log-probabilities in float32 or wider, and the session after them."""
+        log_p = []
+        for column in tokens.unbind(1):
+            session = session.grown()
+            logits = self.projection(self._features(column, session))[: len(column)]
+            log_p.append(torch.log_softmax(logits.float() if logits.dtype == torch.bfloat16 else logits, -1))
+            session.time = [time + 1 for time in session.time]
+        # A copy of so many numbers costs as much as a layer.
+        return log_p[0][:, None] if len(log_p) == 1 else torch.stack(log_p, 1), session
+
+    def _features(self, tokens: Int[Tensor, "rows"], session: FastSession) -> Float[Tensor, "padded width"]:
+        now = _Now.of(session)
+        padded = nn.functional.pad(tokens, (0, -len(tokens) % ROUND))
+        position = nn.functional.pad(now.time.repeat_interleave(session.width), (0, len(padded) - len(tokens)))
+        x = self.embedding(padded[:, None], position[:, None])[:, 0]
+        for layer, cells, source in zip(self.layers, session.cells, session.sources, strict=True):
+            x = layer(x, cells, source, now)
+        features: Tensor = self.norm(x)
+        return features
+
+
+class _Now(NamedTuple):
+    """Where the rows of one step stand in the tables, the same for every layer."""
+
+    slots: Int[Tensor, "sentences"]
+    time: Int[Tensor, "sentences"]
+    common: int | None  # the time of all, where they fill all slots and stand at one: a plain copy writes their cells
+    dense: bool
+    times: int  # cells in use
+    width: int
+    unseen: Float[Tensor, "slots 1 1 width cells"]
+    absent: Float[Tensor, "slots 1 1 1 length"]
+
+    @classmethod
+    def of(cls, session: FastSession) -> _Now:
+        device, width = session.absent.device, session.width
+        slots = torch.tensor(session.slots, dtype=torch.int64, device=device)
+        time = torch.tensor(session.time, dtype=torch.int64, device=device)
+        place = torch.arange(width, device=device)
+        session.unseen[slots[:, None], place, time[:, None], place] = 0.0  # a row sees what it is about to write
+        times, dense = max(session.time, default=0) + 1, session.dense
+        common = session.time[0] if dense and width == session.unseen.shape[1] and len(set(session.time)) == 1 else None
+        unseen = session.unseen[:, :width, :times].flatten(2)[:, None, None]
+        return cls(slots, time, common, dense, times, width, unseen, session.absent[:, None, None, None])
+
+
+class _Layer:
+    """One decoder layer over one new column."""
+
+    def __init__(self, layer: DecoderLayer) -> None:
+        mixer, reader = cast(SelfAttention, layer.mixer), cast(AttentionReader, layer.reader)
+        own, other = mixer.attention, reader.attention
+        self.own, self.other = _Heads.of(own), _Heads.of(other)
+        self.ask_own = _stacked(_query(own), _matrix(own.key), _matrix(own.value))
+        self.ask_other, self.read_other = _stacked(_query(other)), _stacked(_matrix(other.key), _matrix(other.value))
+        self.leave_own, self.leave_other = _packed(own.output), _packed(other.output)
+        self.feed_forward = _feed_forward(layer.feed_forward)
+        self.frames = [_Frame(x) for x in (layer.around_mixer, layer.around_reader, layer.around_feed_forward)]
+
+    def read(self, states: Float[Tensor, "sentences length width"]) -> Source:
+        """Keys and values of the source, once a sentence."""
+        key, value = self.read_other(states.flatten(0, 1)).split([self.other.keys, self.other.values], 1)
+        shape = (*states.shape[:2], self.other.key_heads, -1)
+        return Source(*(x.reshape(shape).transpose(1, 2).contiguous() for x in (key, value)))
+
+    def empty(self, like: Float[Tensor, "sentences length width"], times: int) -> Cells:
+        own = self.own
+        return Cells(*(
+            like.new_zeros(len(like), own.key_heads, times, 1, width // own.key_heads)
+            for width in (own.keys, own.values)
+        ))  # fmt: skip
+
+    def __call__(self, x: Rows, cells: Cells, source: Source, now: _Now) -> Rows:
+        mix, read, feed = self.frames
+        x = mix.leave(self.leave_own.onto(x, self._mix(mix.enter(x), cells, now)))
+        x = read.leave(self.leave_other.onto(x, self._read(read.enter(x), source, now)))
+        return feed.leave(self.feed_forward(feed.enter(x), x))
+
+    def _mix(self, x: Rows, cells: Cells, now: _Now) -> Rows:
+        own = self.own
+        query, key, value = self.ask_own(x).split([own.queries, own.keys, own.values], 1)
+        for table, new in zip(cells, (key, value), strict=True):
+            _write(table, _dealt(new, own.key_heads, now), now)
+        keys, values = (table[:, :, : now.times].flatten(2, 3) for table in cells)
+        return self._ask(query, own, keys, values, now.unseen, now, len(x))
+
+    def _read(self, x: Rows, source: Source, now: _Now) -> Rows:
+        return self._ask(self.ask_other(x), self.other, source.key, source.value, now.absent, now, len(x))
+
+    def _ask(
+        self,
+        query: Float[Tensor, "rows queries"],
+        heads: _Heads,
+        key: Float[Tensor, "slots key_heads columns key_width"],
+        value: Float[Tensor, "slots key_heads columns value_width"],
+        unseen: Float[Tensor, "slots 1 1 #width columns"],
+        now: _Now,
+        rows: int,
+    ) -> Float[Tensor, "rows values"]:
+        """softmax(q·k) v of every hypothesis over all columns of its slot; the scale is in the weights of q."""
+        asking = _dealt(query, heads.heads, now)  # (sentences, heads, width, key width)
+        if not now.dense:
+            spread = asking.new_zeros(len(key), *asking.shape[1:])
+            asking = spread.index_copy_(0, now.slots, asking)
+        group = heads.heads // heads.key_heads
+        folded = asking.unflatten(1, (heads.key_heads, group)).flatten(2, 3)
+        energy = torch.matmul(folded, key.transpose(2, 3)).unflatten(2, (group, now.width))
+        weights = torch.softmax(energy.add_(unseen), -1).flatten(2, 3)
+        context = torch.matmul(weights, value).unflatten(2, (group, now.width)).flatten(1, 2)
+        context = context if now.dense else context.index_select(0, now.slots)
+        out = query.new_zeros(rows, heads.heads * value.shape[3])
+        given = len(now.slots) * now.width
+        out[:given].unflatten(0, (-1, now.width)).unflatten(2, (heads.heads, -1)).copy_(context.transpose(1, 2))
+        return out
+
+
+def _dealt(
+    x: Float[Tensor, "padded features"], heads: int, now: _Now
+) -> Float[Tensor, "sentences {heads} width feature"]:
+    """The rows that are none of padding, by sentence and head."""
+    given = x[: len(now.slots) * now.width]
+    return given.unflatten(0, (-1, now.width)).unflatten(2, (heads, -1)).transpose(1, 2)
+
+
+def _write(
+    table: Float[Tensor, "slots key_heads times places features"],
+    new: Float[Tensor, "sentences key_heads width features"],
+    now: _Now,
+) -> None:
+    """Into the cells of each sentence's time."""
+    if now.common is not None:
+        table[:, :, now.common] = new
+        return
+    head = torch.arange(table.shape[1], device=table.device)
+    table[:, :, :, : now.width][now.slots[:, None], head, now.time[:, None]] = new
+
+
+class _Heads(NamedTuple):
+    """How many there are, and how wide their projections are together."""
+
+    heads: int
+    key_heads: int
+    queries: int
+    keys: int
+    values: int
+
+    @classmethod
+    def of(cls, attention: MultiHead) -> _Heads:
+        heads, key_heads = attention.heads, attention.key_heads
+        widths = heads * attention.query_width, key_heads * attention.key_width, key_heads * attention.value_width
+        return cls(heads, key_heads, *widths)
+
+
+class _Matrix(NamedTuple):
+    weight: Float[Tensor, "leave enter"]
+    bias: Float[Tensor, "leave"] | None
+
+
+def _matrix(layer: nn.Module) -> _Matrix:
+    linear = cast(nn.Linear, layer)
+    return _Matrix(linear.weight.detach(), None if linear.bias is None else linear.bias.detach())
+
+
+def _query(attention: MultiHead) -> _Matrix:
+    """The projection of the query with the scale of the energies in it."""
+    scale = cast(Dot, attention.mechanism).scale
+    scale = 1 / math.sqrt(attention.key_width) if scale is None else scale
+    weight, bias = _matrix(attention.query)
+    return _Matrix(weight * scale, None if bias is None else bias * scale)
+
+
+def _packed(layer: nn.Module) -> PackedLinear:
+    return PackedLinear(*_matrix(layer))
+
+
+def _stacked(*matrices: _Matrix) -> PackedLinear:
+    """One product in the place of several over the same features."""
+    weight = torch.cat([each.weight for each in matrices])
+    if all(each.bias is None for each in matrices):
+        return PackedLinear(weight)
+    biases: Sequence[Tensor] = [w.new_zeros(len(w)) if b is None else b for w, b in matrices]
+    return PackedLinear(weight, torch.cat(list(biases)))
+
+
+class _Frame:
+    """What a residual frame computes when nothing is dropped: a norm before or after."""
+
+    def __init__(self, frame: Residual) -> None:
+        post = isinstance(frame, PostNorm)
+        self.enter = nn.Identity() if post else frame.norm
+        self.leave = frame.norm if post else nn.Identity()
+
+
+class _FeedForward:
+    def __init__(self, layer: FeedForward) -> None:
+        fused = layer.activation is torch.relu
+        self.enter = PackedLinear(*_matrix(layer.enter), activation="relu" if fused else "none")
+        self.leave = _packed(layer.leave)
+        self.activation = nn.Identity() if fused else layer.activation
+
+    def __call__(self, x: Rows, residual: Rows) -> Rows:
+        return self.leave.onto(residual, self.activation(self.enter(x)))
+
+
+class _GatedFeedForward:
+    def __init__(self, layer: GatedFeedForward) -> None:
+        self.enter, self.leave = _stacked(_matrix(layer.gate), _matrix(layer.enter)), _packed(layer.leave)
+        self.activation = layer.activation
+
+    def __call__(self, x: Rows, residual: Rows) -> Rows:
+        gate, entered = self.enter(x).chunk(2, 1)
+        return self.leave.onto(residual, self.activation(gate) * entered)
+
+
+def _feed_forward(layer: FeedForward | GatedFeedForward) -> _FeedForward | _GatedFeedForward:
+    return _FeedForward(layer) if isinstance(layer, FeedForward) else _GatedFeedForward(layer)

@@ -1,0 +1,174 @@
+"""The fast decoder does what the model's own does: the same numbers under any reordering, the same outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard.beams import beam_search, beams
+from regard.engine.packed import PackedLinear
+from regard.engine.transformer import FastTransducer, obstacle
+from regard.models.build import build
+from regard.models.configuration import ModelConfig
+from regard.models.model import Transducer
+from regard.search import Symbols, greedy, greedy_search, search
+from regard.state import join, repeat, select, truncate
+
+TYPES, BEGIN, END = 23, 2, 3
+SYMBOLS = Symbols(BEGIN, END, never=(0, BEGIN))
+LENGTHS = [5, 2, 4, 1, 5, 3, 4]
+SHAPES: dict[str, dict[str, Any]] = {
+    "post": {},
+    "pre": {"norm": "pre"},
+    "biases": {"attention_bias": True, "activation": "gelu"},
+    "grouped": {"key_heads": 2},
+    "gated": {"activation": "swiglu", "normalisation": "rms", "norm": "pre"},
+    "unscaled": {"self_attention": {"kind": "dot", "scale": 1.0}, "position": "learned"},
+}
+
+
+def model_of(shape: dict[str, Any], *, dtype: torch.dtype = torch.float64) -> Transducer:
+    torch.manual_seed(3)
+    config = {"width": 16, "heads": 4, "feed_forward": 24, "encoder_layers": 1, "decoder_layers": 2, "dropout": 0.1}
+    model = build(ModelConfig.model_validate(config | shape), source_types=TYPES, target_types=TYPES)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.7)  # sharp enough that choices are not ties
+    return model.to(dtype).eval()
+
+
+def fast(model: Transducer, dtype: torch.dtype | None = None) -> FastTransducer:
+    return FastTransducer(model.encoder, model.decoder, model.projection, dtype=dtype)
+
+
+@pytest.fixture(params=SHAPES)
+def model(request: pytest.FixtureRequest) -> Transducer:
+    return model_of(SHAPES[request.param])
+
+
+def sources(rows: list[int]) -> tuple[Tensor, Tensor]:
+    valid = torch.arange(max(LENGTHS[row] for row in rows)) < torch.tensor([LENGTHS[row] for row in rows])[:, None]
+    drawn = torch.randint(4, TYPES, (len(LENGTHS), 5), generator=torch.Generator().manual_seed(5))
+    return drawn[rows, : valid.shape[1]], valid
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("seed", range(6))
+def test_it_computes_the_same_whatever_is_done_to_its_state(model: Transducer, seed: int) -> None:
+    """Random steps, reorderings, copies, truncations and newcomers, beside the model's own session."""
+    quick = fast(model)
+    draw = torch.Generator().manual_seed(seed)
+    ours, theirs = quick.session(*sources([0, 1, 2])), model.session(*sources([0, 1, 2]))
+    length = torch.zeros(3, dtype=torch.int64)
+    for step in range(9):
+        tokens = torch.randint(0, TYPES, (len(length), 1 + step % 2), generator=draw)
+        found, ours = quick.step(tokens, ours)
+        wanted, theirs = model.step(tokens, theirs)
+        torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
+        length = length + tokens.shape[1]
+        what = ["any", "beam", "drop", "repeat", "truncate", "join"][int(torch.randint(0, 6, (1,), generator=draw))]
+        if what == "any":
+            rows = torch.randint(0, len(length), (1 + step,), generator=draw)
+        elif what == "beam":
+            rows = torch.arange(len(length)).repeat_interleave(2)
+        else:
+            rows = torch.arange(len(length))[:: 2 if what == "drop" else 1]
+        ours, theirs, length = select(ours, rows), select(theirs, rows), length[rows]
+        if what == "repeat":
+            ours, theirs, length = repeat(ours, 2), repeat(theirs, 2), length.repeat_interleave(2)
+        elif what == "truncate":
+            length = torch.minimum(length, torch.randint(1, 9, (len(length),), generator=draw))
+            ours, theirs = truncate(ours, length), truncate(theirs, length)
+        elif what == "join":
+            ours = join([ours, quick.session(*sources([4, 3]))])
+            theirs = join([theirs, model.session(*sources([4, 3]))])
+            length = torch.cat([length, length.new_zeros(2)])
+        if len(length) > 12:
+            rows = torch.randperm(len(length), generator=draw)[:5]
+            ours, theirs, length = select(ours, rows), select(theirs, rows), length[rows]
+
+
+def outputs(model: Any, width: int, room: int) -> list[tuple[list[int], float]]:
+    """Of all sources, ``room`` at a time, those that wait entering as others leave."""
+    begun = 0
+
+    def waiting(free: int):
+        nonlocal begun
+        rows = list(range(len(LENGTHS)))[begun : begun + free]
+        begun += len(rows)
+        if not rows:
+            return None
+        longest = torch.tensor([LENGTHS[row] + 20 for row in rows])
+        make = greedy if width == 1 else beams
+        options = {} if width == 1 else {"width": width}
+        return make(rows, SYMBOLS, longest=longest, **options), model.session(*sources(rows))
+
+    found = dict(search(model.step, waiting(room), waiting, room=room))
+    return [(found[row][0].tokens, found[row][0].score) for row in range(len(LENGTHS))]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("width", [1, 4])
+@pytest.mark.parametrize("room", [3, 7])
+def test_its_outputs_are_those_of_the_model(model: Transducer, width: int, room: int) -> None:
+    found = outputs(fast(model), width, room)
+    source, valid = sources(list(range(len(LENGTHS))))
+    longest = valid.sum(1) + 20
+    if width == 1:
+        wanted = greedy_search(model.step, model.session(source, valid), SYMBOLS, longest=longest)
+    else:
+        session = model.session(source, valid)
+        wanted = [each[0] for each in beam_search(model.step, session, SYMBOLS, longest=longest, width=width)]
+    assert max(len(each.tokens) for each in wanted) > 16, "the cells have to grow"
+    for (tokens, score), other in zip(found, wanted, strict=True):
+        assert tokens == other.tokens
+        assert score == pytest.approx(other.score, abs=1e-9)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-5), (torch.bfloat16, 0.1)])
+def test_packed_matrices_compute_the_same(dtype: torch.dtype, error: float) -> None:
+    model = model_of({}, dtype=torch.float32)
+    tokens = torch.randint(0, TYPES, (3, 12), generator=torch.Generator().manual_seed(1))
+    wanted, _ = model.step(tokens, model.session(*sources([0, 1, 2])))
+    quick = fast(model, dtype=dtype)
+    found, _ = quick.step(tokens, quick.session(*sources([0, 1, 2])))
+    assert found.dtype == torch.float32
+    assert float((found - wanted).abs().mean()) < error
+    assert model.projection.dtype == torch.float32, "the model is as it was"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("rows", [1, 5, 64])
+def test_a_packed_layer_is_its_formula(dtype: torch.dtype, rows: int) -> None:
+    draw = torch.Generator().manual_seed(rows)
+    x, w, b, z = (torch.randn(*s, generator=draw, dtype=dtype) for s in ((rows, 24), (40, 24), (40,), (rows, 40)))
+    plain = x @ w.T + b
+    for found, wanted in (
+        (PackedLinear(w, b)(x), plain),
+        (PackedLinear(w)(x), x @ w.T),
+        (PackedLinear(w, b, activation="relu")(x), plain.clamp_min(0)),
+        (PackedLinear(w, b).onto(z, x), z + plain),
+    ):
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "told"),
+    [
+        ({"decoder": {"kind": "recurrent"}}, "no Transformer's"),
+        ({"decoder": {"mixer": {"kind": "ssru"}}}, "something else than self-attention"),
+        ({"position": "rotary"}, "turns its keys"),
+        ({"position": "alibi"}, "not the plain product"),
+        ({"cross_attention": {"kind": "additive"}}, "not the plain product"),
+    ],
+)
+def test_what_it_cannot_serve_it_says(shape: dict[str, Any], told: str) -> None:
+    model = model_of(shape)
+    reason = obstacle(model.decoder)
+    assert reason is not None and told in reason
+    with pytest.raises(ValueError, match=told):
+        fast(model)
