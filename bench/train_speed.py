@@ -48,7 +48,7 @@ def main() -> None:
     _write_batches(prepared / "batches.npz", ready, config, updates)
     _write_settings(prepared / "settings.json", ready, config)
     commands: dict[str, list[str | Path]] = {
-        f"regard {precision}": [sys.executable, BENCH / "ours.py", _with_precision(run, precision)]
+        f"regard {precision}": [sys.executable, BENCH / "ours_train.py", _with_precision(run, precision)]
         for precision in PRECISIONS
     }
     peer = BENCH / "peers" / "marian_transformers.py"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import sys
@@ -37,8 +38,25 @@ def test_regards_worker_trains_in_the_format_it_was_given(tmp_path: Path, monkey
     folder = _with_precision(run, "bfloat16")
     assert RunFolder.open(folder).read_plan() == run.read_plan().model_copy(update={"precision": "bfloat16"})
     shutil.rmtree(run.path)  # the copy stands by itself
-    with Worker("regard", [sys.executable, BENCH / "ours.py", folder], threads=1) as worker:
+    with Worker("regard", [sys.executable, BENCH / "ours_train.py", folder], threads=1) as worker:
         answers = [worker.turn().answer for _ in range(2)]
     assert worker.hello["threads"] == 1 and worker.hello["parameters"] > 0
     assert all(0 < answer["tokens"] <= 64 and 0 < answer["loss"] < 5 for answer in answers)
     assert worker.process.returncode == 0
+
+
+def test_regards_worker_decodes_what_the_model_itself_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    from alternate import Worker
+    from decode_speed import _arguments, _of_preset
+
+    monkeypatch.setattr(sys, "argv", ["decode_speed.py", "--preset", "tiny", "--types", "40", "--sentences", "5"])
+    job = _of_preset(tmp_path, _arguments())
+    job |= {"beam": 2, "rows": 3, "length_penalty": 1.0, "begin": 2, "end": 3, "pad": 0}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    for kind in ("reference", "float32"):
+        with Worker(kind, [sys.executable, BENCH / "ours_decode.py", tmp_path, kind, "1"], threads=1) as worker:
+            assert worker.turn().answer["tokens"] == 5 * 16
+            worker.turn()  # what the first turn decoded is written by then
+    plain, quick = (json.loads((tmp_path / f"outputs-regard-{k}.json").read_text()) for k in ("reference", "float32"))
+    assert plain == quick and {len(each) for each in plain} == {16}

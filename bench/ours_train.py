@@ -1,6 +1,6 @@
 """Regard's worker: the trainer itself, held between updates until it is asked to go on.
 
-python bench/ours.py RUN_FOLDER
+python bench/ours_train.py RUN_FOLDER
 """
 
 from __future__ import annotations
