@@ -69,7 +69,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=64, help="sentences decoded together")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--ours", nargs="+", default=["float32", "bfloat16"])
+    parser.add_argument("--ours", nargs="+", default=["float32", "bfloat16", "int8"])
     parser.add_argument("--theirs", nargs="+", default=["int8", "float32"])
     return parser.parse_args()
 

@@ -1,6 +1,6 @@
 """Regard's worker: the job's weights in the fast decoder, decoding the job's sources whenever asked.
 
-    python bench/ours_decode.py JOB reference|float32|bfloat16 WORKERS
+    python bench/ours_decode.py JOB reference|float32|bfloat16|int8 WORKERS
 
 OMP_NUM_THREADS threads are dealt out to WORKERS, each a process with every so-manieth source of the list by length.
 """
@@ -43,8 +43,9 @@ class Decoder:
         model.load_state_dict(load_file(job / "model.safetensors"), strict=False)
         self.model = model.eval()
         if kind != "reference":
-            dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}[kind]
-            self.model = FastTransducer(model.encoder, model.decoder, model.projection, dtype=dtype)
+            dtype = torch.bfloat16 if kind == "bfloat16" else torch.float32
+            format = "int8" if kind == "int8" else "float"
+            self.model = FastTransducer(model.encoder, model.decoder, model.projection, dtype=dtype, format=format)
         never = [self.settings["pad"], self.settings["begin"]] + [self.settings["end"]] * self.settings["fixed"]
         self.symbols = Symbols(self.settings["begin"], self.settings["end"], never=tuple(never))
 

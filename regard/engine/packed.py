@@ -1,54 +1,148 @@
-"""Linear layers whose matrices are laid out once for the processor's matrix units.
+"""Linear layers whose matrices are laid out once for the processor's matrix units, in floating point or in 8 bits.
 
-The one file that names torch's own packed operators. Where they are absent (no oneDNN, not a CPU) the plain layer
-computes the same.
+The one file that names torch's own packed operators. Where they are absent (no oneDNN, not a CPU) plain layers compute
+the same. For inference alone: none of it is a parameter or gives a gradient.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from abc import ABC, abstractmethod
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
-from torch.nn.functional import linear
+from torch import Tensor, nn
+from torch.nn.functional import linear, pad
 
-__all__ = ["PackedLinear"]
+__all__ = ["Format", "Int8Linear", "Matrix", "Packed", "PackedLinear", "pack", "pack_layers"]
 
+Format = Literal["float", "int8"]
 TYPICAL_ROWS = 64  # what the layout is chosen for; any number works
+ROUND = 16  # oneDNN prepares a product anew for each number of rows that it meets
 
 
-class PackedLinear:
-    """y = act(x Wᵀ + b), and y + residual in the same pass.
+class Matrix(NamedTuple):
+    """W and b of y = x Wᵀ + b."""
 
-    For inference alone: no module, no parameters, no gradient. ``weight`` may be several matrices over one
-    another, which then cost one product. Number format and place are those of the weight.
-    """
+    weight: Float[Tensor, "leave enter"]
+    bias: Float[Tensor, "leave"] | None = None
 
-    def __init__(
-        self,
-        weight: Float[Tensor, "leave enter"],
-        bias: Float[Tensor, "leave"] | None = None,
-        *,
-        activation: Literal["none", "relu"] = "none",
-    ) -> None:
-        weight, self.bias, self.activation = weight.detach(), None if bias is None else bias.detach(), activation
-        known = weight.dtype in (torch.float32, torch.bfloat16)
-        self.packed = known and weight.device.type == "cpu" and torch.backends.mkldnn.is_available()
+    @classmethod
+    def of(cls, layer: nn.Linear) -> Matrix:
+        return cls(layer.weight.detach(), None if layer.bias is None else layer.bias.detach())
+
+
+class Packed(ABC):
+    """y = x Wᵀ + b."""
+
+    @abstractmethod
+    def __call__(self, x: Float[Tensor, "rows enter"]) -> Float[Tensor, "rows leave"]: ...
+
+    @abstractmethod
+    def rectified(self, x: Float[Tensor, "rows enter"]) -> Float[Tensor, "rows leave"]:
+        """max(0, y)."""
+
+    @abstractmethod
+    def onto(
+        self, residual: Float[Tensor, "rows leave"], x: Float[Tensor, "rows enter"]
+    ) -> Float[Tensor, "rows leave"]:
+        """residual + y."""
+
+
+def pack(matrix: Matrix, format: Format) -> Packed:
+    """``float``: as the matrix is; ``int8``: in 8 bits, where the processor has products of them."""
+    return Int8Linear(matrix) if format == "int8" and _packable(matrix.weight) else PackedLinear(matrix)
+
+
+def _packable(weight: Tensor) -> bool:
+    known = weight.dtype in (torch.float32, torch.bfloat16)
+    return known and weight.device.type == "cpu" and torch.backends.mkldnn.is_available()
+
+
+class PackedLinear(Packed):
+    """In the number format and on the device of the matrix."""
+
+    def __init__(self, matrix: Matrix) -> None:
+        weight, self.bias = matrix
+        self.packed = _packable(weight)
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, TYPICAL_ROWS) if self.packed else weight
 
     def __call__(self, x: Float[Tensor, "rows enter"]) -> Float[Tensor, "rows leave"]:
-        if self.packed:
-            y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, self.activation, [], "")
-            return y
-        y = linear(x, self.weight, self.bias)
-        return torch.relu(y) if self.activation == "relu" else y
+        return self._product(x, "none") if self.packed else linear(x, self.weight, self.bias)
+
+    def rectified(self, x: Float[Tensor, "rows enter"]) -> Float[Tensor, "rows leave"]:
+        return self._product(x, "relu") if self.packed else linear(x, self.weight, self.bias).relu_()
 
     def onto(
         self, residual: Float[Tensor, "rows leave"], x: Float[Tensor, "rows enter"]
     ) -> Float[Tensor, "rows leave"]:
-        """residual + (x Wᵀ + b); the activation must be none."""
-        if self.packed:
-            y: Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, residual, self.weight, self.bias, "add")
-            return y
-        return residual + linear(x, self.weight, self.bias)
+        if not self.packed:
+            return residual + linear(x, self.weight, self.bias)
+        y: Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, residual, self.weight, self.bias, "add")
+        return y
+
+    def _product(self, x: Float[Tensor, "rows enter"], after: str) -> Float[Tensor, "rows leave"]:
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, after, [], "")
+        return y
+
+
+class Int8Linear(Packed):
+    """y_ri = s_r w_i Σ_j x̂_rj Ŵ_ij + b_i, Ŵ and x̂ whole numbers from −127 to 127, W_ij ≈ w_i Ŵ_ij and x_rj ≈ s_r x̂_rj.
+
+    Symmetric, one scale an output feature and one a row. A row's own largest feature sets its scale, and sums of whole
+    numbers are exact, so what a row gives does not depend on the rows beside it, to the bit. Takes and gives float32.
+    """
+
+    def __init__(self, matrix: Matrix) -> None:
+        weight, bias = matrix.weight.float(), matrix.bias
+        self.scale = (weight.abs().amax(1) / 127).clamp_min(torch.finfo(torch.float32).tiny)
+        whole = (weight / self.scale[:, None]).round_().to(torch.int8)
+        self.weight = torch.ops.onednn.qlinear_prepack(whole, [TYPICAL_ROWS, whole.shape[1]])
+        self.zero = torch.zeros(len(whole), dtype=torch.int64)
+        self.bias = None if bias is None else bias.float()
+
+    def __call__(self, x: Float[Tensor, "rows enter"]) -> Float[Tensor, "rows leave"]:
+        product, scale = self._product(x)
+        y = product.mul_(scale)
+        return y if self.bias is None else y.add_(self.bias)
+
+    def rectified(self, x: Float[Tensor, "rows enter"]) -> Float[Tensor, "rows leave"]:
+        return self(x).relu_()
+
+    def onto(
+        self, residual: Float[Tensor, "rows leave"], x: Float[Tensor, "rows enter"]
+    ) -> Float[Tensor, "rows leave"]:
+        product, scale = self._product(x)
+        y = torch.addcmul(residual, product, scale)
+        return y if self.bias is None else y.add_(self.bias)
+
+    def _product(self, x: Float[Tensor, "rows enter"]) -> tuple[Float[Tensor, "rows leave"], Float[Tensor, "rows 1"]]:
+        """w_i Σ_j x̂_rj Ŵ_ij and s_r."""
+        scale = (x.abs().amax(1, keepdim=True) / 127).clamp_min_(torch.finfo(torch.float32).tiny)
+        whole = (x / scale).round_().to(torch.int8)
+        y: Tensor = torch.ops.onednn.qlinear_pointwise(
+            whole, 1.0, 0, self.weight, self.scale, self.zero, None, 1.0, 0, torch.float32, "none", [], ""
+        )
+        return y, scale
+
+
+class _Layer(nn.Module):
+    """A packed matrix in the place of an ``nn.Linear``, for input of any shape."""
+
+    def __init__(self, matrix: Packed) -> None:
+        super().__init__()
+        self.matrix = matrix
+
+    def forward(self, x: Float[Tensor, "*shape enter"]) -> Float[Tensor, "*shape leave"]:
+        rows = x.flatten(0, -2)
+        y = self.matrix(pad(rows, (0, 0, 0, -len(rows) % ROUND)))
+        return y[: len(rows)].unflatten(0, x.shape[:-1])
+
+
+def pack_layers(module: nn.Module, format: Format) -> None:
+    """Replace every ``nn.Linear`` inside ``module`` by its packed form."""
+    for name, child in module.named_children():
+        if type(child) is nn.Linear:
+            setattr(module, name, _Layer(pack(Matrix.of(child), format)))
+        else:
+            pack_layers(child, format)

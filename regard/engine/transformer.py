@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from copy import deepcopy
 from typing import NamedTuple, cast
 
@@ -16,14 +15,12 @@ from regard.attention.dot import Dot
 from regard.attention.heads import PROJECTIONS, AttentionReader, MultiHead, SelfAttention
 from regard.attention.mask import Causal, Padding
 from regard.engine.cache import BUCKET, Cells, FastSession, Source
-from regard.engine.packed import PackedLinear
+from regard.engine.packed import ROUND, Format, Matrix, Packed, pack, pack_layers
 from regard.models.feed_forward import FeedForward, GatedFeedForward
 from regard.models.norms import PostNorm, Residual
 from regard.models.transformer import DecoderLayer, TransformerDecoder
 
 __all__ = ["FastTransducer", "obstacle"]
-
-ROUND = 16  # rows are padded to a multiple: oneDNN prepares a product for each number of rows it meets
 
 Rows = Float[Tensor, "rows width"]
 
@@ -48,13 +45,13 @@ def obstacle(decoder: Decoder) -> str | None:
 class FastTransducer:
     """``session`` and ``step`` as a Transducer has them, with a FastSession for its state.
 
-    Made of copies of a Transducer's parts, in ``dtype`` where one is given: the parts stay as they are. ValueError
-    where there is an ``obstacle``.
+    Made of copies of a Transducer's parts, in ``dtype`` where one is given: the parts stay as they are. ``format``
+    ``int8`` computes products in 8 bits and the rest in ``dtype``, float32. ValueError where there is an ``obstacle``.
     """
 
     def __init__(
         self, encoder: Encoder, decoder: Decoder, projection: Float[Tensor, "types width"],
-        *, dtype: torch.dtype | None = None,
+        *, dtype: torch.dtype | None = None, format: Format = "float",
     ) -> None:  # fmt: skip
         if (reason := obstacle(decoder)) is not None:
             raise ValueError(f"there is no fast form of this decoder: {reason}")
@@ -63,8 +60,9 @@ class FastTransducer:
         encoder, decoder = encoder.eval().to(dtype), decoder.eval().to(dtype)
         assert isinstance(decoder, TransformerDecoder)
         self.encoder, self.embedding, self.norm = encoder, decoder.embedding, decoder.norm
-        self.layers = [_Layer(layer) for layer in decoder.stack]
-        self.projection = PackedLinear(projection.to(dtype))
+        self.layers = [_Layer(layer, format) for layer in decoder.stack]
+        self.projection: Packed = pack(Matrix(projection.detach().to(dtype)), format)
+        pack_layers(encoder, format)
 
     @torch.no_grad()
     def session(
@@ -131,14 +129,15 @@ class _Now(NamedTuple):
 class _Layer:
     """One decoder layer over one new column."""
 
-    def __init__(self, layer: DecoderLayer) -> None:
+    def __init__(self, layer: DecoderLayer, format: Format) -> None:
         mixer, reader = cast(SelfAttention, layer.mixer), cast(AttentionReader, layer.reader)
         own, other = mixer.attention, reader.attention
         self.own, self.other = _Heads.of(own), _Heads.of(other)
-        self.ask_own = _stacked(_query(own), _matrix(own.key), _matrix(own.value))
-        self.ask_other, self.read_other = _stacked(_query(other)), _stacked(_matrix(other.key), _matrix(other.value))
-        self.leave_own, self.leave_other = _packed(own.output), _packed(other.output)
-        self.feed_forward = _feed_forward(layer.feed_forward)
+        self.ask_own = pack(_stacked(_query(own), _matrix(own.key), _matrix(own.value)), format)
+        self.ask_other = pack(_query(other), format)
+        self.read_other = pack(_stacked(_matrix(other.key), _matrix(other.value)), format)
+        self.leave_own, self.leave_other = (pack(_matrix(x.output), format) for x in (own, other))
+        self.feed_forward = _feed_forward(layer.feed_forward, format)
         self.frames = [_Frame(x) for x in (layer.around_mixer, layer.around_reader, layer.around_feed_forward)]
 
     def read(self, states: Float[Tensor, "sentences length width"]) -> Source:
@@ -235,35 +234,24 @@ class _Heads(NamedTuple):
         return cls(heads, key_heads, *widths)
 
 
-class _Matrix(NamedTuple):
-    weight: Float[Tensor, "leave enter"]
-    bias: Float[Tensor, "leave"] | None
-
-
-def _matrix(layer: nn.Module) -> _Matrix:
-    linear = cast(nn.Linear, layer)
-    return _Matrix(linear.weight.detach(), None if linear.bias is None else linear.bias.detach())
-
-
-def _query(attention: MultiHead) -> _Matrix:
+def _query(attention: MultiHead) -> Matrix:
     """The projection of the query with the scale of the energies in it."""
     scale = cast(Dot, attention.mechanism).scale
     scale = 1 / math.sqrt(attention.key_width) if scale is None else scale
     weight, bias = _matrix(attention.query)
-    return _Matrix(weight * scale, None if bias is None else bias * scale)
+    return Matrix(weight * scale, None if bias is None else bias * scale)
 
 
-def _packed(layer: nn.Module) -> PackedLinear:
-    return PackedLinear(*_matrix(layer))
+def _matrix(layer: nn.Module) -> Matrix:
+    return Matrix.of(cast(nn.Linear, layer))
 
 
-def _stacked(*matrices: _Matrix) -> PackedLinear:
+def _stacked(*matrices: Matrix) -> Matrix:
     """One product in the place of several over the same features."""
     weight = torch.cat([each.weight for each in matrices])
     if all(each.bias is None for each in matrices):
-        return PackedLinear(weight)
-    biases: Sequence[Tensor] = [w.new_zeros(len(w)) if b is None else b for w, b in matrices]
-    return PackedLinear(weight, torch.cat(list(biases)))
+        return Matrix(weight)
+    return Matrix(weight, torch.cat([w.new_zeros(len(w)) if b is None else b for w, b in matrices]))
 
 
 class _Frame:
@@ -276,25 +264,25 @@ class _Frame:
 
 
 class _FeedForward:
-    def __init__(self, layer: FeedForward) -> None:
-        fused = layer.activation is torch.relu
-        self.enter = PackedLinear(*_matrix(layer.enter), activation="relu" if fused else "none")
-        self.leave = _packed(layer.leave)
-        self.activation = nn.Identity() if fused else layer.activation
+    def __init__(self, layer: FeedForward, format: Format) -> None:
+        self.enter, self.leave = (pack(Matrix.of(x), format) for x in (layer.enter, layer.leave))
+        self.activation = layer.activation
 
     def __call__(self, x: Rows, residual: Rows) -> Rows:
-        return self.leave.onto(residual, self.activation(self.enter(x)))
+        rectifies = self.activation is torch.relu
+        inner = self.enter.rectified(x) if rectifies else self.activation(self.enter(x))
+        return self.leave.onto(residual, inner)
 
 
 class _GatedFeedForward:
-    def __init__(self, layer: GatedFeedForward) -> None:
-        self.enter, self.leave = _stacked(_matrix(layer.gate), _matrix(layer.enter)), _packed(layer.leave)
-        self.activation = layer.activation
+    def __init__(self, layer: GatedFeedForward, format: Format) -> None:
+        self.enter = pack(_stacked(Matrix.of(layer.gate), Matrix.of(layer.enter)), format)
+        self.leave, self.activation = pack(Matrix.of(layer.leave), format), layer.activation
 
     def __call__(self, x: Rows, residual: Rows) -> Rows:
         gate, entered = self.enter(x).chunk(2, 1)
         return self.leave.onto(residual, self.activation(gate) * entered)
 
 
-def _feed_forward(layer: FeedForward | GatedFeedForward) -> _FeedForward | _GatedFeedForward:
-    return _FeedForward(layer) if isinstance(layer, FeedForward) else _GatedFeedForward(layer)
+def _feed_forward(layer: FeedForward | GatedFeedForward, format: Format) -> _FeedForward | _GatedFeedForward:
+    return _FeedForward(layer, format) if isinstance(layer, FeedForward) else _GatedFeedForward(layer, format)

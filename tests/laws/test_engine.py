@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.beams import beam_search, beams
-from regard.engine.packed import PackedLinear
+from regard.engine.packed import Format, Int8Linear, Matrix, pack
 from regard.engine.transformer import FastTransducer, obstacle
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
@@ -40,8 +40,8 @@ def model_of(shape: dict[str, Any], *, dtype: torch.dtype = torch.float64) -> Tr
     return model.to(dtype).eval()
 
 
-def fast(model: Transducer, dtype: torch.dtype | None = None) -> FastTransducer:
-    return FastTransducer(model.encoder, model.decoder, model.projection, dtype=dtype)
+def fast(model: Transducer, dtype: torch.dtype | None = None, format: Format = "float") -> FastTransducer:
+    return FastTransducer(model.encoder, model.decoder, model.projection, dtype=dtype, format=format)
 
 
 @pytest.fixture(params=SHAPES)
@@ -129,31 +129,63 @@ def test_its_outputs_are_those_of_the_model(model: Transducer, width: int, room:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-5), (torch.bfloat16, 0.1)])
-def test_packed_matrices_compute_the_same(dtype: torch.dtype, error: float) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "format", "error"),
+    [(torch.float32, "float", 1e-5), (torch.bfloat16, "float", 0.1), (torch.float32, "int8", 0.1)],
+)
+def test_packed_matrices_compute_the_same(dtype: torch.dtype, format: Format, error: float) -> None:
     model = model_of({}, dtype=torch.float32)
     tokens = torch.randint(0, TYPES, (3, 12), generator=torch.Generator().manual_seed(1))
     wanted, _ = model.step(tokens, model.session(*sources([0, 1, 2])))
-    quick = fast(model, dtype=dtype)
+    quick = fast(model, dtype, format)
     found, _ = quick.step(tokens, quick.session(*sources([0, 1, 2])))
     assert found.dtype == torch.float32
     assert float((found - wanted).abs().mean()) < error
     assert model.projection.dtype == torch.float32, "the model is as it was"
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("rows", [1, 5, 64])
-def test_a_packed_layer_is_its_formula(dtype: torch.dtype, rows: int) -> None:
+def drawn(rows: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     draw = torch.Generator().manual_seed(rows)
     x, w, b, z = (torch.randn(*s, generator=draw, dtype=dtype) for s in ((rows, 24), (40, 24), (40,), (rows, 40)))
+    return x, w, b, z
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("rows", [1, 5, 64])
+def test_a_packed_matrix_is_its_formula(dtype: torch.dtype, rows: int) -> None:
+    x, w, b, z = drawn(rows, dtype)
     plain = x @ w.T + b
-    for found, wanted in (
-        (PackedLinear(w, b)(x), plain),
-        (PackedLinear(w)(x), x @ w.T),
-        (PackedLinear(w, b, activation="relu")(x), plain.clamp_min(0)),
-        (PackedLinear(w, b).onto(z, x), z + plain),
+    found = pack(Matrix(w, b), "float")
+    for one, wanted in (
+        (found(x), plain),
+        (pack(Matrix(w), "float")(x), x @ w.T),
+        (found.rectified(x), plain.clamp_min(0)),
+        (found.onto(z, x), z + plain),
     ):
-        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(one, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 5, 64])
+def test_a_matrix_in_8_bits_is_its_formula(rows: int) -> None:
+    x, w, b, z = drawn(rows, torch.float32)
+    scale, row = w.abs().amax(1, keepdim=True) / 127, x.abs().amax(1, keepdim=True) / 127
+    whole = (x / row).round().double() @ (w / scale).round().double().T
+    wanted = (whole * scale.T * row + b).float()
+    found = Int8Linear(Matrix(w, b))
+    torch.testing.assert_close(found(x), wanted, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found.rectified(x), wanted.clamp_min(0), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found.onto(z, x), z + wanted, rtol=1e-5, atol=1e-5)
+    assert float((wanted - (x @ w.T + b)).abs().mean()) < 0.05
+
+
+def test_a_row_in_8_bits_does_not_depend_on_those_beside_it() -> None:
+    x, w, b, _ = drawn(64, torch.float32)
+    found = Int8Linear(Matrix(w, b))
+    x[7] *= 1e4
+    x[9] = 0.0
+    together = found(x)
+    assert all(torch.equal(found(x[row : row + 1])[0], together[row]) for row in range(64))
+    assert torch.equal(together[9], b)
 
 
 @pytest.mark.parametrize(
