@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from regard.attention.position import LearnedPosition
 from regard.beams import beams
 from regard.data.batches import batches_in_order, pad_sources
 from regard.data.text import BEGIN, END, PAD, Tokenizer
+from regard.engine.packed import Format
 from regard.engine.transformer import FastTransducer, obstacle
 from regard.errors import ConfigError, DataError, ModelError
 from regard.keys import explain
@@ -31,8 +32,9 @@ from regard.settings import SearchConfig
 from regard.state import State
 from regard.tensors import kept_buffers
 
-__all__ = ["Candidate", "Translation", "Translator", "load"]
+__all__ = ["Candidate", "Engine", "Translation", "Translator", "load"]
 
+Engine = Literal["reference", "float32", "bfloat16", "int8"]
 SYMBOLS = Symbols(BEGIN, END, never=(PAD, BEGIN))
 
 
@@ -78,8 +80,9 @@ class Translation:
 class Translator:
     """Text in, text out; safe to call from several threads.
 
-    Decodes with the fast decoder where the model has one; ``fast=False``: with the model itself, which scores and
-    shows its attention in any case.
+    ``engine`` says what decodes. None is the fast form of the model in float32 where there is one, which gives what
+    the model itself gives, ``reference``; that scores and shows its attention in any case. ``bfloat16`` and ``int8``
+    are quicker still and may choose other words. ConfigError where the model has no fast form.
     """
 
     def __init__(
@@ -90,14 +93,14 @@ class Translator:
         search: SearchConfig,
         *,
         max_length: int,
-        fast: bool = True,
+        engine: Engine | None = None,
     ) -> None:
         self.model, self.source, self.target = model.eval(), source, target
         self.search, self.max_length = search, max_length
         self.device = model.projection.device
         tables = [len(part.table) for part in model.modules() if isinstance(part, LearnedPosition)]
         self._positions = min(tables, default=None)  # no output goes beyond a learned table
-        self._fast = fast and obstacle(model.decoder) is None
+        self._engine = _possible(engine, model)
         self._observing = threading.Lock()
 
     def __call__(self, text: str, **options: Any) -> Translation:
@@ -189,7 +192,11 @@ class Translator:
     @cached_property
     def _decoder(self) -> Transducer | FastTransducer:
         model = self.model
-        return FastTransducer(model.encoder, model.decoder, model.projection) if self._fast else model
+        if self._engine == "reference":
+            return model
+        dtype = {"bfloat16": torch.bfloat16, "int8": torch.float32}.get(self._engine)
+        format: Format = "int8" if self._engine == "int8" else "float"
+        return FastTransducer(model.encoder, model.decoder, model.projection, dtype=dtype, format=format)
 
     @cached_property
     def _twin(self) -> Transducer:
@@ -321,12 +328,12 @@ class Translator:
 
 
 def load(
-    path: str | Path, *, checkpoint: str | None = None, device: str | None = None, fast: bool = True
+    path: str | Path, *, checkpoint: str | None = None, device: str | None = None, engine: Engine | None = None
 ) -> Translator:
     """The model of a run folder: ``regard.load("runs/m30k")("A dog runs.").text``.
 
     ``checkpoint``: ``average``, ``best``, ``last`` or a step; the first of these that exists unless given. Computes
-    in float32. ``fast=False`` decodes with the readable model instead of its fast form: the same outputs, later.
+    in float32, unless ``engine`` says otherwise (see Translator).
     Raises ModelError where the folder is not whole.
     """
     run = RunFolder.open(Path(path))
@@ -347,7 +354,19 @@ def load(
     model.load_state_dict(weights, strict=False)
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     longest = run.config.data.max_length
-    return Translator(model.to(where), source, target, run.config.search, max_length=longest, fast=fast)
+    return Translator(model.to(where), source, target, run.config.search, max_length=longest, engine=engine)
+
+
+def _possible(engine: Engine | None, model: Transducer) -> Engine:
+    """The engine that was asked for, or the best of those with the model's own outputs."""
+    reason = obstacle(model.decoder)
+    if engine is None:
+        return "float32" if reason is None else "reference"
+    if reason is not None and engine != "reference":
+        raise ConfigError(
+            f"this model cannot decode in {engine}", where="engine", why=reason, help="leave it out, or say reference"
+        )
+    return engine
 
 
 def _chunks(pieces: list[int], size: int) -> list[list[int]]:

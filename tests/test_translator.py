@@ -9,24 +9,24 @@ import pytest
 import torch
 
 from regard.data.text import TokenizerConfig, train_tokenizer
-from regard.errors import ModelError, TrainingError
+from regard.errors import ConfigError, ModelError, TrainingError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.settings import SearchConfig
-from regard.translate import Translator
+from regard.translate import Engine, Translator
 
 LONGEST, PIECES = 9, 8
 WORDS = train_tokenizer(["a b c d e f"], TokenizerConfig(kind="word"))
 SEARCHES = [{"beam": 1}, {"beam": 3}, {"temperature": 1.0}]
 
 
-@pytest.fixture(params=[True, False], ids=["fast", "plain"])
+@pytest.fixture(params=["float32", "reference"])
 def translator(request: pytest.FixtureRequest) -> Translator:
     torch.manual_seed(1)
     sizes: dict[str, Any] = {"encoder_layers": 1, "decoder_layers": 1, "width": 8, "heads": 2, "feed_forward": 8}
     config = ModelConfig(**sizes, dropout=0.0, position="learned", longest=LONGEST)
     model = build(config, source_types=len(WORDS), target_types=len(WORDS))
-    return Translator(model, WORDS, WORDS, SearchConfig(), max_length=PIECES, fast=request.param)
+    return Translator(model, WORDS, WORDS, SearchConfig(), max_length=PIECES, engine=request.param)
 
 
 def never_ending(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,3 +63,22 @@ def test_too_little_memory_says_what_to_lower(translator: Translator, monkeypatc
     with pytest.raises(TrainingError, match="out of memory while translating") as caught:
         translator("a b")
     assert "search.batch_sentences, 64 now" in str(caught.value.help)
+
+
+def test_an_engine_that_the_model_has_not_is_told() -> None:
+    config = ModelConfig.model_validate({"preset": "rnnsearch-small", "width": 8, "share": "none"})
+    model = build(config, source_types=len(WORDS), target_types=len(WORDS))
+    assert Translator(model, WORDS, WORDS, SearchConfig(), max_length=PIECES)("a b").text is not None
+    with pytest.raises(ConfigError, match="cannot decode in int8") as caught:
+        Translator(model, WORDS, WORDS, SearchConfig(), max_length=PIECES, engine="int8")
+    assert "no Transformer's" in str(caught.value.why)
+
+
+@pytest.mark.parametrize("engine", ["bfloat16", "int8"])
+def test_every_engine_translates(engine: Engine) -> None:
+    torch.manual_seed(1)
+    sizes: dict[str, Any] = {"encoder_layers": 1, "decoder_layers": 1, "width": 16, "heads": 2, "feed_forward": 16}
+    model = build(ModelConfig(**sizes), source_types=len(WORDS), target_types=len(WORDS))
+    plain = Translator(model, WORDS, WORDS, SearchConfig(), max_length=PIECES)("a b c")
+    found = Translator(model, WORDS, WORDS, SearchConfig(), max_length=PIECES, engine=engine)("a b c")
+    assert found.score == pytest.approx(plain.score, abs=0.3)

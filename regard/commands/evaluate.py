@@ -14,6 +14,7 @@ from regard.commands.options import (
     Beam,
     CheckpointName,
     DeviceName,
+    EngineName,
     Run,
     Threads,
     checkpoint_name,
@@ -60,6 +61,7 @@ def evaluate(
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
     threads: Threads = None,
+    engine: EngineName = None,
 ) -> None:
     """Translate a test set with a trained model and measure the outcome."""
     from regard.evaluate import check_names, read_examples, score_texts
@@ -67,7 +69,7 @@ def evaluate(
 
     names = [name.strip() for name in metric.split(",") if name.strip()]
     check_names(names)
-    model = open_model(run, checkpoint=checkpoint, device=device, threads=threads)
+    model = open_model(run, checkpoint=checkpoint, device=device, threads=threads, engine=engine)
     search = search_settings(model.search, beam=beam, nbest=1)
     examples = read_examples(source, targets or (), tokenizer=model.target.config)
     distinct = list(dict.fromkeys(examples.sources))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -11,13 +11,14 @@ from regard.errors import ConfigError
 
 if TYPE_CHECKING:
     from regard.settings import SearchConfig
-    from regard.translate import Translator
+    from regard.translate import Engine, Translator
 
 __all__ = [
     "AsJson",
     "Beam",
     "CheckpointName",
     "DeviceName",
+    "EngineName",
     "Run",
     "Threads",
     "checkpoint_name",
@@ -40,6 +41,12 @@ DeviceName = Annotated[
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, metavar="N", help="CPU threads; all cores unless given.")
 ]
+EngineName = Annotated[
+    Literal["reference", "float32", "bfloat16", "int8"] | None,
+    typer.Option(
+        "--engine", help="What decodes: float32 unless given, with the outputs of reference; the other two are quicker."
+    ),
+]
 Beam = Annotated[int | None, typer.Option("--beam", min=1, metavar="N", help="Beam width; 1 is greedy.")]
 
 
@@ -51,14 +58,16 @@ def set_threads(threads: int | None) -> None:
         torch.set_num_threads(threads)
 
 
-def open_model(run: Path, *, checkpoint: str | None, device: str | None, threads: int | None) -> Translator:
+def open_model(
+    run: Path, *, checkpoint: str | None, device: str | None, threads: int | None, engine: Engine | None = None
+) -> Translator:
     """The trained model of a run. ConfigError for a device that is not there, ModelError for a broken run."""
     from regard.translate import load
 
     set_threads(threads)
     if device is not None:
         _try(device)
-    return load(run, checkpoint=checkpoint, device=device)
+    return load(run, checkpoint=checkpoint, device=device, engine=engine)
 
 
 def _try(device: str) -> None:

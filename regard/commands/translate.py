@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.commands.options import Beam, CheckpointName, DeviceName, Run, Threads, open_model, search_settings
+from regard.commands.options import (
+    Beam,
+    CheckpointName,
+    DeviceName,
+    EngineName,
+    Run,
+    Threads,
+    open_model,
+    search_settings,
+)
 from regard.commands.waiting import progress
 from regard.errors import ConfigError, DataError, RegardError
 
@@ -83,6 +92,7 @@ def translate(
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
     threads: Threads = None,
+    engine: EngineName = None,
 ) -> None:
     """Translate lines with a trained model.
 
@@ -92,7 +102,7 @@ def translate(
     from regard.data.corpora import read_lines
 
     begins = _Beginnings(prefix, prefixes)
-    model = open_model(run, checkpoint=checkpoint, device=device, threads=threads)
+    model = open_model(run, checkpoint=checkpoint, device=device, threads=threads, engine=engine)
     search = search_settings(
         model.search, beam=beam, nbest=nbest, length_penalty=length_penalty, max_length=max_length,
         temperature=temperature, top_k=top_k, top_p=top_p,
