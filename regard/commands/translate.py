@@ -6,8 +6,7 @@ import itertools
 import json
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,10 +19,12 @@ from regard.commands.options import (
     EngineName,
     Run,
     Threads,
+    checkpoint_name,
     open_model,
     search_settings,
-)
+)  # fmt: skip
 from regard.commands.waiting import progress
+from regard.commands.writing import writing
 from regard.errors import ConfigError, DataError, RegardError
 
 if TYPE_CHECKING:
@@ -63,6 +64,9 @@ Prefixes = Annotated[
     Path | None,
     typer.Option("--prefixes", metavar="FILE", help="Each output begins as its line here; a blank line is free."),
 ]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on with the -o file of this very command, interrupted before.")
+]
 AsJson = Annotated[
     bool, typer.Option("--json", help="A JSON object a line: text, score, log probability, pieces, candidates.")
 ]
@@ -89,6 +93,7 @@ def translate(
     prefix: Prefix = None,
     prefixes: Prefixes = None,
     as_json: AsJson = False,
+    resume: Resume = False,
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
     threads: Threads = None,
@@ -97,7 +102,7 @@ def translate(
     """Translate lines with a trained model.
 
     Reads and writes as it goes, in order. A line of nothing but white space stays empty; one that is too long is
-    translated in parts. A file given with -o is replaced once all is there.
+    translated in parts. A file given with -o is replaced once all is there; --resume goes on after an interruption.
     """
     from regard.data.corpora import read_lines
 
@@ -114,14 +119,26 @@ def translate(
     total = sum(1 for _ in read_lines(given)) if given is not None and given.is_file() else None
     form = _as_json if as_json else _as_table if search.nbest > 1 else _as_text
     hidden = output is None and sys.stdout.isatty()
-    with _writing(output, given) as write, progress("translating", total, hidden=hidden) as advance:
+    job = {
+        "run": str(run.resolve()), "checkpoint": checkpoint_name(run, checkpoint), "engine": engine, "seed": seed,
+        "search": search.model_dump(mode="json"), "form": form.__name__, "prefix": prefix, "prefixes": begins.digest(),
+    }  # fmt: skip
+    with (
+        writing(output, given, job=job, resume=resume) as lines,
+        progress("translating", total, hidden=hidden) as advance,
+    ):
         start = secrets.randbits(32) if seed is None else seed
         number = 0
         for count, chunk in enumerate(chunks(standard_input() if given is None else read_lines(given), size)):
             begin = begins.take(len(chunk))
+            if lines.passed(chunk):
+                number += len(chunk)
+                advance(len(chunk))
+                continue
             for one in model.translate(chunk, search=search, prefixes=begin, seed=start + count, done=advance):
                 number += 1
-                write(form(number, one))
+                lines.write(form(number, one))
+            lines.commit(chunk)
         begins.end()
 
 
@@ -135,6 +152,12 @@ class _Beginnings:
             raise ConfigError("--prefix and --prefixes both say how an output begins", help="give one of them")
         self.prefix, self.file, self.taken = prefix, file, 0
         self.lines = None if file is None else read_lines(file)
+
+    def digest(self) -> str | None:
+        """Of the file, which is read as it is needed."""
+        from regard.storage import sha256
+
+        return None if self.file is None or not self.file.is_file() else sha256(self.file)
 
     def take(self, count: int) -> list[str] | None:
         """Those of the next ``count`` sentences; None when they are free."""
@@ -183,30 +206,6 @@ def chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
         raise
     if chunk:
         yield chunk
-
-
-@contextmanager
-def _writing(output: Path | None, source: Path | None) -> Iterator[Callable[[str], None]]:
-    """Yields what writes a line, in UTF-8 whatever the locale."""
-    from regard import storage
-
-    if output is None:
-        yield lambda line: _print(line)
-        return
-    if source is not None and output.exists() and output.samefile(source):
-        raise ConfigError("the output would replace the text it is made from", where=str(output))
-    with storage.replacing(output) as opened:
-
-        def write(line: str) -> None:
-            with storage.storing(output):
-                opened.write(line.encode() + b"\n")
-
-        yield write
-
-
-def _print(line: str) -> None:
-    sys.stdout.buffer.write(line.encode() + b"\n")
-    sys.stdout.buffer.flush()
 
 
 def _as_text(number: int, translation: Translation) -> str:

@@ -14,6 +14,7 @@ import pytest
 
 from regard.commands.translate import chunks
 from regard.errors import ConfigError, DataError, ModelError, StorageError
+from regard.translate import Translation, Translator
 
 from .conftest import TinyRun
 
@@ -99,6 +100,40 @@ def test_file_to_file(regard, tiny_run: TinyRun, tmp_path: Path) -> None:
     expected = regard("translate", tiny_run.path, input=tiny_run.source.read_text()).stdout
     assert (tmp_path / "out").read_text() == expected
     assert expected.count("\n") == 40
+
+
+def test_an_interrupted_translation_goes_on(
+    regard, tiny_run: TinyRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regard.commands.translate.BATCHES", 1)
+    text, out = tmp_path / "in", tmp_path / "out"
+    text.write_text(tiny_run.source.read_text() * 5)  # 200 lines, 64 at a time
+    call = ("translate", tiny_run.path, text, "--beam", "1", "-o", out)
+    made: list[int] = []
+
+    def counted(self: Translator, lines: list[str], **options: object) -> list[Translation]:
+        made.append(len(lines))
+        if len(made) == 3:
+            raise KeyboardInterrupt
+        return whole(self, lines, **options)
+
+    whole = Translator.translate
+    monkeypatch.setattr(Translator, "translate", counted)
+    said = regard(*call).stderr
+    assert not out.exists() and "128 lines are done; the same command with --resume goes on" in said
+    other = regard(*call[:-3], "2", *call[-2:], "--resume").exception
+    assert isinstance(other, ConfigError) and "differs in search" in str(other.why)
+    assert "going on after line 128" in regard(*call, "--resume").stderr
+    assert made == [64, 64, 64, 64, 8]
+    monkeypatch.undo()
+    assert out.read_text() == regard(*call[:-2]).stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+
+@pytest.mark.parametrize("options", [["--resume"], ["--resume", "-o", "/dev/null"]])
+def test_what_cannot_be_gone_on_with_is_told(regard, tiny_run: TinyRun, options: list[str]) -> None:
+    error = regard("translate", tiny_run.path, tiny_run.source, *options).exception
+    assert isinstance(error, ConfigError) and "from a file to a file" in str(error)
 
 
 def test_a_pipe_for_a_file_is_read_once(regard, tiny_run: TinyRun, tmp_path: Path) -> None:
