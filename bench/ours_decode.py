@@ -60,7 +60,8 @@ class Decoder:
             return self._open(chosen) if chosen else None
 
         first = waiting(room)
-        assert first is not None
+        if first is None:
+            return {}
         return {number: best[0].tokens for number, best in search(self.model.step, first, waiting, room=room)}
 
     def _open(self, chosen: list[int]) -> Opened:

@@ -11,15 +11,13 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 from torch.nn.functional import pad
 
-from regard.search import Hypothesis, Live, Step, Symbols, best_types, in_order, search
+from regard.search import Found, Hypothesis, Live, LogP, Prefixes, Step, Symbols, best_types, in_order, search
 from regard.state import State, select
 
 __all__ = ["beam_search", "beams", "length_normaliser"]
 
-LogP = Float[Tensor, "rows types"]
 Scores = Float[Tensor, "sentences candidates"]
 Indices = Int[Tensor, "sentences candidates"]
-Prefixes = Sequence[Sequence[int]]
 
 
 def length_normaliser(length: float, penalty: float, offset: float = 5.0) -> float:
@@ -42,13 +40,13 @@ def beam_search(
     best: int = 1,
     prefixes: Prefixes | None = None,
 ) -> list[list[Hypothesis]]:
-    """The ``best`` outputs of each sentence, best first, by log P(Y|X) / lp(Y) (Wu et al. 2016).
+    """The ``best`` outputs of each sentence by log P(Y|X) / lp(Y) (Wu et al. 2016), best first.
 
     Each step extends ``width`` live hypotheses of a sentence; of the ``width`` best extensions those that end go to a
-    pool, so that a beam of one is greedy. A sentence stops when its ``best``-th finished hypothesis scores at least
-    log P_live / lp(longest) for every live one: log P only falls and lp only grows with length, so nothing better
-    can come. At the limit, live hypotheses stand in only where fewer than ``best`` ended. A wider beam is not always
-    better, nor always of higher score.
+    pool, so that a beam of one is greedy, ties apart. A sentence stops when its ``best``-th finished hypothesis scores
+    at least log P_live / lp(longest) for every live one: log P only falls and lp only grows with length, so nothing
+    better can come. At the limit, live hypotheses stand in only where fewer than ``best`` ended, after those. A wider
+    beam is not always better, nor always of higher score.
     """
     count = len(longest)
     live = beams(
@@ -100,7 +98,7 @@ class _Beams(Live):
         self._tokens = torch.full((sentences, 1, 1), symbols.begin, dtype=torch.int64, device=device)
         self._gains = torch.zeros(sentences, 1, 0, device=device)
         self._total = torch.zeros(sentences, 1, dtype=torch.float64, device=device)
-        self._finished: list[tuple[int, list[Hypothesis]]] = []
+        self._finished: list[Found] = []
 
     def tokens(self) -> Int[Tensor, "rows 1"]:
         # Column 0 is the begin symbol: the last token of a sentence stands at its position.
@@ -195,6 +193,8 @@ class _Beams(Live):
             total = float(self._total[block, beam])
             if len(pool) < self.best and total > -math.inf:
                 ids, gains = self._said(block, beam)
+                if any(ids == ended.tokens for ended in pool):
+                    continue
                 pool.append(Hypothesis(ids, total, total / self.normalise(len(gains)), gains, False))
 
     def _keep(self, stays: Int[Tensor, "staying"]) -> None:
@@ -216,7 +216,7 @@ class _Beams(Live):
         self._total = torch.cat([self._total, other._total])
         self._tokens, self._gains = _stack(self._tokens, other._tokens), _stack(self._gains, other._gains)
 
-    def finished(self) -> list[tuple[int, list[Hypothesis]]]:
+    def finished(self) -> list[Found]:
         found, self._finished = self._finished, []
         return found
 

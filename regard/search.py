@@ -21,8 +21,8 @@ from torch import Tensor
 from regard.state import State, join, select
 
 __all__ = [
-    "Hypothesis", "Live", "Opened", "Step", "Symbols", "best_types", "greedy", "greedy_search", "in_order", "sample",
-    "sampling", "search",
+    "Found", "Hypothesis", "Live", "LogP", "Opened", "Prefixes", "Step", "Symbols", "best_types", "greedy",
+    "greedy_search", "in_order", "sample", "sampling", "search",
 ]  # fmt: skip
 
 Step = Callable[[Int[Tensor, "rows length"], State], tuple[Float[Tensor, "rows length types"], State]]
@@ -59,7 +59,7 @@ class Hypothesis(NamedTuple):
 class Live(ABC):
     """Outputs in progress, one or more rows a sentence, each sentence at its own step.
 
-    ``alive`` are the numbers of the sentences still searched, in the order of their rows.
+    ``alive`` are the numbers of the sentences still searched, in the order of their rows, perhaps more than once.
     """
 
     alive: list[int]
@@ -100,7 +100,7 @@ def search(
     exhausted = False
     while True:
         yield from live.finished()
-        free = room - len(live.alive)
+        free = room - len(set(live.alive))
         if not exhausted and free >= max(room // 8, 1):
             more = waiting(free)
             exhausted = more is None
@@ -202,7 +202,7 @@ def _limit(scores: LogP, top_k: int | None, top_p: float | None) -> LogP:
 
 
 class _Rows(Live):
-    """``draws`` hypotheses a sentence, a row each, token by token."""
+    """``draws`` hypotheses a sentence, a row each, token by token; they leave together."""
 
     def __init__(
         self,
@@ -217,61 +217,77 @@ class _Rows(Live):
         begins = [()] * len(numbers) if prefixes is None else prefixes
         each = [row for row in zip(numbers, longest.tolist(), begins, strict=True) for _ in range(draws)]
         self.alive = [number for number, _, _ in each]
-        self._progress = [_Progress(limit, list(begin), [], []) for _, limit, begin in each]
+        self._outputs = [_Output(symbols.end, limit, begin) for _, limit, begin in each]
         self._last = torch.full((len(each),), symbols.begin, dtype=torch.int64, device=longest.device)
-        self._ended: dict[int, list[Hypothesis]] = {}
+        self._finished: list[Found] = []
 
     def tokens(self) -> Int[Tensor, "rows 1"]:
         return self._last[:, None]
 
     def grow(self, log_p: LogP, state: State) -> State:
         chosen = self.pick(log_p)
-        for row, progress in enumerate(self._progress):
-            if (forced := progress.forced()) is not None:
+        for row, output in enumerate(self._outputs):
+            if (forced := output.forced()) is not None:
                 chosen[row] = forced
         gained = log_p.gather(1, chosen[:, None]).squeeze(1)
-        stays = []
-        for row, (token, gain) in enumerate(zip(chosen.tolist(), gained.tolist(), strict=True)):
-            progress = self._progress[row]
-            progress.gains.append(gain)
-            if token != self.symbols.end:
-                progress.tokens.append(token)
-            if token != self.symbols.end and len(progress.gains) < progress.limit:
-                stays.append(row)
-                continue
-            total = sum(progress.gains)
-            ended = Hypothesis(progress.tokens, total, total, progress.gains, token == self.symbols.end)
-            self._ended.setdefault(self.alive[row], []).append(ended)
+        for output, token, gain in zip(self._outputs, chosen.tolist(), gained.tolist(), strict=True):
+            output.take(token, gain)
+        self._last = chosen
+        stays: list[int] = []
+        for first in range(0, len(self.alive), self.draws):
+            rows = range(first, first + self.draws)
+            if all(self._outputs[row].over for row in rows):
+                ended = [self._outputs[row].hypothesis() for row in rows]
+                self._finished.append((self.alive[first], sorted(ended, key=lambda output: -output.score)))
+            else:
+                stays += rows
         if len(stays) == len(self.alive):
-            self._last = chosen
             return state
+        self.alive, self._outputs = [self.alive[row] for row in stays], [self._outputs[row] for row in stays]
         kept = torch.tensor(stays, dtype=torch.int64, device=chosen.device)
-        self.alive, self._progress = [self.alive[row] for row in stays], [self._progress[row] for row in stays]
         self._last = chosen[kept]
         return select(state, kept) if stays else state
 
     def join(self, other: Live) -> None:
         assert isinstance(other, _Rows)
-        self.alive, self._progress = self.alive + other.alive, self._progress + other._progress
+        self.alive, self._outputs = self.alive + other.alive, self._outputs + other._outputs
         self._last = torch.cat([self._last, other._last])
-        self._ended |= other._ended
+        self._finished += other._finished
 
     def finished(self) -> list[Found]:
-        whole = [number for number, outputs in self._ended.items() if len(outputs) == self.draws]
-        return [(number, sorted(self._ended.pop(number), key=lambda output: -output.score)) for number in whole]
+        found, self._finished = self._finished, []
+        return found
 
 
-class _Progress(NamedTuple):
-    """A row's ``limit`` and forced beginning, and the tokens and their log probabilities so far."""
+class _Output:
+    """What one row has said; once it is ``over`` it hears no more."""
 
-    limit: int
-    prefix: list[int]
-    tokens: list[int]
-    gains: list[float]
+    def __init__(self, end: int, limit: int, prefix: Sequence[int]) -> None:
+        self.end, self.limit, self.prefix = end, limit, prefix
+        self.tokens: list[int] = []
+        self.gains: list[float] = []
+        self.ended = False
+
+    @property
+    def over(self) -> bool:
+        return self.ended or len(self.gains) >= self.limit
 
     def forced(self) -> int | None:
+        """What the prefix wants next."""
         at = len(self.gains)
         return self.prefix[at] if at < len(self.prefix) else None
+
+    def take(self, token: int, gain: float) -> None:
+        if self.over:
+            return
+        self.gains.append(gain)
+        self.ended = token == self.end
+        if not self.ended:
+            self.tokens.append(token)
+
+    def hypothesis(self) -> Hypothesis:
+        total = sum(self.gains)
+        return Hypothesis(self.tokens, total, total, self.gains, self.ended)
 
 
 def best_types(

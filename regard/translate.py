@@ -18,7 +18,7 @@ from regard.attention.position import LearnedPosition
 from regard.beams import beams
 from regard.data.batches import batches_in_order, pad_sources
 from regard.data.text import BEGIN, END, PAD, Tokenizer
-from regard.engine.packed import Format
+from regard.engine.packed import Format, counts_exactly
 from regard.engine.transformer import FastTransducer, obstacle
 from regard.errors import ConfigError, DataError, ModelError
 from regard.keys import explain
@@ -365,6 +365,13 @@ def _possible(engine: Engine | None, model: Transducer) -> Engine:
     if reason is not None and engine != "reference":
         raise ConfigError(
             f"this model cannot decode in {engine}", where="engine", why=reason, help="leave it out, or say reference"
+        )
+    if engine == "int8" and (model.projection.device.type != "cpu" or not counts_exactly()):
+        raise ConfigError(
+            "this processor cannot decode in int8",
+            where="engine",
+            why="products of 8-bit numbers are not exact on it, as without AVX-512",
+            help="leave it out, or try bfloat16",
         )
     return engine
 

@@ -109,3 +109,5 @@ def test_how_many_are_decoded_together_changes_nothing(options: dict[str, object
         assert [each.text for each in one.candidates] == [each.text for each in other.candidates]
         assert one.score == pytest.approx(other.score, abs=1e-5)
         assert len(one.candidates) == options.get("nbest", 1)
+    for one, prefix in zip(expected, prefixes, strict=True):
+        assert all(each.text.startswith(prefix) for each in one.candidates)

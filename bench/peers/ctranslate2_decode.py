@@ -59,6 +59,10 @@ def main(job: Path, precision: str, workers: int) -> None:
 def convert(settings: dict[str, Any], weights: Weights) -> transformer_spec.TransformerSpec:
     """Post- or pre-norm, sinusoids, one matrix for both embeddings and the output, ReLU, projections without bias."""
     model = settings["model"]
+    known = {"activation": "relu", "attention_bias": False, "normalisation": "layer", "share": "all", "key_heads": None}
+    wrong = [key for key, value in known.items() if model[key] != value]
+    if wrong or model["position"]["kind"] != "sinusoidal":
+        sys.exit(f"this conversion does not know the model's {', '.join(wrong) or 'position'}")
     spec = transformer_spec.TransformerSpec.from_config(
         (model["encoder_layers"], model["decoder_layers"]),
         model["heads"],

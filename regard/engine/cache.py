@@ -42,6 +42,8 @@ class Source(NamedTuple):
 class FastSession:
     """``slots``: where each sentence is; ``width`` rows each, in their order; ``time``: tokens each has been fed.
 
+    ``lengths``: the columns of its source.
+
     ``unseen`` and ``absent`` are added to energies: 0 where a row may look, the lowest number where not.
     """
 
@@ -51,6 +53,7 @@ class FastSession:
     absent: Float[Tensor, "slots length"]
     slots: list[int]
     time: list[int]
+    lengths: list[int]
     width: int = 1
 
     @property
@@ -67,11 +70,13 @@ class FastSession:
         return self.slots == list(range(self.capacity))
 
     @classmethod
-    def of(cls, cells: list[Cells], sources: list[Source], absent: Float[Tensor, "slots length"]) -> FastSession:
+    def of(
+        cls, cells: list[Cells], sources: list[Source], absent: Float[Tensor, "slots length"], lengths: list[int]
+    ) -> FastSession:
         """Sentences before their first token; the cells are empty."""
         slots, _, times, places, _ = cells[0].key.shape
         unseen = absent.new_full((slots, places, times, places), torch.finfo(absent.dtype).min)
-        return cls(cells, sources, unseen, absent, list(range(slots)), [0] * slots)
+        return cls(cells, sources, unseen, absent, list(range(slots)), [0] * slots, lengths)
 
     def select(self, rows: Int[Tensor, "rows"]) -> FastSession:
         block, place = (rows // self.width).tolist(), rows % self.width
@@ -82,9 +87,10 @@ class FastSession:
         session = self._widened(width)
         slots = [self.slots[b] for b in blocks]
         if session.unseen.shape[1] > 1:
-            at = torch.tensor(slots, device=rows.device)
+            at = torch.tensor(slots, dtype=torch.int64, device=rows.device)
             session.unseen[at, :width] = session.unseen[at[:, None], place.view(-1, width)]
-        kept = replace(session, slots=slots, time=[self.time[b] for b in blocks], width=width)
+        time, lengths = [self.time[b] for b in blocks], [self.lengths[b] for b in blocks]
+        kept = replace(session, slots=slots, time=time, lengths=lengths, width=width)
         return kept._copied(list(range(len(slots)))) if 2 * len(slots) <= self.capacity else kept
 
     def repeat(self, times: int) -> FastSession:
@@ -92,10 +98,10 @@ class FastSession:
 
     def truncate(self, length: Int[Tensor, "rows"]) -> FastSession:
         session = self._apart()
-        time = torch.minimum(torch.tensor(session.time, device=length.device), length)
+        time = torch.minimum(torch.tensor(session.time, dtype=torch.int64, device=length.device), length)
         times = torch.arange(session.unseen.shape[2], device=length.device)
         gone = (times >= time[:, None])[:, None, :, None]
-        at = torch.tensor(session.slots, device=length.device)
+        at = torch.tensor(session.slots, dtype=torch.int64, device=length.device)
         session.unseen[at] = session.unseen[at].masked_fill(gone, torch.finfo(self.unseen.dtype).min)
         return replace(session, time=time.tolist())
 
@@ -115,11 +121,11 @@ class FastSession:
         length = max(self.absent.shape[1], other.absent.shape[1])
         mine = self._padded(missing, times, places, length)
         its = other._padded(0, times, places, length)
-        into = torch.tensor(free, device=self.absent.device)
-        source = torch.tensor(other.slots, device=self.absent.device)
+        into = torch.tensor(free, dtype=torch.int64, device=self.absent.device)
+        source = torch.tensor(other.slots, dtype=torch.int64, device=self.absent.device)
         for ours, theirs in zip(mine._tensors(), its._tensors(), strict=True):
             ours.index_copy_(0, into, theirs if its.dense else theirs.index_select(0, source))
-        return replace(mine, slots=self.slots + free, time=self.time + other.time)
+        return replace(mine, slots=self.slots + free, time=self.time + other.time, lengths=self.lengths + other.lengths)
 
     def grown(self) -> FastSession:
         """With cells for one more token of every sentence."""
@@ -150,16 +156,20 @@ class FastSession:
         )
 
     def _copied(self, blocks: list[int]) -> FastSession:
-        """These sentences in slots of their own, in order; one may come several times."""
+        """These sentences in slots of their own, in order, one perhaps several times, as narrow as they allow."""
         at = torch.tensor([self.slots[block] for block in blocks], dtype=torch.int64, device=self.absent.device)
+        time, lengths = [self.time[block] for block in blocks], [self.lengths[block] for block in blocks]
+        times = min(-(-(max(time, default=0) + 1) // BUCKET) * BUCKET, self.unseen.shape[2])
+        length = max(lengths, default=0)
         return replace(
             self,
-            cells=[Cells(*(x.index_select(0, at) for x in layer)) for layer in self.cells],
-            sources=[Source(*(x.index_select(0, at) for x in layer)) for layer in self.sources],
-            unseen=self.unseen.index_select(0, at),
-            absent=self.absent.index_select(0, at),
+            cells=[Cells(*(x[:, :, :times].index_select(0, at) for x in layer)) for layer in self.cells],
+            sources=[Source(*(x[:, :, :length].index_select(0, at) for x in layer)) for layer in self.sources],
+            unseen=self.unseen[:, :, :times].index_select(0, at),
+            absent=self.absent[:, :length].index_select(0, at),
             slots=list(range(len(blocks))),
-            time=[self.time[block] for block in blocks],
+            time=time,
+            lengths=lengths,
         )
 
     def _apart(self) -> FastSession:

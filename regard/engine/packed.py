@@ -7,6 +7,7 @@ the same. For inference alone: none of it is a parameter or gives a gradient.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cache
 from typing import Literal, NamedTuple
 
 import torch
@@ -14,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 
-__all__ = ["Format", "Int8Linear", "Matrix", "Packed", "PackedLinear", "pack", "pack_layers"]
+__all__ = ["Format", "Int8Linear", "Matrix", "Packed", "PackedLinear", "counts_exactly", "pack", "pack_layers"]
 
 Format = Literal["float", "int8"]
 TYPICAL_ROWS = 64  # what the layout is chosen for; any number works
@@ -38,9 +39,9 @@ class Packed(ABC):
     @abstractmethod
     def __call__(self, x: Float[Tensor, "rows enter"]) -> Float[Tensor, "rows leave"]: ...
 
-    @abstractmethod
     def rectified(self, x: Float[Tensor, "rows enter"]) -> Float[Tensor, "rows leave"]:
-        """max(0, y)."""
+        """max(0, y). Not oneDNN's own, which makes 0 of what is not a number and so hides a broken model."""
+        return self(x).relu_()
 
     @abstractmethod
     def onto(
@@ -50,13 +51,24 @@ class Packed(ABC):
 
 
 def pack(matrix: Matrix, format: Format) -> Packed:
-    """``float``: as the matrix is; ``int8``: in 8 bits, where the processor has products of them."""
-    return Int8Linear(matrix) if format == "int8" and _packable(matrix.weight) else PackedLinear(matrix)
+    """``float``: as the matrix is; ``int8``: in 8 bits, which ``counts_exactly`` has to allow."""
+    return Int8Linear(matrix) if format == "int8" else PackedLinear(matrix)
 
 
 def _packable(weight: Tensor) -> bool:
-    known = weight.dtype in (torch.float32, torch.bfloat16)
-    return known and weight.device.type == "cpu" and torch.backends.mkldnn.is_available()
+    if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
+        return False
+    narrow = weight.dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return weight.dtype == torch.float32 or bool(narrow)
+
+
+@cache
+def counts_exactly() -> bool:
+    """Whether products of 8-bit numbers are right here: without AVX-512 oneDNN's sums overflow, and nothing tells."""
+    if not torch.backends.mkldnn.is_available():
+        return False
+    ones = torch.ones(16, 64)
+    return torch.equal(Int8Linear(Matrix(ones))(ones), torch.full((16, 16), 64.0))
 
 
 class PackedLinear(Packed):
@@ -68,10 +80,10 @@ class PackedLinear(Packed):
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, TYPICAL_ROWS) if self.packed else weight
 
     def __call__(self, x: Float[Tensor, "rows enter"]) -> Float[Tensor, "rows leave"]:
-        return self._product(x, "none") if self.packed else linear(x, self.weight, self.bias)
-
-    def rectified(self, x: Float[Tensor, "rows enter"]) -> Float[Tensor, "rows leave"]:
-        return self._product(x, "relu") if self.packed else linear(x, self.weight, self.bias).relu_()
+        if not self.packed:
+            return linear(x, self.weight, self.bias)
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+        return y
 
     def onto(
         self, residual: Float[Tensor, "rows leave"], x: Float[Tensor, "rows enter"]
@@ -79,10 +91,6 @@ class PackedLinear(Packed):
         if not self.packed:
             return residual + linear(x, self.weight, self.bias)
         y: Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, residual, self.weight, self.bias, "add")
-        return y
-
-    def _product(self, x: Float[Tensor, "rows enter"], after: str) -> Float[Tensor, "rows leave"]:
-        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, after, [], "")
         return y
 
 
@@ -105,9 +113,6 @@ class Int8Linear(Packed):
         product, scale = self._product(x)
         y = product.mul_(scale)
         return y if self.bias is None else y.add_(self.bias)
-
-    def rectified(self, x: Float[Tensor, "rows enter"]) -> Float[Tensor, "rows leave"]:
-        return self(x).relu_()
 
     def onto(
         self, residual: Float[Tensor, "rows leave"], x: Float[Tensor, "rows enter"]

@@ -17,7 +17,7 @@ from regard.attention.mask import Causal, Padding
 from regard.engine.cache import BUCKET, Cells, FastSession, Source
 from regard.engine.packed import ROUND, Format, Matrix, Packed, pack, pack_layers
 from regard.models.feed_forward import FeedForward, GatedFeedForward
-from regard.models.norms import PostNorm, Residual
+from regard.models.norms import PostNorm, PreNorm, Residual
 from regard.models.transformer import DecoderLayer, TransformerDecoder
 
 __all__ = ["FastTransducer", "obstacle"]
@@ -27,18 +27,29 @@ Rows = Float[Tensor, "rows width"]
 
 def obstacle(decoder: Decoder) -> str | None:
     """Why there is no fast form of this decoder; None if there is."""
-    if not isinstance(decoder, TransformerDecoder):
-        return f"a {type(decoder).__name__} is no Transformer's decoder"
-    for layer in decoder.stack:
-        if not isinstance(layer.mixer, SelfAttention) or not isinstance(layer.reader, AttentionReader):
-            return "a layer has something else than self-attention and encoder-decoder attention"
-        if set(layer.mixer.mask.conjuncts()) != {Causal(), Padding()} or layer.mixer.rotary is not None:
-            return "its self-attention is restricted, or turns its keys"
-        for attention in (layer.mixer.attention, layer.reader.attention):
-            if type(attention.mechanism) is not Dot or attention.mechanism.bias is not None:
-                return "its attention is not the plain product"
-            if not all(isinstance(getattr(attention, name), nn.Linear) for name in PROJECTIONS):
-                return "its attention lacks a projection"
+    if type(decoder) is not TransformerDecoder:
+        return f"a {type(decoder).__name__} is not the Transformer's decoder"
+    return next(filter(None, map(_obstacle, decoder.stack)), None)
+
+
+def _obstacle(layer: DecoderLayer) -> str | None:
+    """A class of another name may do anything, in any order: only what is known is read."""
+    mixer, reader = layer.mixer, layer.reader
+    if type(layer) is not DecoderLayer or type(mixer) is not SelfAttention or type(reader) is not AttentionReader:
+        return "a layer has something else than self-attention and encoder-decoder attention"
+    if set(mixer.mask.conjuncts()) != {Causal(), Padding()} or mixer.rotary is not None:
+        return "its self-attention is restricted, or turns its keys"
+    for attention in (mixer.attention, reader.attention):
+        if type(attention.mechanism) is not Dot or attention.mechanism.bias is not None:
+            return "its attention is not the plain product"
+        projections = (getattr(attention, name) for name in PROJECTIONS)
+        if type(attention) is not MultiHead or not all(type(x) is nn.Linear for x in projections):
+            return "its attention lacks a projection"
+    frames = (layer.around_mixer, layer.around_reader, layer.around_feed_forward)
+    if type(layer.feed_forward) not in (FeedForward, GatedFeedForward):
+        return f"its feed-forward is a {type(layer.feed_forward).__name__}"
+    if not all(type(frame) in (PostNorm, PreNorm) for frame in frames):
+        return "its residual frames are neither post-norm nor pre-norm"
     return None
 
 
@@ -61,7 +72,7 @@ class FastTransducer:
         assert isinstance(decoder, TransformerDecoder)
         self.encoder, self.embedding, self.norm = encoder, decoder.embedding, decoder.norm
         self.layers = [_Layer(layer, format) for layer in decoder.stack]
-        self.projection: Packed = pack(Matrix(projection.detach().to(dtype)), format)
+        self.projection: Packed = pack(Matrix(projection.detach().to(dtype, copy=True)), format)
         pack_layers(encoder, format)
 
     @torch.no_grad()
@@ -72,9 +83,9 @@ class FastTransducer:
         states = self.encoder(source, source_valid).states
         absent = torch.zeros_like(source_valid, dtype=states.dtype)
         absent = absent.masked_fill(~source_valid, torch.finfo(states.dtype).min)
-        sources = [layer.read(states) for layer in self.layers]
+        sources = [layer.read(states, source_valid) for layer in self.layers]
         cells = [layer.empty(states, BUCKET) for layer in self.layers]
-        return FastSession.of(cells, sources, absent)
+        return FastSession.of(cells, sources, absent, _extent(source_valid))
 
     @torch.no_grad()
     def step(
@@ -85,7 +96,7 @@ class FastTransducer:
         for column in tokens.unbind(1):
             session = session.grown()
             logits = self.projection(self._features(column, session))[: len(column)]
-            log_p.append(torch.log_softmax(logits.float() if logits.dtype == torch.bfloat16 else logits, -1))
+            log_p.append(torch.log_softmax(logits if logits.dtype == torch.float64 else logits.float(), -1))
             session.time = [time + 1 for time in session.time]
         # A copy of so many numbers costs as much as a layer.
         return log_p[0][:, None] if len(log_p) == 1 else torch.stack(log_p, 1), session
@@ -101,6 +112,13 @@ class FastTransducer:
         return features
 
 
+def _extent(valid: Bool[Tensor, "sentences length"]) -> list[int]:
+    """How many columns of each row, from the first, hold all that are valid."""
+    column = torch.arange(1, valid.shape[1] + 1, device=valid.device)
+    extent: list[int] = torch.where(valid, column, 0).amax(1).tolist() if valid.numel() else [0] * len(valid)
+    return extent
+
+
 class _Now(NamedTuple):
     """Where the rows of one step stand in the tables, the same for every layer."""
 
@@ -108,7 +126,8 @@ class _Now(NamedTuple):
     time: Int[Tensor, "sentences"]
     common: int | None  # the time of all, where they fill all slots and stand at one: a plain copy writes their cells
     dense: bool
-    times: int  # cells in use
+    times: int  # so many of the tables are in use
+    length: int  # and so many columns of sources
     width: int
     unseen: Float[Tensor, "slots 1 1 width cells"]
     absent: Float[Tensor, "slots 1 1 1 length"]
@@ -123,7 +142,9 @@ class _Now(NamedTuple):
         times, dense = max(session.time, default=0) + 1, session.dense
         common = session.time[0] if dense and width == session.unseen.shape[1] and len(set(session.time)) == 1 else None
         unseen = session.unseen[:, :width, :times].flatten(2)[:, None, None]
-        return cls(slots, time, common, dense, times, width, unseen, session.absent[:, None, None, None])
+        length = max(session.lengths, default=0)
+        absent = session.absent[:, None, None, None, :length]
+        return cls(slots, time, common, dense, times, length, width, unseen, absent)
 
 
 class _Layer:
@@ -140,11 +161,12 @@ class _Layer:
         self.feed_forward = _feed_forward(layer.feed_forward, format)
         self.frames = [_Frame(x) for x in (layer.around_mixer, layer.around_reader, layer.around_feed_forward)]
 
-    def read(self, states: Float[Tensor, "sentences length width"]) -> Source:
-        """Keys and values of the source, once a sentence."""
+    def read(self, states: Float[Tensor, "sentences length width"], valid: Bool[Tensor, "sentences length"]) -> Source:
+        """Keys and values of the source, once a sentence; values of padding are 0, all that who sees nothing gets."""
         key, value = self.read_other(states.flatten(0, 1)).split([self.other.keys, self.other.values], 1)
         shape = (*states.shape[:2], self.other.key_heads, -1)
-        return Source(*(x.reshape(shape).transpose(1, 2).contiguous() for x in (key, value)))
+        key, value = (x.reshape(shape).transpose(1, 2).contiguous() for x in (key, value))
+        return Source(key, value.masked_fill_(~valid[:, None, :, None], 0.0))
 
     def empty(self, like: Float[Tensor, "sentences length width"], times: int) -> Cells:
         own = self.own
@@ -168,7 +190,8 @@ class _Layer:
         return self._ask(query, own, keys, values, now.unseen, now, len(x))
 
     def _read(self, x: Rows, source: Source, now: _Now) -> Rows:
-        return self._ask(self.ask_other(x), self.other, source.key, source.value, now.absent, now, len(x))
+        key, value = (table[:, :, : now.length] for table in source)
+        return self._ask(self.ask_other(x), self.other, key, value, now.absent, now, len(x))
 
     def _ask(
         self,

@@ -17,7 +17,7 @@ from regard.models.feed_forward import FeedForward
 from regard.models.model import Session, Transducer
 from regard.models.norms import PostNorm
 from regard.models.transformer import EncoderLayer, TransformerEncoder
-from regard.search import Symbols, best_types, greedy, greedy_search, sample, search
+from regard.search import Symbols, best_types, greedy, greedy_search, sample, sampling, search
 from regard.testing.law import ready
 
 from . import things
@@ -156,6 +156,37 @@ def test_sentences_that_enter_while_others_run_are_searched_as_alone(model, sour
     assert sorted(found) == list(range(len(order)))
     for number, row in enumerate(order):
         same_hypotheses(found[number], alone[row])
+
+
+@torch.no_grad()
+def test_draws_of_a_sentence_leave_together_and_make_room(monkeypatch):
+    """Those that wait enter as sentences end, however many rows each has; a state is never split within one."""
+    model, seen = transducer("transformer", monkeypatch), []
+    rows = iter([2, 0, 1, 2])
+    source = torch.randint(0, TYPES, VALID.shape, generator=torch.Generator().manual_seed(5))
+
+    def waiting(free: int):
+        seen.append(free)
+        row = next(rows, None)
+        if row is None:
+            return None
+        live = sampling(
+            [len(seen) + 2],
+            SYMBOLS,
+            longest=LONGEST[row : row + 1],
+            draws=3,
+            generator=torch.Generator().manual_seed(row),
+        )
+        return live, model.session(source[row : row + 1], VALID[row : row + 1]).repeat(3)
+
+    live = sampling([0, 1], SYMBOLS, longest=LONGEST[:2], draws=3, generator=torch.Generator().manual_seed(9))
+    found = dict(search(model.step, (live, model.session(source[:2], VALID[:2]).repeat(3)), waiting, room=2))
+    assert len(found) == 6 and set(map(len, found.values())) == {3}
+    assert set(seen) == {1} or set(seen) == {1, 2}, "one sentence ends, one enters"
+    for outputs in found.values():
+        assert [each.score for each in outputs] == sorted((each.score for each in outputs), reverse=True)
+        for each in outputs:
+            assert len(each.token_log_probabilities) == len(each.tokens) + each.finished
 
 
 @pytest.mark.parametrize("types", [1024, 1500, 9712])
