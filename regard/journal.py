@@ -38,6 +38,8 @@ class Journal:
         if resume and (record := self._read()) is not None:
             self._refuse_other(record["job"])
             self.inputs, self._bytes, self._expected = record["inputs"], record["bytes"], record["digest"]
+        if not self._bytes:
+            storage.remove_file(self._record)  # of an earlier beginning: it must not vouch for what is written now
         with storage.storing(self.path):
             self._file: BinaryIO = self._partial.open("r+b" if self._bytes else "wb")
             self._file.truncate(self._bytes)

@@ -99,6 +99,16 @@ def test_nothing_of_another_job_is_gone_on_with(tmp_path: Path, change: dict[str
     assert work(tmp_path / "out") == 6, "and it is as it was"
 
 
+def test_the_record_of_an_earlier_beginning_vouches_for_nothing(tmp_path: Path) -> None:
+    """Begun anew, and killed with more written than was committed before."""
+    stopped(tmp_path / "out")
+    journal = Journal(tmp_path / "out", JOB, resume=False)
+    with journal._file:
+        journal.write(b"x" * len(WHOLE))
+    assert work(tmp_path / "out") == 12
+    assert (tmp_path / "out").read_bytes() == WHOLE
+
+
 def test_a_record_of_more_than_there_is_begins_anew(tmp_path: Path) -> None:
     stopped(tmp_path / "out")
     partial = storage.hidden(tmp_path / "out", "partial")
