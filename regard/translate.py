@@ -82,7 +82,7 @@ class Translator:
 
     ``engine`` says what decodes. None is the fast form of the model in float32 where there is one, which gives what
     the model itself gives, ``reference``; that scores and shows its attention in any case. ``bfloat16`` and ``int8``
-    are quicker still and may choose other words. ConfigError where the model has no fast form.
+    compute in fewer bits and may choose other words. ConfigError where the model has no fast form.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ Threads = Annotated[
 EngineName = Annotated[
     Literal["reference", "float32", "bfloat16", "int8"] | None,
     typer.Option(
-        "--engine", help="What decodes: float32 unless given, with the outputs of reference; the other two are quicker."
+        "--engine", help="What decodes: float32 unless given, with the outputs of reference; the others: fewer bits."
     ),
 ]
 Beam = Annotated[int | None, typer.Option("--beam", min=1, metavar="N", help="Beam width; 1 is greedy.")]
