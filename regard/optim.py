@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -76,15 +76,19 @@ class Optimizer:
         # The rate is set anew at every step; fused: one pass over each tensor.
         self.adam = adam(self.masters, lr=0.0, betas=betas, eps=epsilon, weight_decay=weight_decay, fused=True)
 
-    def step(self, learning_rate: float) -> float:
-        """One update from the gradients, which are then dropped. Returns their norm before clipping.
+    def step(self, learning_rate: float, gradients: Sequence[Tensor] | None = None) -> float:
+        """One update from ``gradients``, by parameter, or from those that ``backward`` left, which are then dropped.
+
+        Given ones are used up: laid out as the parameters, at least float32. Returns their norm before clipping.
 
         A norm that is not finite changes nothing but drops the gradients: the caller decides what to do. Buffers that
         the model kept meanwhile, as BatchNorm does, are then again as they were after the update before.
         """
-        gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self.parameters]
+        if gradients is None:
+            left = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self.parameters]
+            gradients = [g.float() if g.dtype == torch.bfloat16 else g for g in left]
+        wide = list(gradients)
         self._drop_gradients()
-        wide = [g.float() if g.dtype == torch.bfloat16 else g for g in gradients]
         norm = torch.nn.utils.get_total_norm(wide)
         value = float(norm)
         if not math.isfinite(value):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import accumulate, count
 from typing import NamedTuple
 
@@ -23,11 +24,12 @@ from regard.data.corpora import Corpora, CorpusConfig, Sentences
 from regard.data.preparing import open_or_prepare
 from regard.data.text import Tokenizer, TokenizerConfig, train_tokenizer
 from regard.errors import ConfigError
-from regard.losses import projected_cross_entropy
+from regard.gradients import Workers, batch_loss, gradient
 from regard.models.build import build
 from regard.models.model import Transducer
 from regard.optim import Optimizer
 from regard.run import Plan, RunFolder
+from regard.tensors import kept_buffers
 from regard.train import Prepared, batch_memory, planned_epoch, to_device
 
 __all__ = ["Ready", "prepare", "remarks", "require_trainable", "set_up"]
@@ -55,8 +57,13 @@ def require_trainable(config: Config) -> None:
             why="it has neither steps nor epochs, minutes, tokens or early_stopping",
             help="say how long: --set train.epochs=20, train.steps=5000 or train.minutes=30",
         )
-    with torch.device("meta"):  # shapes alone: no memory, whatever the size
-        build(config.model, source_types=8, target_types=8)
+    if _remembers(config, 8, 8) and (settings.workers or 1) > 1:
+        raise ConfigError(
+            "this model cannot be trained by several workers at once",
+            where="train.workers",
+            why="what a batch leaves in it, such as BatchNorm's running statistics, would depend on who was first",
+            help="--set train.workers=1",
+        )
 
 
 def set_up(run: RunFolder, *, say: Callable[[str], None], progress: Callable[[int], None] | None = None) -> Ready:
@@ -73,7 +80,8 @@ def set_up(run: RunFolder, *, say: Callable[[str], None], progress: Callable[[in
     if plan is None:
         plan = _make_plan(config, data, len(source), len(target))
         run.write_plan(plan)
-        say(f"computing in {plan.precision}" + (f", {plan.steps:,} updates" if plan.steps else ""))
+        by = f" by {plan.workers} workers" if plan.workers > 1 else ""
+        say(f"computing in {plan.precision}{by}" + (f", {plan.steps:,} updates" if plan.steps else ""))
     torch.set_num_threads(plan.threads)
     model = _build(config, len(source), len(target), plan.precision)
     for remark in remarks(model, data):
@@ -159,22 +167,30 @@ def _corpora(
 def _make_plan(config: Config, data: Prepared, source_types: int, target_types: int) -> Plan:
     settings = config.train
     formats = ["float32", "bfloat16"] if settings.precision == "auto" else [settings.precision]
-    timed = settings.precision == "auto" or settings.minutes is not None
+    numbers = _numbers_of_workers(config, source_types, target_types)
+    seconds: dict[tuple[str, int], float] = {}
+
+    def quickest(tries: list[tuple[str, int]]) -> tuple[str, int]:
+        if len(tries) > 1 or settings.minutes is not None:
+            for each in tries:
+                if each not in seconds:
+                    seconds[each] = _time_update(config, data, source_types, target_types, *each)
+        return min(tries, key=lambda each: seconds.get(each, 0.0))
+
     with batch_memory("timing an update", config):
-        seconds = {
-            name: _time_update(config, data, source_types, target_types, name) if timed else 0.0 for name in formats
-        }
-    precision = min(formats, key=lambda name: seconds[name])
+        precision, _ = quickest([(name, numbers[0]) for name in formats])
+        precision, workers = quickest([(precision, number) for number in numbers])
     ends = [settings.steps] if settings.steps is not None else []
     if settings.minutes is not None:
-        ends.append(max(int(settings.minutes * 60 / seconds[precision]), 1))
+        ends.append(max(int(settings.minutes * 60 / seconds[precision, workers]), 1))
     if settings.tokens is not None:
         ends.append(_updates_of(settings.tokens, config, data))
     return Plan(
         precision=precision,
         steps=min(ends, default=None),
         threads=torch.get_num_threads(),
-        seconds_per_update=seconds,
+        workers=workers,
+        seconds_per_update={f"{name}, workers: {number}": each for (name, number), each in seconds.items()},
         source_types=source_types,
         target_types=target_types,
         corpora={part.folder.name: part.content for side in (data.train, data.valid) if side for part in side.parts},
@@ -196,21 +212,36 @@ def _tokens_by_update(config: Config, data: Prepared) -> Iterator[int]:
             yield sum(int(lengths[rows].sum()) + len(rows) for rows in plan[start : start + together])
 
 
-def _time_update(config: Config, data: Prepared, source_types: int, target_types: int, precision: str) -> float:
-    """Seconds of one update in a number format, on a model that is thrown away: the mean of a few, after a first."""
+def _numbers_of_workers(config: Config, source_types: int, target_types: int) -> list[int]:
+    """Among how many workers to choose: powers of two up to torch's threads, on a CPU."""
+    if config.train.workers is not None:
+        return [config.train.workers]
+    if _device().type != "cpu" or _remembers(config, source_types, target_types):
+        return [1]
+    return [number for number in (1, 2, 4, 8) if number <= torch.get_num_threads()]
+
+
+def _remembers(config: Config, source_types: int, target_types: int) -> bool:
+    """Whether a pass over a batch changes the model, as BatchNorm's does: such passes cannot be made side by side."""
+    with torch.device("meta"):
+        return bool(kept_buffers(build(config.model, source_types=source_types, target_types=target_types)))
+
+
+def _time_update(
+    config: Config, data: Prepared, source_types: int, target_types: int, precision: str, number: int
+) -> float:
+    """Seconds of an update in a number format by so many workers, on a model that is thrown away: the mean of a few."""
     model = _build(config, source_types, target_types, precision)
-    optimizer = Optimizer(model)
+    optimizer, workers = Optimizer(model), Workers(number, torch.get_num_threads())
+    loss = partial(batch_loss, model, smoothing=config.train.label_smoothing)
     lengths = pair_lengths(data.train)
     plan = epoch_batches(lengths, config.train.batch_tokens, seed=config.seed, epoch=0, where=data.train.where)
     times = []
     for indices in plan[: TRIALS + 1]:
         started = time.perf_counter()
         batch = to_device(collate(data.train, indices), _device())
-        features = model(batch.source, batch.source_valid, batch.target_input, batch.target_valid)
-        valid = batch.target_valid
-        loss = projected_cross_entropy(features[valid], model.projection, batch.target_output[valid], smoothing=0.1)
-        loss.smoothed.div(len(indices)).backward()
-        optimizer.step(1e-6)
+        found = gradient(loss, optimizer.parameters, [batch], seed=(0,), workers=workers)
+        optimizer.step(1e-6, found.values)
         times.append(time.perf_counter() - started)
     counted = times[1:] or times
     return sum(counted) / len(counted) * config.train.accumulate

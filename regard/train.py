@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,7 +23,8 @@ from regard.config import Config
 from regard.data.batches import Batch, Indices, batches_in_order, collate, epoch_batches, mixed_epoch, pair_lengths
 from regard.data.corpora import Corpora
 from regard.errors import DataError, ModelError, TrainingError
-from regard.losses import Loss, projected_cross_entropy
+from regard.gradients import Workers, batch_loss, gradient
+from regard.losses import Loss
 from regard.memory import within_memory
 from regard.models.model import Transducer
 from regard.optim import Optimizer, schedule
@@ -124,6 +125,8 @@ class Trainer:
             last_step=steps,
         )
         self.device = model.projection.device
+        plan = run.read_plan()
+        self.workers = Workers(plan.workers if plan else 1, torch.get_num_threads())
         self.place = Place()
         self._planned: tuple[int, list[Any]] = (-1, [])
         self.metrics = Metrics(run.path / "metrics.jsonl")
@@ -223,15 +226,13 @@ class Trainer:
         started = time.perf_counter()
         batches = self._next_batches()
         count = sum(int(batch.target_valid.sum()) for batch in batches)
-        smoothed, nll = 0.0, 0.0
         self.model.train()
-        for number, batch in enumerate(batches):
-            torch.manual_seed(_seed(self.config.seed, place.step, number))
-            loss = self.loss(batch, smoothing=settings.label_smoothing)
-            (loss.smoothed / count).backward()
-            smoothed, nll = smoothed + float(loss.smoothed.detach()) / count, nll + float(loss.nll) / count
-        rate = self.rate(place.step + 1)
-        norm = self.optimizer.step(rate) if math.isfinite(smoothed) else self.optimizer.skip()
+        found = gradient(
+            partial(self.loss, smoothing=settings.label_smoothing), self.optimizer.parameters, batches,
+            seed=(self.config.seed, place.step), workers=self.workers,
+        )  # fmt: skip
+        rate, sound = self.rate(place.step + 1), math.isfinite(found.smoothed)
+        norm = self.optimizer.step(rate, found.values) if sound else self.optimizer.skip()
         place.step += 1
         storage.at("update")
         seconds = time.perf_counter() - started
@@ -240,17 +241,20 @@ class Trainer:
             self._skip(batches)
             return
         place.nonfinite = 0
-        figures = {"loss": smoothed, "nll": nll, "rate": rate, "norm": norm, "tokens": count, "seconds": seconds}
+        figures = {
+            "loss": found.smoothed,
+            "nll": found.nll,
+            "rate": rate,
+            "norm": norm,
+            "tokens": count,
+            "seconds": seconds,
+        }
         self.metrics.write({"step": place.step, "epoch": place.epoch, **figures})
         self.reporter.updated(place, self._expected(), figures)
 
     def loss(self, batch: Batch, *, smoothing: float) -> Loss:
         """The sum over the batch's target tokens."""
-        features = self.model(batch.source, batch.source_valid, batch.target_input, batch.target_valid)
-        valid = batch.target_valid
-        return projected_cross_entropy(
-            features[valid], self.model.projection, batch.target_output[valid], smoothing=smoothing
-        )
+        return batch_loss(self.model, batch, smoothing=smoothing)
 
     def _next_batches(self) -> list[Batch]:
         """As many batches as make an update, fewer at an epoch's end."""
@@ -349,11 +353,6 @@ def planned_epoch(config: Config, data: Prepared, epoch: int) -> list[Indices]:
         pair_lengths(data.train), config.train.batch_tokens, seed=config.seed, epoch=epoch, chosen=chosen,
         where=data.train.where,
     )  # fmt: skip
-
-
-def _seed(*numbers: int) -> int:
-    """One 64-bit seed out of several numbers, the streams independent."""
-    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
 
 
 def batch_memory(doing: str, config: Config) -> AbstractContextManager[None]:

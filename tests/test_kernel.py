@@ -63,6 +63,26 @@ def test_paths_equal_the_reference_in_value_and_gradient(path, dtype, key_heads)
         torch.testing.assert_close(actual, expected, **within(dtype, path="fused", law=law))
 
 
+@pytest.mark.parametrize("keys", [11, 12, 20, 31, 32, 40])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+def test_nobody_sees_how_short_rows_are_laid_out(keys, dtype):
+    """With a bias, a query that sees nothing, and as many keys as are padded in bfloat16, just not, and whole rows."""
+    span = Span.of(torch.arange(keys) < torch.tensor([[keys], [0], [keys - 1]]))
+    bound = (Causal() & Padding()).bind(span, span)
+    given = [torch.randn(3, 2, keys, 8, dtype=dtype) for _ in range(3)] + [torch.randn(1, 2, keys, keys, dtype=dtype)]
+
+    def run(name: str) -> list[torch.Tensor]:
+        *inputs, bias = (x.clone().requires_grad_() for x in given)
+        with kernel(name):
+            context, _ = attend(*inputs, bound, bias=bias, scale=0.3)
+        slopes = torch.autograd.grad(context.float().square().sum(), [*inputs, bias])
+        return [context, *slopes]
+
+    for law, actual, expected in zip(["value"] + ["gradient"] * 4, run("softmax"), run("reference"), strict=True):
+        torch.testing.assert_close(actual, expected, **within(dtype, path="fused", law=law))
+    assert not run("softmax")[0][1].any(), "a sentence of no keys"
+
+
 def test_kernel_is_forced_inside_the_block_only_and_nests():
     (query, key, value), bound = scene(torch.float64)
     key = key.index_fill(2, torch.tensor([5]), float("nan"))  # only row 0 may see key 5, and only its last query

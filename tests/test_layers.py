@@ -29,6 +29,7 @@ LAYERS = {
     "regard.attention.position": 1,
     "regard.attention.rotary": 1,
     "regard.attention.score": 1,
+    "regard.attention.short": 1,
     "regard.search": 1,
     "regard.beams": 1,
     "regard.losses": 1,
@@ -41,6 +42,7 @@ LAYERS = {
     "regard.storage": 0,
     "regard.tensors": 1,
     "regard.memory": 1,
+    "regard.randomness": 1,
     "regard.attention.catalogue": 3,
     "regard.attention.heads": 3,
     "regard.attention.*": 2,  # mechanisms: all that no line above names
@@ -57,6 +59,7 @@ LAYERS = {
     "regard.run": 5,
     "regard.setup": 5,
     "regard.train": 5,
+    "regard.gradients": 5,
     "regard.card": 5,
     "regard.checkpoint": 5,
     "regard.choosing": 5,

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, scaled_dot_product_attention
 
 from regard.attention.mask import Bound
+from regard.attention.short import attend_short
 
 __all__ = [
     "Normalise", "attend", "attend_reference", "blank_unseen", "choose", "kernel", "masked_sigmoid", "masked_softmax",
@@ -176,13 +177,11 @@ def _attend_softmax(
     scale: float,
     bias: Bias | None,
 ) -> Context:
-    """Two batched matrix products and a softmax: the quickest form, forward and backward, of short sequences."""
+    """The softmax form: the quickest, forward and backward, of short sequences."""
     key, value = (share_heads(x, query.shape[1]) for x in (key, value))
-    energy = torch.matmul(query * scale, key.transpose(-1, -2))
-    added = bound.additive(energy.dtype) if bias is None else bias + bound.additive(energy.dtype)
-    context = torch.matmul(torch.softmax(energy + added, -1), value)
-    empty = bound.empty()
-    return context if empty is None else context.masked_fill(empty[:, None, :, None], 0.0)
+    blocked = bound.additive(query.dtype)
+    added = blocked if bias is None else bias + blocked
+    return attend_short(query, key, value, added, bound.empty(), scale=scale)
 
 
 def share_heads(x: Float[Tensor, "batch key_heads key width"], heads: int) -> Float[Tensor, "batch {heads} key width"]:

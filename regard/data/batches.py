@@ -22,6 +22,7 @@ __all__ = [
     "mixed_epoch",
     "pad_sources",
     "pair_lengths",
+    "shares",
 ]
 
 Indices = npt.NDArray[np.int64]
@@ -89,6 +90,11 @@ def batches_in_order(lengths: Lengths, tokens: int) -> list[Indices]:
     """
     ordered = np.argsort(lengths, kind="stable")
     return _cut(ordered, lengths[ordered], tokens)
+
+
+def shares(batch: Batch, number: int) -> list[Batch]:
+    """The batch's rows dealt out in turn to ``number`` batches, none of them empty: where rows are few, to fewer."""
+    return [Batch(*(tensor[first::number] for tensor in batch)) for first in range(min(number, len(batch.source)))]
 
 
 def mixed_epoch(sizes: Sequence[int], weights: Sequence[float], *, seed: int, epoch: int) -> Indices:

@@ -1,0 +1,83 @@
+"""Attention over short sequences on a CPU: the softmax form with a backward pass of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn.functional import pad
+
+__all__ = ["attend_short"]
+
+# torch's softmax of bfloat16 runs whole registers of 32 numbers; a shorter row falls back to one number at a time.
+REGISTER = 32
+WORTH_PADDING = 12  # below so many keys the padding costs more than it saves
+
+
+def attend_short(
+    query: Float[Tensor, "batch heads query width"],
+    key: Float[Tensor, "batch heads key width"],
+    value: Float[Tensor, "batch heads key value"],
+    added: Float[Tensor, "#batch #heads #query key"],
+    empty: Bool[Tensor, "batch query"] | None,
+    *,
+    scale: float,
+) -> Float[Tensor, "batch heads query value"]:
+    """softmax(scale · Q Kᵀ + ``added``) V, where ``added`` is mask and bias in one; 0 for queries of ``empty``.
+
+    Against the same written in operations of torch: nothing but the weights is kept between the passes, the scale goes
+    in with the mask, matrices are laid out once for the products of both passes, and rows of weights fill registers.
+    Cannot be differentiated twice.
+    """
+    context: Tensor = _Short.apply(query, key, value, added, empty, scale)
+    return context
+
+
+class _Short(torch.autograd.Function):
+    """P = softmax(s Q Kᵀ + A), C = P V.
+
+    ∂V = Pᵀ ∂C, ∂P = ∂C Vᵀ, ∂A = P ∘ (∂P − each row's Σ P ∘ ∂P), ∂Q = s ∂A K, ∂K = s ∂Aᵀ Q.
+    """
+
+    @staticmethod
+    def forward(
+        context: Any, query: Tensor, key: Tensor, value: Tensor, added: Tensor, empty: Tensor | None, scale: float
+    ) -> Tensor:
+        batch, heads, keys, _ = key.shape
+        columns = REGISTER if key.dtype == torch.bfloat16 and WORTH_PADDING <= keys < REGISTER else keys
+        q, k, v = query.reshape(batch * heads, -1, query.shape[3]), _laid_out(key, columns), _laid_out(value, columns)
+        energy = torch.bmm(q, k.transpose(1, 2)).view(batch, heads, -1, columns)
+        beyond = pad(added, (0, columns - keys), value=torch.finfo(added.dtype).min)
+        weights = torch.softmax(torch.add(beyond, energy, alpha=scale), -1)
+        if empty is not None:
+            weights.masked_fill_(empty[:, None, :, None], 0.0)
+        context.save_for_backward(q, k, v, weights)
+        context.scale, context.keys, context.added = scale, keys, added.shape
+        return torch.bmm(weights.view(batch * heads, -1, columns), v).view(batch, heads, -1, value.shape[3])
+
+    @staticmethod
+    def backward(context: Any, upstream: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None, None, None]:
+        q, k, v, weights = context.saved_tensors
+        (batch, heads), keys = weights.shape[:2], context.keys
+        p, u = weights.flatten(0, 1), upstream.reshape(batch * heads, -1, upstream.shape[3])
+        to_energy = torch.ops.aten._softmax_backward_data(torch.bmm(u, v.transpose(1, 2)), p, -1, p.dtype)
+        to_added = None
+        if context.needs_input_grad[3]:
+            to_added = to_energy.view_as(weights)[..., :keys].sum_to_size(context.added)
+        to_energy = to_energy * context.scale
+        to_query, to_key, to_value = (
+            x.view(batch, heads, *x.shape[1:])
+            for x in (torch.bmm(to_energy, k), torch.bmm(to_energy.transpose(1, 2), q), torch.bmm(p.transpose(1, 2), u))
+        )
+        return to_query, to_key[:, :, :keys], to_value[:, :, :keys], to_added, None, None
+
+
+def _laid_out(x: Float[Tensor, "batch heads key width"], columns: int) -> Float[Tensor, "batch*heads {columns} width"]:
+    """A matrix a head and row, one after the other, with zeros after the last key."""
+    if x.shape[2] == columns:
+        return x.reshape(-1, columns, x.shape[3])
+    grown = x.new_zeros(*x.shape[:2], columns, x.shape[3])
+    grown[:, :, : x.shape[2]] = x
+    return grown.flatten(0, 1)

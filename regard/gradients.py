@@ -1,0 +1,112 @@
+"""The gradient of one update: workers take the passes over its batches side by side, each with a share of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.data.batches import Batch, shares
+from regard.losses import Loss, projected_cross_entropy
+from regard.models.model import Transducer
+from regard.randomness import drawing
+
+__all__ = ["Gradient", "Workers", "batch_loss", "gradient"]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Gradient(NamedTuple):
+    """Of the mean loss a token, by parameter, at least float32; and ``smoothed`` and ``nll``, the means themselves."""
+
+    values: list[Tensor]
+    smoothed: float
+    nll: float
+
+
+class Workers:
+    """``number`` threads that compute at once, each with an equal part of torch's ``threads``.
+
+    Two workers of one thread outdo one of two: a small model's operations gain little from being split, and much of
+    what stands between them does not split at all. Results come in the order of the items.
+    """
+
+    def __init__(self, number: int, threads: int) -> None:
+        self.number = number
+        self._pool: ThreadPoolExecutor | None = None
+        if number > 1:
+            each = max(threads // number, 1)
+            # The count of threads belongs to the thread that sets it; the others keep theirs.
+            self._pool = ThreadPoolExecutor(number, "worker", initializer=torch.set_num_threads, initargs=(each,))
+
+    def map(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        """``work`` of each item; with one worker in this very thread, one after the other."""
+        if self._pool is None:
+            yield from map(work, items)
+            return
+        futures = [self._pool.submit(copy_context().run, work, item) for item in items]
+        try:
+            for future in futures:
+                yield future.result()
+        finally:
+            for future in futures:
+                future.cancel()
+
+
+def batch_loss(model: Transducer, batch: Batch, *, smoothing: float) -> Loss:
+    """The sum over the batch's target tokens."""
+    features = model(batch.source, batch.source_valid, batch.target_input, batch.target_valid)
+    valid = batch.target_valid
+    return projected_cross_entropy(features[valid], model.projection, batch.target_output[valid], smoothing=smoothing)
+
+
+def gradient(
+    loss: Callable[[Batch], Loss],
+    parameters: Sequence[Tensor],
+    batches: Sequence[Batch],
+    *,
+    seed: tuple[int, ...],
+    workers: Workers,
+) -> Gradient:
+    """Of Σ ``loss`` / Σ tokens over ``batches``, with respect to ``parameters``.
+
+    The sum is taken in float32 and in the order of the shares, and share k draws from (``seed``, k): the result depends
+    on how many workers there are, never on which of them is done first.
+    """
+    count = sum(int(batch.target_valid.sum()) for batch in batches)
+    parts = [part for batch in batches for part in shares(batch, workers.number)]
+
+    def part(number: int) -> tuple[tuple[Tensor | None, ...], float, float]:
+        with drawing(_mixed(*seed, number), parts[number].source.device):
+            found = loss(parts[number])
+            values = torch.autograd.grad(found.smoothed / count, parameters, allow_unused=True)
+        return values, float(found.smoothed.detach()) / count, float(found.nll) / count
+
+    total: list[Tensor | None] = [None] * len(parameters)
+    smoothed, nll = 0.0, 0.0
+    for values, one, other in workers.map(part, range(len(parts))):
+        total = [_added(*each) for each in zip(total, values, parameters, strict=True)]
+        smoothed, nll = smoothed + one, nll + other
+    filled = [torch.zeros_like(like) if sum_ is None else sum_ for sum_, like in zip(total, parameters, strict=True)]
+    return Gradient(filled, smoothed, nll)
+
+
+@torch.no_grad()
+def _added(total: Tensor | None, value: Tensor | None, like: Tensor) -> Tensor | None:
+    """The sum, laid out as the parameter, which the optimiser's fused kernel counts on."""
+    if value is None:
+        return total
+    if total is None:
+        return torch.empty_like(like, dtype=torch.promote_types(like.dtype, torch.float32)).copy_(value)
+    return total.add_(value)
+
+
+def _mixed(*numbers: int) -> int:
+    """One 64-bit seed out of several numbers, the streams independent."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
