@@ -27,7 +27,7 @@ from regard.data.batches import pad_sources
 from regard.engine.transformer import FastTransducer
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.search import Opened, Symbols, greedy, search
+from regard.search import Opened, Symbols, greedy, reading, search
 
 _decoder: Decoder
 
@@ -62,7 +62,9 @@ class Decoder:
         first = waiting(room)
         if first is None:
             return {}
-        return {number: best[0].tokens for number, best in search(self.model.step, first, waiting, room=room)}
+        fast = isinstance(self.model, FastTransducer)
+        step = self.model.reading if fast else reading(self.model.step)
+        return {number: best[0].tokens for number, best in search(step, first, waiting, room=room)}
 
     def _open(self, chosen: list[int]) -> Opened:
         settings: dict[str, Any] = self.settings

@@ -1,11 +1,12 @@
-"""Training speed against Hugging Face's MarianMTModel of the same shape, alternately in one run.
+"""Training speed against MarianMTModel (transformers) and Joey NMT of the same shape, alternately in one run.
 
     REGARD_DATA=folder-with-multi30k .venv/bin/python bench/train_speed.py
 
 Every worker makes the same updates over the same batches in the same order, one after the other while the rest
 sleep: batch, forward, backward, Adam. Ours is ``regard.train.Trainer`` as it is, which reads and pads its batches
-and writes its metrics within the time; theirs finds its batches in memory. Only target tokens that are no padding
-count. Writes runs/bench/train-speed.json.
+and writes its metrics within the time; the others find their batches in memory. Only target tokens that are no
+padding count. Ours runs in each number format as one worker with all threads and as one worker a thread. Writes
+runs/bench/train-speed.json.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from machine import machine
 
 from regard.config import Config, load_config
 from regard.data.batches import collate, epoch_batches, mixed_epoch, pair_lengths
-from regard.data.text import BEGIN, END, PAD
+from regard.data.text import BEGIN, END, PAD, UNKNOWN
 from regard.run import RunFolder
 from regard.setup import Ready, set_up
 
 FOLDER = ROOT / "runs" / "bench"
 PRECISIONS = ("float32", "bfloat16")
-ATTENTION = ("sdpa", "eager")  # of the peer; the first is its default
+ATTENTION = ("sdpa", "eager")  # of MarianMTModel; the first is its default
 
 
 def main() -> None:
@@ -48,17 +49,23 @@ def main() -> None:
     _write_batches(prepared / "batches.npz", ready, config, updates)
     _write_settings(prepared / "settings.json", ready, config)
     commands: dict[str, list[str | Path]] = {
-        f"regard {precision}": [sys.executable, BENCH / "ours_train.py", _with_precision(run, precision)]
-        for precision in PRECISIONS
+        _ours(precision, workers): [sys.executable, BENCH / "ours_train.py", _planned(run, precision, workers)]
+        for precision, workers in product(arguments.precisions, sorted({1, arguments.threads}))
     }
-    peer = BENCH / "peers" / "marian_transformers.py"
-    python = peer_python("marian", peer.with_suffix(".txt"))
-    for attention, precision in product(ATTENTION[: arguments.peer_forms], PRECISIONS):
-        command = [python, peer, prepared / "settings.json", prepared / "batches.npz", precision, attention]
-        commands[f"marian {precision} {attention}"] = command
+    given = [prepared / "settings.json", prepared / "batches.npz"]
+    if "marian" in arguments.peers:
+        peer = BENCH / "peers" / "marian_transformers.py"
+        python = peer_python("marian", peer.with_suffix(".txt"))
+        for attention, precision in product(ATTENTION[: arguments.peer_forms], arguments.precisions):
+            commands[f"marian {precision} {attention}"] = [python, peer, *given, precision, attention]
+    if "joeynmt" in arguments.peers:
+        peer = BENCH / "peers" / "joeynmt_train.py"
+        python = peer_python("joeynmt", peer.with_suffix(".txt"))
+        for precision in arguments.precisions:
+            commands[f"joeynmt {precision}"] = [python, peer, *given, precision]
     hello, turns = alternate(commands, rounds=arguments.rounds, warm_up=arguments.warm_up, threads=arguments.threads)
     _check(hello, turns, config)
-    result = _result(hello, turns, arguments.warm_up, plan.precision)
+    result = _result(hello, turns, arguments.warm_up, _ours(plan.precision, plan.workers))
     result |= {"machine": machine(), "config": config.model_dump(mode="json", include={"model", "train"})}
     (FOLDER / "train-speed.json").write_text(json.dumps(result, indent=2))
     _print(result)
@@ -72,7 +79,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=10, help="timed updates of each")
     parser.add_argument("--warm-up", type=int, default=2, help="updates of each before")
-    parser.add_argument("--peer-forms", type=int, choices=(1, 2), default=2, help="1: its default attention alone")
+    parser.add_argument("--peers", nargs="*", default=["marian", "joeynmt"])
+    parser.add_argument("--precisions", nargs="+", default=PRECISIONS)
+    parser.add_argument("--peer-forms", type=int, choices=(1, 2), default=2, help="1: Marian's default attention alone")
     return parser.parse_args()
 
 
@@ -96,13 +105,17 @@ def _config(arguments: argparse.Namespace) -> Config:
     return load_config({"model": {"preset": arguments.preset}, "data": data, "train": train})
 
 
-def _with_precision(run: RunFolder, precision: str) -> Path:
-    """A copy of the run whose plan says this number format."""
-    folder = run.path.with_name(precision)
+def _ours(precision: str, workers: int) -> str:
+    return f"regard {precision} × {workers}"
+
+
+def _planned(run: RunFolder, precision: str, workers: int) -> Path:
+    """A copy of the run whose plan says this number format and so many workers."""
+    folder = run.path.with_name(f"{precision}-{workers}")
     shutil.copytree(run.path, folder)
     plan = run.read_plan()
     assert plan is not None
-    RunFolder.open(folder).write_plan(plan.model_copy(update={"precision": precision}))
+    RunFolder.open(folder).write_plan(plan.model_copy(update={"precision": precision, "workers": workers}))
     return folder
 
 
@@ -122,7 +135,7 @@ def _write_batches(path: Path, ready: Ready, config: Config, updates: int) -> No
 
 
 def _write_settings(path: Path, ready: Ready, config: Config) -> None:
-    special = {"pad": PAD, "begin": BEGIN, "end": END}
+    special = {"pad": PAD, "unknown": UNKNOWN, "begin": BEGIN, "end": END}
     settings = config.model_dump(mode="json", include={"model", "train"})
     settings |= {"types": len(ready.target), "special": special, "threads": config.train.threads}
     path.write_text(json.dumps(settings))
@@ -134,11 +147,11 @@ def _check(hello: dict[str, dict[str, Any]], turns: dict[str, list[Turn]], confi
     tokens = {name: [turn.answer["tokens"] for turn in each] for name, each in turns.items()}
     if len({tuple(each) for each in tokens.values()}) > 1:
         sys.exit(f"the workers saw different batches: {tokens}")
-    # Marian's four projections of an attention have biases, the paper's have none; all else must be equal.
+    # The peers' four projections of an attention have biases, the paper's have none; all else must be equal.
     biases = 0 if model.attention_bias else 4 * model.width * (model.encoder_layers + 2 * model.decoder_layers)
-    ours = hello["regard float32"]["parameters"]
+    ours = next(said["parameters"] for name, said in hello.items() if name.startswith("regard"))
     for name, said in hello.items():
-        expected = ours + (biases if name.startswith("marian") else 0)
+        expected = ours + (0 if name.startswith("regard") else biases)
         if said["parameters"] != expected:
             sys.exit(f"{name} has {said['parameters']:,} parameters, not {expected:,}")
     for name, each in turns.items():
@@ -151,7 +164,7 @@ def _check(hello: dict[str, dict[str, Any]], turns: dict[str, list[Turn]], confi
 
 def _result(hello: dict[str, dict[str, Any]], turns: dict[str, list[Turn]], warm_up: int, auto: str) -> dict[str, Any]:
     timed = {name: each[warm_up:] for name, each in turns.items()}
-    ours = timed[f"regard {auto}"]
+    ours = timed[auto]
     workers = {}
     for name, each in timed.items():
         speeds = [turn.answer["tokens"] / turn.seconds for turn in each]
@@ -184,7 +197,7 @@ def _print(result: dict[str, Any]) -> None:
     best = result["best_peer"]
     ratio = result["workers"][best]["regard_is_faster_by"]["median"]
     print(
-        f"regard {result['auto']}, which auto chose, trains {ratio:.2f} × as fast as {best}, the fastest of its forms"
+        f"{result['auto']}, which a run would choose, trains {ratio:.2f} × as fast as {best}, the fastest of the peers"
     )
 
 

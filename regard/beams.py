@@ -11,7 +11,19 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 from torch.nn.functional import pad
 
-from regard.search import Found, Hypothesis, Live, LogP, Prefixes, Step, Symbols, best_types, in_order, search
+from regard.search import (
+    Found,
+    Hypothesis,
+    Live,
+    LogP,
+    Prefixes,
+    Step,
+    Symbols,
+    best_types,
+    in_order,
+    reading,
+    search,
+)  # fmt: skip
 from regard.state import State, select
 
 __all__ = ["beam_search", "beams", "length_normaliser"]
@@ -53,7 +65,7 @@ def beam_search(
         range(count), symbols, longest=longest, width=width, length_penalty=length_penalty,
         length_offset=length_offset, best=best, prefixes=prefixes,
     )  # fmt: skip
-    return in_order(search(step, (live, state)), count)
+    return in_order(search(reading(step), (live, state)), count)
 
 
 def beams(
@@ -105,11 +117,17 @@ class _Beams(Live):
         last = self._position[:, None, None].expand(-1, self._tokens.shape[1], 1)
         return self._tokens.gather(2, last).view(-1, 1)
 
-    def grow(self, log_p: LogP, state: State) -> State:
-        rows_each = self._tokens.shape[1]
-        sentence = torch.arange(len(self.alive), device=log_p.device)[:, None]
-        value, parent, token = self._candidates(log_p, rows_each)
-        gain = log_p.view(len(self.alive), rows_each, -1)[sentence, parent, token]
+    def read(self, log_p: LogP, rows: slice) -> tuple[Tensor, ...]:
+        """Log probability and number of the best types of each row; of one that a prefix forces, alone."""
+        gain, token = best_types(log_p, 2 * self.width, self.symbols.never)
+        if any(self._prefixes):
+            self._force(log_p, gain, token, rows)
+        return gain, token
+
+    def grow(self, read: tuple[Tensor, ...], state: State) -> State:
+        rows_each, count = self._tokens.shape[1], len(read[0])
+        sentence = torch.arange(len(self.alive), device=read[0].device)[:, None]
+        value, gain, parent, token = self._candidates(*read)
         ends = token == self.symbols.end
         self._collect(value, parent, token, gain, ends)
         live = torch.argsort(ends, dim=1, stable=True)[:, : self.width]  # the best that do not end, in order
@@ -122,33 +140,35 @@ class _Beams(Live):
         rows = (sentence * rows_each + parent)[stays].flatten()
         if len(stays) < len(self.alive):
             self._keep(stays)
-        unmoved = len(rows) == len(log_p) and torch.equal(rows, torch.arange(len(rows), device=rows.device))
+        unmoved = len(rows) == count and torch.equal(rows, torch.arange(len(rows), device=rows.device))
         return state if unmoved or not self.alive else select(state, rows)
 
-    def _candidates(self, log_p: LogP, rows_each: int) -> tuple[Scores, Indices, Indices]:
-        """The 2·width best extensions of each sentence: total log P, the row they extend, the token."""
-        gain, token = best_types(log_p, 2 * self.width, self.symbols.never)
-        self._force(log_p, gain, token, rows_each)
+    def _candidates(
+        self, gain: Float[Tensor, "rows many"], token: Int[Tensor, "rows many"]
+    ) -> tuple[Scores, Scores, Indices, Indices]:
+        """The 2·width best extensions of each sentence: total log P, the token's, the row they extend, the token."""
         many = gain.shape[1]
-        total = self._total.reshape(-1, 1) + gain.to(torch.float64)
-        total = total.view(len(self.alive), rows_each * many)
+        total = (self._total.reshape(-1, 1) + gain.to(torch.float64)).view(len(self.alive), -1)
         kept = min(2 * self.width, total.shape[1])
         value, place = total.topk(kept, -1)
         if kept < 2 * self.width:  # a vocabulary smaller than the beam: dead entries fill it
             missing = 2 * self.width - kept
             value, place = pad(value, (0, missing), value=-math.inf), pad(place, (0, missing))
-        return value, place // many, token.view(len(self.alive), -1).gather(1, place)
+        gain, token = (x.view(len(self.alive), -1).gather(1, place) for x in (gain, token))
+        return value, gain, place // many, token
 
-    def _force(self, log_p: LogP, gain: Float[Tensor, "rows many"], token: Int[Tensor, "rows many"], each: int) -> None:
+    def _force(
+        self, log_p: LogP, gain: Float[Tensor, "rows many"], token: Int[Tensor, "rows many"], rows: slice
+    ) -> None:
         """Where a prefix says what comes, nothing else does, however improbable it is."""
-        if not any(self._prefixes):
-            return
-        for block, (prefix, position) in enumerate(zip(self._prefixes, self._position.tolist(), strict=True)):
-            if position < len(prefix):
-                rows, forced = slice(block * each, (block + 1) * each), prefix[position]
-                gain[rows, 1:] = -math.inf
-                gain[rows, 0] = log_p[rows, forced].clamp_min(torch.finfo(log_p.dtype).min)
-                token[rows] = forced
+        position, each = self._position.tolist(), self._tokens.shape[1]
+        for row in range(len(log_p)):
+            block = (rows.start + row) // each
+            if position[block] < len(self._prefixes[block]):
+                forced = self._prefixes[block][position[block]]
+                gain[row, 1:] = -math.inf
+                gain[row, 0] = log_p[row, forced].clamp_min(torch.finfo(log_p.dtype).min)
+                token[row] = forced
 
     def _collect(
         self,

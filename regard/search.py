@@ -2,9 +2,10 @@
 
     step: (tokens, state) -> (log_probs, state)
 
-is all that is ever seen of a model. Lengths, and ``|Y|`` below, count the end symbol. What is being searched is a
-``Live``: sentences that each stand at their own step. One leaves when it is done, and those that wait take the place:
-``search`` is that loop, ``greedy_search``, ``sample`` and ``beam_search`` run it for one batch.
+is all that is ever seen of a model, or ``Reading``, which hands its rows over in pieces. Lengths, and ``|Y|`` below,
+count the end symbol. What is being searched is a ``Live``: sentences that each stand at their own step. One leaves when
+it is done, and those that wait take the place: ``search`` is that loop, ``greedy_search``, ``sample`` and
+``beam_search`` run it for one batch.
 """
 
 from __future__ import annotations
@@ -21,12 +22,16 @@ from torch import Tensor
 from regard.state import State, join, select
 
 __all__ = [
-    "Found", "Hypothesis", "Live", "LogP", "Opened", "Prefixes", "Step", "Symbols", "best_types", "greedy",
-    "greedy_search", "in_order", "sample", "sampling", "search",
+    "Found", "Hypothesis", "Live", "LogP", "Opened", "Prefixes", "Read", "Reading", "Step", "Symbols", "best_types",
+    "greedy", "greedy_search", "in_order", "reading", "sample", "sampling", "search",
 ]  # fmt: skip
 
 Step = Callable[[Int[Tensor, "rows length"], State], tuple[Float[Tensor, "rows length types"], State]]
 LogP = Float[Tensor, "rows types"]
+# Consecutive rows' log probabilities, and which rows those are, to what is wanted of them, row by row.
+Read = Callable[[LogP, slice], tuple[Tensor, ...]]
+# A step that reads its rows while they are in the cache: what was read, one after the other, and the state.
+Reading = Callable[[Int[Tensor, "rows 1"], State, Read], tuple[tuple[Tensor, ...], State]]
 Prefixes = Sequence[Sequence[int]]
 Found = tuple[int, "list[Hypothesis]"]
 
@@ -69,8 +74,12 @@ class Live(ABC):
         """What each row is fed next."""
 
     @abstractmethod
-    def grow(self, log_p: LogP, state: State) -> State:
-        """One token more for every row. Returns the state of the rows that live on."""
+    def read(self, log_p: LogP, rows: slice) -> tuple[Tensor, ...]:
+        """What ``grow`` has to know of these rows, perhaps only some of all."""
+
+    @abstractmethod
+    def grow(self, read: tuple[Tensor, ...], state: State) -> State:
+        """One token more for every row, from what was read of all. Returns the state of the rows that live on."""
 
     @abstractmethod
     def join(self, other: Live) -> None:
@@ -84,8 +93,18 @@ class Live(ABC):
 Opened = tuple[Live, State]
 
 
+def reading(step: Step) -> Reading:
+    """The rows of a plain step, all at once."""
+
+    def read_all(tokens: Int[Tensor, "rows 1"], state: State, read: Read) -> tuple[tuple[Tensor, ...], State]:
+        log_p, state = step(tokens, state)
+        return read(log_p[:, -1], slice(0, len(log_p))), state
+
+    return read_all
+
+
 def search(
-    step: Step,
+    step: Reading,
     first: Opened,
     waiting: Callable[[int], Opened | None] = lambda free: None,
     *,
@@ -111,16 +130,17 @@ def search(
                 continue
         if not live.alive:
             return
-        log_p, state = step(live.tokens(), state)
-        state = live.grow(log_p[:, -1], state)
+        state = _grown(step, live, state)
 
 
-def _begin(step: Step, opened: Opened) -> Opened:
+def _begin(step: Reading, opened: Opened) -> Opened:
     live, state = opened
-    if live.alive:
-        log_p, state = step(live.tokens(), state)
-        state = live.grow(log_p[:, -1], state)
-    return live, state
+    return live, _grown(step, live, state) if live.alive else state
+
+
+def _grown(step: Reading, live: Live, state: State) -> State:
+    read, state = step(live.tokens(), state, live.read)
+    return live.grow(read, state)
 
 
 def in_order(found: Iterator[Found], count: int) -> list[list[Hypothesis]]:
@@ -134,7 +154,7 @@ def greedy_search(
 ) -> list[Hypothesis]:
     """The most probable next token, again and again. ``longest``: the most tokens of each output."""
     live = greedy(range(len(longest)), symbols, longest=longest, prefixes=prefixes)
-    return [hypothesis for (hypothesis,) in in_order(search(step, (live, state)), len(longest))]
+    return [hypothesis for (hypothesis,) in in_order(search(reading(step), (live, state)), len(longest))]
 
 
 def sample(
@@ -159,14 +179,14 @@ def sample(
         range(len(longest)), symbols, longest=longest, prefixes=prefixes,
         temperature=temperature, top_k=top_k, top_p=top_p, generator=generator,
     )  # fmt: skip
-    return [hypothesis for (hypothesis,) in in_order(search(step, (live, state)), len(longest))]
+    return [hypothesis for (hypothesis,) in in_order(search(reading(step), (live, state)), len(longest))]
 
 
 def greedy(
     numbers: Sequence[int], symbols: Symbols, *, longest: Int[Tensor, "rows"], prefixes: Prefixes | None = None
 ) -> Live:
     """Sentences before their first step of ``greedy_search``."""
-    return _Rows(numbers, symbols, lambda log_p: best_types(log_p, 1, symbols.never)[1][:, 0], longest, prefixes)
+    return _Greedy(numbers, symbols, longest, prefixes)
 
 
 def sampling(
@@ -187,7 +207,7 @@ def sampling(
         scores = (log_p / temperature).index_fill(1, log_p.new_tensor(symbols.never, dtype=torch.int64), -math.inf)
         return torch.multinomial(torch.softmax(_limit(scores, top_k, top_p), -1), 1, generator=generator).squeeze(-1)
 
-    return _Rows(numbers, symbols, draw, longest, prefixes, draws)
+    return _Sampled(numbers, symbols, longest, prefixes, draws, draw)
 
 
 def _limit(scores: LogP, top_k: int | None, top_p: float | None) -> LogP:
@@ -208,12 +228,11 @@ class _Rows(Live):
         self,
         numbers: Sequence[int],
         symbols: Symbols,
-        pick: Callable[[LogP], Int[Tensor, "rows"]],
         longest: Int[Tensor, "rows"],
         prefixes: Prefixes | None,
         draws: int = 1,
     ) -> None:
-        self.symbols, self.pick, self.draws = symbols, pick, draws
+        self.symbols, self.draws = symbols, draws
         begins = [()] * len(numbers) if prefixes is None else prefixes
         each = [row for row in zip(numbers, longest.tolist(), begins, strict=True) for _ in range(draws)]
         self.alive = [number for number, _, _ in each]
@@ -224,12 +243,16 @@ class _Rows(Live):
     def tokens(self) -> Int[Tensor, "rows 1"]:
         return self._last[:, None]
 
-    def grow(self, log_p: LogP, state: State) -> State:
-        chosen = self.pick(log_p)
-        for row, output in enumerate(self._outputs):
+    def _gain(
+        self, log_p: LogP, chosen: Int[Tensor, "rows"], rows: slice
+    ) -> tuple[Int[Tensor, "rows"], Float[Tensor, "rows"]]:
+        """What these rows say, whatever prefix they have included, and its log probability."""
+        for row, output in enumerate(self._outputs[rows]):
             if (forced := output.forced()) is not None:
                 chosen[row] = forced
-        gained = log_p.gather(1, chosen[:, None]).squeeze(1)
+        return chosen, log_p.gather(1, chosen[:, None]).squeeze(1)
+
+    def _take(self, chosen: Int[Tensor, "rows"], gained: Float[Tensor, "rows"], state: State) -> State:
         for output, token, gain in zip(self._outputs, chosen.tolist(), gained.tolist(), strict=True):
             output.take(token, gain)
         self._last = chosen
@@ -257,6 +280,40 @@ class _Rows(Live):
     def finished(self) -> list[Found]:
         found, self._finished = self._finished, []
         return found
+
+
+class _Greedy(_Rows):
+    """The most probable token of each row, found while it is read."""
+
+    def read(self, log_p: LogP, rows: slice) -> tuple[Tensor, ...]:
+        return self._gain(log_p, best_types(log_p, 1, self.symbols.never)[1][:, 0], rows)
+
+    def grow(self, read: tuple[Tensor, ...], state: State) -> State:
+        chosen, gained = read
+        return self._take(chosen, gained, state)
+
+
+class _Sampled(_Rows):
+    """A draw for each row, from all rows at once: what is drawn does not depend on how they are handed over."""
+
+    def __init__(
+        self,
+        numbers: Sequence[int],
+        symbols: Symbols,
+        longest: Int[Tensor, "rows"],
+        prefixes: Prefixes | None,
+        draws: int,
+        draw: Callable[[LogP], Int[Tensor, "rows"]],
+    ) -> None:
+        super().__init__(numbers, symbols, longest, prefixes, draws)
+        self._draw = draw
+
+    def read(self, log_p: LogP, rows: slice) -> tuple[Tensor, ...]:
+        return (log_p,)
+
+    def grow(self, read: tuple[Tensor, ...], state: State) -> State:
+        (log_p,) = read
+        return self._take(*self._gain(log_p, self._draw(log_p), slice(0, len(log_p))), state)
 
 
 class _Output:
@@ -297,13 +354,19 @@ def best_types(
 
     Of many types, the best of a row lie in the chunks with the highest maxima, and finding maxima is cheap.
     """
-    many = min(count + len(never), log_p.shape[1])
-    value, token = _top_of_many(log_p, many) if log_p.shape[1] >= max(LARGE, 4 * CHUNK * many) else log_p.topk(many, -1)
-    if never:
+    count = min(count, log_p.shape[1])
+    value, token = _top(log_p, count)
+    if never and bool(torch.isin(token, token.new_tensor(never)).any()):  # which a trained model hardly does
+        value, token = _top(log_p, min(count + len(never), log_p.shape[1]))
         barred = torch.isin(token, token.new_tensor(never))
-        value, place = value.masked_fill(barred, -math.inf).topk(min(count, many), -1)
+        value, place = value.masked_fill(barred, -math.inf).topk(count, -1)
         token = token.gather(1, place)
     return value, token
+
+
+def _top(log_p: LogP, count: int) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]]:
+    many = log_p.shape[1] >= max(LARGE, 4 * CHUNK * count)
+    return _top_of_many(log_p, count) if many else log_p.topk(count, -1)
 
 
 def _top_of_many(log_p: LogP, count: int) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]]:

@@ -27,7 +27,7 @@ from regard.models.build import build
 from regard.models.model import Transducer
 from regard.observe import observe, twin
 from regard.run import RunFolder
-from regard.search import Hypothesis, Opened, Symbols, greedy, sampling, search
+from regard.search import Hypothesis, Opened, Read, Symbols, greedy, reading, sampling, search
 from regard.settings import SearchConfig
 from regard.state import State
 from regard.tensors import kept_buffers
@@ -255,10 +255,15 @@ class Translator:
             prefixes = None if forced is None else [forced[index] for index in chosen]
             return self._open(chosen, flat, settings, prefixes, generator) if chosen else None
 
-        def step(tokens: Tensor, session: State) -> tuple[Tensor, State]:
+        decoder = self._decoder
+        compute = decoder.reading if isinstance(decoder, FastTransducer) else reading(decoder.step)
+
+        def step(tokens: Tensor, session: State, read: Read) -> tuple[tuple[Tensor, ...], State]:
             if interrupted():
                 raise KeyboardInterrupt
-            return self._step(tokens, session)
+            found, session = compute(tokens, session, read)
+            _require_probabilities(found)
+            return found, session
 
         if (first := waiting(room)) is not None:
             yield from search(step, first, waiting, room=room)
@@ -286,17 +291,6 @@ class Translator:
             return greedy(chosen, SYMBOLS, **options), session
         options |= {"length_penalty": settings.length_penalty, "length_offset": settings.length_offset}
         return beams(chosen, SYMBOLS, width=settings.beam, best=settings.nbest, **options), session
-
-    def _step(self, tokens: Tensor, session: State) -> tuple[Tensor, State]:
-        """The model's step; ModelError where it computes no probabilities. One that is none makes all of them none."""
-        log_p, session = self._decoder.step(tokens, session)
-        if bool(log_p[:, -1, 0].isnan().any()):
-            raise ModelError(
-                "this model computes no probabilities",
-                why="they are not numbers: its weights are not finite, as when training diverges",
-                help="--checkpoint best, or that of an earlier step",
-            )
-        return log_p, session
 
     def _assemble(self, line: str, parts: list[list[int]], found: list[list[Hypothesis]]) -> Translation:
         if not parts:
@@ -355,6 +349,16 @@ def load(
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     longest = run.config.data.max_length
     return Translator(model.to(where), source, target, run.config.search, max_length=longest, engine=engine)
+
+
+def _require_probabilities(found: tuple[Tensor, ...]) -> None:
+    """ModelError where what was read of a model is no probability. One that is none makes all of its row none."""
+    if any(bool(part.isnan().any()) for part in found if part.is_floating_point()):
+        raise ModelError(
+            "this model computes no probabilities",
+            why="they are not numbers: its weights are not finite, as when training diverges",
+            help="--checkpoint best, or that of an earlier step",
+        )
 
 
 def _possible(engine: Engine | None, model: Transducer) -> Engine:

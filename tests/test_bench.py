@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not BENCH.is_dir(), reason="bench/ is not in thi
 def test_regards_worker_trains_in_the_format_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCH))
     from alternate import Worker
-    from train_speed import _with_precision
+    from train_speed import _planned
 
     draw = random.Random(1)
     lines = ["".join(f"{' '.join(draw.choices('abcd', k=4))}\n" for _ in range(50)) for _ in "xy"]
@@ -35,8 +35,10 @@ def test_regards_worker_trains_in_the_format_it_was_given(tmp_path: Path, monkey
     }
     run = RunFolder.create(tmp_path / "auto", load_config(config))
     set_up(run, say=lambda message: None)
-    folder = _with_precision(run, "bfloat16")
-    assert RunFolder.open(folder).read_plan() == run.read_plan().model_copy(update={"precision": "bfloat16"})
+    folder = _planned(run, "bfloat16", 2)
+    assert RunFolder.open(folder).read_plan() == run.read_plan().model_copy(
+        update={"precision": "bfloat16", "workers": 2}
+    )
     shutil.rmtree(run.path)  # the copy stands by itself
     with Worker("regard", [sys.executable, BENCH / "ours_train.py", folder], threads=1) as worker:
         answers = [worker.turn().answer for _ in range(2)]

@@ -10,6 +10,7 @@ import torch
 
 from regard.data.text import TokenizerConfig, train_tokenizer
 from regard.engine.packed import counts_exactly
+from regard.engine.transformer import FastTransducer
 from regard.errors import ConfigError, ModelError, TrainingError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
@@ -31,14 +32,18 @@ def translator(request: pytest.FixtureRequest) -> Translator:
 
 
 def never_ending(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    step = translator._decoder.step
+    """The end symbol becomes impossible."""
+    decoder = translator._decoder
+    name = "reading" if isinstance(decoder, FastTransducer) else "step"
+    compute, end = getattr(decoder, name), torch.tensor([3])
 
-    def endless(tokens: torch.Tensor, session: Any) -> Any:
-        log_p, session = step(tokens, session)
-        log_p[..., 3] = -math.inf
-        return log_p, session
+    def endless(tokens: torch.Tensor, session: Any, read: Any = None) -> Any:
+        if read is not None:
+            return compute(tokens, session, lambda log_p, rows: read(log_p.index_fill(-1, end, -math.inf), rows))
+        log_p, session = compute(tokens, session)
+        return log_p.index_fill(-1, end, -math.inf), session
 
-    monkeypatch.setattr(translator._decoder, "step", endless)
+    monkeypatch.setattr(decoder, name, endless)
 
 
 @pytest.mark.parametrize("search", SEARCHES)

@@ -22,6 +22,7 @@ from torch.nn.functional import pad
 __all__ = ["Cells", "FastSession", "Source"]
 
 BUCKET = 16  # cells are added for so many times at once
+SPARE = 4 / 3  # so many times the source columns in use are kept; tables are asked whole, since a part would be copied
 
 
 class Cells(NamedTuple):
@@ -127,12 +128,18 @@ class FastSession:
             ours.index_copy_(0, into, theirs if its.dense else theirs.index_select(0, source))
         return replace(mine, slots=self.slots + free, time=self.time + other.time, lengths=self.lengths + other.lengths)
 
-    def grown(self) -> FastSession:
-        """With cells for one more token of every sentence."""
+    def fitted(self) -> FastSession:
+        """With cells for one more token of every sentence, and without source columns that none uses any more."""
         _, places, times, _ = self.unseen.shape
+        length = max(self.lengths, default=0)
+        session = self._narrowed(length) if self.absent.shape[1] > SPARE * length else self
         if max(self.time, default=0) < times:
-            return self
-        return self._padded(0, times + BUCKET, places, self.absent.shape[1])
+            return session
+        return session._padded(0, times + BUCKET, places, session.absent.shape[1])
+
+    def _narrowed(self, length: int) -> FastSession:
+        sources = [Source(*(x[:, :, :length].contiguous() for x in layer)) for layer in self.sources]
+        return replace(self, sources=sources, absent=self.absent[:, :length].contiguous())
 
     def _widened(self, width: int) -> FastSession:
         places = max(width, self.unseen.shape[1])

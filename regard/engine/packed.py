@@ -15,6 +15,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 
+from regard.models.feed_forward import FeedForward
+
 __all__ = ["Format", "Int8Linear", "Matrix", "Packed", "PackedLinear", "counts_exactly", "pack", "pack_layers"]
 
 Format = Literal["float", "int8"]
@@ -145,7 +147,9 @@ class _Layer(nn.Module):
 
 
 def pack_layers(module: nn.Module, format: Format) -> None:
-    """Replace every ``nn.Linear`` inside ``module`` by its packed form."""
+    """Replace every ``nn.Linear`` inside ``module`` by its packed form; what a layer gives is rectified in place."""
+    if type(module) is FeedForward and module.activation is torch.relu:
+        module.activation = torch.relu_
     for name, child in module.named_children():
         if type(child) is nn.Linear:
             setattr(module, name, _Layer(pack(Matrix.of(child), format)))

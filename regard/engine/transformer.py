@@ -19,10 +19,14 @@ from regard.engine.packed import ROUND, Format, Matrix, Packed, pack, pack_layer
 from regard.models.feed_forward import FeedForward, GatedFeedForward
 from regard.models.norms import PostNorm, PreNorm, Residual
 from regard.models.transformer import DecoderLayer, TransformerDecoder
+from regard.search import Read
 
 __all__ = ["FastTransducer", "obstacle"]
 
 Rows = Float[Tensor, "rows width"]
+
+# Rows that share one pass over the output projection, and those whose probabilities are computed and read at a time.
+PROJECTED, READ = 64, 16
 
 
 def obstacle(decoder: Decoder) -> str | None:
@@ -73,6 +77,9 @@ class FastTransducer:
         self.encoder, self.embedding, self.norm = encoder, decoder.embedding, decoder.norm
         self.layers = [_Layer(layer, format) for layer in decoder.stack]
         self.projection: Packed = pack(Matrix(projection.detach().to(dtype, copy=True)), format)
+        # One query against a few dozen keys is no work for matrix units: on a CPU float32 takes half the time.
+        quicker = dtype == torch.bfloat16 and projection.device.type == "cpu"
+        self.memory = torch.float32 if quicker else dtype
         pack_layers(encoder, format)
 
     @torch.no_grad()
@@ -81,10 +88,10 @@ class FastTransducer:
     ) -> FastSession:
         """Read the sources once; one row per sentence, before the first target token."""
         states = self.encoder(source, source_valid).states
-        absent = torch.zeros_like(source_valid, dtype=states.dtype)
-        absent = absent.masked_fill(~source_valid, torch.finfo(states.dtype).min)
-        sources = [layer.read(states, source_valid) for layer in self.layers]
-        cells = [layer.empty(states, BUCKET) for layer in self.layers]
+        absent = torch.zeros_like(source_valid, dtype=self.memory)
+        absent = absent.masked_fill(~source_valid, torch.finfo(self.memory).min)
+        sources = [layer.read(states, source_valid, self.memory) for layer in self.layers]
+        cells = [layer.empty(states, BUCKET, self.memory) for layer in self.layers]
         return FastSession.of(cells, sources, absent, _extent(source_valid))
 
     @torch.no_grad()
@@ -93,13 +100,26 @@ class FastTransducer:
     ) -> tuple[Float[Tensor, "rows length types"], FastSession]:
         """Tokens to log-probabilities in float32 or wider, and the session after them."""
         log_p = []
-        for column in tokens.unbind(1):
-            session = session.grown()
-            logits = self.projection(self._features(column, session))[: len(column)]
-            log_p.append(torch.log_softmax(logits if logits.dtype == torch.float64 else logits.float(), -1))
-            session.time = [time + 1 for time in session.time]
-        # A copy of so many numbers costs as much as a layer.
-        return log_p[0][:, None] if len(log_p) == 1 else torch.stack(log_p, 1), session
+        for column in tokens.split(1, 1):
+            (each,), session = self.reading(column, session, lambda log_p, rows: (log_p,))
+            log_p.append(each)
+        return torch.stack(log_p, 1), session
+
+    @torch.no_grad()
+    def reading(
+        self, tokens: Int[Tensor, "rows 1"], session: FastSession, read: Read
+    ) -> tuple[tuple[Tensor, ...], FastSession]:
+        """``step`` for who reads rows in pieces: probabilities of some fit into the cache, those of all do not."""
+        session, count, found = session.fitted(), len(tokens), []
+        features = self._features(tokens[:, 0], session)
+        for start in range(0, max(count, 1), PROJECTED):
+            logits = self.projection(features[start : start + PROJECTED])[: count - start]
+            for number, piece in enumerate(logits.split(READ)):
+                first = start + number * READ
+                log_p = torch.log_softmax(piece if piece.dtype == torch.float64 else piece.float(), -1)
+                found.append(read(log_p, slice(first, first + len(piece))))
+        session.time = [time + 1 for time in session.time]
+        return tuple(map(torch.cat, zip(*found, strict=True))), session
 
     def _features(self, tokens: Int[Tensor, "rows"], session: FastSession) -> Float[Tensor, "padded width"]:
         now = _Now.of(session)
@@ -126,8 +146,6 @@ class _Now(NamedTuple):
     time: Int[Tensor, "sentences"]
     common: int | None  # the time of all, where they fill all slots and stand at one: a plain copy writes their cells
     dense: bool
-    times: int  # so many of the tables are in use
-    length: int  # and so many columns of sources
     width: int
     unseen: Float[Tensor, "slots 1 1 width cells"]
     absent: Float[Tensor, "slots 1 1 1 length"]
@@ -139,12 +157,10 @@ class _Now(NamedTuple):
         time = torch.tensor(session.time, dtype=torch.int64, device=device)
         place = torch.arange(width, device=device)
         session.unseen[slots[:, None], place, time[:, None], place] = 0.0  # a row sees what it is about to write
-        times, dense = max(session.time, default=0) + 1, session.dense
+        dense = session.dense
         common = session.time[0] if dense and width == session.unseen.shape[1] and len(set(session.time)) == 1 else None
-        unseen = session.unseen[:, :width, :times].flatten(2)[:, None, None]
-        length = max(session.lengths, default=0)
-        absent = session.absent[:, None, None, None, :length]
-        return cls(slots, time, common, dense, times, length, width, unseen, absent)
+        unseen = session.unseen[:, :width].flatten(2)[:, None, None]
+        return cls(slots, time, common, dense, width, unseen, session.absent[:, None, None, None])
 
 
 class _Layer:
@@ -161,17 +177,22 @@ class _Layer:
         self.feed_forward = _feed_forward(layer.feed_forward, format)
         self.frames = [_Frame(x) for x in (layer.around_mixer, layer.around_reader, layer.around_feed_forward)]
 
-    def read(self, states: Float[Tensor, "sentences length width"], valid: Bool[Tensor, "sentences length"]) -> Source:
+    def read(
+        self,
+        states: Float[Tensor, "sentences length width"],
+        valid: Bool[Tensor, "sentences length"],
+        memory: torch.dtype,
+    ) -> Source:
         """Keys and values of the source, once a sentence; values of padding are 0, all that who sees nothing gets."""
         key, value = self.read_other(states.flatten(0, 1)).split([self.other.keys, self.other.values], 1)
         shape = (*states.shape[:2], self.other.key_heads, -1)
-        key, value = (x.reshape(shape).transpose(1, 2).contiguous() for x in (key, value))
+        key, value = (x.reshape(shape).transpose(1, 2).to(memory).contiguous() for x in (key, value))
         return Source(key, value.masked_fill_(~valid[:, None, :, None], 0.0))
 
-    def empty(self, like: Float[Tensor, "sentences length width"], times: int) -> Cells:
+    def empty(self, like: Float[Tensor, "sentences length width"], times: int, memory: torch.dtype) -> Cells:
         own = self.own
         return Cells(*(
-            like.new_zeros(len(like), own.key_heads, times, 1, width // own.key_heads)
+            like.new_zeros(len(like), own.key_heads, times, 1, width // own.key_heads, dtype=memory)
             for width in (own.keys, own.values)
         ))  # fmt: skip
 
@@ -186,12 +207,11 @@ class _Layer:
         query, key, value = self.ask_own(x).split([own.queries, own.keys, own.values], 1)
         for table, new in zip(cells, (key, value), strict=True):
             _write(table, _dealt(new, own.key_heads, now), now)
-        keys, values = (table[:, :, : now.times].flatten(2, 3) for table in cells)
+        keys, values = (table.flatten(2, 3) for table in cells)
         return self._ask(query, own, keys, values, now.unseen, now, len(x))
 
     def _read(self, x: Rows, source: Source, now: _Now) -> Rows:
-        key, value = (table[:, :, : now.length] for table in source)
-        return self._ask(self.ask_other(x), self.other, key, value, now.absent, now, len(x))
+        return self._ask(self.ask_other(x), self.other, *source, now.absent, now, len(x))
 
     def _ask(
         self,
@@ -204,7 +224,7 @@ class _Layer:
         rows: int,
     ) -> Float[Tensor, "rows values"]:
         """softmax(q·k) v of every hypothesis over all columns of its slot; the scale is in the weights of q."""
-        asking = _dealt(query, heads.heads, now)  # (sentences, heads, width, key width)
+        asking = _dealt(query, heads.heads, now).to(key.dtype)  # (sentences, heads, width, key width)
         if not now.dense:
             spread = asking.new_zeros(len(key), *asking.shape[1:])
             asking = spread.index_copy_(0, now.slots, asking)
@@ -238,7 +258,7 @@ def _write(
         table[:, :, now.common] = new
         return
     head = torch.arange(table.shape[1], device=table.device)
-    table[:, :, :, : now.width][now.slots[:, None], head, now.time[:, None]] = new
+    table[:, :, :, : now.width][now.slots[:, None], head, now.time[:, None]] = new.to(table.dtype)
 
 
 class _Heads(NamedTuple):

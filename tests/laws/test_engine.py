@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from regard.beams import beam_search, beams
+from regard.engine import transformer
 from regard.engine.packed import Format, Int8Linear, Matrix, pack
 from regard.engine.transformer import FastTransducer, obstacle
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.model import Transducer
 from regard.models.transformer import DecoderLayer
-from regard.search import Symbols, greedy, greedy_search, search
+from regard.search import Symbols, greedy, greedy_search, reading, search
 from regard.state import join, repeat, select, truncate
 
 TYPES, BEGIN, END = 23, 2, 3
@@ -159,14 +160,20 @@ def outputs(model: Any, width: int, room: int) -> list[tuple[list[int], float]]:
         options = {} if width == 1 else {"width": width}
         return make(rows, SYMBOLS, longest=longest, **options), model.session(*sources(rows))
 
-    found = dict(search(model.step, waiting(room), waiting, room=room))
+    step = model.reading if isinstance(model, FastTransducer) else reading(model.step)
+    found = dict(search(step, waiting(room), waiting, room=room))
     return [(found[row][0].tokens, found[row][0].score) for row in range(len(LENGTHS))]
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("width", [1, 4])
 @pytest.mark.parametrize("room", [3, 7])
-def test_its_outputs_are_those_of_the_model(model: Transducer, width: int, room: int) -> None:
+@pytest.mark.parametrize("pieces", [(64, 16), (4, 3)])
+def test_its_outputs_are_those_of_the_model(
+    model: Transducer, width: int, room: int, pieces: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transformer, "PROJECTED", pieces[0])
+    monkeypatch.setattr(transformer, "READ", pieces[1])
     found = outputs(fast(model), width, room)
     source, valid = sources(list(range(len(LENGTHS))))
     longest = valid.sum(1) + 20

@@ -17,7 +17,7 @@ from regard.models.feed_forward import FeedForward
 from regard.models.model import Session, Transducer
 from regard.models.norms import PostNorm
 from regard.models.transformer import EncoderLayer, TransformerEncoder
-from regard.search import Symbols, best_types, greedy, greedy_search, sample, sampling, search
+from regard.search import Symbols, best_types, greedy, greedy_search, reading, sample, sampling, search
 from regard.testing.law import ready
 
 from . import things
@@ -146,7 +146,7 @@ def test_sentences_that_enter_while_others_run_are_searched_as_alone(model, sour
         begun = sum(map(len, entered))
         return opened(list(range(len(order)))[begun : begun + free]) if begun < len(order) else None
 
-    found = dict(search(model.step, opened([0, 1]), waiting, room=2))
+    found = dict(search(reading(model.step), opened([0, 1]), waiting, room=2))
     assert len(entered) > 2, "they enter as places become free"
     session = model.session(source, VALID)
     if width is None:
@@ -180,7 +180,7 @@ def test_draws_of_a_sentence_leave_together_and_make_room(monkeypatch):
         return live, model.session(source[row : row + 1], VALID[row : row + 1]).repeat(3)
 
     live = sampling([0, 1], SYMBOLS, longest=LONGEST[:2], draws=3, generator=torch.Generator().manual_seed(9))
-    found = dict(search(model.step, (live, model.session(source[:2], VALID[:2]).repeat(3)), waiting, room=2))
+    found = dict(search(reading(model.step), (live, model.session(source[:2], VALID[:2]).repeat(3)), waiting, room=2))
     assert len(found) == 6 and set(map(len, found.values())) == {3}
     assert set(seen) == {1} or set(seen) == {1, 2}, "one sentence ends, one enters"
     for outputs in found.values():

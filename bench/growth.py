@@ -1,0 +1,213 @@
+"""How time and memory grow with length, batch, vocabulary and beam, with fitted exponents and a plot.
+
+    .venv/bin/python bench/growth.py
+
+One quantity grows while the others stay. A point is a process of its own: an update (forward, backward, Adam) of the
+preset, or the decoding of 16 pieces, timed a few times after a first, and the most memory above what the model itself
+took. The exponent is that of a straight line through the logarithms of the upper half of the points. Writes
+runs/bench/growth.json and growth.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from environments import ROOT
+from machine import machine
+
+FOLDER = ROOT / "runs" / "bench"
+OUTPUT = 16  # pieces that are decoded
+ENOUGH = 1.5  # seconds of timing a point
+RAMPS = {
+    "length": [2**n for n in range(4, 13)],
+    "batch": [2**n for n in range(9)],
+    "vocabulary": [2**n for n in range(10, 17)],
+    "beam": [2**n for n in range(6)],
+}
+USUAL = {"length": 32, "batch": 16, "vocabulary": 8192, "beam": 1}
+FEWER = {"length": {"batch": 1}}  # while length grows to thousands, one sentence is enough
+SERIES = [("train", name) for name in ("length", "batch", "vocabulary")] + [("decode", name) for name in RAMPS]
+
+
+class Point(NamedTuple):
+    """One measurement: ``seconds``, the median, and ``bytes`` at the peak above the model."""
+
+    value: int
+    seconds: float
+    bytes: int
+
+
+def main() -> None:
+    arguments = _arguments()
+    if arguments.point:
+        print(json.dumps(_measured(json.loads(arguments.point))))
+        return
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    found = {}
+    for work, name in SERIES:
+        points = [_point(arguments, work, name, value) for value in RAMPS[name]]
+        found[f"{work} · {name}"] = points
+        _print(work, name, points)
+    result = {
+        "machine": machine(),
+        "settings": {"preset": arguments.preset, "threads": arguments.threads, "usual": USUAL},
+        "series": {
+            name: {"points": [point._asdict() for point in points], **_exponents(points)}
+            for name, points in found.items()
+        },
+    }
+    (FOLDER / "growth.json").write_text(json.dumps(result, indent=2))
+    _draw(found, FOLDER / "growth.png")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--preset", default="tiny")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--point", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _point(arguments: argparse.Namespace, work: str, name: str, value: int) -> Point:
+    task = USUAL | FEWER.get(name, {}) | {name: value}
+    task |= {"work": work, "preset": arguments.preset, "threads": arguments.threads}
+    command = [sys.executable, __file__, "--point", json.dumps(task)]
+    answer = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return Point(value, **answer)
+
+
+def _measured(task: dict[str, Any]) -> dict[str, float]:
+    import torch
+
+    from regard.models.build import build
+    from regard.models.configuration import ModelConfig
+
+    torch.set_num_threads(task["threads"])
+    torch.manual_seed(1)
+    config = ModelConfig.model_validate({"preset": task["preset"]})
+    model = build(config, source_types=task["vocabulary"], target_types=task["vocabulary"])
+    run = {"train": _update, "decode": _decoding}[task["work"]](model, task)
+    before = _reset_peak()
+    run()
+    times = []
+    while len(times) < 3 or sum(times) < ENOUGH:
+        began = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - began)
+    return {"seconds": statistics.median(times), "bytes": _peak() - before}
+
+
+def _update(model: Any, task: dict[str, Any]) -> Callable[[], None]:
+    import torch
+
+    from regard.data.batches import Batch
+    from regard.gradients import Workers, batch_loss, gradient
+    from regard.optim import Optimizer
+
+    model = model.to(torch.bfloat16).train()
+    optimizer = Optimizer(model)
+    shape = (task["batch"], task["length"])
+    tokens, valid = torch.randint(4, task["vocabulary"], shape), torch.ones(shape, dtype=torch.bool)
+    batch = Batch(tokens, valid, tokens, tokens, valid, torch.arange(task["batch"]))
+    loss, workers = partial(batch_loss, model, smoothing=0.1), Workers(1, task["threads"])
+
+    def update() -> None:
+        found = gradient(loss, optimizer.parameters, [batch], seed=(1,), workers=workers)
+        optimizer.step(1e-6, found.values)
+
+    return update
+
+
+def _decoding(model: Any, task: dict[str, Any]) -> Callable[[], None]:
+    import torch
+
+    from regard.beams import beam_search
+    from regard.data.text import BEGIN, END, PAD
+    from regard.engine.transformer import FastTransducer
+    from regard.search import Symbols
+
+    fast = FastTransducer(model.encoder, model.decoder, model.projection)
+    shape = (task["batch"], task["length"])
+    tokens, valid = torch.randint(4, task["vocabulary"], shape), torch.ones(shape, dtype=torch.bool)
+    symbols = Symbols(BEGIN, END, never=(PAD, BEGIN, END))
+    longest = torch.full((task["batch"],), OUTPUT)
+
+    def decode() -> None:
+        with torch.no_grad():
+            beam_search(fast.step, fast.session(tokens, valid), symbols, longest=longest, width=task["beam"])
+
+    return decode
+
+
+def _reset_peak() -> int:
+    """Forget the most memory so far; returns what is taken now."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return _status("VmRSS")
+
+
+def _peak() -> int:
+    return _status("VmHWM")
+
+
+def _status(key: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{key}:"))
+
+
+def _exponents(points: list[Point]) -> dict[str, float]:
+    """Of time and memory over the upper half, and the steepest of any two neighbours: a cliff would stand out."""
+    upper = points[len(points) // 2 :]
+    steps = [_slope([one, other], "seconds") for one, other in itertools.pairwise(points)]
+    return {"time": _slope(upper, "seconds"), "memory": _slope(upper, "bytes"), "steepest": max(steps)}
+
+
+def _slope(points: list[Point], what: str) -> float:
+    x = [math.log(point.value) for point in points]
+    y = [math.log(max(getattr(point, what), 1)) for point in points]
+    return statistics.linear_regression(x, y).slope
+
+
+def _print(work: str, name: str, points: list[Point]) -> None:
+    found = _exponents(points)
+    print(
+        f"\n{work} against {name}: time ~ n^{found['time']:.2f}, memory ~ n^{found['memory']:.2f}; "
+        f"steepest step n^{found['steepest']:.2f}"
+    )
+    for point in points:
+        print(f"{point.value:>8,}{point.seconds * 1e3:>12,.1f} ms{point.bytes / 1e6:>10,.0f} MB", flush=True)
+
+
+def _draw(found: dict[str, list[Point]], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(2, len(RAMPS), figsize=(15, 7), layout="constrained")
+    for column, name in enumerate(RAMPS):
+        for row, (what, unit, scale) in enumerate((("seconds", "ms", 1e3), ("bytes", "MB", 1e-6))):
+            for work in ("train", "decode"):
+                if points := found.get(f"{work} · {name}"):
+                    label = f"{work}: n^{_exponents(points)['time' if row == 0 else 'memory']:.2f}"
+                    heights = [max(getattr(point, what), 1) * scale for point in points]
+                    axes[row, column].loglog([point.value for point in points], heights, marker="o", label=label)
+            axes[row, column].set(xlabel=name, ylabel=unit)
+            axes[row, column].grid(alpha=0.3)
+            axes[row, column].legend()
+    figure.savefig(path, dpi=110)
+    print(f"\n{path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
