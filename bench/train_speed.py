@@ -25,7 +25,7 @@ from alternate import BENCH, Turn, alternate, quartiles
 from environments import ROOT, peer_python
 from machine import machine
 
-from regard.config import Config, load_config
+from regard.config import Config, dump_config, load_config
 from regard.data.batches import collate, epoch_batches, mixed_epoch, pair_lengths
 from regard.data.text import BEGIN, END, PAD, UNKNOWN
 from regard.run import RunFolder
@@ -65,7 +65,8 @@ def main() -> None:
             commands[f"joeynmt {precision}"] = [python, peer, *given, precision]
     hello, turns = alternate(commands, rounds=arguments.rounds, warm_up=arguments.warm_up, threads=arguments.threads)
     _check(hello, turns, config)
-    result = _result(hello, turns, arguments.warm_up, _ours(plan.precision, plan.workers))
+    usual = plan.precision if plan.precision in arguments.precisions else arguments.precisions[0]
+    result = _result(hello, turns, arguments.warm_up, _ours(usual, config.train.workers))
     result |= {"machine": machine(), "config": config.model_dump(mode="json", include={"model", "train"})}
     (FOLDER / "train-speed.json").write_text(json.dumps(result, indent=2))
     _print(result)
@@ -79,7 +80,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=10, help="timed updates of each")
     parser.add_argument("--warm-up", type=int, default=2, help="updates of each before")
-    parser.add_argument("--peers", nargs="*", default=["marian", "joeynmt"])
+    parser.add_argument("--peers", nargs="+", choices=("marian", "joeynmt"), default=["marian", "joeynmt"])
     parser.add_argument("--precisions", nargs="+", default=PRECISIONS)
     parser.add_argument("--peer-forms", type=int, choices=(1, 2), default=2, help="1: Marian's default attention alone")
     return parser.parse_args()
@@ -110,12 +111,14 @@ def _ours(precision: str, workers: int) -> str:
 
 
 def _planned(run: RunFolder, precision: str, workers: int) -> Path:
-    """A copy of the run whose plan says this number format and so many workers."""
+    """A copy of the run that computes in this number format, by so many workers."""
     folder = run.path.with_name(f"{precision}-{workers}")
     shutil.copytree(run.path, folder)
     plan = run.read_plan()
     assert plan is not None
-    RunFolder.open(folder).write_plan(plan.model_copy(update={"precision": precision, "workers": workers}))
+    train = run.config.train.model_copy(update={"workers": workers})
+    (folder / "config.toml").write_text(dump_config(run.config.model_copy(update={"train": train})))
+    RunFolder.open(folder).write_plan(plan.model_copy(update={"precision": precision}))
     return folder
 
 

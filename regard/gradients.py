@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from typing import NamedTuple, TypeVar
 
@@ -33,8 +34,9 @@ class Gradient(NamedTuple):
 class Workers:
     """``number`` threads that compute at once, each with an equal part of torch's ``threads``.
 
-    Two workers of one thread outdo one of two: a small model's operations gain little from being split, and much of
-    what stands between them does not split at all. Results come in the order of the items.
+    For many cores: a small model's operations gain little from being split among them. On two it makes no difference
+    (docs/results.md). Results come in the order of the items, and at most one more than there are workers is at work
+    or waits to be taken.
     """
 
     def __init__(self, number: int, threads: int) -> None:
@@ -50,12 +52,16 @@ class Workers:
         if self._pool is None:
             yield from map(work, items)
             return
-        futures = [self._pool.submit(copy_context().run, work, item) for item in items]
+        waiting: deque[Future[Result]] = deque()
         try:
-            for future in futures:
-                yield future.result()
+            for item in items:
+                if len(waiting) > self.number:
+                    yield waiting.popleft().result()
+                waiting.append(self._pool.submit(copy_context().run, work, item))
+            while waiting:
+                yield waiting.popleft().result()
         finally:
-            for future in futures:
+            for future in waiting:
                 future.cancel()
 
 
@@ -77,13 +83,17 @@ def gradient(
     """Of Σ ``loss`` / Σ tokens over ``batches``, with respect to ``parameters``.
 
     The sum is taken in float32 and in the order of the shares, and share k draws from (``seed``, k): the result depends
-    on how many workers there are, never on which of them is done first.
+    on how many workers there are, never on which of them is done first. What draws from torch's default generator
+    instead of ``regard.randomness`` does so only with one worker.
     """
     count = sum(int(batch.target_valid.sum()) for batch in batches)
     parts = [part for batch in batches for part in shares(batch, workers.number)]
 
     def part(number: int) -> tuple[tuple[Tensor | None, ...], float, float]:
-        with drawing(_mixed(*seed, number), parts[number].source.device):
+        drawn = _mixed(*seed, number)
+        if workers.number == 1:
+            torch.manual_seed(drawn)
+        with drawing(drawn, parts[number].source.device):
             found = loss(parts[number])
             values = torch.autograd.grad(found.smoothed / count, parameters, allow_unused=True)
         return values, float(found.smoothed.detach()) / count, float(found.nll) / count
@@ -93,17 +103,22 @@ def gradient(
     for values, one, other in workers.map(part, range(len(parts))):
         total = [_added(*each) for each in zip(total, values, parameters, strict=True)]
         smoothed, nll = smoothed + one, nll + other
-    filled = [torch.zeros_like(like) if sum_ is None else sum_ for sum_, like in zip(total, parameters, strict=True)]
-    return Gradient(filled, smoothed, nll)
+        del values  # before the next are computed
+    return Gradient([_empty(x).zero_() if sum_ is None else sum_ for sum_, x in zip(total, parameters, strict=True)],
+                    smoothed, nll)  # fmt: skip
+
+
+def _empty(parameter: Tensor) -> Tensor:
+    """Laid out as the parameter, which the optimiser's fused kernel counts on, and at least float32."""
+    return torch.empty_like(parameter, dtype=torch.promote_types(parameter.dtype, torch.float32), requires_grad=False)
 
 
 @torch.no_grad()
 def _added(total: Tensor | None, value: Tensor | None, like: Tensor) -> Tensor | None:
-    """The sum, laid out as the parameter, which the optimiser's fused kernel counts on."""
     if value is None:
         return total
     if total is None:
-        return torch.empty_like(like, dtype=torch.promote_types(like.dtype, torch.float32)).copy_(value)
+        return _empty(like).copy_(value)
     return total.add_(value)
 
 

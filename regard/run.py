@@ -43,8 +43,7 @@ class Plan(BaseModel):
     precision: Literal["float32", "bfloat16"]
     steps: int | None  # updates, where their number is known
     threads: int  # sums depend on how they are split
-    workers: int = 1  # and on how many share an update; one in older runs
-    seconds_per_update: dict[str, float]  # by what was tried; empty where nothing was
+    seconds_per_update: dict[str, float]  # by number format; 0 where nothing was measured
     source_types: int
     target_types: int
     corpora: dict[str, str] = {}  # the content of each, by its folder under data/; nothing in older runs

@@ -57,7 +57,7 @@ class TrainConfig(BaseModel):
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     threads: Positive | None = None
-    workers: Positive | None = None
+    workers: Positive = 1
     deterministic: bool = False
     max_nonfinite: Positive = 5  # updates in a row without a finite loss before rolling back
 

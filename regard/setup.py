@@ -57,7 +57,13 @@ def require_trainable(config: Config) -> None:
             why="it has neither steps nor epochs, minutes, tokens or early_stopping",
             help="say how long: --set train.epochs=20, train.steps=5000 or train.minutes=30",
         )
-    if _remembers(config, 8, 8) and (settings.workers or 1) > 1:
+    with torch.device("meta"):  # shapes alone: no memory, whatever the size
+        _require_alone(build(config.model, source_types=8, target_types=8), config)
+
+
+def _require_alone(model: nn.Module, config: Config) -> None:
+    """ConfigError where a pass over a batch changes the model, and several are to be made side by side."""
+    if config.train.workers > 1 and kept_buffers(model):
         raise ConfigError(
             "this model cannot be trained by several workers at once",
             where="train.workers",
@@ -80,10 +86,10 @@ def set_up(run: RunFolder, *, say: Callable[[str], None], progress: Callable[[in
     if plan is None:
         plan = _make_plan(config, data, len(source), len(target))
         run.write_plan(plan)
-        by = f" by {plan.workers} workers" if plan.workers > 1 else ""
-        say(f"computing in {plan.precision}{by}" + (f", {plan.steps:,} updates" if plan.steps else ""))
+        say(f"computing in {plan.precision}" + (f", {plan.steps:,} updates" if plan.steps else ""))
     torch.set_num_threads(plan.threads)
     model = _build(config, len(source), len(target), plan.precision)
+    _require_alone(model, config)
     for remark in remarks(model, data):
         say(remark)
     return Ready(model, data, source, target, plan.steps)
@@ -167,30 +173,22 @@ def _corpora(
 def _make_plan(config: Config, data: Prepared, source_types: int, target_types: int) -> Plan:
     settings = config.train
     formats = ["float32", "bfloat16"] if settings.precision == "auto" else [settings.precision]
-    numbers = _numbers_of_workers(config, source_types, target_types)
-    seconds: dict[tuple[str, int], float] = {}
-
-    def quickest(tries: list[tuple[str, int]]) -> tuple[str, int]:
-        if len(tries) > 1 or settings.minutes is not None:
-            for each in tries:
-                if each not in seconds:
-                    seconds[each] = _time_update(config, data, source_types, target_types, *each)
-        return min(tries, key=lambda each: seconds.get(each, 0.0))
-
+    timed = settings.precision == "auto" or settings.minutes is not None
     with batch_memory("timing an update", config):
-        precision, _ = quickest([(name, numbers[0]) for name in formats])
-        precision, workers = quickest([(precision, number) for number in numbers])
+        seconds = {
+            name: _time_update(config, data, source_types, target_types, name) if timed else 0.0 for name in formats
+        }
+    precision = min(formats, key=lambda name: seconds[name])
     ends = [settings.steps] if settings.steps is not None else []
     if settings.minutes is not None:
-        ends.append(max(int(settings.minutes * 60 / seconds[precision, workers]), 1))
+        ends.append(max(int(settings.minutes * 60 / seconds[precision]), 1))
     if settings.tokens is not None:
         ends.append(_updates_of(settings.tokens, config, data))
     return Plan(
         precision=precision,
         steps=min(ends, default=None),
         threads=torch.get_num_threads(),
-        workers=workers,
-        seconds_per_update={f"{name}, workers: {number}": each for (name, number), each in seconds.items()},
+        seconds_per_update=seconds,
         source_types=source_types,
         target_types=target_types,
         corpora={part.folder.name: part.content for side in (data.train, data.valid) if side for part in side.parts},
@@ -212,27 +210,10 @@ def _tokens_by_update(config: Config, data: Prepared) -> Iterator[int]:
             yield sum(int(lengths[rows].sum()) + len(rows) for rows in plan[start : start + together])
 
 
-def _numbers_of_workers(config: Config, source_types: int, target_types: int) -> list[int]:
-    """Among how many workers to choose: powers of two up to torch's threads, on a CPU."""
-    if config.train.workers is not None:
-        return [config.train.workers]
-    if _device().type != "cpu" or _remembers(config, source_types, target_types):
-        return [1]
-    return [number for number in (1, 2, 4, 8) if number <= torch.get_num_threads()]
-
-
-def _remembers(config: Config, source_types: int, target_types: int) -> bool:
-    """Whether a pass over a batch changes the model, as BatchNorm's does: such passes cannot be made side by side."""
-    with torch.device("meta"):
-        return bool(kept_buffers(build(config.model, source_types=source_types, target_types=target_types)))
-
-
-def _time_update(
-    config: Config, data: Prepared, source_types: int, target_types: int, precision: str, number: int
-) -> float:
-    """Seconds of an update in a number format by so many workers, on a model that is thrown away: the mean of a few."""
+def _time_update(config: Config, data: Prepared, source_types: int, target_types: int, precision: str) -> float:
+    """Seconds of one update in a number format, on a model that is thrown away: the mean of a few, after a first."""
     model = _build(config, source_types, target_types, precision)
-    optimizer, workers = Optimizer(model), Workers(number, torch.get_num_threads())
+    optimizer, workers = Optimizer(model), Workers(config.train.workers, torch.get_num_threads())
     loss = partial(batch_loss, model, smoothing=config.train.label_smoothing)
     lengths = pair_lengths(data.train)
     plan = epoch_batches(lengths, config.train.batch_tokens, seed=config.seed, epoch=0, where=data.train.where)

@@ -125,8 +125,7 @@ class Trainer:
             last_step=steps,
         )
         self.device = model.projection.device
-        plan = run.read_plan()
-        self.workers = Workers(plan.workers if plan else 1, torch.get_num_threads())
+        self.workers = Workers(settings.workers, torch.get_num_threads())
         self.place = Place()
         self._planned: tuple[int, list[Any]] = (-1, [])
         self.metrics = Metrics(run.path / "metrics.jsonl")

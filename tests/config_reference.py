@@ -118,7 +118,7 @@ MEANINGS = {
     "train.best_by": "what makes a checkpoint the best; `bleu` and `wer` decode the validation data",
     "train.precision": "`auto` measures both once and keeps the quicker",
     "train.threads": "of torch; unset: torch's own choice, written down for resuming",
-    "train.workers": "side by side, each with a share of rows and threads; unset: as many as measured quickest",
+    "train.workers": "side by side, each with a share of the rows and threads of an update, on a CPU with many cores",
     "train.deterministic": "only operations that torch calls deterministic",
     "search.nbest": "outputs an input",
     "search.top_k": "draw among the k most probable pieces",

@@ -16,6 +16,7 @@ from regard.losses import Loss
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.dropout import Dropout
+from regard.optim import Optimizer
 from regard.randomness import drawing, generator
 
 ROWS, LENGTH, TYPES = 7, 5, 12
@@ -108,7 +109,8 @@ def test_a_draw_is_that_of_the_seed_whatever_else_is_drawn() -> None:
 
 def test_gradients_lie_as_parameters_do() -> None:
     """The optimiser walks through both as they lie in memory: a transposed gradient would move the wrong weights."""
-    weight, unused = (torch.randn(3, 4, requires_grad=True) for _ in range(2))
+    weight = torch.randn(3, 4, requires_grad=True)
+    unused = torch.randn(3, 4, dtype=torch.bfloat16).t().requires_grad_()
 
     def loss(part: Batch) -> Loss:
         grown = weight.t().contiguous().square()  # its gradient comes transposed
@@ -117,7 +119,38 @@ def test_gradients_lie_as_parameters_do() -> None:
     found = gradient(loss, [weight, unused], [batch()], seed=(1,), workers=Workers(1, 1))
     assert [value.stride() for value in found.values] == [weight.stride(), unused.stride()]
     torch.testing.assert_close(found.values[0], 2 * weight.detach())
-    assert not found.values[1].any()
+    assert not found.values[1].any() and found.values[1].dtype == torch.float32
+
+
+def test_a_parameter_that_nothing_reaches_is_left_as_it_is() -> None:
+    """As the keys' projection under attention that only looks at the query; in bfloat16, where masters are wider."""
+    net = model(dropout=0.0, dtype=torch.bfloat16)
+    net.idle = nn.Parameter(torch.ones(2, dtype=torch.bfloat16))
+    optimizer = Optimizer(net)
+    optimizer.step(0.1, by(1, net, [batch()]).values)
+    assert torch.equal(net.idle.detach(), torch.ones(2, dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_few_gradients_are_held_at_a_time(number: int) -> None:
+    """However many batches an update accumulates: the next is begun when one is taken."""
+    begun: list[int] = []
+    for taken, _ in enumerate(Workers(number, number).map(begun.append, list(range(40))), start=1):
+        assert len(begun) <= taken + number
+
+
+def test_torch_s_own_draws_are_of_the_seed_with_one_worker() -> None:
+    """A mechanism of a user's may ask torch.rand: a resumed run is then still the same run."""
+    drawn: list[Tensor] = []
+
+    def loss(part: Batch) -> Loss:
+        drawn.append(torch.rand(4))
+        return batch_loss(net, part, smoothing=0.1)
+
+    net = model(dropout=0.0)
+    for seed in (3, 3, 4):
+        gradient(loss, list(net.parameters()), [batch()], seed=(seed,), workers=Workers(1, 1))
+    assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[0], drawn[2])
 
 
 def test_sums_over_batches_are_taken_in_single_precision() -> None:

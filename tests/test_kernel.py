@@ -83,6 +83,30 @@ def test_nobody_sees_how_short_rows_are_laid_out(keys, dtype):
     assert not run("softmax")[0][1].any(), "a sentence of no keys"
 
 
+def test_the_short_form_refuses_a_second_derivative():
+    """Silently it would be wrong: its backward pass is no operation that torch knows."""
+    (query, key, value), bound = scene(torch.float64)
+    query.requires_grad_()
+    with kernel("softmax"):
+        (slope,) = torch.autograd.grad(attend(query, key, value, bound)[0].square().sum(), query, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        slope.sum().backward()
+
+
+@pytest.mark.parametrize("path", ["softmax", "sdpa", "reference"])
+@pytest.mark.parametrize(("rows", "keys"), [(0, 3), (2, 0)])
+def test_nothing_to_attend_to_gives_nothing(path, rows, keys):
+    query = torch.randn(rows, 2, 3, 4, requires_grad=True)
+    span, seen = Span.of(torch.ones(rows, 3, dtype=torch.bool)), Span.of(torch.ones(rows, keys, dtype=torch.bool))
+    with kernel(path):
+        context, _ = attend(
+            query, torch.randn(rows, 2, keys, 4), torch.randn(rows, 2, keys, 5), Padding().bind(span, seen)
+        )
+    assert context.shape == (rows, 2, 3, 5) and not context.any()
+    (slope,) = torch.autograd.grad(context.sum(), query)
+    assert not slope.any()
+
+
 def test_kernel_is_forced_inside_the_block_only_and_nests():
     (query, key, value), bound = scene(torch.float64)
     key = key.index_fill(2, torch.tensor([5]), float("nan"))  # only row 0 may see key 5, and only its last query

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 __all__ = ["attend_short"]
@@ -27,9 +28,9 @@ def attend_short(
 ) -> Float[Tensor, "batch heads query value"]:
     """softmax(scale · Q Kᵀ + ``added``) V, where ``added`` is mask and bias in one; 0 for queries of ``empty``.
 
-    Against the same written in operations of torch: nothing but the weights is kept between the passes, the scale goes
-    in with the mask, matrices are laid out once for the products of both passes, and rows of weights fill registers.
-    Cannot be differentiated twice.
+    Against the same written in operations of torch: the scale goes in with the mask, matrices are laid out once for the
+    products of both passes, of which they and the weights are kept, and rows of weights fill registers. Cannot be
+    differentiated twice.
     """
     context: Tensor = _Short.apply(query, key, value, added, empty, scale)
     return context
@@ -45,23 +46,24 @@ class _Short(torch.autograd.Function):
     def forward(
         context: Any, query: Tensor, key: Tensor, value: Tensor, added: Tensor, empty: Tensor | None, scale: float
     ) -> Tensor:
-        batch, heads, keys, _ = key.shape
+        (batch, heads, queries, _), keys = query.shape, key.shape[2]
         columns = REGISTER if key.dtype == torch.bfloat16 and WORTH_PADDING <= keys < REGISTER else keys
-        q, k, v = query.reshape(batch * heads, -1, query.shape[3]), _laid_out(key, columns), _laid_out(value, columns)
-        energy = torch.bmm(q, k.transpose(1, 2)).view(batch, heads, -1, columns)
+        q, k, v = _laid_out(query, queries), _laid_out(key, columns), _laid_out(value, columns)
+        energy = torch.bmm(q, k.transpose(1, 2)).view(batch, heads, queries, columns)
         beyond = pad(added, (0, columns - keys), value=torch.finfo(added.dtype).min)
         weights = torch.softmax(torch.add(beyond, energy, alpha=scale), -1)
         if empty is not None:
             weights.masked_fill_(empty[:, None, :, None], 0.0)
         context.save_for_backward(q, k, v, weights)
         context.scale, context.keys, context.added = scale, keys, added.shape
-        return torch.bmm(weights.view(batch * heads, -1, columns), v).view(batch, heads, -1, value.shape[3])
+        return torch.bmm(weights.flatten(0, 1), v).view(batch, heads, queries, value.shape[3])
 
     @staticmethod
+    @once_differentiable
     def backward(context: Any, upstream: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None, None, None]:
         q, k, v, weights = context.saved_tensors
         (batch, heads), keys = weights.shape[:2], context.keys
-        p, u = weights.flatten(0, 1), upstream.reshape(batch * heads, -1, upstream.shape[3])
+        p, u = weights.flatten(0, 1), _laid_out(upstream, upstream.shape[2])
         to_energy = torch.ops.aten._softmax_backward_data(torch.bmm(u, v.transpose(1, 2)), p, -1, p.dtype)
         to_added = None
         if context.needs_input_grad[3]:
@@ -74,10 +76,12 @@ class _Short(torch.autograd.Function):
         return to_query, to_key[:, :, :keys], to_value[:, :, :keys], to_added, None, None
 
 
-def _laid_out(x: Float[Tensor, "batch heads key width"], columns: int) -> Float[Tensor, "batch*heads {columns} width"]:
-    """A matrix a head and row, one after the other, with zeros after the last key."""
-    if x.shape[2] == columns:
-        return x.reshape(-1, columns, x.shape[3])
-    grown = x.new_zeros(*x.shape[:2], columns, x.shape[3])
-    grown[:, :, : x.shape[2]] = x
-    return grown.flatten(0, 1)
+def _laid_out(
+    x: Float[Tensor, "batch heads column width"], columns: int
+) -> Float[Tensor, "batch*heads {columns} width"]:
+    """A matrix a head and row, one after the other, with zeros after the last column."""
+    if x.shape[2] < columns:
+        grown = x.new_zeros(*x.shape[:2], columns, x.shape[3])
+        grown[:, :, : x.shape[2]] = x
+        x = grown
+    return x.reshape(x.shape[0] * x.shape[1], columns, x.shape[3])

@@ -122,7 +122,7 @@ class FastTransducer:
         return tuple(map(torch.cat, zip(*found, strict=True))), session
 
     def _features(self, tokens: Int[Tensor, "rows"], session: FastSession) -> Float[Tensor, "padded width"]:
-        now = _Now.of(session)
+        now = _Now(session)
         padded = nn.functional.pad(tokens, (0, -len(tokens) % ROUND))
         position = nn.functional.pad(now.time.repeat_interleave(session.width), (0, len(padded) - len(tokens)))
         x = self.embedding(padded[:, None], position[:, None])[:, 0]
@@ -139,28 +139,41 @@ def _extent(valid: Bool[Tensor, "sentences length"]) -> list[int]:
     return extent
 
 
-class _Now(NamedTuple):
+class _Now:
     """Where the rows of one step stand in the tables, the same for every layer."""
 
-    slots: Int[Tensor, "sentences"]
-    time: Int[Tensor, "sentences"]
-    common: int | None  # the time of all, where they fill all slots and stand at one: a plain copy writes their cells
-    dense: bool
-    width: int
-    unseen: Float[Tensor, "slots 1 1 width cells"]
-    absent: Float[Tensor, "slots 1 1 1 length"]
-
-    @classmethod
-    def of(cls, session: FastSession) -> _Now:
-        device, width = session.absent.device, session.width
-        slots = torch.tensor(session.slots, dtype=torch.int64, device=device)
-        time = torch.tensor(session.time, dtype=torch.int64, device=device)
+    def __init__(self, session: FastSession) -> None:
+        device, width, self.rows = session.absent.device, session.width, session.rows
+        self.slots = torch.tensor(session.slots, dtype=torch.int64, device=device)
+        self.time = torch.tensor(session.time, dtype=torch.int64, device=device)
         place = torch.arange(width, device=device)
-        session.unseen[slots[:, None], place, time[:, None], place] = 0.0  # a row sees what it is about to write
-        dense = session.dense
-        common = session.time[0] if dense and width == session.unseen.shape[1] and len(set(session.time)) == 1 else None
-        unseen = session.unseen[:, :width].flatten(2)[:, None, None]
-        return cls(slots, time, common, dense, width, unseen, session.absent[:, None, None, None])
+        session.unseen[self.slots[:, None], place, self.time[:, None], place] = 0.0  # also what it is about to write
+        self.width, self.dense = width, session.dense
+        # The time of all, where they fill all slots and stand at one: a plain copy writes their cells.
+        whole = self.dense and width == session.unseen.shape[1] and len(set(session.time)) == 1
+        self.common = session.time[0] if whole else None
+        self._unseen = session.unseen[:, :width].flatten(2)
+        self._absent = session.absent[:, None].expand(-1, width, -1)
+        self._spread: dict[tuple[str, int, int], Tensor] = {}
+
+    def unseen(self, heads: _Heads) -> Float[Tensor, "asked asking cells"]:
+        """What is added to energies over the cells."""
+        return self._for_heads("unseen", self._unseen, heads)
+
+    def absent(self, heads: _Heads) -> Float[Tensor, "asked asking length"]:
+        """What is added to energies over the source."""
+        return self._for_heads("absent", self._absent, heads)
+
+    def _for_heads(
+        self, name: str, mask: Float[Tensor, "slots width columns"], heads: _Heads
+    ) -> Float[Tensor, "asked asking columns"]:
+        """One a key head, for all of the heads and hypotheses that ask it; made once for the layers of a step."""
+        key_heads, group = heads.key_heads, heads.heads // heads.key_heads
+        if (name, key_heads, group) not in self._spread:
+            spread = mask[:, None, None].expand(-1, key_heads, group, -1, -1)
+            shape = len(mask) * key_heads, group * mask.shape[1], mask.shape[2]
+            self._spread[name, key_heads, group] = spread.reshape(shape)
+        return self._spread[name, key_heads, group]
 
 
 class _Layer:
@@ -208,10 +221,10 @@ class _Layer:
         for table, new in zip(cells, (key, value), strict=True):
             _write(table, _dealt(new, own.key_heads, now), now)
         keys, values = (table.flatten(2, 3) for table in cells)
-        return self._ask(query, own, keys, values, now.unseen, now, len(x))
+        return self._ask(query, own, keys, values, now.unseen(own), now)
 
     def _read(self, x: Rows, source: Source, now: _Now) -> Rows:
-        return self._ask(self.ask_other(x), self.other, *source, now.absent, now, len(x))
+        return self._ask(self.ask_other(x), self.other, *source, now.absent(self.other), now)
 
     def _ask(
         self,
@@ -219,33 +232,29 @@ class _Layer:
         heads: _Heads,
         key: Float[Tensor, "slots key_heads columns key_width"],
         value: Float[Tensor, "slots key_heads columns value_width"],
-        unseen: Float[Tensor, "slots 1 1 #width columns"],
+        added: Float[Tensor, "asked asking columns"],
         now: _Now,
-        rows: int,
     ) -> Float[Tensor, "rows values"]:
         """softmax(q·k) v of every hypothesis over all columns of its slot; the scale is in the weights of q."""
-        asking = _dealt(query, heads.heads, now).to(key.dtype)  # (sentences, heads, width, key width)
+        key_heads, group = heads.key_heads, heads.heads // heads.key_heads
+        asking = query[: now.rows].view(len(now.slots), now.width, key_heads, group, key.shape[3])
+        asking = asking.permute(0, 2, 3, 1, 4).to(key.dtype)  # (sentences, key heads, group, width, features)
         if not now.dense:
-            spread = asking.new_zeros(len(key), *asking.shape[1:])
-            asking = spread.index_copy_(0, now.slots, asking)
-        group = heads.heads // heads.key_heads
-        folded = asking.unflatten(1, (heads.key_heads, group)).flatten(2, 3)
-        energy = torch.matmul(folded, key.transpose(2, 3)).unflatten(2, (group, now.width))
-        weights = torch.softmax(energy.add_(unseen), -1).flatten(2, 3)
-        context = torch.matmul(weights, value).unflatten(2, (group, now.width)).flatten(1, 2)
+            asking = asking.new_zeros(len(key), *asking.shape[1:]).index_copy_(0, now.slots, asking)
+        folded = asking.reshape(len(key) * key_heads, group * now.width, key.shape[3])
+        weights = torch.softmax(torch.baddbmm(added, folded, key.flatten(0, 1).transpose(1, 2)), -1)
+        context = torch.bmm(weights, value.flatten(0, 1)).view(*asking.shape[:4], value.shape[3]).permute(0, 3, 1, 2, 4)
         context = context if now.dense else context.index_select(0, now.slots)
-        out = query.new_zeros(rows, heads.heads * value.shape[3])
-        given = len(now.slots) * now.width
-        out[:given].unflatten(0, (-1, now.width)).unflatten(2, (heads.heads, -1)).copy_(context.transpose(1, 2))
-        return out
+        given = context.reshape(now.rows, heads.heads * value.shape[3]).to(query.dtype)
+        return nn.functional.pad(given, (0, 0, 0, len(query) - now.rows))
 
 
 def _dealt(
     x: Float[Tensor, "padded features"], heads: int, now: _Now
 ) -> Float[Tensor, "sentences {heads} width feature"]:
     """The rows that are none of padding, by sentence and head."""
-    given = x[: len(now.slots) * now.width]
-    return given.unflatten(0, (-1, now.width)).unflatten(2, (heads, -1)).transpose(1, 2)
+    width = x.shape[1] // heads
+    return x[: now.rows].view(len(now.slots), now.width, heads, width).transpose(1, 2)
 
 
 def _write(

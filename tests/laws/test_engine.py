@@ -16,7 +16,7 @@ from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.model import Transducer
 from regard.models.transformer import DecoderLayer
-from regard.search import Symbols, greedy, greedy_search, reading, search
+from regard.search import Symbols, greedy, greedy_search, reading, sampling, search
 from regard.state import join, repeat, select, truncate
 
 TYPES, BEGIN, END = 23, 2, 3
@@ -163,6 +163,37 @@ def outputs(model: Any, width: int, room: int) -> list[tuple[list[int], float]]:
     step = model.reading if isinstance(model, FastTransducer) else reading(model.step)
     found = dict(search(step, waiting(room), waiting, room=room))
     return [(found[row][0].tokens, found[row][0].score) for row in range(len(LENGTHS))]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("pieces", [(64, 16), (4, 3)])
+@pytest.mark.parametrize("how", ["greedy", "beams", "sampled"])
+def test_forced_and_drawn_outputs_do_not_depend_on_the_pieces(
+    how: str, pieces: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are read a few at a time, and a beam's or a prefix's rows are cut wherever a piece ends."""
+    monkeypatch.setattr(transformer, "PROJECTED", pieces[0])
+    monkeypatch.setattr(transformer, "READ", pieces[1])
+    model = model_of({})
+    source, valid = sources(list(range(len(LENGTHS))))
+    options: dict[str, Any] = {
+        "longest": valid.sum(1) + 9,
+        "prefixes": [[5] * (row % 4) for row in range(len(LENGTHS))],
+    }
+
+    def made() -> Any:
+        numbers = range(len(LENGTHS))
+        if how == "sampled":
+            return sampling(numbers, SYMBOLS, generator=torch.Generator().manual_seed(7), **options)
+        return greedy(numbers, SYMBOLS, **options) if how == "greedy" else beams(numbers, SYMBOLS, width=4, **options)
+
+    quick = fast(model)
+    found = dict(search(quick.reading, (made(), quick.session(source, valid))))
+    wanted = dict(search(reading(model.step), (made(), model.session(source, valid))))
+    for row in wanted:
+        assert found[row][0].tokens == wanted[row][0].tokens
+        assert found[row][0].tokens[: row % 4] == [5] * (row % 4)
+        assert found[row][0].score == pytest.approx(wanted[row][0].score, abs=1e-4)
 
 
 @torch.no_grad()
