@@ -207,7 +207,9 @@ def sampling(
         scores = (log_p / temperature).index_fill(1, log_p.new_tensor(symbols.never, dtype=torch.int64), -math.inf)
         return torch.multinomial(torch.softmax(_limit(scores, top_k, top_p), -1), 1, generator=generator).squeeze(-1)
 
-    return _Sampled(numbers, symbols, longest, prefixes, draws, draw)
+    rows = _Sampled(numbers, symbols, longest, prefixes, draws)
+    rows.draw = draw
+    return rows
 
 
 def _limit(scores: LogP, top_k: int | None, top_p: float | None) -> LogP:
@@ -296,24 +298,14 @@ class _Greedy(_Rows):
 class _Sampled(_Rows):
     """A draw for each row, from all rows at once: what is drawn does not depend on how they are handed over."""
 
-    def __init__(
-        self,
-        numbers: Sequence[int],
-        symbols: Symbols,
-        longest: Int[Tensor, "rows"],
-        prefixes: Prefixes | None,
-        draws: int,
-        draw: Callable[[LogP], Int[Tensor, "rows"]],
-    ) -> None:
-        super().__init__(numbers, symbols, longest, prefixes, draws)
-        self._draw = draw
+    draw: Callable[[LogP], Int[Tensor, "rows"]]
 
     def read(self, log_p: LogP, rows: slice) -> tuple[Tensor, ...]:
         return (log_p,)
 
     def grow(self, read: tuple[Tensor, ...], state: State) -> State:
         (log_p,) = read
-        return self._take(*self._gain(log_p, self._draw(log_p), slice(0, len(log_p))), state)
+        return self._take(*self._gain(log_p, self.draw(log_p), slice(0, len(log_p))), state)
 
 
 class _Output:
