@@ -29,6 +29,7 @@ from machine import machine
 FOLDER = ROOT / "runs" / "bench"
 OUTPUT = 16  # pieces that are decoded
 ENOUGH = 1.5  # seconds of timing a point
+TINY = 1e-9  # stands for nothing in a logarithm
 RAMPS = {
     "length": [2**n for n in range(4, 13)],
     "batch": [2**n for n in range(9)],
@@ -175,7 +176,7 @@ def _exponents(points: list[Point]) -> dict[str, float]:
 
 def _slope(points: list[Point], what: str) -> float:
     x = [math.log(point.value) for point in points]
-    y = [math.log(max(getattr(point, what), 1)) for point in points]
+    y = [math.log(max(getattr(point, what), TINY)) for point in points]
     return statistics.linear_regression(x, y).slope
 
 
@@ -201,7 +202,7 @@ def _draw(found: dict[str, list[Point]], path: Path) -> None:
             for work in ("train", "decode"):
                 if points := found.get(f"{work} · {name}"):
                     label = f"{work}: n^{_exponents(points)['time' if row == 0 else 'memory']:.2f}"
-                    heights = [max(getattr(point, what), 1) * scale for point in points]
+                    heights = [max(getattr(point, what), TINY) * scale for point in points]
                     axes[row, column].loglog([point.value for point in points], heights, marker="o", label=label)
             axes[row, column].set(xlabel=name, ylabel=unit)
             axes[row, column].grid(alpha=0.3)

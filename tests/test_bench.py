@@ -62,3 +62,12 @@ def test_regards_worker_decodes_what_the_model_itself_does(tmp_path: Path, monke
             worker.turn()  # what the first turn decoded is written by then
     plain, quick = (json.loads((tmp_path / f"outputs-regard-{k}.json").read_text()) for k in ("reference", "float32"))
     assert plain == quick and {len(each) for each in plain} == {16}
+
+
+def test_growth_finds_the_exponents_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of times well below a second, too: 2 ms · n^1.5, and 3 MB · n."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    from growth import Point, _exponents
+
+    found = _exponents([Point(n, 2e-3 * n**1.5, 3_000_000 * n) for n in (1, 2, 4, 8, 16)])
+    assert found == pytest.approx({"time": 1.5, "memory": 1.0, "steepest": 1.5})
