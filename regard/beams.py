@@ -23,7 +23,7 @@ from regard.search import (
     in_order,
     reading,
     search,
-)  # fmt: skip
+)
 from regard.state import State, select
 
 __all__ = ["beam_search", "beams", "length_normaliser"]

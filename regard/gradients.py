@@ -24,11 +24,12 @@ Result = TypeVar("Result")
 
 
 class Gradient(NamedTuple):
-    """Of the mean loss a token, by parameter, at least float32; and ``smoothed`` and ``nll``, the means themselves."""
+    """Of the mean loss a token, by parameter, at least float32; ``smoothed`` and ``nll``: means over ``tokens``."""
 
     values: list[Tensor]
     smoothed: float
     nll: float
+    tokens: int
 
 
 class Workers:
@@ -100,12 +101,12 @@ def gradient(
 
     total: list[Tensor | None] = [None] * len(parameters)
     smoothed, nll = 0.0, 0.0
-    for values, one, other in workers.map(part, range(len(parts))):
-        total = [_added(*each) for each in zip(total, values, parameters, strict=True)]
+    for gradients, one, other in workers.map(part, range(len(parts))):
+        total = [_added(*each) for each in zip(total, gradients, parameters, strict=True)]
         smoothed, nll = smoothed + one, nll + other
-        del values  # before the next are computed
-    return Gradient([_empty(x).zero_() if sum_ is None else sum_ for sum_, x in zip(total, parameters, strict=True)],
-                    smoothed, nll)  # fmt: skip
+        del gradients  # before the next are computed
+    values = [_empty(like).zero_() if sum_ is None else sum_ for sum_, like in zip(total, parameters, strict=True)]
+    return Gradient(values, smoothed, nll, count)
 
 
 def _empty(parameter: Tensor) -> Tensor:

@@ -224,7 +224,6 @@ class Trainer:
         settings, place = self.config.train, self.place
         started = time.perf_counter()
         batches = self._next_batches()
-        count = sum(int(batch.target_valid.sum()) for batch in batches)
         self.model.train()
         found = gradient(
             partial(self.loss, smoothing=settings.label_smoothing), self.optimizer.parameters, batches,
@@ -245,7 +244,7 @@ class Trainer:
             "nll": found.nll,
             "rate": rate,
             "norm": norm,
-            "tokens": count,
+            "tokens": found.tokens,
             "seconds": seconds,
         }
         self.metrics.write({"step": place.step, "epoch": place.epoch, **figures})

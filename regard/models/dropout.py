@@ -16,7 +16,8 @@ class Dropout(nn.Module):
 
     One 64-bit draw serves eight elements, some eight times faster on a CPU than ``F.dropout``, which draws
     serially. Price: the probability is rounded to a multiple of 1/256; the scale uses the rounded one, so the mean
-    is exact. It draws from ``regard.randomness.generator()``; how many threads draw makes no difference.
+    is exact but for x's own rounding. It draws from ``regard.randomness.generator()``; how many threads draw makes no
+    difference.
     """
 
     def __init__(self, probability: float) -> None:
