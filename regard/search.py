@@ -348,7 +348,7 @@ def best_types(
     """
     count = min(count, log_p.shape[1])
     value, token = _top(log_p, count)
-    if never and bool(torch.isin(token, token.new_tensor(never)).any()):  # which a trained model hardly does
+    if never and not set(never).isdisjoint(token.flatten().tolist()):  # which a trained model hardly does
         value, token = _top(log_p, min(count + len(never), log_p.shape[1]))
         barred = torch.isin(token, token.new_tensor(never))
         value, place = value.masked_fill(barred, -math.inf).topk(count, -1)
@@ -363,6 +363,8 @@ def _top(log_p: LogP, count: int) -> tuple[Float[Tensor, "rows count"], Int[Tens
 
 def _top_of_many(log_p: LogP, count: int) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]]:
     rows, types = log_p.shape
+    if rows == count == 1:
+        return log_p.max(-1, keepdim=True)
     whole = types // CHUNK * CHUNK
     chunks = log_p[:, :whole].unflatten(1, (-1, CHUNK))
     highest = chunks.amax(-1).topk(count, -1, sorted=False).indices

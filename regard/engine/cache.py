@@ -10,33 +10,34 @@ These states are changed in place: one given away is not used again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-__all__ = ["Cells", "FastSession", "Source"]
+__all__ = ["BUCKET", "FastSession", "Remembered"]
 
 BUCKET = 16  # cells are added for so many times at once
 SPARE = 4 / 3  # so many times the source columns in use are kept; tables are asked whole, since a part would be copied
 
 
-class Cells(NamedTuple):
-    """What one layer remembers of the target."""
+class Remembered:
+    """Keys and values that one layer asks: of the target, in cells (times, places), or of the source, in columns."""
 
-    key: Float[Tensor, "slots key_heads times places key_width"]
-    value: Float[Tensor, "slots key_heads times places value_width"]
+    def __init__(
+        self, key: Float[Tensor, "slots key_heads *columns key_width"],
+        value: Float[Tensor, "slots key_heads *columns value_width"],
+    ) -> None:  # fmt: skip
+        self.key, self.value = key, value
+        # As products take them. What is written in place is seen here too, and a view costs a step what a sum does.
+        self.asked = key.flatten(0, 1).flatten(1, -2).transpose(1, 2)
+        self.given = value.flatten(0, 1).flatten(1, -2)
 
-
-class Source(NamedTuple):
-    """What one layer reads of the source."""
-
-    key: Float[Tensor, "slots key_heads length key_width"]
-    value: Float[Tensor, "slots key_heads length value_width"]
+    def map(self, change: Callable[[Tensor], Tensor]) -> Remembered:
+        return Remembered(change(self.key), change(self.value))
 
 
 @dataclass
@@ -48,8 +49,8 @@ class FastSession:
     ``unseen`` and ``absent`` are added to energies: 0 where a row may look, the lowest number where not.
     """
 
-    cells: list[Cells]
-    sources: list[Source]
+    cells: list[Remembered]
+    sources: list[Remembered]
     unseen: Float[Tensor, "slots places times places"]
     absent: Float[Tensor, "slots length"]
     slots: list[int]
@@ -72,7 +73,11 @@ class FastSession:
 
     @classmethod
     def of(
-        cls, cells: list[Cells], sources: list[Source], absent: Float[Tensor, "slots length"], lengths: list[int]
+        cls,
+        cells: list[Remembered],
+        sources: list[Remembered],
+        absent: Float[Tensor, "slots length"],
+        lengths: list[int],
     ) -> FastSession:
         """Sentences before their first token; the cells are empty."""
         slots, _, times, places, _ = cells[0].key.shape
@@ -138,7 +143,7 @@ class FastSession:
         return session._padded(0, times + BUCKET, places, session.absent.shape[1])
 
     def _narrowed(self, length: int) -> FastSession:
-        sources = [Source(*(x[:, :, :length].contiguous() for x in layer)) for layer in self.sources]
+        sources = [layer.map(lambda x: x[:, :, :length].contiguous()) for layer in self.sources]
         return replace(self, sources=sources, absent=self.absent[:, :length].contiguous())
 
     def _widened(self, width: int) -> FastSession:
@@ -156,8 +161,8 @@ class FastSession:
         around_source = (0, 0, 0, more_length, 0, 0, 0, slots)
         return replace(
             self,
-            cells=[Cells(*(pad(x, around_cells) for x in layer)) for layer in self.cells],
-            sources=[Source(*(pad(x, around_source) for x in layer)) for layer in self.sources],
+            cells=[layer.map(lambda x: pad(x, around_cells)) for layer in self.cells],
+            sources=[layer.map(lambda x: pad(x, around_source)) for layer in self.sources],
             unseen=pad(self.unseen, (0, more_places, 0, more_times, 0, more_places, 0, slots), value=lowest),
             absent=pad(self.absent, (0, more_length, 0, slots), value=lowest),
         )
@@ -170,8 +175,8 @@ class FastSession:
         length = max(lengths, default=0)
         return replace(
             self,
-            cells=[Cells(*(x[:, :, :times].index_select(0, at) for x in layer)) for layer in self.cells],
-            sources=[Source(*(x[:, :, :length].index_select(0, at) for x in layer)) for layer in self.sources],
+            cells=[layer.map(lambda x: x[:, :, :times].index_select(0, at)) for layer in self.cells],
+            sources=[layer.map(lambda x: x[:, :, :length].index_select(0, at)) for layer in self.sources],
             unseen=self.unseen[:, :, :times].index_select(0, at),
             absent=self.absent[:, :length].index_select(0, at),
             slots=list(range(len(blocks))),
@@ -194,11 +199,11 @@ class FastSession:
         def own(x: Tensor) -> Tensor:
             return x.gather(3, index.expand(-1, x.shape[1], -1, 1, x.shape[4]))
 
-        cells = [Cells(*(own(x) for x in layer)) for layer in alone.cells]
-        return replace(alone, cells=cells, unseen=nobody, width=1)
+        return replace(alone, cells=[layer.map(own) for layer in alone.cells], unseen=nobody, width=1)
 
     def _tensors(self) -> list[Tensor]:
-        return [x for layer in (*self.cells, *self.sources) for x in layer] + [self.unseen, self.absent]
+        tables = [x for layer in (*self.cells, *self.sources) for x in (layer.key, layer.value)]
+        return [*tables, self.unseen, self.absent]
 
 
 def _run(block: list[int]) -> int:

@@ -21,6 +21,7 @@ __all__ = ["Format", "Int8Linear", "Matrix", "Packed", "PackedLinear", "counts_e
 
 Format = Literal["float", "int8"]
 TYPICAL_ROWS = 64  # what the layout is chosen for; any number works
+REGISTER = 32  # whole registers of features: torch's product of bfloat16 and 8 bits reads beyond the end of others
 ROUND = 16  # oneDNN prepares a product anew for each number of rows that it meets
 
 
@@ -74,16 +75,22 @@ def counts_exactly() -> bool:
 
 
 class PackedLinear(Packed):
-    """In the number format and on the device of the matrix."""
+    """In the number format and on the device of the matrix.
+
+    A row alone in float32 is multiplied as the matrix stands: there packing costs more than it saves.
+    """
 
     def __init__(self, matrix: Matrix) -> None:
         weight, self.bias = matrix
         self.packed = _packable(weight)
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, TYPICAL_ROWS) if self.packed else weight
+        self.plain = weight.t() if self.packed and weight.dtype == torch.float32 else None
 
     def __call__(self, x: Float[Tensor, "rows enter"]) -> Float[Tensor, "rows leave"]:
         if not self.packed:
             return linear(x, self.weight, self.bias)
+        if self.plain is not None and len(x) == 1:
+            return x.mm(self.plain) if self.bias is None else torch.addmm(self.bias, x, self.plain)
         y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
         return y
 
@@ -92,7 +99,10 @@ class PackedLinear(Packed):
     ) -> Float[Tensor, "rows leave"]:
         if not self.packed:
             return residual + linear(x, self.weight, self.bias)
-        y: Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, residual, self.weight, self.bias, "add")
+        if self.plain is not None and len(x) == 1:
+            y = torch.addmm(residual, x, self.plain)
+            return y if self.bias is None else y.add_(self.bias)
+        y = torch.ops.mkldnn._linear_pointwise.binary(x, residual, self.weight, self.bias, "add")
         return y
 
 
@@ -101,17 +111,29 @@ class Int8Linear(Packed):
 
     Symmetric, one scale an output feature and one a row. A row's own largest feature sets its scale, and sums of whole
     numbers are exact, so what a row gives does not depend on the rows beside it, to the bit. Takes and gives float32.
+
+    Rows in bfloat16 stay as they are, and so does what they give: y_ri = w_i Σ_j x_rj Ŵ_ij + b_i. For a row or two that
+    is the quickest there is, and for more the slowest.
     """
 
     def __init__(self, matrix: Matrix) -> None:
         weight, bias = matrix.weight.float(), matrix.bias
-        self.scale = (weight.abs().amax(1) / 127).clamp_min(torch.finfo(torch.float32).tiny)
+        least = (weight.abs().amax(1) / 127).clamp_min(torch.finfo(torch.float32).tiny)
+        self.scale = _bfloat16_above(least)
         whole = (weight / self.scale[:, None]).round_().to(torch.int8)
         self.weight = torch.ops.onednn.qlinear_prepack(whole, [TYPICAL_ROWS, whole.shape[1]])
-        self.zero = torch.zeros(len(whole), dtype=torch.int64)
+        self.zero = torch.zeros(len(weight), dtype=torch.int64)
         self.bias = None if bias is None else bias.float()
+        self.missing = -weight.shape[1] % REGISTER
+        self.narrow = pad(whole, (0, self.missing))
+        self.narrow_scale = self.scale.bfloat16()
+        self.narrow_bias = None if bias is None else bias.bfloat16()
 
     def __call__(self, x: Float[Tensor, "rows enter"]) -> Float[Tensor, "rows leave"]:
+        if x.dtype == torch.bfloat16:
+            x = pad(x, (0, self.missing)) if self.missing else x
+            y: Tensor = torch._weight_int8pack_mm(x, self.narrow, self.narrow_scale)
+            return y if self.narrow_bias is None else y.add_(self.narrow_bias)
         product, scale = self._product(x)
         y = product.mul_(scale)
         return y if self.bias is None else y.add_(self.bias)
@@ -119,6 +141,8 @@ class Int8Linear(Packed):
     def onto(
         self, residual: Float[Tensor, "rows leave"], x: Float[Tensor, "rows enter"]
     ) -> Float[Tensor, "rows leave"]:
+        if x.dtype == torch.bfloat16:
+            return self(x).add_(residual)
         product, scale = self._product(x)
         y = torch.addcmul(residual, product, scale)
         return y if self.bias is None else y.add_(self.bias)
@@ -131,6 +155,12 @@ class Int8Linear(Packed):
             whole, 1.0, 0, self.weight, self.scale, self.zero, None, 1.0, 0, torch.float32, "none", [], ""
         )
         return y, scale
+
+
+def _bfloat16_above(x: Float[Tensor, "outputs"]) -> Float[Tensor, "outputs"]:
+    """The least numbers of bfloat16 that are not below x: with them as scales both forms of a matrix are the same."""
+    near = x.bfloat16()
+    return torch.where(near.float() < x, near.nextafter(torch.full_like(near, torch.inf)), near).float()
 
 
 class _Layer(nn.Module):

@@ -224,12 +224,16 @@ def test_its_outputs_are_those_of_the_model(
     ("dtype", "format", "error"),
     [(torch.float32, "float", 1e-5), (torch.bfloat16, "float", 0.1), (torch.float32, "int8", 0.2)],
 )
-def test_packed_matrices_compute_the_same(dtype: torch.dtype, format: Format, error: float) -> None:
-    model = model_of({}, dtype=torch.float32)
-    tokens = torch.randint(0, TYPES, (3, 12), generator=torch.Generator().manual_seed(1))
-    wanted, _ = model.step(tokens, model.session(*sources([0, 1, 2])))
+@pytest.mark.parametrize("rows", [[0, 1, 2], [3]])  # a row alone goes through products of its own
+@pytest.mark.parametrize("shape", ["post", "pre", "biases"])
+def test_packed_matrices_compute_the_same(
+    dtype: torch.dtype, format: Format, error: float, rows: list[int], shape: str
+) -> None:
+    model = model_of(SHAPES[shape], dtype=torch.float32)
+    tokens = torch.randint(0, TYPES, (len(rows), 12), generator=torch.Generator().manual_seed(1))
+    wanted, _ = model.step(tokens, model.session(*sources(rows)))
     quick = fast(model, dtype, format)
-    found, _ = quick.step(tokens, quick.session(*sources([0, 1, 2])))
+    found, _ = quick.step(tokens, quick.session(*sources(rows)))
     assert found.dtype == torch.float32
     assert float((found - wanted).abs().mean()) < error
     assert model.projection.dtype == torch.float32, "the model is as it was"
@@ -259,7 +263,11 @@ def test_a_packed_matrix_is_its_formula(dtype: torch.dtype, rows: int) -> None:
 @pytest.mark.parametrize("rows", [1, 5, 64])
 def test_a_matrix_in_8_bits_is_its_formula(rows: int) -> None:
     x, w, b, z = drawn(rows, torch.float32)
-    scale, row = w.abs().amax(1, keepdim=True) / 127, x.abs().amax(1, keepdim=True) / 127
+    row = x.abs().amax(1, keepdim=True) / 127
+    scale = Int8Linear(Matrix(w, b)).scale[:, None]
+    least = w.abs().amax(1, keepdim=True) / 127
+    assert bool((scale >= least).all() and (scale <= least * (1 + 2**-7)).all())
+    assert torch.equal(scale, scale.bfloat16().float())
     whole = (x / row).round().double() @ (w / scale).round().double().T
     wanted = (whole * scale.T * row + b).float()
     found = Int8Linear(Matrix(w, b))
@@ -269,11 +277,30 @@ def test_a_matrix_in_8_bits_is_its_formula(rows: int) -> None:
     assert float((wanted - (x @ w.T + b)).abs().mean()) < 0.05
 
 
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("biased", [True, False])
+def test_a_row_in_bfloat16_meets_a_matrix_in_8_bits(rows: int, biased: bool) -> None:
+    """Nothing of the row is rounded but what it gives."""
+    x, w, b, z = (each.bfloat16() for each in drawn(rows, torch.float32))
+    found = Int8Linear(Matrix(w, b if biased else None))
+    wanted = x.double() @ (found.narrow[:, :24].double() * found.scale[:, None].double()).T + (
+        b.double() if biased else 0
+    )
+    for one, other in (
+        (found(x), wanted),
+        (found.rectified(x), wanted.clamp_min(0)),
+        (found.onto(z, x), z.double() + wanted),
+    ):
+        assert one.dtype == torch.bfloat16
+        torch.testing.assert_close(one.double(), other, rtol=2**-7, atol=2**-5)
+
+
 def test_a_number_that_is_none_stays_none() -> None:
     x, w, b, _ = drawn(5, torch.float32)
     x[2, 3] = float("nan")
     for format in ("float", "int8"):
         assert pack(Matrix(w, b), format).rectified(x)[2].isnan().all()
+    assert Int8Linear(Matrix(w, b)).rectified(x[2:3].bfloat16()).isnan().all()
 
 
 def test_a_row_in_8_bits_does_not_depend_on_those_beside_it() -> None:
