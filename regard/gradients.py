@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from regard.data.batches import Batch, shares
-from regard.losses import Loss, projected_cross_entropy
+from regard.losses import Loss, projected_cross_entropy, smoothed_cross_entropy
 from regard.models.model import Transducer
 from regard.randomness import drawing
+from regard.textbook import textbook
 
 __all__ = ["Gradient", "Workers", "batch_loss", "gradient"]
 
@@ -70,6 +71,9 @@ def batch_loss(model: Transducer, batch: Batch, *, smoothing: float) -> Loss:
     """The sum over the batch's target tokens."""
     features = model(batch.source, batch.source_valid, batch.target_input, batch.target_valid)
     valid = batch.target_valid
+    if textbook():
+        logits = torch.nn.functional.linear(features[valid], model.projection)
+        return smoothed_cross_entropy(logits, batch.target_output[valid], smoothing=smoothing)
     return projected_cross_entropy(features[valid], model.projection, batch.target_output[valid], smoothing=smoothing)
 
 
@@ -97,7 +101,7 @@ def gradient(
         with drawing(drawn, parts[number].source.device):
             found = loss(parts[number])
             values = torch.autograd.grad(found.smoothed / count, parameters, allow_unused=True)
-        return values, float(found.smoothed.detach()) / count, float(found.nll) / count
+        return values, float(found.smoothed.detach()) / count, float(found.nll.detach()) / count
 
     total: list[Tensor | None] = [None] * len(parameters)
     smoothed, nll = 0.0, 0.0

@@ -56,6 +56,7 @@ class TrainConfig(BaseModel):
     best_by: Literal["loss", "bleu", "wer"] = "loss"
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    engine: Literal["fast", "reference"] = "fast"  # reference: attention, dropout and loss as textbooks write them
     threads: Positive | None = None
     workers: Positive = 1
     deterministic: bool = False

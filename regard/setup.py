@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import accumulate, count
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -30,6 +30,7 @@ from regard.models.model import Transducer
 from regard.optim import Optimizer
 from regard.run import Plan, RunFolder
 from regard.tensors import kept_buffers
+from regard.textbook import as_textbook
 from regard.train import Prepared, batch_memory, planned_epoch, to_device
 
 __all__ = ["Ready", "prepare", "remarks", "require_trainable", "set_up"]
@@ -172,8 +173,12 @@ def _corpora(
 
 def _make_plan(config: Config, data: Prepared, source_types: int, target_types: int) -> Plan:
     settings = config.train
-    formats = ["float32", "bfloat16"] if settings.precision == "auto" else [settings.precision]
-    timed = settings.precision == "auto" or settings.minutes is not None
+    formats: list[Literal["float32", "bfloat16"]] = ["float32", "bfloat16"]
+    if settings.precision != "auto":
+        formats = [settings.precision]
+    elif settings.engine == "reference":
+        formats = ["float32"]
+    timed = len(formats) > 1 or settings.minutes is not None
     with batch_memory("timing an update", config):
         seconds = {
             name: _time_update(config, data, source_types, target_types, name) if timed else 0.0 for name in formats
@@ -221,7 +226,8 @@ def _time_update(config: Config, data: Prepared, source_types: int, target_types
     for indices in plan[: TRIALS + 1]:
         started = time.perf_counter()
         batch = to_device(collate(data.train, indices), _device())
-        found = gradient(loss, optimizer.parameters, [batch], seed=(0,), workers=workers)
+        with as_textbook(config.train.engine == "reference"):
+            found = gradient(loss, optimizer.parameters, [batch], seed=(0,), workers=workers)
         optimizer.step(1e-6, found.values)
         times.append(time.perf_counter() - started)
     counted = times[1:] or times

@@ -29,6 +29,7 @@ from regard.memory import within_memory
 from regard.models.model import Transducer
 from regard.optim import Optimizer, schedule
 from regard.run import Metrics, RunFolder
+from regard.textbook import as_textbook
 
 __all__ = [
     "Outcome",
@@ -225,10 +226,11 @@ class Trainer:
         started = time.perf_counter()
         batches = self._next_batches()
         self.model.train()
-        found = gradient(
-            partial(self.loss, smoothing=settings.label_smoothing), self.optimizer.parameters, batches,
-            seed=(self.config.seed, place.step), workers=self.workers,
-        )  # fmt: skip
+        with as_textbook(settings.engine == "reference"):
+            found = gradient(
+                partial(self.loss, smoothing=settings.label_smoothing), self.optimizer.parameters, batches,
+                seed=(self.config.seed, place.step), workers=self.workers,
+            )  # fmt: skip
         rate, sound = self.rate(place.step + 1), math.isfinite(found.smoothed)
         norm = self.optimizer.step(rate, found.values) if sound else self.optimizer.skip()
         place.step += 1

@@ -43,6 +43,7 @@ LAYERS = {
     "regard.tensors": 1,
     "regard.memory": 1,
     "regard.randomness": 1,
+    "regard.textbook": 0,
     "regard.attention.catalogue": 3,
     "regard.attention.heads": 3,
     "regard.attention.*": 2,  # mechanisms: all that no line above names

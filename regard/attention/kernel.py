@@ -1,7 +1,7 @@
 """From energies to weights to context, and the one choice of how to compute it.
 
 ``attend_reference`` is the textbook and always right. ``attend`` computes the same by the path that ``choose``
-names; ``with kernel("reference"):`` overrides the choice. Mechanisms never name a path.
+names; ``with kernel("reference"):`` and ``as_textbook`` override the choice. Mechanisms never name a path.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch.nn.functional import logsigmoid, scaled_dot_product_attention
 
 from regard.attention.mask import Bound
 from regard.attention.short import attend_short
+from regard.textbook import textbook
 
 __all__ = [
     "Normalise", "attend", "attend_reference", "blank_unseen", "choose", "kernel", "masked_sigmoid", "masked_softmax",
@@ -156,7 +157,7 @@ def attend(
         device=query.device.type,
         gradient=gradient,
         keys=key.shape[2],
-        forced=_forced.get(),
+        forced=_forced.get() or ("reference" if textbook() else None),
     )
     if path == "reference":
         context, weights = attend_reference(query, key, value, bound, scale=scale, bias=bias)

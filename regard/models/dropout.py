@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.randomness import generator
+from regard.textbook import textbook
 
 __all__ = ["Dropout"]
 
@@ -17,17 +18,22 @@ class Dropout(nn.Module):
     One 64-bit draw serves eight elements, some eight times faster on a CPU than ``F.dropout``, which draws
     serially. Price: the probability is rounded to a multiple of 1/256; the scale uses the rounded one, so the mean
     is exact but for x's own rounding. It draws from ``regard.randomness.generator()``; how many threads draw makes no
-    difference.
+    difference. As the textbook has it: a random number an element, and the probability as it is.
     """
 
     def __init__(self, probability: float) -> None:
         super().__init__()
         if not 0 <= probability < 1:
             raise ValueError(f"a dropout probability lies in [0, 1), not {probability}")
-        self.threshold = round(probability * 256)
+        self.probability, self.threshold = probability, round(probability * 256)
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        if not self.training or self.threshold == 0:
+        if not self.training:
+            return x
+        if textbook() and self.probability:
+            kept = torch.rand(x.shape, device=x.device, generator=generator()) >= self.probability
+            return x * kept / (1 - self.probability)
+        if self.threshold == 0:
             return x
         words = torch.empty(-(-x.numel() // 8), dtype=torch.int64, device=x.device)
         words.random_(-(2**63), None, generator=generator())
