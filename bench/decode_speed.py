@@ -5,6 +5,7 @@
 
 Both sides get numbers of pieces and give numbers of pieces: cutting and joining text are within nobody's time. Each
 is measured in two layouts of the threads, one worker with all and one worker a thread, and the better one counts.
+``--generate`` adds transformers' ``generate`` on a model of the same shape, one process with all threads.
 Writes runs/bench/decode-speed.json.
 """
 
@@ -21,6 +22,7 @@ from typing import Any
 import torch
 from alternate import BENCH, Turn, alternate, quartiles
 from environments import ROOT, peer_python
+from instructions import LEVELS, limited, proof
 from machine import machine
 from safetensors.torch import save_file
 
@@ -36,6 +38,7 @@ FIXED = 16  # pieces a source and an output, where there is no text
 
 def main() -> None:
     arguments = _arguments()
+    limited(arguments.instructions)
     job = FOLDER / "decode-speed"
     shutil.rmtree(job, ignore_errors=True)
     job.mkdir(parents=True)
@@ -52,8 +55,14 @@ def main() -> None:
             commands[f"regard {kind} {layout}"] = [sys.executable, BENCH / "ours_decode.py", job, kind, str(workers)]
         for kind in arguments.theirs:
             commands[f"ctranslate2 {kind} {layout}"] = [python, worker, job, kind, str(workers)]
+    peer = BENCH / "peers" / "transformers_decode.py"
+    for kind in arguments.generate:
+        generating = peer_python("marian", peer.with_name("marian_transformers.txt"))
+        commands[f"transformers {kind}"] = [generating, peer, job, kind]
     hello, turns = alternate(commands, rounds=arguments.rounds, warm_up=1, threads=arguments.threads)
+    model = next(job.glob("ctranslate2-*"), None)
     result = _result(hello, turns) | {"machine": machine(), "settings": vars(arguments), "equal": _equal(job)}
+    result["instructions"] = proof(python, model)
     (FOLDER / "decode-speed.json").write_text(json.dumps(result, indent=2))
     _print(result)
 
@@ -71,6 +80,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--ours", nargs="+", default=["float32", "bfloat16", "int8"])
     parser.add_argument("--theirs", nargs="+", default=["int8", "float32"])
+    parser.add_argument("--generate", nargs="*", default=[], help="transformers, too: float32, bfloat16")
+    parser.add_argument("--instructions", choices=LEVELS, default="all", help="avx2: no AVX-512 and no AMX for anyone")
     return parser.parse_args()
 
 
@@ -138,6 +149,7 @@ def _print(result: dict[str, Any]) -> None:
     for name, worker in result["workers"].items():
         speed = worker["tokens_per_second"]
         print(f"{name:28}{speed['median']:>9,.0f} tokens/s [{speed['low']:,.0f} {speed['high']:,.0f}]")
+    print(*result["instructions"], sep="\n")
     for name, share in result["equal"].items():
         print(f"{name}: {share:.1%} of the sentences as in our float32")
     ratio = result["ratio"]

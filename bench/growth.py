@@ -18,8 +18,6 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +25,6 @@ from environments import ROOT
 from machine import machine
 
 FOLDER = ROOT / "runs" / "bench"
-OUTPUT = 16  # pieces that are decoded
 ENOUGH = 1.5  # seconds of timing a point
 TINY = 1e-9  # stands for nothing in a logarithm
 RAMPS = {
@@ -90,15 +87,15 @@ def _point(arguments: argparse.Namespace, work: str, name: str, value: int) -> P
 
 def _measured(task: dict[str, Any]) -> dict[str, float]:
     import torch
-
-    from regard.models.build import build
-    from regard.models.configuration import ModelConfig
+    from work import decoding, fast, model, update
 
     torch.set_num_threads(task["threads"])
-    torch.manual_seed(1)
-    config = ModelConfig.model_validate({"preset": task["preset"]})
-    model = build(config, source_types=task["vocabulary"], target_types=task["vocabulary"])
-    run = {"train": _update, "decode": _decoding}[task["work"]](model, task)
+    sizes = {"batch": task["batch"], "length": task["length"], "types": task["vocabulary"]}
+    made = model(task["preset"], task["vocabulary"])
+    if task["work"] == "train":
+        run = update(made.to(torch.bfloat16), **sizes, threads=task["threads"])
+    else:
+        run = decoding(fast(made, "float32"), **sizes, beam=task["beam"])
     before = _reset_peak()
     run()
     times = []
@@ -107,49 +104,6 @@ def _measured(task: dict[str, Any]) -> dict[str, float]:
         run()
         times.append(time.perf_counter() - began)
     return {"seconds": statistics.median(times), "bytes": _peak() - before}
-
-
-def _update(model: Any, task: dict[str, Any]) -> Callable[[], None]:
-    import torch
-
-    from regard.data.batches import Batch
-    from regard.gradients import Workers, batch_loss, gradient
-    from regard.optim import Optimizer
-
-    model = model.to(torch.bfloat16).train()
-    optimizer = Optimizer(model)
-    shape = (task["batch"], task["length"])
-    tokens, valid = torch.randint(4, task["vocabulary"], shape), torch.ones(shape, dtype=torch.bool)
-    batch = Batch(tokens, valid, tokens, tokens, valid, torch.arange(task["batch"]))
-    loss, workers = partial(batch_loss, model, smoothing=0.1), Workers(1, task["threads"])
-
-    def update() -> None:
-        found = gradient(loss, optimizer.parameters, [batch], seed=(1,), workers=workers)
-        optimizer.step(1e-6, found.values)
-
-    return update
-
-
-def _decoding(model: Any, task: dict[str, Any]) -> Callable[[], None]:
-    import torch
-
-    from regard.beams import beams
-    from regard.data.text import BEGIN, END, PAD
-    from regard.engine.transformer import FastTransducer
-    from regard.search import Symbols, search
-
-    fast = FastTransducer(model.encoder, model.decoder, model.projection)
-    shape = (task["batch"], task["length"])
-    tokens, valid = torch.randint(4, task["vocabulary"], shape), torch.ones(shape, dtype=torch.bool)
-    symbols = Symbols(BEGIN, END, never=(PAD, BEGIN, END))
-    longest = torch.full((task["batch"],), OUTPUT)
-
-    def decode() -> None:
-        live = beams(range(task["batch"]), symbols, longest=longest, width=task["beam"])
-        for _ in search(fast.reading, (live, fast.session(tokens, valid))):
-            pass
-
-    return decode
 
 
 def _reset_peak() -> int:

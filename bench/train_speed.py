@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from alternate import BENCH, Turn, alternate, quartiles
 from environments import ROOT, peer_python
+from instructions import LEVELS, limited, proof
 from machine import machine
 
 from regard.config import Config, dump_config, load_config
@@ -38,6 +39,7 @@ ATTENTION = ("sdpa", "eager")  # of MarianMTModel; the first is its default
 
 def main() -> None:
     arguments = _arguments()
+    limited(arguments.instructions)
     prepared = FOLDER / "train-speed"
     shutil.rmtree(prepared, ignore_errors=True)
     config = _config(arguments)
@@ -67,6 +69,7 @@ def main() -> None:
     _check(hello, turns, config)
     usual = plan.precision if plan.precision in arguments.precisions else arguments.precisions[0]
     result = _result(hello, turns, arguments.warm_up, _ours(usual, config.train.workers))
+    result |= {"instructions": proof()}
     result |= {"machine": machine(), "config": config.model_dump(mode="json", include={"model", "train"})}
     (FOLDER / "train-speed.json").write_text(json.dumps(result, indent=2))
     _print(result)
@@ -82,6 +85,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--warm-up", type=int, default=2, help="updates of each before")
     parser.add_argument("--peers", nargs="+", choices=("marian", "joeynmt"), default=["marian", "joeynmt"])
     parser.add_argument("--precisions", nargs="+", default=PRECISIONS)
+    parser.add_argument("--instructions", choices=LEVELS, default="all", help="avx2: no AVX-512 and no AMX for anyone")
     parser.add_argument("--peer-forms", type=int, choices=(1, 2), default=2, help="1: Marian's default attention alone")
     return parser.parse_args()
 
@@ -189,6 +193,7 @@ def _print(result: dict[str, Any]) -> None:
     about, tokens = result["machine"], result["target_tokens"]
     threads, instructions = result["config"]["train"]["threads"], " ".join(about["instructions"])
     print(f"\n{about['processor']}, {threads} threads of {about['cores']} cores, {instructions}; {about['written']}")
+    print(*result["instructions"], sep="\n")
     print(f"{len(tokens)} updates of {sum(tokens) / len(tokens):,.0f} target tokens; medians, quartiles in brackets")
     print(f"{'':24}{'parameters':>11}  {'target tokens/s':>22}  {'regard is faster by':>20}  loss")
     for name, worker in result["workers"].items():

@@ -1,0 +1,75 @@
+"""What the measurements of ours alone run again and again: an update, or the decoding of a batch, of drawn numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.beams import beams
+from regard.data.batches import Batch
+from regard.data.text import BEGIN, END, PAD
+from regard.engine.packed import Format
+from regard.engine.transformer import FastTransducer
+from regard.gradients import Workers, batch_loss, gradient
+from regard.models.build import build
+from regard.models.configuration import ModelConfig
+from regard.models.model import Transducer
+from regard.optim import Optimizer
+from regard.search import Symbols, greedy, search
+
+__all__ = ["OUTPUT", "decoding", "fast", "model", "update"]
+
+OUTPUT = 16  # pieces that are decoded
+SYMBOLS = Symbols(BEGIN, END, never=(PAD, BEGIN, END))
+
+
+def model(preset: str, types: int) -> Transducer:
+    torch.manual_seed(1)
+    return build(ModelConfig.model_validate({"preset": preset}), source_types=types, target_types=types)
+
+
+def update(of: Transducer, *, batch: int, length: int, types: int, threads: int) -> Callable[[], None]:
+    """Forward, backward and Adam in the model's number format, by one worker."""
+    of, optimizer = of.train(), Optimizer(of)
+    tokens, valid = _drawn(batch, length, types)
+    rows = Batch(tokens, valid, tokens, tokens, valid, torch.arange(batch))
+    loss, workers = partial(batch_loss, of, smoothing=0.1), Workers(1, threads)
+
+    def run() -> None:
+        found = gradient(loss, optimizer.parameters, [rows], seed=(1,), workers=workers)
+        optimizer.step(1e-6, found.values)
+
+    return run
+
+
+def fast(of: Transducer, kind: str) -> FastTransducer:
+    """``float32``, ``bfloat16`` or ``int8``."""
+    dtype = torch.bfloat16 if kind == "bfloat16" else torch.float32
+    format: Format = "int8" if kind == "int8" else "float"
+    return FastTransducer(of.encoder, of.decoder, of.projection, dtype=dtype, format=format)
+
+
+def decoding(of: FastTransducer, *, batch: int, length: int, types: int, beam: int) -> Callable[[], None]:
+    """Every sentence to ``OUTPUT`` pieces."""
+    source, valid = _drawn(batch, length, types)
+    longest: Any = torch.full((batch,), OUTPUT)
+
+    @torch.no_grad()
+    def run() -> None:
+        numbers = range(batch)
+        live = greedy(numbers, SYMBOLS, longest=longest)
+        if beam > 1:
+            live = beams(numbers, SYMBOLS, longest=longest, width=beam)
+        for _ in search(of.reading, (live, of.session(source, valid))):
+            pass
+
+    return run
+
+
+def _drawn(batch: int, length: int, types: int) -> tuple[Tensor, Tensor]:
+    shape = (batch, length)
+    return torch.randint(4, types, shape), torch.ones(shape, dtype=torch.bool)
