@@ -65,6 +65,37 @@ def read_batches(path: Path) -> Iterator[dict[str, Tensor]]:
         yield batch
 
 
+def optimiser(model: MarianMTModel, train: dict[str, Any]) -> torch.optim.Adam:
+    return torch.optim.Adam(model.parameters(), betas=tuple(train["betas"]), eps=train["epsilon"], fused=True)
+
+
+def update(
+    model: MarianMTModel, adam: torch.optim.Adam, batch: dict[str, Tensor], train: dict[str, Any], step: int,
+    precision: str,
+) -> tuple[int, float]:  # fmt: skip
+    """Target tokens and loss of one update; the rate climbs to its peak and stays, or falls as 1/√step."""
+    labels = batch["target_output"].masked_fill(~batch["target_valid"], IGNORED)
+    falls = (train["warmup"] / step) ** 0.5 if train["schedule"] == "inverse-sqrt" else 1.0
+    for group in adam.param_groups:
+        group["lr"] = train["learning_rate"] * min(falls, step / train["warmup"])
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bfloat16"):
+        logits = model(
+            input_ids=batch["source"],
+            attention_mask=batch["source_valid"].long(),
+            decoder_input_ids=batch["target_input"],
+        ).logits
+        loss = cross_entropy(
+            logits.flatten(0, 1),
+            labels.flatten(),
+            ignore_index=IGNORED,
+            label_smoothing=train["label_smoothing"],
+        )
+    loss.backward()
+    adam.step()
+    adam.zero_grad()
+    return int(batch["target_valid"].sum()), float(loss.detach())
+
+
 def main(settings_path: Path, batches_path: Path, precision: str, attention: str) -> None:
     served = Served()
     settings = json.loads(settings_path.read_text())
@@ -72,8 +103,7 @@ def main(settings_path: Path, batches_path: Path, precision: str, attention: str
     torch.manual_seed(1)
     batches = list(read_batches(batches_path))
     model = build(settings, attention)
-    train = settings["train"]
-    adam = torch.optim.Adam(model.parameters(), betas=tuple(train["betas"]), eps=train["epsilon"], fused=True)
+    adam = optimiser(model, settings["train"])
     served.answer(
         torch=torch.__version__,
         transformers=transformers.__version__,
@@ -83,25 +113,8 @@ def main(settings_path: Path, batches_path: Path, precision: str, attention: str
     )
     for step, _ in enumerate(served, start=1):
         batch = batches[(step - 1) % len(batches)]
-        labels = batch["target_output"].masked_fill(~batch["target_valid"], IGNORED)
-        for group in adam.param_groups:
-            group["lr"] = train["learning_rate"] * min(1.0, step / train["warmup"])
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bfloat16"):
-            logits = model(
-                input_ids=batch["source"],
-                attention_mask=batch["source_valid"].long(),
-                decoder_input_ids=batch["target_input"],
-            ).logits
-            loss = cross_entropy(
-                logits.flatten(0, 1),
-                labels.flatten(),
-                ignore_index=IGNORED,
-                label_smoothing=train["label_smoothing"],
-            )
-        loss.backward()
-        adam.step()
-        adam.zero_grad()
-        served.answer(tokens=int(batch["target_valid"].sum()), loss=float(loss.detach()))
+        tokens, loss = update(model, adam, batch, settings["train"], step, precision)
+        served.answer(tokens=tokens, loss=loss)
 
 
 if __name__ == "__main__":

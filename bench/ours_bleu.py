@@ -1,0 +1,72 @@
+"""Regard's worker: the trainer itself, which stops every so many updates to decode a test set.
+
+python bench/ours_bleu.py RUN_FOLDER JOB.json OUTPUTS.json
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from bleu_work import Stretch
+from serving import Served
+
+from regard.data.batches import pad_sources
+from regard.data.text import BEGIN, END, PAD
+from regard.engine.transformer import FastTransducer
+from regard.models.model import Transducer
+from regard.run import RunFolder
+from regard.search import Symbols, greedy, in_order, search
+from regard.setup import set_up
+from regard.train import Place, Trainer, Validation
+
+
+class Answers:
+    """The trainer's reporter, and its question whether to stop, which is where a stretch begins."""
+
+    def __init__(self, served: Served, stretch: Stretch, model: Transducer) -> None:
+        self.served, self.stretch, self.model = served, stretch, model
+        self.waits = True
+
+    def updated(self, place: Place, steps: int | None, figures: dict[str, float]) -> None:
+        self.waits = self.stretch.updated(figures["loss"])
+        if self.waits:
+            self.stretch.answer(self.decode)
+
+    def validated(self, place: Place, validation: Validation, best: bool) -> None: ...
+    def said(self, message: str) -> None: ...
+
+    def interrupted(self) -> bool:
+        if self.waits:
+            if not self.served.asked():
+                raise SystemExit  # leave at once: nothing of this run is to be saved
+            self.waits = False
+            self.stretch.begin()
+        return False
+
+    @torch.no_grad()
+    def decode(self, sources: Sequence[Sequence[int]]) -> list[list[int]]:
+        fast = FastTransducer(self.model.encoder, self.model.decoder, self.model.projection, dtype=torch.float32)
+        longest = torch.tensor([len(source) + self.stretch.longest for source in sources])
+        live = greedy(range(len(sources)), Symbols(BEGIN, END, never=(PAD, BEGIN)), longest=longest)
+        session = fast.session(*pad_sources([list(source) for source in sources]))
+        return [best[0].tokens for best in in_order(search(fast.reading, (live, session)), len(sources))]
+
+
+def main(folder: Path, job: Path, outputs: Path) -> None:
+    served = Served()
+    run = RunFolder.open(folder)
+    ready = set_up(run, say=lambda message: None)
+    answers = Answers(served, Stretch(served, job, outputs), ready.model)
+    trainer = Trainer(
+        run, ready.model, ready.data, steps=None, reporter=answers, interrupted=answers.interrupted,
+        decode_metrics=lambda model: {},
+    )  # fmt: skip
+    served.answer(torch=torch.__version__, threads=torch.get_num_threads())
+    trainer.fit()
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:4]))
