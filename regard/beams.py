@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 import torch
@@ -139,6 +139,8 @@ class _Beams(Live):
         stays = self._stays()
         rows = (sentence * rows_each + parent)[stays].flatten()
         if len(stays) < len(self.alive):
+            gone = sorted(set(range(len(self.alive))) - set(stays.tolist()))
+            self._finished += [(self.alive[block], self._pools[block]) for block in gone]
             self._keep(stays)
         unmoved = len(rows) == count and torch.equal(rows, torch.arange(len(rows), device=rows.device))
         return state if unmoved or not self.alive else select(state, rows)
@@ -219,13 +221,21 @@ class _Beams(Live):
 
     def _keep(self, stays: Int[Tensor, "staying"]) -> None:
         kept = stays.tolist()
-        for block in sorted(set(range(len(self.alive))) - set(kept)):
-            self._finished.append((self.alive[block], self._pools[block]))
         self.alive, self._pools = [self.alive[block] for block in kept], [self._pools[block] for block in kept]
         self._longest = [self._longest[block] for block in kept]
         self._prefixes = [self._prefixes[block] for block in kept]
         self._position, self._total = self._position[stays], self._total[stays]
         self._tokens, self._gains = self._tokens[stays], self._gains[stays]
+
+    def drop(self, numbers: Collection[int], state: State) -> State:
+        kept = [block for block, number in enumerate(self.alive) if number not in numbers]
+        if len(kept) == len(self.alive):
+            return state
+        stays = torch.tensor(kept, dtype=torch.int64, device=self._total.device)
+        each = self._tokens.shape[1]
+        rows = stays[:, None] * each + torch.arange(each, device=stays.device)
+        self._keep(stays)
+        return select(state, rows.flatten()) if kept else state
 
     def join(self, other: Live) -> None:
         assert isinstance(other, _Beams)

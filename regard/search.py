@@ -3,16 +3,16 @@
     step: (tokens, state) -> (log_probs, state)
 
 is all that is ever seen of a model, or ``Reading``, which hands its rows over in pieces. Lengths, and ``|Y|`` below,
-count the end symbol. What is being searched is a ``Live``: sentences that each stand at their own step. One leaves when
-it is done, and those that wait take the place: ``search`` is that loop, ``greedy_search``, ``sample`` and
-``beam_search`` run it for one batch.
+count the end symbol. What is being searched is a ``Live``: sentences that each stand at their own step. ``Running`` is
+a batch of them, which sentences enter and leave between steps; ``search`` fills it with those that wait as others are
+done, and ``greedy_search``, ``sample`` and ``beam_search`` run it for one batch.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -22,8 +22,8 @@ from torch import Tensor
 from regard.state import State, join, select
 
 __all__ = [
-    "Found", "Hypothesis", "Live", "LogP", "Opened", "Prefixes", "Read", "Reading", "Step", "Symbols", "best_types",
-    "greedy", "greedy_search", "in_order", "reading", "sample", "sampling", "search",
+    "Found", "Hypothesis", "Live", "LogP", "Opened", "Prefixes", "Read", "Reading", "Running", "Step", "Symbols",
+    "best_types", "greedy", "greedy_search", "in_order", "reading", "sample", "sampling", "search",
 ]  # fmt: skip
 
 Step = Callable[[Int[Tensor, "rows length"], State], tuple[Float[Tensor, "rows length types"], State]]
@@ -86,6 +86,10 @@ class Live(ABC):
         """The sentences of ``other``, which have made a step too, come after these."""
 
     @abstractmethod
+    def drop(self, numbers: Collection[int], state: State) -> State:
+        """These sentences are wanted no more, finished or not. Returns the state of the rows that live on."""
+
+    @abstractmethod
     def finished(self) -> list[Found]:
         """Number and outputs, best first, of each sentence that ended since this was last asked."""
 
@@ -103,6 +107,50 @@ def reading(step: Step) -> Reading:
     return read_all
 
 
+class Running:
+    """A batch in search, one step at a time."""
+
+    def __init__(self, step: Reading) -> None:
+        self._step = step
+        self._batch: Opened | None = None
+
+    @property
+    def alive(self) -> set[int]:
+        """The numbers of the sentences still searched."""
+        return set(self._batch[0].alive) if self._batch else set()
+
+    def enter(self, opened: Opened) -> None:
+        """Newcomers, which make their first step alone, then join. All sentences are searched in the same way."""
+        live, state = opened
+        state = self._grown(live, state) if live.alive else state
+        if self._batch is not None:
+            old, before = self._batch
+            state = join([before, state]) if old.alive and live.alive else before if old.alive else state
+            old.join(live)
+            live = old
+        self._batch = live, state
+
+    def advance(self) -> None:
+        """One token more for every sentence."""
+        if self._batch is not None and self._batch[0].alive:
+            live, state = self._batch
+            self._batch = live, self._grown(live, state)
+
+    def drop(self, numbers: Collection[int]) -> None:
+        """These sentences are wanted no more."""
+        if self._batch is not None and not self.alive.isdisjoint(numbers):
+            live, state = self._batch
+            self._batch = live, live.drop(numbers, state)
+
+    def finished(self) -> list[Found]:
+        """Sentences with their outputs that ended since this was last asked."""
+        return self._batch[0].finished() if self._batch else []
+
+    def _grown(self, live: Live, state: State) -> State:
+        read, state = self._step(live.tokens(), state, live.read)
+        return live.grow(read, state)
+
+
 def search(
     step: Reading,
     first: Opened,
@@ -113,34 +161,22 @@ def search(
     """Sentences with their outputs as they end.
 
     ``waiting`` is asked for at most ``free`` sentences more, once an eighth of ``room`` is free, and answers None when
-    there are none. Newcomers make their first step alone, then join.
+    there are none.
     """
-    live, state = _begin(step, first)
-    exhausted = False
+    running, exhausted = Running(step), False
+    running.enter(first)
     while True:
-        yield from live.finished()
-        free = room - len(set(live.alive))
+        yield from running.finished()
+        free = room - len(running.alive)
         if not exhausted and free >= max(room // 8, 1):
             more = waiting(free)
             exhausted = more is None
             if more is not None:
-                new, opened = _begin(step, more)
-                state = join([state, opened]) if live.alive and new.alive else opened if new.alive else state
-                live.join(new)
+                running.enter(more)
                 continue
-        if not live.alive:
+        if not running.alive:
             return
-        state = _grown(step, live, state)
-
-
-def _begin(step: Reading, opened: Opened) -> Opened:
-    live, state = opened
-    return live, _grown(step, live, state) if live.alive else state
-
-
-def _grown(step: Reading, live: Live, state: State) -> State:
-    read, state = step(live.tokens(), state, live.read)
-    return live.grow(read, state)
+        running.advance()
 
 
 def in_order(found: Iterator[Found], count: int) -> list[list[Hypothesis]]:
@@ -266,11 +302,17 @@ class _Rows(Live):
                 self._finished.append((self.alive[first], sorted(ended, key=lambda output: -output.score)))
             else:
                 stays += rows
+        return self._keep(stays, state)
+
+    def drop(self, numbers: Collection[int], state: State) -> State:
+        return self._keep([row for row, number in enumerate(self.alive) if number not in numbers], state)
+
+    def _keep(self, stays: list[int], state: State) -> State:
         if len(stays) == len(self.alive):
             return state
         self.alive, self._outputs = [self.alive[row] for row in stays], [self._outputs[row] for row in stays]
-        kept = torch.tensor(stays, dtype=torch.int64, device=chosen.device)
-        self._last = chosen[kept]
+        kept = torch.tensor(stays, dtype=torch.int64, device=self._last.device)
+        self._last = self._last[kept]
         return select(state, kept) if stays else state
 
     def join(self, other: Live) -> None:

@@ -17,7 +17,17 @@ from regard.models.feed_forward import FeedForward
 from regard.models.model import Session, Transducer
 from regard.models.norms import PostNorm
 from regard.models.transformer import EncoderLayer, TransformerEncoder
-from regard.search import Symbols, best_types, greedy, greedy_search, reading, sample, sampling, search
+from regard.search import (
+    Running,
+    Symbols,
+    best_types,
+    greedy,
+    greedy_search,
+    reading,
+    sample,
+    sampling,
+    search,
+)
 from regard.testing.law import ready
 
 from . import things
@@ -156,6 +166,41 @@ def test_sentences_that_enter_while_others_run_are_searched_as_alone(model, sour
     assert sorted(found) == list(range(len(order)))
     for number, row in enumerate(order):
         same_hypotheses(found[number], alone[row])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("width", [None, 3])
+@pytest.mark.parametrize("dropped", [[1], [0, 2], [0, 1, 2]])
+def test_a_sentence_that_is_dropped_leaves_the_others_as_they_were(model, source, width, dropped):
+    """Between two steps, in the middle of the search; another enters in its place."""
+
+    def opened(numbers, rows):
+        live = greedy(numbers, SYMBOLS, longest=LONGEST[rows]) if width is None else beams(
+            numbers, SYMBOLS, longest=LONGEST[rows], width=width
+        )  # fmt: skip
+        return live, model.session(source[rows], VALID[rows])
+
+    running, found = Running(reading(model.step)), {}
+    running.enter(opened([0, 1, 2], [0, 1, 2]))
+    running.advance()
+    found |= dict(running.finished())
+    still = [number for number in dropped if number not in found]
+    running.drop(dropped)
+    assert running.alive.isdisjoint(dropped)
+    running.drop([7])  # nobody
+    running.enter(opened([5], [0]))
+    while running.alive:
+        running.advance()
+        found |= dict(running.finished())
+    found |= dict(running.finished())
+    assert sorted(found) == sorted({0, 1, 2, 5} - set(still))
+    session = model.session(source, VALID)
+    if width is None:
+        alone = [[h] for h in greedy_search(model.step, session, SYMBOLS, longest=LONGEST)]
+    else:
+        alone = beam_search(model.step, session, SYMBOLS, longest=LONGEST, width=width)
+    for number, outputs in found.items():
+        same_hypotheses(outputs, alone[{5: 0}.get(number, number)])
 
 
 @torch.no_grad()
