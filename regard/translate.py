@@ -7,19 +7,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from regard.attention.position import LearnedPosition
-from regard.beams import beams
 from regard.data.batches import batches_in_order, pad_sources
-from regard.data.text import BEGIN, END, PAD, Tokenizer
-from regard.engine.packed import Format, counts_exactly
-from regard.engine.transformer import FastTransducer, obstacle
+from regard.data.text import BEGIN, Tokenizer
+from regard.decoding import Decoding, Engine, possible
 from regard.errors import ConfigError, DataError, ModelError
 from regard.keys import explain
 from regard.memory import within_memory
@@ -27,15 +24,12 @@ from regard.models.build import build
 from regard.models.model import Transducer
 from regard.observe import observe, twin
 from regard.run import RunFolder
-from regard.search import Hypothesis, Opened, Read, Symbols, greedy, reading, sampling, search
+from regard.search import Hypothesis, Opened, Read, search
 from regard.settings import SearchConfig
 from regard.state import State
 from regard.tensors import kept_buffers
 
 __all__ = ["Candidate", "Engine", "Translation", "Translator", "load"]
-
-Engine = Literal["reference", "float32", "bfloat16", "int8"]
-SYMBOLS = Symbols(BEGIN, END, never=(PAD, BEGIN))
 
 
 class Candidate(NamedTuple):
@@ -98,9 +92,7 @@ class Translator:
         self.model, self.source, self.target = model.eval(), source, target
         self.search, self.max_length = search, max_length
         self.device = model.projection.device
-        tables = [len(part.table) for part in model.modules() if isinstance(part, LearnedPosition)]
-        self._positions = min(tables, default=None)  # no output goes beyond a learned table
-        self._engine = _possible(engine, model)
+        self._engine = possible(engine, model)
         self._observing = threading.Lock()
 
     def __call__(self, text: str, **options: Any) -> Translation:
@@ -128,7 +120,7 @@ class Translator:
         ``interrupted`` is asked before every step and raises KeyboardInterrupt.
         """
         settings = search or self.search
-        inputs = [self._parts(line) for line in lines]
+        inputs = [self.parts(line) for line in lines]
         flat = [part for parts in inputs for part in parts]
         forced = None if prefixes is None else self._forced(inputs, prefixes)
         found: list[list[Hypothesis]] = [[] for _ in flat]
@@ -142,7 +134,7 @@ class Translator:
                     done(1)
         results, at = [], 0
         for line, parts in zip(lines, inputs, strict=True):
-            results.append(self._assemble(line, parts, found[at : at + len(parts)]))
+            results.append(self.assemble(line, parts, found[at : at + len(parts)]))
             at += len(parts)
         return results
 
@@ -190,13 +182,9 @@ class Translator:
         return {name: weights[0] for name, weights in seen.items()}
 
     @cached_property
-    def _decoder(self) -> Transducer | FastTransducer:
-        model = self.model
-        if self._engine == "reference":
-            return model
-        dtype = {"bfloat16": torch.bfloat16, "int8": torch.float32}.get(self._engine)
-        format: Format = "int8" if self._engine == "int8" else "float"
-        return FastTransducer(model.encoder, model.decoder, model.projection, dtype=dtype, format=format)
+    def decoding(self) -> Decoding:
+        """What decodes, laid out for its engine when first asked for."""
+        return Decoding(self.model, self._engine)
 
     @cached_property
     def _twin(self) -> Transducer:
@@ -212,7 +200,7 @@ class Translator:
         inputs = torch.cat([torch.full_like(output[:, :1], BEGIN), output[:, :-1]], 1)
         return (model or self.model)(source, source_valid, inputs, valid)
 
-    def _parts(self, line: str) -> list[list[int]]:
+    def parts(self, line: str) -> list[list[int]]:
         """The line's pieces, in one part unless it is too long; none for a blank line."""
         pieces = self.source.encode(line) if line.strip() else []
         if len(pieces) <= self.max_length:
@@ -253,46 +241,20 @@ class Translator:
         def waiting(free: int) -> Opened | None:
             chosen = list(islice(order, free))
             prefixes = None if forced is None else [forced[index] for index in chosen]
-            return self._open(chosen, flat, settings, prefixes, generator) if chosen else None
-
-        decoder = self._decoder
-        compute = decoder.reading if isinstance(decoder, FastTransducer) else reading(decoder.step)
+            sources = [flat[index] for index in chosen]
+            open = self.decoding.open
+            return open(chosen, sources, settings, prefixes=prefixes, generator=generator) if chosen else None
 
         def step(tokens: Tensor, session: State, read: Read) -> tuple[tuple[Tensor, ...], State]:
             if interrupted():
                 raise KeyboardInterrupt
-            found, session = compute(tokens, session, read)
-            _require_probabilities(found)
-            return found, session
+            return self.decoding.step(tokens, session, read)
 
         if (first := waiting(room)) is not None:
             yield from search(step, first, waiting, room=room)
 
-    def _open(
-        self,
-        chosen: Sequence[int],
-        flat: Sequence[list[int]],
-        settings: SearchConfig,
-        prefixes: Sequence[list[int]] | None,
-        generator: torch.Generator | None,
-    ) -> Opened:
-        """The chosen sources, read, before the first token of their outputs."""
-        source, valid = (x.to(self.device) for x in pad_sources([flat[index] for index in chosen]))
-        longest = valid.sum(1) + settings.max_extra
-        for limit in (settings.max_length, self._positions):
-            longest = longest if limit is None else longest.clamp_max(limit)
-        session = self._decoder.session(source, valid)
-        options: dict[str, Any] = {"longest": longest, "prefixes": prefixes}
-        if settings.temperature is not None:
-            options |= {"temperature": settings.temperature, "top_k": settings.top_k, "top_p": settings.top_p}
-            live = sampling(chosen, SYMBOLS, draws=settings.nbest, generator=generator, **options)
-            return live, session.repeat(settings.nbest)
-        if settings.beam == 1:
-            return greedy(chosen, SYMBOLS, **options), session
-        options |= {"length_penalty": settings.length_penalty, "length_offset": settings.length_offset}
-        return beams(chosen, SYMBOLS, width=settings.beam, best=settings.nbest, **options), session
-
-    def _assemble(self, line: str, parts: list[list[int]], found: list[list[Hypothesis]]) -> Translation:
+    def assemble(self, line: str, parts: list[list[int]], found: list[list[Hypothesis]]) -> Translation:
+        """The translation of a line whose ``parts`` have these outputs, best first; of several parts the best alone."""
         if not parts:
             return Translation(line, [Candidate("", 0.0, 0.0, [], [], True)], dict)
         if len(parts) == 1:
@@ -349,35 +311,6 @@ def load(
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     longest = run.config.data.max_length
     return Translator(model.to(where), source, target, run.config.search, max_length=longest, engine=engine)
-
-
-def _require_probabilities(found: tuple[Tensor, ...]) -> None:
-    """ModelError where what was read of a model is no probability. One that is none makes all of its row none."""
-    if any(bool((part[:, :1] if part.dim() > 1 else part).isnan().any()) for part in found if part.is_floating_point()):
-        raise ModelError(
-            "this model computes no probabilities",
-            why="they are not numbers: its weights are not finite, as when training diverges",
-            help="--checkpoint best, or that of an earlier step",
-        )
-
-
-def _possible(engine: Engine | None, model: Transducer) -> Engine:
-    """The engine that was asked for, or the best of those with the model's own outputs."""
-    reason = obstacle(model.decoder)
-    if engine is None:
-        return "float32" if reason is None else "reference"
-    if reason is not None and engine != "reference":
-        raise ConfigError(
-            f"this model cannot decode in {engine}", where="engine", why=reason, help="leave it out, or say reference"
-        )
-    if engine == "int8" and (model.projection.device.type != "cpu" or not counts_exactly()):
-        raise ConfigError(
-            "this processor cannot decode in int8",
-            where="engine",
-            why="products of 8-bit numbers are not exact on it, as without AVX-512",
-            help="leave it out, or try bfloat16",
-        )
-    return engine
 
 
 def _chunks(pieces: list[int], size: int) -> list[list[int]]:

@@ -68,6 +68,7 @@ LAYERS = {
     "regard.compare_results": 5,
     "regard.interrupt": 5,
     "regard.evaluate": 5,
+    "regard.decoding": 5,
     "regard.translate": 5,
     "regard.testing": 5,
     "regard.testing.*": 5,

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from regard.data.text import TokenizerConfig, train_tokenizer
+from regard.decoding import Engine
 from regard.engine.packed import counts_exactly
-from regard.engine.transformer import FastTransducer
 from regard.errors import ConfigError, ModelError, TrainingError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.settings import SearchConfig
-from regard.translate import Engine, Translator
+from regard.translate import Translator
 
 LONGEST, PIECES = 9, 8
 WORDS = train_tokenizer(["a b c d e f"], TokenizerConfig(kind="word"))
@@ -33,17 +33,13 @@ def translator(request: pytest.FixtureRequest) -> Translator:
 
 def never_ending(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     """The end symbol becomes impossible."""
-    decoder = translator._decoder
-    name = "reading" if isinstance(decoder, FastTransducer) else "step"
-    compute, end = getattr(decoder, name), torch.tensor([3])
+    decoding, end = translator.decoding, torch.tensor([3])
+    compute = decoding._read
 
-    def endless(tokens: torch.Tensor, session: Any, read: Any = None) -> Any:
-        if read is not None:
-            return compute(tokens, session, lambda log_p, rows: read(log_p.index_fill(-1, end, -math.inf), rows))
-        log_p, session = compute(tokens, session)
-        return log_p.index_fill(-1, end, -math.inf), session
+    def endless(tokens: torch.Tensor, session: Any, read: Any) -> Any:
+        return compute(tokens, session, lambda log_p, rows: read(log_p.index_fill(-1, end, -math.inf), rows))
 
-    monkeypatch.setattr(decoder, name, endless)
+    monkeypatch.setattr(decoding, "_read", endless)
 
 
 @pytest.mark.parametrize("search", SEARCHES)
@@ -66,7 +62,7 @@ def test_weights_that_are_no_numbers_are_told(translator: Translator, where: str
 
 
 def test_too_little_memory_says_what_to_lower(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(translator._decoder, "session", lambda *sources: torch.empty(1 << 50, dtype=torch.uint8))
+    monkeypatch.setattr(translator.decoding._model, "session", lambda *sources: torch.empty(1 << 50, dtype=torch.uint8))
     with pytest.raises(TrainingError, match="out of memory while translating") as caught:
         translator("a b")
     assert "search.batch_sentences, 64 now" in str(caught.value.help)
@@ -83,7 +79,7 @@ def test_an_engine_that_the_model_has_not_is_told() -> None:
 
 def test_a_processor_that_miscounts_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without AVX-512 sums of 8-bit products overflow, and no operator says so."""
-    monkeypatch.setattr("regard.translate.counts_exactly", lambda: False)
+    monkeypatch.setattr("regard.decoding.counts_exactly", lambda: False)
     model = build(ModelConfig(width=8, heads=2, feed_forward=8), source_types=len(WORDS), target_types=len(WORDS))
     with pytest.raises(ConfigError, match="processor cannot decode in int8"):
         Translator(model, WORDS, WORDS, SearchConfig(), max_length=PIECES, engine="int8")

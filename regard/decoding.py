@@ -1,0 +1,103 @@
+"""A trained model as a function from source pieces to hypotheses: what decodes, and how a search begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from regard.attention.position import LearnedPosition
+from regard.beams import beams
+from regard.data.batches import pad_sources
+from regard.data.text import BEGIN, END, PAD
+from regard.engine.packed import Format, counts_exactly
+from regard.engine.transformer import FastTransducer, obstacle
+from regard.errors import ConfigError, ModelError
+from regard.models.model import Transducer
+from regard.search import Opened, Read, Symbols, greedy, reading, sampling
+from regard.settings import SearchConfig
+from regard.state import State
+
+__all__ = ["Decoding", "Engine", "possible"]
+
+Engine = Literal["reference", "float32", "bfloat16", "int8"]
+SYMBOLS = Symbols(BEGIN, END, never=(PAD, BEGIN))
+
+
+class Decoding:
+    """Sources are opened, and ``step`` then feeds all that run a token; made for one ``engine`` (see Translator)."""
+
+    def __init__(self, model: Transducer, engine: Engine) -> None:
+        self.device = model.projection.device
+        tables = [len(part.table) for part in model.modules() if isinstance(part, LearnedPosition)]
+        self._positions = min(tables, default=None)  # no output goes beyond a learned table
+        self._model: Transducer | FastTransducer = model
+        if engine != "reference":
+            dtype = {"bfloat16": torch.bfloat16, "int8": torch.float32}.get(engine)
+            format: Format = "int8" if engine == "int8" else "float"
+            self._model = FastTransducer(model.encoder, model.decoder, model.projection, dtype=dtype, format=format)
+        self._read = self._model.reading if isinstance(self._model, FastTransducer) else reading(self._model.step)
+
+    @torch.no_grad()
+    def open(
+        self,
+        numbers: Sequence[int],
+        sources: Sequence[Sequence[int]],
+        settings: SearchConfig,
+        *,
+        prefixes: Sequence[list[int]] | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Opened:
+        """These sources, read, before the first token of their outputs."""
+        source, valid = (x.to(self.device) for x in pad_sources([list(pieces) for pieces in sources]))
+        longest = valid.sum(1) + settings.max_extra
+        for limit in (settings.max_length, self._positions):
+            longest = longest if limit is None else longest.clamp_max(limit)
+        session = self._model.session(source, valid)
+        options: dict[str, Any] = {"longest": longest, "prefixes": prefixes}
+        if settings.temperature is not None:
+            options |= {"temperature": settings.temperature, "top_k": settings.top_k, "top_p": settings.top_p}
+            live = sampling(numbers, SYMBOLS, draws=settings.nbest, generator=generator, **options)
+            return live, session.repeat(settings.nbest)
+        if settings.beam == 1:
+            return greedy(numbers, SYMBOLS, **options), session
+        options |= {"length_penalty": settings.length_penalty, "length_offset": settings.length_offset}
+        return beams(numbers, SYMBOLS, width=settings.beam, best=settings.nbest, **options), session
+
+    @torch.no_grad()
+    def step(self, tokens: Tensor, session: State, read: Read) -> tuple[tuple[Tensor, ...], State]:
+        """A ``Reading``. ModelError where the model computes no probabilities."""
+        found, session = self._read(tokens, session, read)
+        _require_probabilities(found)
+        return found, session
+
+
+def _require_probabilities(found: tuple[Tensor, ...]) -> None:
+    """ModelError where what was read of a model is no probability. One that is none makes all of its row none."""
+    if any(bool((part[:, :1] if part.dim() > 1 else part).isnan().any()) for part in found if part.is_floating_point()):
+        raise ModelError(
+            "this model computes no probabilities",
+            why="they are not numbers: its weights are not finite, as when training diverges",
+            help="--checkpoint best, or that of an earlier step",
+        )
+
+
+def possible(engine: Engine | None, model: Transducer) -> Engine:
+    """The engine that was asked for, or the best of those with the model's own outputs."""
+    reason = obstacle(model.decoder)
+    if engine is None:
+        return "float32" if reason is None else "reference"
+    if reason is not None and engine != "reference":
+        raise ConfigError(
+            f"this model cannot decode in {engine}", where="engine", why=reason, help="leave it out, or say reference"
+        )
+    if engine == "int8" and (model.projection.device.type != "cpu" or not counts_exactly()):
+        raise ConfigError(
+            "this processor cannot decode in int8",
+            where="engine",
+            why="products of 8-bit numbers are not exact on it, as without AVX-512",
+            help="leave it out, or try bfloat16",
+        )
+    return engine
