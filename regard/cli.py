@@ -17,14 +17,28 @@ from typing import Annotated, Any
 import typer
 
 import regard
-from regard.commands import average, check, compare, data, demo, doctor, evaluate, info, score, study, train, translate
+from regard.commands import (
+    average,
+    check,
+    compare,
+    data,
+    demo,
+    doctor,
+    evaluate,
+    info,
+    score,
+    serve,
+    study,
+    train,
+    translate,
+)
 from regard.errors import RegardError
 
 __all__ = ["VERBS", "build_app", "main", "run"]
 
 # In the order of ``regard --help``. A verb's module has ``register(app)`` and imports what is heavy in its function.
 VERBS: tuple[ModuleType, ...] = (
-    train, translate, evaluate, score, info, average, check, data, compare, study, doctor, demo,
+    train, translate, serve, evaluate, score, info, average, check, data, compare, study, doctor, demo,
 )  # fmt: skip
 
 # Wrong options, verbs and values. Typer bundles or imports click, by version; this is the name both have.

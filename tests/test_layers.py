@@ -72,6 +72,8 @@ LAYERS = {
     "regard.translate": 5,
     "regard.testing": 5,
     "regard.testing.*": 5,
+    "regard.server": 6,
+    "regard.server.*": 6,
     "regard.studies": 6,
     "regard.studies.*": 6,
     "regard.share": 6,

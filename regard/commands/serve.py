@@ -1,0 +1,132 @@
+"""``regard serve``: trained models over HTTP, for our own clients and for those of LibreTranslate and DeepL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.commands.options import CheckpointName, DeviceName, EngineName, Threads
+from regard.errors import ConfigError, ModelError
+
+if TYPE_CHECKING:
+    from regard.server.models import ServedModel
+    from regard.server.settings import ServerSettings
+    from regard.translate import Engine, Translator
+
+__all__ = ["register"]
+
+EPILOG = (
+    "Examples:  regard serve runs/m30k   |   regard serve en-de=runs/m30k de-en=runs/back --port 5000 --engine int8   |"
+    "   curl -s localhost:5000/v1/translate -H 'content-type: application/json' -d '{\"text\": \"A dog runs.\"}'"
+)
+LOCAL = ("127.0.0.1", "::1", "localhost")
+
+Runs = Annotated[list[str], typer.Argument(metavar="[NAME=]RUN…", help="Run folders; the first is loaded at once.")]
+Host = Annotated[str, typer.Option("--host", help="Address to listen at; 0.0.0.0 is the whole network.")]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")]
+Characters = Annotated[int, typer.Option("--char-limit", min=1, help="Characters a request may have.")]
+Texts = Annotated[int, typer.Option("--batch-limit", min=1, help="Texts a request may have.")]
+Requests = Annotated[int, typer.Option("--req-limit", min=1, help="Requests a client may make in a minute.")]
+Widest = Annotated[int, typer.Option("--beam-limit", min=1, help="The widest beam, and the longest n-best list.")]
+Seconds = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds until an answer.")]
+Waiting = Annotated[int, typer.Option("--queue", min=1, help="Sentences that may wait; more are told to come back.")]
+RowsOption = Annotated[int, typer.Option("--rows", min=1, help="Hypotheses that a model searches together.")]
+Body = Annotated[int, typer.Option("--body-limit", min=1, help="Bytes of a request's body.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``regard serve`` to the command line."""
+    app.command("serve", epilog=EPILOG)(serve)
+
+
+def serve(
+    runs: Runs,
+    *,
+    host: Host = "127.0.0.1",
+    port: Port = 5000,
+    engine: EngineName = None,
+    checkpoint: CheckpointName = None,
+    device: DeviceName = None,
+    threads: Threads = None,
+    char_limit: Characters = 5_000,
+    batch_limit: Texts = 50,
+    req_limit: Requests = 120,
+    beam_limit: Widest = 10,
+    timeout: Seconds = 30.0,
+    queue: Waiting = 256,
+    rows: RowsOption = 64,
+    body_limit: Body = 128 * 1024,
+) -> None:
+    """Serve trained models over HTTP until Ctrl-C or SIGTERM; what was accepted is then finished.
+
+    POST /v1/translate is our own interface, /openapi.json describes it. Clients of LibreTranslate (/translate, /detect,
+    /languages) and of DeepL (/v2/translate, /v2/languages, /v2/usage) work as they are. /metrics is for Prometheus.
+    """
+    try:
+        import uvicorn
+
+        from regard.server.app import create_app
+        from regard.server.metrics import Metrics
+        from regard.server.models import Models
+        from regard.server.service import Service
+        from regard.server.settings import ServerSettings
+    except ImportError as error:
+        raise ConfigError(
+            "the server's libraries are not installed", why=str(error), help="pip install 'regard[serve]'"
+        ) from error
+
+    settings = ServerSettings(
+        body_bytes=body_limit, texts=batch_limit, characters=char_limit, beam=beam_limit, nbest=beam_limit,
+        seconds=timeout, requests_per_minute=req_limit, waiting=queue, rows=rows,
+    )  # fmt: skip
+    metrics = Metrics()
+    models = [
+        _served(given, settings, metrics, engine=engine, checkpoint=checkpoint, device=device, threads=threads)
+        for given in runs
+    ]
+    app = create_app(Service(Models(models), settings, metrics))
+    if host not in LOCAL:
+        typer.echo(
+            f"listening at {host}: whoever reaches this address may translate, and sends text unencrypted", err=True
+        )
+    config = uvicorn.Config(
+        app, host=host, port=port, log_level="info", access_log=False, server_header=False,
+        timeout_graceful_shutdown=round(timeout) + 1, limit_concurrency=4 * queue, timeout_keep_alive=5,
+    )  # fmt: skip
+    uvicorn.Server(config).run()
+
+
+def _served(
+    given: str, settings: ServerSettings, metrics: object, *, engine: Engine | None, checkpoint: str | None,
+    device: str | None, threads: int | None,
+) -> ServedModel:  # fmt: skip
+    """A run that is there; its weights are read when it is first asked."""
+    from regard.commands.options import open_model
+    from regard.run import RunFolder
+    from regard.server.metrics import Metrics, ModelWatch
+    from regard.server.models import ServedModel
+    from regard.server.schedule import Limits
+
+    assert isinstance(metrics, Metrics)
+    name, path = _name_and_path(given)
+    run = RunFolder.open(path)
+    chosen = run.weights_path(checkpoint)
+    if not chosen.path.is_dir():
+        raise ModelError(f"{path} has no checkpoint {chosen.name}", where=str(chosen.path), help=f"regard info {path}")
+
+    def load() -> Translator:
+        return open_model(path, checkpoint=checkpoint, device=device, threads=threads, engine=engine)
+
+    data = run.config.data
+    return ServedModel(
+        name, load=load, search=run.config.search, source=data.source_language, target=data.target_language,
+        limits=Limits(rows=settings.rows, waiting=settings.waiting), watch=ModelWatch(metrics, name), threads=threads,
+    )  # fmt: skip
+
+
+def _name_and_path(given: str) -> tuple[str, Path]:
+    """``en-de=runs/m30k``, or ``runs/m30k``, whose name is that of its folder."""
+    name, equals, path = given.partition("=")
+    return (name, Path(path)) if equals and name and "/" not in name else (Path(given).resolve().name, Path(given))

@@ -1,0 +1,131 @@
+"""The HTTP application: three dialects over one service, each with errors in its own shape."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+import regard
+from regard.server import deepl, libretranslate, own
+from regard.server.refused import Refused
+from regard.server.requests import ClientGone
+from regard.server.service import Service
+
+__all__ = ["create_app"]
+
+log = logging.getLogger("regard.server")
+HEADERS = {
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"no-referrer",
+    b"content-security-policy": b"default-src 'self'",
+}
+
+
+def create_app(service: Service, *, warm: bool = True) -> FastAPI:
+    """``warm``: load the first model at once, in the background; the others when first asked."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        warming = asyncio.create_task(asyncio.to_thread(_warm, service)) if warm else None
+        yield
+        if warming is not None:
+            await warming
+        await asyncio.to_thread(service.models.stop)  # what was accepted is finished
+
+    app = FastAPI(
+        title="Regard", version=regard.__version__, lifespan=lifespan,
+        description="Translates with models that Regard trained; also speaks LibreTranslate and DeepL v2.",
+        docs_url=None, redoc_url=None,
+    )  # fmt: skip
+    for module in (own, libretranslate, deepl):
+        app.include_router(module.router(service))
+    app.add_middleware(RequestBodyLimitMiddleware, max_body_size=service.settings.body_bytes)
+    app.add_middleware(_Watched, service=service)  # the last one stands outside
+
+    @app.exception_handler(Refused)
+    async def refused(request: Request, error: Refused) -> Response:
+        return _shape(request)(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"] if part != "body")
+        return _shape(request)(Refused(422, f"Invalid request: {where or 'body'}: {first['msg']}"))
+
+    @app.exception_handler(HTTPException)
+    async def http(request: Request, error: HTTPException) -> Response:
+        return _shape(request)(Refused(error.status_code, str(error.detail)))
+
+    @app.exception_handler(ClientGone)
+    async def gone(request: Request, error: ClientGone) -> Response:
+        return Response(status_code=499)  # nobody reads it
+
+    @app.exception_handler(Exception)
+    async def defect(request: Request, error: Exception) -> Response:
+        log.error("a defect: %s in %s", type(error).__name__, request.url.path)
+        return _shape(request)(Refused(500, "Internal server error"))
+
+    return app
+
+
+def _warm(service: Service) -> None:
+    """A model that cannot be loaded is told when it is asked."""
+    try:
+        service.models.all[0].start()
+    except Exception as error:  # noqa: BLE001 - the server stays up for its other models
+        log.error("the model %s cannot be loaded: %s", service.models.all[0].name, error)
+
+
+def _shape(request: Request) -> Callable[[Refused], JSONResponse]:
+    path = request.url.path
+    if path.startswith("/v2/"):
+        return deepl.shaped
+    return libretranslate.shaped if path in libretranslate.ROUTES else own.shaped
+
+
+class _Watched:
+    """Counts requests, adds headers to answers, and logs who asked what, never which text."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self.app, self.service = app, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 500
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], *HEADERS.items()]
+            await send(message)
+
+        app, most = self.app, self.service.settings.body_bytes
+        if _declared(scope) > most:  # in the shape of its dialect, which Starlette's own answer has not
+            app = _shape(Request(scope))(Refused(413, f"Invalid request: a body of more than {most} bytes"))
+        try:
+            await app(scope, receive, watched)
+        finally:
+            seconds = time.perf_counter() - began
+            route = getattr(scope.get("route"), "path", "other")  # never what a client made up
+            self.service.metrics.requested(route, status, seconds)
+            who = scope["client"][0] if scope.get("client") else "-"
+            log.info("%s %s %s %d %.3f s", who, scope["method"], route, status, seconds)
+
+
+def _declared(scope: Scope) -> int:
+    """The length of the body, if its client says it."""
+    given = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    return int(given) if given.isdigit() else 0

@@ -1,0 +1,74 @@
+"""DeepL's interface, version 2, as its clients know it: errors as {"message": …}, upper-case codes with regions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+
+from regard.server.languages import name
+from regard.server.refused import Refused
+from regard.server.requests import client, fields, texts_of, unless_gone
+from regard.server.service import Asked, Service
+
+__all__ = ["router", "shaped"]
+
+# The client refuses these as a target without a region.
+REGIONS = {"EN": ("EN-GB", "EN-US"), "PT": ("PT-BR", "PT-PT")}
+
+
+def shaped(refused: Refused) -> JSONResponse:
+    return JSONResponse({"message": refused.message}, refused.status, headers=refused.headers)
+
+
+def router(service: Service) -> APIRouter:
+    routes = APIRouter(prefix="/v2", tags=["DeepL"])
+
+    @routes.post("/translate")
+    async def translate(request: Request) -> dict[str, Any]:
+        """`text` (a list), `target_lang`, `source_lang`; tags are not carried over yet."""
+        given = await fields(request)
+        texts = texts_of(given.get("text"), "text")
+        source, target = given.get("source_lang"), given.get("target_lang")
+        if not isinstance(target, str) or not target or not isinstance(source, str | None):
+            raise Refused(400, "Value for 'target_lang' not supported.")
+        if given.get("tag_handling"):
+            raise Refused(400, "Value for 'tag_handling' not supported.")
+        if given.get("glossary_id"):
+            raise Refused(404, "There are no glossaries here.")
+        answers = await unless_gone(request, service.translate(Asked(texts, source or None, target, client(request))))
+        return {
+            "translations": [
+                {
+                    "detected_source_language": (answer.source or "und").partition("-")[0].upper(),
+                    "text": answer.text,
+                    "billed_characters": len(text),
+                }
+                for text, answer in zip(texts, answers, strict=True)
+            ]
+        }
+
+    @routes.post("/languages", include_in_schema=False)
+    @routes.get("/languages")
+    async def languages(request: Request) -> list[dict[str, Any]]:
+        """`type`: `source`, or `target`, where some languages have regions."""
+        kind = (await fields(request)).get("type", "source")
+        if kind not in ("source", "target"):
+            raise Refused(400, "Value for 'type' not supported.")
+        codes = {(model.source if kind == "source" else model.target) or "und" for model in service.models.all}
+        regional = [each for code in sorted(codes) for each in _regions(code.upper(), kind == "target")]
+        extra = {"supports_formality": False} if kind == "target" else {}
+        return [{"language": code, "name": name(code)} | extra for code in regional]
+
+    @routes.post("/usage", include_in_schema=False)
+    @routes.get("/usage")
+    async def usage() -> dict[str, int]:
+        """Since the server began; there is no quota."""
+        return {"character_count": service.characters, "character_limit": 10**12}
+
+    return routes
+
+
+def _regions(code: str, target: bool) -> tuple[str, ...]:
+    return REGIONS.get(code, (code,)) if target else (code.partition("-")[0],)

@@ -1,0 +1,106 @@
+"""LibreTranslate's interface, as its clients know it: fields by JSON, form or query, errors as {"error": …}."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+
+from regard.server.languages import Language, name
+from regard.server.refused import Refused
+from regard.server.requests import client, fields, texts_of, unless_gone
+from regard.server.service import Answer, Asked, Service
+
+__all__ = ["ROUTES", "router", "shaped"]
+
+ROUTES = ("/translate", "/detect", "/languages", "/frontend/settings", "/health")
+ALIASES = {"pb": "pt-BR", "zh": "zh-Hans", "zt": "zh-Hant"}
+
+
+def shaped(refused: Refused) -> JSONResponse:
+    return JSONResponse({"error": refused.message}, refused.status, headers=refused.headers)
+
+
+def router(service: Service) -> APIRouter:
+    routes = APIRouter(tags=["LibreTranslate"])
+
+    @routes.post("/translate")
+    async def translate(request: Request) -> dict[str, Any]:
+        """`q` (a text or a list), `source` (a code or `auto`), `target`, `format` `text`, `alternatives`."""
+        given = await fields(request)
+        texts = texts_of(given.get("q"), "q")
+        source, target = (_code(given, key) for key in ("source", "target"))
+        if given.get("format", "text") != "text":
+            raise Refused(400, f"{str(given['format'])[:40]} format is not supported")
+        alternatives = _number(given, "alternatives")
+        search: dict[str, float | int | None] = {"nbest": alternatives + 1} if alternatives else {}
+        asked = Asked(texts, None if source == "auto" else source, target, client(request), search=search)
+        answers = await unless_gone(request, service.translate(asked))
+        return _answer(answers, isinstance(given["q"], list), bool(alternatives))
+
+    @routes.post("/detect")
+    async def detect(request: Request) -> list[dict[str, Any]]:
+        """`q`, a text."""
+        service.admit(client(request))
+        text = " ".join(texts_of((await fields(request)).get("q"), "q"))
+        return [_language(each) for each in service.detect(text)]
+
+    @routes.get("/languages")
+    def languages() -> list[dict[str, Any]]:
+        targets: dict[str, list[str]] = {}
+        for model in service.models.all:
+            targets.setdefault(model.source or "und", []).append(model.target or "und")
+        return [{"code": code, "name": name(code), "targets": sorted(set(of))} for code, of in sorted(targets.items())]
+
+    @routes.post("/frontend/settings", include_in_schema=False)
+    @routes.get("/frontend/settings")
+    def settings() -> dict[str, Any]:
+        first = service.models.all[0]
+        return {
+            "charLimit": service.settings.characters,
+            "frontendTimeout": 500,
+            "apiKeys": False,
+            "keyRequired": False,
+            "suggestions": False,
+            "filesTranslation": False,
+            "supportedFilesFormat": [],
+            "language": {side: {"code": code or "und", "name": name(code or "und")} for side, code in
+                         (("source", first.source), ("target", first.target))},
+        }  # fmt: skip
+
+    @routes.get("/health")
+    def health() -> dict[str, str]:
+        return {"status": "ok"}
+
+    return routes
+
+
+def _answer(answers: list[Answer], many: bool, alternatives: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {"translatedText": [answer.text for answer in answers]}
+    if answers[0].detected is not None:
+        found["detectedLanguage"] = [_language(answer.detected) for answer in answers if answer.detected]
+    if alternatives:
+        found["alternatives"] = [[text for text, _ in answer.candidates[1:]] for answer in answers]
+    return found if many else {key: value[0] for key, value in found.items()}
+
+
+def _language(language: Language) -> dict[str, Any]:
+    return {"confidence": round(100 * language.confidence), "language": language.code}
+
+
+def _code(given: dict[str, Any], key: str) -> str:
+    code = given.get(key)
+    if not isinstance(code, str) or not code:
+        raise Refused(400, f"Invalid request: missing {key} parameter")
+    return ALIASES.get(code.lower(), code)
+
+
+def _number(given: dict[str, Any], key: str) -> int:
+    try:
+        number = int(given.get(key) or 0)
+    except (TypeError, ValueError) as error:
+        raise Refused(400, f"Invalid request: {key} is not a number") from error
+    if number < 0:
+        raise Refused(400, f"Invalid request: {key} is negative")
+    return number

@@ -1,0 +1,150 @@
+"""Our own interface: scores, n-best lists, alignments and attention, the models and how they do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from regard.server.refused import Refused
+from regard.server.requests import client, texts_of, unless_gone
+from regard.server.service import Answer, Asked, Service
+from regard.translate import Translation
+
+__all__ = ["router", "shaped"]
+
+
+class TranslateRequest(BaseModel):
+    """What is left out is as the model's own config has it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: str | list[str]
+    source: str | None = None
+    target: str | None = None
+    model: str | None = Field(None, description="By its name; else the first for the languages.")
+    beam: Annotated[int, Field(ge=1)] | None = None
+    nbest: Annotated[int, Field(ge=1)] | None = None
+    length_penalty: Annotated[float, Field(ge=0)] | None = None
+    max_length: Annotated[int, Field(ge=1)] | None = None
+    attention: bool = Field(False, description="The weights of every head, sentence by sentence.")
+
+
+class Candidate(BaseModel):
+    text: str
+    score: float
+
+
+class Sentence(BaseModel):
+    """`pieces` of the best output, their log probabilities (the end symbol's last), and `attention` by name."""
+
+    source: str
+    text: str
+    pieces: list[str]
+    log_probabilities: list[float]
+    source_pieces: list[str] | None = None
+    attention: dict[str, list[list[list[float]]]] | None = None
+
+
+class TranslatedText(BaseModel):
+    text: str
+    score: float
+    candidates: list[Candidate]
+    model: str
+    source: str | None
+    target: str | None
+    sentences: list[Sentence]
+
+
+class TranslateResponse(BaseModel):
+    translations: list[TranslatedText]
+
+
+class ModelDescription(BaseModel):
+    name: str
+    source: str | None
+    target: str | None
+    ready: bool
+    waiting: int
+    running: int
+
+
+class Problem(BaseModel):
+    error: str
+
+
+def shaped(refused: Refused) -> JSONResponse:
+    return JSONResponse({"error": refused.message}, refused.status, headers=refused.headers)
+
+
+def router(service: Service) -> APIRouter:
+    routes = APIRouter(tags=["Regard"])
+    problems: dict[int | str, dict[str, Any]] = {
+        status: {"model": Problem} for status in (400, 404, 413, 422, 429, 503)
+    }
+
+    @routes.post("/v1/translate", responses=problems)
+    async def translate(asked: TranslateRequest, request: Request) -> TranslateResponse:
+        search = asked.model_dump(include={"beam", "nbest", "length_penalty", "max_length"})
+        texts = texts_of(asked.text, "text")
+        source = None if asked.source == "auto" else asked.source
+        work = service.translate(Asked(texts, source, asked.target, client(request), asked.model, search))
+        answers = await unless_gone(request, work)
+        return TranslateResponse(
+            translations=[await asyncio.to_thread(_translated, answer, asked.attention) for answer in answers]
+        )
+
+    @routes.get("/v1/models")
+    def models() -> list[ModelDescription]:
+        return [
+            ModelDescription(name=model.name, source=model.source, target=model.target, ready=model.ready,
+                             waiting=model.load[0], running=model.load[1])
+            for model in service.models.all
+        ]  # fmt: skip
+
+    @routes.get("/healthz")
+    def healthz() -> dict[str, str]:
+        """The server answers."""
+        return {"status": "ok"}
+
+    @routes.get("/readyz", responses={503: {"model": Problem}})
+    def readyz() -> dict[str, str]:
+        """A model is loaded, and the server is not stopping."""
+        if not any(model.ready for model in service.models.all):
+            raise Refused(503, "No model is loaded yet.", retry_after=1)
+        return {"status": "ready"}
+
+    @routes.get("/metrics", response_class=Response)
+    def metrics() -> Response:
+        service.metrics.loads({model.name: model.load for model in service.models.all})
+        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    return routes
+
+
+def _translated(answer: Answer, attention: bool) -> TranslatedText:
+    text, score = answer.candidates[0]
+    return TranslatedText(
+        text=text,
+        score=score,
+        candidates=[Candidate(text=each, score=value) for each, value in answer.candidates],
+        model=answer.model.name,
+        source=answer.source,
+        target=answer.model.target,
+        sentences=[_sentence(each, attention) for each in answer.sentences],
+    )
+
+
+def _sentence(translation: Translation, attention: bool) -> Sentence:
+    best = translation.candidates[0]
+    weights = {name: each.tolist() for name, each in translation.attention.items()} if attention else None
+    return Sentence(
+        source=translation.source,
+        text=best.text,
+        pieces=best.pieces,
+        log_probabilities=best.piece_log_probabilities,
+        attention=weights,
+    )

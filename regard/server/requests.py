@@ -1,0 +1,93 @@
+"""What the dialects have in common in reading a request: its fields from JSON, form or query, and who asks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+from urllib.parse import parse_qs
+
+from fastapi import Request
+
+from regard.server.refused import Refused
+
+__all__ = ["ClientGone", "client", "fields", "texts_of", "unless_gone"]
+
+Result = TypeVar("Result")
+
+
+class ClientGone(Exception):
+    """Nobody is there to read the answer."""
+
+
+def client(request: Request) -> str:
+    """Whom limits are counted for."""
+    return request.client.host if request.client else "unknown"
+
+
+async def fields(request: Request) -> dict[str, Any]:
+    """The query's fields, and the body's, which win. A field given several times in a form is a list."""
+    found: dict[str, Any] = _from_form(request.url.query)
+    body = await request.body()
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not body.strip():
+        return found
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise Refused(400, "Invalid request: the body is not UTF-8") from error
+    if kind == "application/json" or (kind != "application/x-www-form-urlencoded" and text.lstrip().startswith("{")):
+        return found | _from_json(text)
+    if kind in ("", "application/x-www-form-urlencoded"):
+        return found | _from_form(text)
+    raise Refused(415, f"Unsupported media type: {kind[:80]}")
+
+
+def _from_form(text: str) -> dict[str, Any]:
+    try:
+        parsed = parse_qs(text, keep_blank_values=True, max_num_fields=1000)
+    except ValueError as error:
+        raise Refused(400, "Invalid request: too many fields") from error
+    return {key: values[0] if len(values) == 1 else values for key, values in parsed.items()}
+
+
+def _from_json(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, "Invalid request: the body is not JSON") from error
+    if not isinstance(found, dict):
+        raise Refused(400, "Invalid request: the body is not a JSON object")
+    return found
+
+
+def texts_of(given: Any, field: str) -> list[str]:
+    """One text or a list of them."""
+    texts = given if isinstance(given, list) else [given]
+    if given is None or not all(isinstance(text, str) for text in texts):
+        raise Refused(400, f"Invalid request: missing or wrong {field} parameter")
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:  # JSON may name half of a pair of surrogates
+            raise Refused(400, f"Invalid request: {field} is not Unicode") from error
+    return texts
+
+
+async def unless_gone(request: Request, work: Awaitable[Result]) -> Result:
+    """The result, unless the client hangs up first: then the work is cancelled. After the body has been read."""
+    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_hung_up(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientGone
+        return task.result()
+    finally:
+        gone.cancel()
+        task.cancel()
+
+
+async def _hung_up(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,143 @@
+"""What a server does, whatever dialect asks: look at the limits, find the model, translate sentence by sentence."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import NamedTuple
+
+import limits
+from pydantic import ValidationError
+
+from regard.server.languages import Identifier, Language
+from regard.server.metrics import Metrics
+from regard.server.models import Models, ServedModel
+from regard.server.refused import Refused
+from regard.server.segments import Segments, segments
+from regard.server.settings import ServerSettings
+from regard.settings import SearchConfig
+from regard.translate import Translation
+
+__all__ = ["Answer", "Asked", "Service"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Texts to translate. ``source`` None: find out. ``search``: fields of SearchConfig other than the run's own."""
+
+    texts: Sequence[str]
+    source: str | None
+    target: str | None
+    client: str
+    model: str | None = None
+    search: Mapping[str, float | int | None] = field(default_factory=dict)
+
+
+class Answer(NamedTuple):
+    """Of one text: its ``candidates``, best first, by text and score; several only where it is one sentence."""
+
+    candidates: list[tuple[str, float]]
+    model: ServedModel
+    source: str | None
+    detected: Language | None
+    sentences: list[Translation]
+
+    @property
+    def text(self) -> str:
+        return self.candidates[0][0]
+
+
+class Service:
+    """The models, the limits, and what has been counted."""
+
+    def __init__(self, models: Models, settings: ServerSettings, metrics: Metrics) -> None:
+        self.models, self.settings, self.metrics = models, settings, metrics
+        self.characters = 0  # since the server began
+        self.identifier = Identifier([model.source for model in models.all])
+        self._window = limits.strategies.MovingWindowRateLimiter(limits.storage.MemoryStorage())
+        self._rate = limits.RateLimitItemPerMinute(settings.requests_per_minute)
+
+    def admit(self, client: str) -> None:
+        """Refused where this client has asked too often."""
+        if not self._window.hit(self._rate, client):
+            reset = self._window.get_window_stats(self._rate, client).reset_time
+            most = self.settings.requests_per_minute
+            raise Refused(429, f"Slowdown: {most} per 1 minute", retry_after=reset - time.time())
+
+    async def translate(self, asked: Asked) -> list[Answer]:
+        """Refused where a limit stands in the way or no model does this."""
+        began = time.monotonic()
+        self.admit(asked.client)
+        self._check(asked)
+        model, source, detected = self._choose(asked)
+        search = self._search(model, asked.search)
+        parted = [segments(text, model.source) for text in asked.texts]
+        flat = [sentence for each in parted for sentence in each.sentences]
+        found: list[Translation] = []
+        if flat:
+            left = self.settings.seconds - (time.monotonic() - began)
+            found = await model.translate(flat, search, client=asked.client, seconds=left)
+        characters = sum(map(len, asked.texts))
+        self.characters += characters
+        self.metrics.translated(characters, len(flat))
+        rest = iter(found)
+        own = [list(islice(rest, len(each.sentences))) for each in parted]
+        return [
+            Answer(_candidates(each, its), model, source, detected, its) for each, its in zip(parted, own, strict=True)
+        ]
+
+    def _choose(self, asked: Asked) -> tuple[ServedModel, str | None, Language | None]:
+        """The model, the language that it reads, and what was found out of it."""
+        if asked.model is not None:
+            model = self.models.named(asked.model)
+            return model, asked.source or model.source, None
+        if asked.source is not None:
+            return self.models.between(asked.source, asked.target), asked.source, None
+        found = self.identifier(" ".join(asked.texts))
+        if not found:  # no model names what it reads: any does
+            model = self.models.between(None, asked.target)
+            return model, model.source, None
+        return self.models.between(found[0].code, asked.target), found[0].code, found[0]
+
+    def detect(self, text: str) -> list[Language]:
+        """The likely languages of a text among those that models here read, most likely first."""
+        most = self.settings.characters
+        if len(text) > most:
+            raise Refused(400, f"Invalid request: request ({len(text)}) exceeds text limit ({most})")
+        found = self.identifier(text)
+        if not found:
+            raise Refused(400, "The language of the source cannot be told: no model here names the one it reads.")
+        return found
+
+    def _check(self, asked: Asked) -> None:
+        most = self.settings
+        characters = sum(map(len, asked.texts))
+        if len(asked.texts) > most.texts:
+            raise Refused(400, f"Invalid request: {len(asked.texts)} texts exceed the limit of {most.texts}")
+        if characters > most.characters:
+            raise Refused(400, f"Invalid request: request ({characters}) exceeds text limit ({most.characters})")
+        if not asked.texts:
+            raise Refused(400, "Invalid request: there is no text")
+
+    def _search(self, model: ServedModel, given: Mapping[str, float | int | None]) -> SearchConfig:
+        wanted = {key: value for key, value in given.items() if value is not None}
+        if wanted.get("nbest", 1) > self.settings.nbest:
+            raise Refused(400, f"Invalid request: more than {self.settings.nbest} outputs of a text")
+        if "beam" not in wanted and "nbest" in wanted:
+            wanted["beam"] = max(model.search.beam, wanted["nbest"])
+        try:
+            search = SearchConfig.model_validate(model.search.model_dump() | wanted)
+        except ValidationError as error:
+            raise Refused(400, f"Invalid request: {error.errors()[0]['msg']}") from error
+        if search.beam > self.settings.beam and "beam" in wanted:
+            raise Refused(400, f"Invalid request: a beam of {search.beam} is wider than {self.settings.beam}")
+        return search
+
+
+def _candidates(parted: Segments, sentences: Sequence[Translation]) -> list[tuple[str, float]]:
+    """The outputs of a text that is one sentence, or the best of one that is several."""
+    count = len(sentences[0].candidates) if len(sentences) == 1 else 1
+    ranks = [[one.candidates[rank] for one in sentences] for rank in range(count)]
+    return [(parted.joined([one.text for one in each]), sum(one.score for one in each)) for each in ranks]

@@ -1,0 +1,64 @@
+"""A server in a thread of this process, at a port of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+import pytest
+import uvicorn
+
+from regard.server.app import create_app
+from regard.server.metrics import Metrics
+from regard.server.models import Models, ServedModel
+from regard.server.service import Service
+from regard.server.settings import ServerSettings
+
+from .copying import Copying, capitals
+
+
+class Running(NamedTuple):
+    """Where the server is, and what is behind it."""
+
+    url: str
+    port: int
+    model: ServedModel
+    copying: Copying
+    service: Service
+
+
+@contextmanager
+def serving(models: list[ServedModel], **settings: Any) -> Iterator[tuple[int, Service]]:
+    service = Service(Models(models), ServerSettings(**({"requests_per_minute": 10_000} | settings)), Metrics())
+    config = uvicorn.Config(
+        create_app(service), host="127.0.0.1", port=0, log_level="warning", access_log=False, server_header=False
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        until = time.monotonic() + 20
+        while not server.started:
+            assert time.monotonic() < until and thread.is_alive()
+            time.sleep(0.01)
+        yield server.servers[0].sockets[0].getsockname()[1], service
+    finally:
+        server.should_exit = True
+        thread.join(timeout=20)
+        assert not thread.is_alive()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Running]]:
+    """``serve(characters=10)``: a server of one model that says what it reads in capitals, with these settings."""
+    with ExitStack() as stack:
+
+        def start(limits: dict[str, Any] | None = None, **settings: Any) -> Running:
+            model, copying = capitals(**(limits or {}))
+            port, service = stack.enter_context(serving([model], **settings))
+            return Running(f"http://127.0.0.1:{port}", port, model, copying, service)
+
+        yield start

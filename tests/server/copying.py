@@ -1,0 +1,82 @@
+"""A model that says in capitals what it reads, letter by letter: its outputs are known whatever else runs with them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.beams import beams
+from regard.search import Hypothesis, Opened, Read, Symbols, greedy
+from regard.server.models import ServedModel
+from regard.server.schedule import Limits
+from regard.settings import SearchConfig
+from regard.translate import Candidate, Translation
+
+BEGIN, END, FIRST, TYPES = 0, 1, 2, 1024
+LIMIT = 200  # letters of a part
+
+
+class Reading(NamedTuple):
+    """The letters of each row's source, and how many it has said."""
+
+    letters: Tensor
+    said: Tensor
+
+
+class Copying:
+    """``regard.decoding.Decoding``, of this model. ``pause`` seconds a step; ``broken``: it fails."""
+
+    def __init__(self) -> None:
+        self.pause, self.broken, self.steps = 0.0, False, 0
+
+    def open(self, numbers: Sequence[int], sources: Sequence[Sequence[int]], settings: SearchConfig) -> Opened:
+        longest = max(map(len, sources))
+        letters = torch.tensor([[*source, *[END] * (LIMIT + 1 - len(source))] for source in sources])
+        state = Reading(letters, torch.zeros(len(sources), dtype=torch.int64))
+        limit = torch.full((len(sources),), longest + 5)
+        if settings.beam == 1:
+            return greedy(numbers, Symbols(BEGIN, END), longest=limit), state
+        options: dict[str, Any] = {"width": settings.beam, "best": settings.nbest, "length_penalty": 0.0}
+        return beams(numbers, Symbols(BEGIN, END), longest=limit, **options), state
+
+    def step(self, tokens: Tensor, state: Any, read: Read) -> Any:
+        if self.broken:
+            raise RuntimeError("this model is broken, and the text is a secret")
+        time.sleep(self.pause)
+        self.steps += 1
+        width = state.letters.shape[1]
+        logits = torch.zeros(len(tokens), TYPES)
+        logits.scatter_(1, state.letters.gather(1, state.said.clamp_max(width - 1)[:, None]), 20.0)
+        return read(torch.log_softmax(logits, -1), slice(0, len(tokens))), Reading(state.letters, state.said + 1)
+
+
+class Capitals:
+    """What the server needs of a ``Translator``."""
+
+    def __init__(self) -> None:
+        self.decoding = Copying()
+
+    def parts(self, line: str) -> list[list[int]]:
+        pieces = [FIRST + ord(letter) % 1000 for letter in line]
+        return [pieces[at : at + LIMIT] for at in range(0, len(pieces), LIMIT)]
+
+    def assemble(self, line: str, parts: list[list[int]], found: list[list[Hypothesis]]) -> Translation:
+        texts = ["".join(chr(piece - FIRST) for piece in part[0].tokens).upper() for part in found]
+        best = Candidate("".join(texts), -0.5, -0.5, list("".join(texts)), [-0.1], True)
+        others = [Candidate(best.text.swapcase(), -1.0, -1.0, [], [], True)] if len(found[0]) > 1 else []
+        return Translation(line, [best, *others], lambda: {"decoder.0.source": torch.full((2, 3, 4), 0.25)})
+
+
+def capitals(
+    name: str = "capitals", source: str | None = "en", target: str | None = "de", **limits: Any
+) -> tuple[ServedModel, Copying]:
+    translator: Any = Capitals()
+    search = SearchConfig(beam=1, length_penalty=0.0)
+    model = ServedModel(
+        name, load=lambda: translator, search=search, source=source, target=target, limits=Limits(**limits)
+    )
+    return model, translator.decoding

@@ -1,0 +1,260 @@
+"""The scheduler, over a model and a clock of its own: whoever asks is answered, once and rightly."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from regard.beams import beams
+from regard.search import Opened, Read, Symbols, greedy
+from regard.server.schedule import Closed, Deadline, Job, Limits, Overloaded, Scheduler
+from regard.settings import SearchConfig
+
+BEGIN, END, WORD = 0, 1, 2
+GREEDY, BEAM = SearchConfig(beam=1, length_penalty=0.0), SearchConfig(beam=3, length_penalty=0.0)
+
+
+class Left(NamedTuple):
+    """How many words each row has still to say."""
+
+    words: Tensor
+
+
+class Counting:
+    """Says as many words as the only piece of its source says, then ends."""
+
+    def __init__(self) -> None:
+        self.opened: list[list[int]] = []
+        self.rows = 0
+        self.broken = False
+
+    def open(self, numbers: Sequence[int], sources: Sequence[Sequence[int]], settings: SearchConfig) -> Opened:
+        self.opened.append([source[0] for source in sources])
+        longest = torch.full((len(sources),), 99)
+        state = Left(torch.tensor([source[0] for source in sources]))
+        if settings.beam == 1:
+            return greedy(numbers, Symbols(BEGIN, END), longest=longest), state
+        return beams(numbers, Symbols(BEGIN, END), longest=longest, width=settings.beam, length_penalty=0.0), state
+
+    def step(self, tokens: Tensor, state: Any, read: Read) -> Any:
+        if self.broken:
+            raise RuntimeError("this model is broken")
+        self.rows = max(self.rows, len(tokens))
+        logits = torch.zeros(len(tokens), 4)
+        logits[:, WORD] = 9.0 * (state.words > 0)
+        logits[:, END] = 9.0 * (state.words == 0)
+        return read(torch.log_softmax(logits, -1), slice(0, len(tokens))), Left((state.words - 1).clamp_min(0))
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def made(**limits: Any) -> tuple[Scheduler, Counting, Clock]:
+    model, clock = Counting(), Clock()
+    return Scheduler(model, Limits(**limits), clock=clock), model, clock
+
+
+def job(words: int, search: SearchConfig = GREEDY, **options: Any) -> Job:
+    return Job([words], search, **options)
+
+
+def said(of: Job) -> int:
+    best = of.future.result(timeout=0)[0]
+    assert best.finished and set(best.tokens) <= {WORD}
+    return len(best.tokens)
+
+
+def until_done(scheduler: Scheduler) -> int:
+    turns = 0
+    while any(scheduler.load):
+        scheduler.turn()
+        turns += 1
+        assert turns < 10_000, "it does not end"
+    return turns
+
+
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("submit"), st.integers(0, 12), st.booleans(), st.sampled_from("abc"), st.integers(1, 40)),
+        st.tuples(st.just("cancel"), st.integers(0, 30)),
+        st.tuples(st.just("wait"), st.integers(1, 5)),
+        st.tuples(st.just("turn")),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(events=EVENTS, rows=st.integers(1, 7))
+def test_each_accepted_source_is_answered_once_and_as_alone(events: list[Any], rows: int) -> None:
+    scheduler, model, clock = made(rows=rows, waiting=6, patience=2.0)
+    accepted: list[tuple[int, Job]] = []
+    for event in events:
+        if event[0] == "submit":
+            _, words, wide, client, patience = event
+            new = job(words, BEAM if wide else GREEDY, client=client, deadline=clock.now + patience)
+            try:
+                scheduler.submit([new])
+                accepted.append((words, new))
+            except Overloaded:
+                assert scheduler.load[0] == 6
+        elif event[0] == "cancel" and accepted:
+            accepted[event[1] % len(accepted)][1].future.cancel()
+        elif event[0] == "wait":
+            clock.now += event[1]
+        else:
+            scheduler.turn()
+    until_done(scheduler)
+    assert model.rows <= max(rows, BEAM.beam)
+    for words, each in accepted:
+        assert each.future.done()
+        if each.future.cancelled():
+            continue
+        if isinstance(each.future.exception(), Deadline):
+            assert clock.now >= each.deadline
+        else:
+            assert said(each) == words
+
+
+def test_sources_join_what_runs_and_leave_as_they_end() -> None:
+    scheduler, model, _ = made(rows=2)
+    long, short, third = job(9), job(1), job(5)
+    scheduler.submit([long, short, third])
+    # The longest takes ten steps, two of them in its first turn; the third ran beside it in the place of the second.
+    assert until_done(scheduler) == 9
+    assert [said(each) for each in (long, short, third)] == [9, 1, 5]
+    assert model.rows == 2
+
+
+def test_clients_take_turns() -> None:
+    scheduler, model, _ = made(rows=4, patience=0.0)
+    many = [job(3, client="a") for _ in range(20)]
+    scheduler.submit(many)
+    scheduler.submit([job(7, client="b")])
+    scheduler.turn()
+    entered = [words for group in model.opened for words in group]
+    assert 7 in entered and len(entered) == 4, "the one source of another does not wait for twenty"
+
+
+def test_who_is_wider_than_what_is_free_is_not_starved_by_who_fits() -> None:
+    scheduler, _, _ = made(rows=4, patience=0.0)
+    scheduler.submit([job(2), job(2), job(8)])
+    scheduler.turn()
+    wide = job(1, BEAM, client="wide")
+    scheduler.submit([wide])
+    for _ in range(8):
+        scheduler.submit([job(2, client="narrow")])
+        scheduler.turn()
+    assert wide.future.done()
+    too_wide = job(4, SearchConfig(beam=9, length_penalty=0.0))
+    scheduler.submit([too_wide])
+    until_done(scheduler)
+    assert said(too_wide) == 4, "wider than all the room, it runs alone"
+
+
+def test_newcomers_wait_for_company_but_not_for_long() -> None:
+    scheduler, _, clock = made(rows=64, patience=0.5)
+    scheduler.submit([job(50)])
+    scheduler.turn()
+    scheduler.submit([job(3)])
+    scheduler.turn()
+    assert scheduler.load == (1, 1)
+    clock.now += 0.5
+    scheduler.turn()
+    assert scheduler.load == (0, 2)
+    scheduler.submit([job(3) for _ in range(8)])
+    scheduler.turn()
+    assert scheduler.load == (0, 10), "eight are company enough"
+
+
+def test_those_of_like_length_are_opened_together() -> None:
+    scheduler, model, _ = made()
+    sources = [Job([1] * length, GREEDY) for length in (1, 30, 2, 31, 3)]
+    scheduler.submit(sources)
+    scheduler.turn()
+    assert sorted(map(len, model.opened)) == [1, 2, 2]
+
+
+def test_too_many_are_refused_all_or_none_and_told_when_to_return() -> None:
+    scheduler, _, clock = made(rows=1, waiting=3)
+    scheduler.submit([job(1), job(1)])
+    with pytest.raises(Overloaded) as caught:
+        scheduler.submit([job(1), job(1)])
+    assert scheduler.load == (2, 0) and caught.value.retry_after == 1.0
+    for _ in range(4):  # a source every ten seconds
+        clock.now += 10
+        scheduler.turn()
+    scheduler.submit([job(1), job(1), job(1)])
+    with pytest.raises(Overloaded) as caught:
+        scheduler.submit([job(1)])
+    assert caught.value.retry_after == pytest.approx(60, abs=30), "three wait, and each takes twenty"
+
+
+def test_late_ones_are_told_and_make_room() -> None:
+    scheduler, _, clock = made(rows=1)
+    running, waiting, patient = job(50, deadline=5.0), job(2, deadline=6.0), job(2)
+    scheduler.submit([running, waiting, patient])
+    scheduler.turn()
+    clock.now = 5.5
+    scheduler.turn()
+    assert isinstance(running.future.exception(timeout=0), Deadline) and not waiting.future.done()
+    clock.now = 6.0
+    scheduler.turn()
+    assert isinstance(waiting.future.exception(timeout=0), Deadline)
+    until_done(scheduler)
+    assert said(patient) == 2
+
+
+def test_a_broken_model_is_told_to_whom_it_concerns() -> None:
+    scheduler, model, _ = made(patience=0.0)
+    failing = [job(5), job(4, BEAM)]
+    scheduler.submit(failing)
+    model.broken = True
+    scheduler.turn()
+    assert all("broken" in str(each.future.exception(timeout=0)) for each in failing)
+    model.broken = False
+    good = job(3)
+    scheduler.submit([good])
+    until_done(scheduler)
+    assert said(good) == 3
+
+
+def test_closing_finishes_what_was_accepted_and_nothing_more() -> None:
+    scheduler, _, _ = made(rows=2)
+    accepted = [job(number % 5) for number in range(12)]
+    scheduler.submit(accepted)
+    thread = threading.Thread(target=scheduler.run)
+    thread.start()
+    scheduler.close()
+    thread.join(timeout=20)
+    assert not thread.is_alive()
+    assert [said(each) for each in accepted] == [number % 5 for number in range(12)]
+    with pytest.raises(Closed):
+        scheduler.submit([job(1)])
+
+
+def test_it_sleeps_until_there_is_work() -> None:
+    scheduler, _, _ = made()
+    thread = threading.Thread(target=scheduler.run)
+    thread.start()
+    first = job(4)
+    scheduler.submit([first])
+    assert len(first.future.result(timeout=20)[0].tokens) == 4
+    second = job(2)
+    scheduler.submit([second])
+    assert len(second.future.result(timeout=20)[0].tokens) == 2
+    scheduler.close()
+    thread.join(timeout=20)
+    assert not thread.is_alive()

@@ -1,0 +1,40 @@
+"""Texts come apart into sentences and together again without the loss of a character."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.server.segments import segments
+
+CHARACTERS = st.sampled_from([*"abcXYZ .!?,;:-0123\n\r\t\"'()ßé。！？ \u2028\x0b", "Mr. ", "z. B. ", "\n\n", "  "])
+
+
+@given(pieces=st.lists(CHARACTERS, max_size=60), language=st.sampled_from([None, "en", "de-AT", "zh", "xx", ""]))
+def test_nothing_is_lost(pieces: list[str], language: str | None) -> None:
+    text = "".join(pieces)
+    found = segments(text, language)
+    assert found.joined(found.sentences) == text
+    assert len(found.between) == len(found.sentences) + 1
+    assert all(sentence == sentence.strip() != "" for sentence in found.sentences)
+    assert all(not each.strip() for each in found.between), "whatever is no space is translated"
+    assert all(len(sentence.splitlines()) == 1 for sentence in found.sentences), "lines are never joined"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("A dog runs.  A cat sleeps.\n\n", ["A dog runs.", "A cat sleeps."]),
+        ("- one\n- two\n", ["- one", "- two"]),
+        ("Mr. Smith is 3.5 m tall. He smiles.", ["Mr. Smith is 3.5 m tall.", "He smiles."]),
+        ("", []),
+        (" \n\t ", []),
+    ],
+)
+def test_sentences_are_what_people_take_them_for(text: str, sentences: list[str]) -> None:
+    assert segments(text, "en").sentences == sentences
+
+
+def test_what_stands_between_stays() -> None:
+    assert segments(" A dog.  A cat.\n\n B\n", "en").joined(["1", "2", "3"]) == " 1  2\n\n 3\n"
