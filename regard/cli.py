@@ -26,6 +26,7 @@ from regard.commands import (
     doctor,
     evaluate,
     info,
+    keys,
     score,
     serve,
     study,
@@ -38,7 +39,7 @@ __all__ = ["VERBS", "build_app", "main", "run"]
 
 # In the order of ``regard --help``. A verb's module has ``register(app)`` and imports what is heavy in its function.
 VERBS: tuple[ModuleType, ...] = (
-    train, translate, serve, evaluate, score, info, average, check, data, compare, study, doctor, demo,
+    train, translate, serve, keys, evaluate, score, info, average, check, data, compare, study, doctor, demo,
 )  # fmt: skip
 
 # Wrong options, verbs and values. Typer bundles or imports click, by version; this is the name both have.

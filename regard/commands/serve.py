@@ -33,6 +33,9 @@ Widest = Annotated[int, typer.Option("--beam-limit", min=1, help="The widest bea
 Seconds = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds until an answer.")]
 Waiting = Annotated[int, typer.Option("--queue", min=1, help="Sentences that may wait; more are told to come back.")]
 RowsOption = Annotated[int, typer.Option("--rows", min=1, help="Hypotheses that a model searches together.")]
+KeysFile = Annotated[
+    Path | None, typer.Option("--keys", metavar="FILE", help="Only who has a key of this file; see regard keys.")
+]
 Body = Annotated[int, typer.Option("--body-limit", min=1, help="Bytes of a request's body.")]
 
 
@@ -58,6 +61,7 @@ def serve(
     queue: Waiting = 256,
     rows: RowsOption = 64,
     body_limit: Body = 128 * 1024,
+    keys: KeysFile = None,
 ) -> None:
     """Serve trained models over HTTP until Ctrl-C or SIGTERM; what was accepted is then finished.
 
@@ -68,6 +72,7 @@ def serve(
         import uvicorn
 
         from regard.server.app import create_app
+        from regard.server.keys import Keys
         from regard.server.metrics import Metrics
         from regard.server.models import Models
         from regard.server.service import Service
@@ -86,8 +91,9 @@ def serve(
         _served(given, settings, metrics, engine=engine, checkpoint=checkpoint, device=device, threads=threads)
         for given in runs
     ]
-    app = create_app(Service(Models(models), settings, metrics))
-    if host not in LOCAL:
+    known = Keys(keys) if keys else None
+    app = create_app(Service(Models(models), settings, metrics, keys=known))
+    if host not in LOCAL and known is None:
         typer.echo(
             f"listening at {host}: whoever reaches this address may translate, and sends text unencrypted", err=True
         )

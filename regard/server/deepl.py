@@ -9,17 +9,19 @@ from fastapi.responses import JSONResponse
 
 from regard.server.languages import name
 from regard.server.refused import Refused
-from regard.server.requests import client, fields, texts_of, unless_gone
+from regard.server.requests import Sender, fields, sender, texts_of, unless_gone
 from regard.server.service import Asked, Service
 
 __all__ = ["router", "shaped"]
 
+UNLIMITED = 10**12  # characters: clients want a number
 # The client refuses these as a target without a region.
 REGIONS = {"EN": ("EN-GB", "EN-US"), "PT": ("PT-BR", "PT-PT")}
 
 
 def shaped(refused: Refused) -> JSONResponse:
-    return JSONResponse({"message": refused.message}, refused.status, headers=refused.headers)
+    status = {"no key": 403, "wrong key": 403, "quota": 456}.get(refused.reason, refused.status)
+    return JSONResponse({"message": refused.message}, status, headers=refused.headers)
 
 
 def router(service: Service) -> APIRouter:
@@ -37,7 +39,7 @@ def router(service: Service) -> APIRouter:
             raise Refused(400, "Value for 'tag_handling' not supported.")
         if given.get("glossary_id"):
             raise Refused(404, "There are no glossaries here.")
-        answers = await unless_gone(request, service.translate(Asked(texts, source or None, target, client(request))))
+        answers = await unless_gone(request, service.translate(Asked(texts, source or None, target, _sender(request))))
         return {
             "translations": [
                 {
@@ -63,11 +65,18 @@ def router(service: Service) -> APIRouter:
 
     @routes.post("/usage", include_in_schema=False)
     @routes.get("/usage")
-    async def usage() -> dict[str, int]:
-        """Since the server began; there is no quota."""
-        return {"character_count": service.characters, "character_limit": 10**12}
+    async def usage(request: Request) -> dict[str, int]:
+        """Of this key, or of this address, since the server began."""
+        used, most = service.usage(_sender(request))
+        return {"character_count": used, "character_limit": UNLIMITED if most is None else most}
 
     return routes
+
+
+def _sender(request: Request) -> Sender:
+    """The client adds ``:fx`` to keys of the free service."""
+    found = sender(request, "DeepL-Auth-Key")
+    return found._replace(key=found.key.removesuffix(":fx")) if found.key else found
 
 
 def _regions(code: str, target: bool) -> tuple[str, ...]:

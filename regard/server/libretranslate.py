@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 
 from regard.server.languages import Language, name
 from regard.server.refused import Refused
-from regard.server.requests import client, fields, texts_of, unless_gone
+from regard.server.requests import Sender, fields, sender, texts_of, unless_gone
 from regard.server.service import Answer, Asked, Service
 
 __all__ = ["ROUTES", "router", "shaped"]
@@ -19,7 +19,8 @@ ALIASES = {"pb": "pt-BR", "zh": "zh-Hans", "zt": "zh-Hant"}
 
 
 def shaped(refused: Refused) -> JSONResponse:
-    return JSONResponse({"error": refused.message}, refused.status, headers=refused.headers)
+    status = 400 if refused.reason == "no key" else refused.status
+    return JSONResponse({"error": refused.message}, status, headers=refused.headers)
 
 
 def router(service: Service) -> APIRouter:
@@ -35,15 +36,16 @@ def router(service: Service) -> APIRouter:
             raise Refused(400, f"{str(given['format'])[:40]} format is not supported")
         alternatives = _number(given, "alternatives")
         search: dict[str, float | int | None] = {"nbest": alternatives + 1} if alternatives else {}
-        asked = Asked(texts, None if source == "auto" else source, target, client(request), search=search)
+        asked = Asked(texts, None if source == "auto" else source, target, _sender(request, given), search=search)
         answers = await unless_gone(request, service.translate(asked))
         return _answer(answers, isinstance(given["q"], list), bool(alternatives))
 
     @routes.post("/detect")
     async def detect(request: Request) -> list[dict[str, Any]]:
         """`q`, a text."""
-        service.admit(client(request))
-        text = " ".join(texts_of((await fields(request)).get("q"), "q"))
+        given = await fields(request)
+        service.admit(_sender(request, given))
+        text = " ".join(texts_of(given.get("q"), "q"))
         return [_language(each) for each in service.detect(text)]
 
     @routes.get("/languages")
@@ -60,8 +62,8 @@ def router(service: Service) -> APIRouter:
         return {
             "charLimit": service.settings.characters,
             "frontendTimeout": 500,
-            "apiKeys": False,
-            "keyRequired": False,
+            "apiKeys": service.keys is not None,
+            "keyRequired": service.keys is not None,
             "suggestions": False,
             "filesTranslation": False,
             "supportedFilesFormat": [],
@@ -74,6 +76,10 @@ def router(service: Service) -> APIRouter:
         return {"status": "ok"}
 
     return routes
+
+
+def _sender(request: Request, given: dict[str, Any]) -> Sender:
+    return sender(request, "Bearer", given.get("api_key") or None)
 
 
 def _answer(answers: list[Answer], many: bool, alternatives: bool) -> dict[str, Any]:

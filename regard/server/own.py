@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from regard.server.refused import Refused
-from regard.server.requests import client, texts_of, unless_gone
+from regard.server.requests import sender, texts_of, unless_gone
 from regard.server.service import Answer, Asked, Service
 from regard.translate import Translation
 
@@ -83,7 +83,7 @@ def shaped(refused: Refused) -> JSONResponse:
 def router(service: Service) -> APIRouter:
     routes = APIRouter(tags=["Regard"])
     problems: dict[int | str, dict[str, Any]] = {
-        status: {"model": Problem} for status in (400, 404, 413, 422, 429, 503)
+        status: {"model": Problem} for status in (400, 401, 403, 404, 413, 422, 429, 503)
     }
 
     @routes.post("/v1/translate", responses=problems)
@@ -91,7 +91,7 @@ def router(service: Service) -> APIRouter:
         search = asked.model_dump(include={"beam", "nbest", "length_penalty", "max_length"})
         texts = texts_of(asked.text, "text")
         source = None if asked.source == "auto" else asked.source
-        work = service.translate(Asked(texts, source, asked.target, client(request), asked.model, search))
+        work = service.translate(Asked(texts, source, asked.target, sender(request, "Bearer"), asked.model, search))
         answers = await unless_gone(request, work)
         return TranslateResponse(
             translations=[await asyncio.to_thread(_translated, answer, asked.attention) for answer in answers]

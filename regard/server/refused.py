@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-__all__ = ["Refused"]
+from typing import Literal
+
+__all__ = ["Reason", "Refused"]
+
+
+Reason = Literal["no key", "wrong key", "quota", "other"]
 
 
 class Refused(Exception):
-    """``status`` as in HTTP; ``message`` is for the client's eyes and names no file; ``retry_after`` in seconds."""
+    """``status`` as in HTTP; ``message`` is for the client's eyes and names no file; ``retry_after`` in seconds.
 
-    def __init__(self, status: int, message: str, *, retry_after: float | None = None) -> None:
+    For some a ``reason``, to which dialects give a status of their own.
+    """
+
+    def __init__(
+        self, status: int, message: str, *, retry_after: float | None = None, reason: Reason = "other"
+    ) -> None:
         super().__init__(message)
-        self.status, self.message, self.retry_after = status, message, retry_after
+        self.status, self.message, self.retry_after, self.reason = status, message, retry_after, reason
 
     @property
     def headers(self) -> dict[str, str]:

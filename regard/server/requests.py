@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qs
 
 from fastapi import Request
 
 from regard.server.refused import Refused
 
-__all__ = ["ClientGone", "client", "fields", "texts_of", "unless_gone"]
+__all__ = ["ClientGone", "Sender", "fields", "sender", "texts_of", "unless_gone"]
 
 Result = TypeVar("Result")
 
@@ -21,9 +21,19 @@ class ClientGone(Exception):
     """Nobody is there to read the answer."""
 
 
-def client(request: Request) -> str:
-    """Whom limits are counted for."""
-    return request.client.host if request.client else "unknown"
+class Sender(NamedTuple):
+    """Who asks: the key that was given, if any, and the address."""
+
+    key: str | None
+    address: str
+
+
+def sender(request: Request, scheme: str, key: Any = None) -> Sender:
+    """``key``, or what follows ``scheme`` in the header Authorization."""
+    kind, _, rest = request.headers.get("authorization", "").partition(" ")
+    if not isinstance(key, str) and kind.lower() == scheme.lower() and rest.strip():
+        key = rest.strip()
+    return Sender(key if isinstance(key, str) else None, request.client.host if request.client else "unknown")
 
 
 async def fields(request: Request) -> dict[str, Any]:

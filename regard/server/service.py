@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -11,10 +12,12 @@ from typing import NamedTuple
 import limits
 from pydantic import ValidationError
 
+from regard.server.keys import Key, Keys
 from regard.server.languages import Identifier, Language
 from regard.server.metrics import Metrics
 from regard.server.models import Models, ServedModel
 from regard.server.refused import Refused
+from regard.server.requests import Sender
 from regard.server.segments import Segments, segments
 from regard.server.settings import ServerSettings
 from regard.settings import SearchConfig
@@ -30,7 +33,7 @@ class Asked:
     texts: Sequence[str]
     source: str | None
     target: str | None
-    client: str
+    sender: Sender
     model: str | None = None
     search: Mapping[str, float | int | None] = field(default_factory=dict)
 
@@ -52,36 +55,56 @@ class Answer(NamedTuple):
 class Service:
     """The models, the limits, and what has been counted."""
 
-    def __init__(self, models: Models, settings: ServerSettings, metrics: Metrics) -> None:
-        self.models, self.settings, self.metrics = models, settings, metrics
-        self.characters = 0  # since the server began
+    def __init__(self, models: Models, settings: ServerSettings, metrics: Metrics, *, keys: Keys | None = None) -> None:
+        self.models, self.settings, self.metrics, self.keys = models, settings, metrics, keys
+        self._characters: Counter[str] = Counter()  # by client, since the server began
         self.identifier = Identifier([model.source for model in models.all])
         self._window = limits.strategies.MovingWindowRateLimiter(limits.storage.MemoryStorage())
-        self._rate = limits.RateLimitItemPerMinute(settings.requests_per_minute)
 
-    def admit(self, client: str) -> None:
-        """Refused where this client has asked too often."""
-        if not self._window.hit(self._rate, client):
-            reset = self._window.get_window_stats(self._rate, client).reset_time
-            most = self.settings.requests_per_minute
+    def admit(self, sender: Sender) -> tuple[str, Key | None]:
+        """The name of the client, under which all is counted, and its key where keys are asked for.
+
+        Refused where the key is wrong, or where it asks too often.
+        """
+        key = self._key(sender)
+        client = f"key {key.name}" if key else f"address {sender.address}"
+        most = (key.requests_per_minute if key else None) or self.settings.requests_per_minute
+        rate = limits.RateLimitItemPerMinute(most)
+        if not self._window.hit(rate, client):
+            reset = self._window.get_window_stats(rate, client).reset_time
             raise Refused(429, f"Slowdown: {most} per 1 minute", retry_after=reset - time.time())
+        return client, key
+
+    def usage(self, sender: Sender) -> tuple[int, int | None]:
+        """Characters that this client has had translated, and those that it may."""
+        client, key = self.admit(sender)
+        return self._characters[client], key.characters if key else None
+
+    def _key(self, sender: Sender) -> Key | None:
+        if self.keys is None:
+            return None
+        if sender.key is None:
+            raise Refused(401, "A key is needed: ask whoever runs this server.", reason="no key")
+        key = self.keys.find(sender.key)
+        if key is None:
+            raise Refused(403, "This key is not known.", reason="wrong key")
+        return key
 
     async def translate(self, asked: Asked) -> list[Answer]:
         """Refused where a limit stands in the way or no model does this."""
         began = time.monotonic()
-        self.admit(asked.client)
+        client, key = self.admit(asked.sender)
         self._check(asked)
         model, source, detected = self._choose(asked)
         search = self._search(model, asked.search)
+        self._spend(sum(map(len, asked.texts)), client, key)
         parted = [segments(text, model.source) for text in asked.texts]
         flat = [sentence for each in parted for sentence in each.sentences]
         found: list[Translation] = []
         if flat:
             left = self.settings.seconds - (time.monotonic() - began)
-            found = await model.translate(flat, search, client=asked.client, seconds=left)
-        characters = sum(map(len, asked.texts))
-        self.characters += characters
-        self.metrics.translated(characters, len(flat))
+            found = await model.translate(flat, search, client=client, seconds=left)
+        self.metrics.translated(sum(map(len, asked.texts)), len(flat))
         rest = iter(found)
         own = [list(islice(rest, len(each.sentences))) for each in parted]
         return [
@@ -110,6 +133,13 @@ class Service:
         if not found:
             raise Refused(400, "The language of the source cannot be told: no model here names the one it reads.")
         return found
+
+    def _spend(self, characters: int, client: str, key: Key | None) -> None:
+        """Refused where they are more than the key may still have."""
+        most = key.characters if key else None
+        if most is not None and self._characters[client] + characters > most:
+            raise Refused(429, f"The quota of {most} characters is used up.", reason="quota")
+        self._characters[client] += characters
 
     def _check(self, asked: Asked) -> None:
         most = self.settings

@@ -1,0 +1,58 @@
+"""``regard keys``: who may use a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.commands.options import AsJson
+
+__all__ = ["register"]
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The file of keys, as keys.json.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Whose key it is.")]
+Requests = Annotated[int | None, typer.Option("--req-limit", min=1, help="Requests a minute, if not the server's.")]
+Characters = Annotated[int | None, typer.Option("--char-limit", min=1, help="Characters while a server runs.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``regard keys`` to the command line."""
+    keys = typer.Typer(help="Make, list and remove the keys of a server.", no_args_is_help=True)
+    keys.command("add", epilog="Example:  regard keys add keys.json alice && regard serve runs/m30k --keys keys.json")(
+        add
+    )
+    keys.command("list")(list_)
+    keys.command("remove")(remove)
+    app.add_typer(keys, name="keys")
+
+
+def add(file: File, name: Name, *, req_limit: Requests = None, char_limit: Characters = None) -> None:
+    """Make a key and print it, this once: the file keeps a digest alone."""
+    from regard.server.keys import add_key
+
+    typer.echo(add_key(file, name, requests_per_minute=req_limit, characters=char_limit))
+
+
+def list_(file: File, *, as_json: AsJson = False) -> None:
+    """Whose keys there are, and their limits."""
+    import json
+
+    from regard.server.keys import KeyFile
+
+    found = [key.model_dump(exclude={"sha256"}) for key in KeyFile.read(file).keys]
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    for key in found:
+        limits = [f"{key['requests_per_minute']:,} requests a minute" if key["requests_per_minute"] else None,
+                  f"{key['characters']:,} characters" if key["characters"] else None]  # fmt: skip
+        typer.echo("\t".join([key["name"], ", ".join(filter(None, limits)) or "the server's limits"]))
+
+
+def remove(file: File, name: Name) -> None:
+    """Remove a key: a server that runs refuses it at once."""
+    from regard.server.keys import remove_key
+
+    remove_key(file, name)
