@@ -28,7 +28,8 @@ def test_libretranslates_errors(serve: Serve) -> None:
     for arguments, code in ((("a", "en", "xx"), 400), (("a" * 21, "en", "de"), 400)):
         with pytest.raises(HTTPError) as caught:
             client.translate(*arguments)
-        assert caught.value.code == code and b'"error"' in caught.value.read()
+        with caught.value as error:
+            assert error.code == code and b'"error"' in error.read()
 
 
 def test_libretranslates_forms(serve: Serve) -> None:

@@ -92,6 +92,7 @@ def test_libretranslates_client(guarded: Guarded) -> None:
     for key, code in (("wrong", 403), (None, 400)):
         with pytest.raises(HTTPError) as caught:
             translated(key)
+        caught.value.close()
         assert caught.value.code == code
     settings = httpx.get(f"{guarded.url}/frontend/settings").json()
     assert settings["keyRequired"] and settings["apiKeys"]
