@@ -25,6 +25,7 @@ from regard.commands import (
     demo,
     doctor,
     evaluate,
+    export,
     info,
     keys,
     score,
@@ -39,7 +40,7 @@ __all__ = ["VERBS", "build_app", "main", "run"]
 
 # In the order of ``regard --help``. A verb's module has ``register(app)`` and imports what is heavy in its function.
 VERBS: tuple[ModuleType, ...] = (
-    train, translate, serve, keys, evaluate, score, info, average, check, data, compare, study, doctor, demo,
+    train, translate, serve, keys, export, evaluate, score, info, average, check, data, compare, study, doctor, demo,
 )  # fmt: skip
 
 # Wrong options, verbs and values. Typer bundles or imports click, by version; this is the name both have.

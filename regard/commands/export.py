@@ -1,0 +1,105 @@
+"""``regard export``: a trained model in the format of another engine, with a report of what was compared."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from regard.commands.options import CheckpointName, Run, open_model
+from regard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from regard.run import RunFolder
+    from regard.share.parity import Decode
+    from regard.translate import Translator
+
+__all__ = ["register"]
+
+EPILOG = "Example:  regard export runs/m30k exported --to ctranslate2 --source test.en"
+
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the export goes; it must not exist.")]
+To = Annotated[Literal["ctranslate2"], typer.Option("--to", help="The format.")]
+Source = Annotated[
+    Path | None, typer.Option("--source", metavar="FILE", help="Sentences to compare; validation data unless given.")
+]
+Sentences = Annotated[int, typer.Option("--sentences", min=1, metavar="N", help="How many are compared at most.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``regard export`` to the command line."""
+    app.command("export", epilog=EPILOG)(export)
+
+
+def export(
+    run: Run,
+    folder: Folder,
+    *,
+    to: To,
+    source: Source = None,
+    sentences: Sentences = 200,
+    checkpoint: CheckpointName = None,
+) -> None:
+    """Write a trained model for another engine, and compare what both say; refused where the format cannot say it."""
+    from regard import storage
+    from regard.run import RunFolder
+    from regard.share import ctranslate2
+    from regard.share.parity import compare
+
+    opened = RunFolder.open(run)
+    if folder.exists():
+        raise ConfigError(f"{folder} exists", where=str(folder), help="name a new folder, or remove that one")
+    if (reason := ctranslate2.obstacle(opened.config.model)) is not None:
+        raise ConfigError(f"this model cannot be said in the format of {to}", where=str(run), why=reason)
+    _require_library()
+    lines = _lines(opened, source, sentences)
+    translator = open_model(run, checkpoint=checkpoint, device="cpu", threads=None)
+    workshop = storage.hidden(folder, "tmp")
+    with storage.storing(workshop):
+        shutil.rmtree(workshop, ignore_errors=True)
+        ctranslate2.write(translator.model, opened.config.model, translator.source, translator.target, workshop)
+        shutil.copytree(opened.tokenizers, workshop / "tokenizer")
+    encoded = [translator.source.encode(line) for line in lines]
+    parity = compare(_ours(translator), ctranslate2.decoder(workshop, translator.source, translator.target), encoded)
+    parity.write(workshop, to)
+    storage.commit_folder(workshop, folder)
+    print(f"{folder}: {parity}")
+
+
+def _require_library() -> None:
+    try:
+        import ctranslate2  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(
+            "CTranslate2 is not installed", why=str(error), help="pip install 'regard[ctranslate2]'"
+        ) from error
+
+
+def _lines(run: RunFolder, source: Path | None, most: int) -> list[str]:
+    from regard.data.corpora import read_lines, read_pairs
+
+    corpus = (run.config.data.valid or run.config.data.train)[:1]
+    lines = read_lines(source) if source else (pair[1] for each in corpus for pair in read_pairs(each))
+    found = list(islice((line for line in lines if line.strip()), most))
+    if not found:
+        raise ConfigError("there is no sentence to compare", where=str(source or run.path), help="--source FILE")
+    return found
+
+
+def _ours(translator: Translator) -> Decode:
+    """Greedy outputs of piece numbers."""
+    from regard.search import in_order, search
+    from regard.settings import SearchConfig
+    from regard.share.parity import limit
+
+    def decode(sources: Sequence[Sequence[int]]) -> list[list[int]]:
+        longest, decoding = limit(sources), translator.decoding
+        settings = SearchConfig(beam=1, max_extra=longest, max_length=longest)
+        found = search(decoding.step, decoding.open(range(len(sources)), sources, settings))
+        return [best[0].tokens[: longest - 1] for best in in_order(found, len(sources))]
+
+    return decode

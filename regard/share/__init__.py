@@ -1,0 +1,1 @@
+"""A trained model in the formats of others, each with a report of what was compared."""

@@ -1,0 +1,83 @@
+"""Whether an export says what its model says: the same sentences through both, and what differs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from regard import storage
+from regard.run import environment
+
+__all__ = ["Decode", "Parity", "compare", "limit"]
+
+Decode = Callable[[Sequence[Sequence[int]]], list[list[int]]]
+SHOWN, EXTRA = 5, 50
+
+
+class Difference(NamedTuple):
+    """``at``: the first piece that is not the same."""
+
+    sentence: int
+    at: int
+
+
+class Parity(NamedTuple):
+    """``seconds`` of both over all ``sentences``, each once, after one alone."""
+
+    sentences: int
+    pieces: int
+    differences: list[Difference]
+    seconds: tuple[float, float]
+
+    def __str__(self) -> str:
+        same = self.sentences - len(self.differences)
+        speeds = [self.pieces / seconds for seconds in self.seconds]
+        return (
+            f"{same:,} of {self.sentences:,} sentences the same, piece by piece, greedily; "
+            f"ours {speeds[0]:,.0f} pieces/s, exported {speeds[1]:,.0f}"
+        )
+
+    def write(self, folder: Path, to: str) -> None:
+        """``parity.json`` beside the export."""
+        record = {
+            "format": "regard-parity",
+            "version": 1,
+            "to": to,
+            "search": "greedy, float32",
+            "sentences": self.sentences,
+            "pieces": self.pieces,
+            "differing": len(self.differences),
+            "first_differences": [each._asdict() for each in self.differences[:SHOWN]],
+            "seconds": {"regard": self.seconds[0], to: self.seconds[1]},
+            "environment": environment(),
+        }
+        storage.write_bytes_atomically(folder / "parity.json", (json.dumps(record, indent=2) + "\n").encode())
+
+
+def limit(sources: Sequence[Sequence[int]]) -> int:
+    """No output of these is longer, so that neither side's own limit makes a difference."""
+    return max(map(len, sources)) + EXTRA
+
+
+def compare(ours: Decode, theirs: Decode, sources: Sequence[Sequence[int]]) -> Parity:
+    """Greedy outputs of both, as piece numbers."""
+    outputs, seconds = [], []
+    for decode in (ours, theirs):
+        decode(sources[:1])
+        began = time.perf_counter()
+        outputs.append(decode(sources))
+        seconds.append(time.perf_counter() - began)
+    differences = [
+        Difference(number, _first_difference(*both))
+        for number, both in enumerate(zip(*outputs, strict=True))
+        if both[0] != both[1]
+    ]
+    return Parity(len(sources), sum(map(len, outputs[0])), differences, (seconds[0], seconds[1]))
+
+
+def _first_difference(one: Sequence[int], other: Sequence[int]) -> int:
+    shorter = min(len(one), len(other))
+    return next((at for at in range(shorter) if one[at] != other[at]), shorter)
