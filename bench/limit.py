@@ -3,8 +3,9 @@
     scripts/bench limit
 
 Of an update and of a batch: the time that its matrix products take when each shape runs alone, again and again, at its
-best, over the time of the whole. Of a single sentence: the weights that a step reads, in bytes over the bandwidth of
-memory, over the time of the step. Writes runs/bench/limit.json.
+best, over the time of the whole; products inside torch's fused attention are not counted. Of a single sentence: the
+weights that a step reads, in bytes over the bandwidth at which so many are read again and again, over the time of the
+step. Writes runs/bench/limit.json.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from machine import machine
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
-from work import OUTPUT, decoding, fast, model, update
+from work import OUTPUT, decoding, fast, model, reading, update
 
 FOLDER = ROOT / "runs" / "bench"
 TYPES, LENGTH, ROWS = 8000, 16, 64
@@ -77,11 +78,13 @@ def main() -> None:
         made = model(preset, TYPES)
         for kind in arguments.kinds:
             engine = fast(made, kind)
-            for beam in (1, 5):
+            for beam in (None, 5):
                 run = decoding(engine, batch=ROWS, length=LENGTH, types=TYPES, beam=beam)
-                found[f"decode {preset} {kind}, {ROWS} sentences, beam {beam}"] = _of_products(run)
-            run = decoding(engine, batch=1, length=LENGTH, types=TYPES, beam=1)
-            found[f"decode {preset} {kind}, one sentence"] = _of_bandwidth(run, _step_bytes(made, kind))
+                how = f"beam {beam}" if beam else "greedy"
+                found[f"decode {preset} {kind}, {ROWS} sentences, {how}"] = _of_products(run)
+            run = decoding(engine, batch=1, length=LENGTH, types=TYPES, beam=None)
+            before = reading(engine, length=LENGTH, types=TYPES)
+            found[f"decode {preset} {kind}, one sentence"] = _of_bandwidth(run, before, _step_bytes(made, kind))
     for kind in ("bfloat16", "float32"):
         made = model("small", TYPES).to(getattr(torch, kind))
         rows = arguments.batch_tokens // LENGTH
@@ -121,23 +124,27 @@ def _of_products(run: Callable[[], None]) -> dict[str, Any]:
     }
 
 
-def _of_bandwidth(run: Callable[[], None], weights: int) -> dict[str, Any]:
-    """Seconds of a step of one sentence, reading the source counted in, and of reading its weights."""
+def _of_bandwidth(run: Callable[[], None], before: Callable[[], None], weights: int) -> dict[str, Any]:
+    """Seconds of a step of one sentence, the reading of its source left out, and of reading the step's weights."""
     run()
-    bandwidth = _bandwidth()
-    return {"seconds": _median(run) / OUTPUT, "limit": weights / bandwidth, "bytes": weights, "bandwidth": bandwidth}
+    before()
+    bandwidth = _bandwidth(weights)
+    seconds = (_median(run) - _median(before)) / OUTPUT
+    return {"seconds": seconds, "limit": weights / bandwidth, "bytes": weights, "bandwidth": bandwidth}
 
 
 def _step_bytes(of: Any, kind: str) -> int:
-    """The weights that one step reads: the decoder's matrices and the output's."""
-    matrices = sum(p.numel() for name, p in of.decoder.named_parameters() if p.dim() > 1 and "embedding" not in name)
+    """The weights that one step reads: the decoder's matrices, those over the source apart, and the output's."""
+    once = ("embedding", "reader.attention.key", "reader.attention.value")
+    named = of.decoder.named_parameters()
+    matrices = sum(p.numel() for name, p in named if p.dim() > 1 and not any(part in name for part in once))
     return (matrices + of.projection.numel()) * {"float32": 4, "bfloat16": 2, "int8": 1}[kind]
 
 
-def _bandwidth() -> float:
-    """Bytes a second that a sum over more than any cache holds reads, at its best."""
-    many = torch.ones(64 * 2**20)
-    return many.numel() * 4 / _best(many.sum)
+def _bandwidth(size: int) -> float:
+    """Bytes a second at which so many are summed again and again, at its best: from memory or a cache."""
+    many = torch.ones(size // 4)
+    return size / _best(many.sum)
 
 
 def _best(call: Callable[[], Any]) -> float:

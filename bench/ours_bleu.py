@@ -6,12 +6,14 @@ python bench/ours_bleu.py RUN_FOLDER JOB.json OUTPUTS.json
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import deepcopy
 from pathlib import Path
 
 import torch
 from bleu_work import Stretch
 from serving import Served
+from torch import Tensor
 
 from regard.data.batches import pad_sources
 from regard.data.text import BEGIN, END, PAD
@@ -27,7 +29,9 @@ class Answers:
     """The trainer's reporter, and its question whether to stop, which is where a stretch begins."""
 
     def __init__(self, served: Served, stretch: Stretch, model: Transducer) -> None:
-        self.served, self.stretch, self.model = served, stretch, model
+        self.served, self.stretch = served, stretch
+        self.model = deepcopy(model).float().eval()  # what a checkpoint would hold is decoded: the float32 weights
+        self.weights: Callable[[], dict[str, Tensor]] = dict
         self.waits = True
 
     def updated(self, place: Place, steps: int | None, figures: dict[str, float]) -> None:
@@ -48,7 +52,8 @@ class Answers:
 
     @torch.no_grad()
     def decode(self, sources: Sequence[Sequence[int]]) -> list[list[int]]:
-        fast = FastTransducer(self.model.encoder, self.model.decoder, self.model.projection, dtype=torch.float32)
+        self.model.load_state_dict(self.weights(), strict=False)
+        fast = FastTransducer(self.model.encoder, self.model.decoder, self.model.projection)
         longest = torch.tensor([len(source) + self.stretch.longest for source in sources])
         live = greedy(range(len(sources)), Symbols(BEGIN, END, never=(PAD, BEGIN)), longest=longest)
         session = fast.session(*pad_sources([list(source) for source in sources]))
@@ -64,6 +69,7 @@ def main(folder: Path, job: Path, outputs: Path) -> None:
         run, ready.model, ready.data, steps=None, reporter=answers, interrupted=answers.interrupted,
         decode_metrics=lambda model: {},
     )  # fmt: skip
+    answers.weights = trainer.optimizer.weights
     served.answer(torch=torch.__version__, threads=torch.get_num_threads())
     trainer.fit()
 

@@ -21,7 +21,7 @@ from regard.models.model import Transducer
 from regard.optim import Optimizer
 from regard.search import Symbols, greedy, search
 
-__all__ = ["OUTPUT", "decoding", "fast", "model", "update"]
+__all__ = ["OUTPUT", "decoding", "fast", "model", "reading", "update"]
 
 OUTPUT = 16  # pieces that are decoded
 SYMBOLS = Symbols(BEGIN, END, never=(PAD, BEGIN, END))
@@ -53,8 +53,8 @@ def fast(of: Transducer, kind: str) -> FastTransducer:
     return FastTransducer(of.encoder, of.decoder, of.projection, dtype=dtype, format=format)
 
 
-def decoding(of: FastTransducer, *, batch: int, length: int, types: int, beam: int) -> Callable[[], None]:
-    """Every sentence to ``OUTPUT`` pieces."""
+def decoding(of: FastTransducer, *, batch: int, length: int, types: int, beam: int | None) -> Callable[[], None]:
+    """Every sentence to ``OUTPUT`` pieces, greedily where there is no beam."""
     source, valid = _drawn(batch, length, types)
     longest: Any = torch.full((batch,), OUTPUT)
 
@@ -62,10 +62,20 @@ def decoding(of: FastTransducer, *, batch: int, length: int, types: int, beam: i
     def run() -> None:
         numbers = range(batch)
         live = greedy(numbers, SYMBOLS, longest=longest)
-        if beam > 1:
+        if beam is not None:
             live = beams(numbers, SYMBOLS, longest=longest, width=beam)
         for _ in search(of.reading, (live, of.session(source, valid))):
             pass
+
+    return run
+
+
+def reading(of: FastTransducer, *, length: int, types: int) -> Callable[[], None]:
+    """What comes before the first token of one sentence."""
+    source, valid = _drawn(1, length, types)
+
+    def run() -> None:
+        of.session(source, valid)
 
     return run
 

@@ -121,8 +121,15 @@ class Running:
 
     def enter(self, opened: Opened) -> None:
         """Newcomers, which make their first step alone, then join. All sentences are searched in the same way."""
+        self.join(self.begun(opened))
+
+    def begun(self, opened: Opened) -> Opened:
+        """After a step of their own; those that run already are not touched."""
         live, state = opened
-        state = self._grown(live, state) if live.alive else state
+        return live, self._grown(live, state) if live.alive else state
+
+    def join(self, begun: Opened) -> None:
+        live, state = begun
         if self._batch is not None:
             old, before = self._batch
             state = join([before, state]) if old.alive and live.alive else before if old.alive else state

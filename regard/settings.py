@@ -56,7 +56,7 @@ class TrainConfig(BaseModel):
     best_by: Literal["loss", "bleu", "wer"] = "loss"
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    engine: Literal["fast", "reference"] = "fast"  # reference: attention, dropout and loss as textbooks write them
+    engine: Literal["fast", "reference"] = "fast"  # reference: all but decoding as textbooks write it
     threads: Positive | None = None
     workers: Positive = 1
     deterministic: bool = False

@@ -14,7 +14,7 @@ _textbook: ContextVar[bool] = ContextVar("textbook", default=False)
 @contextmanager
 def as_textbook(wanted: bool = True) -> Iterator[None]:
     """Inside the block attention, dropout and loss take their plain forms, which mean the same."""
-    token = _textbook.set(wanted)
+    token = _textbook.set(wanted or _textbook.get())
     try:
         yield
     finally:

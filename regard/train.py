@@ -311,7 +311,8 @@ class Trainer:
             self.place.validated = self.place.step
             return True
         self.model.eval()
-        with self.optimizer.averaged(), batch_memory("validating", self.config):
+        plain = as_textbook(self.config.train.engine == "reference")
+        with plain, self.optimizer.averaged(), batch_memory("validating", self.config):
             measured = self._measure(self.data.valid)
         if measured is None:
             return False

@@ -71,3 +71,42 @@ def test_growth_finds_the_exponents_it_was_given(monkeypatch: pytest.MonkeyPatch
 
     found = _exponents([Point(n, 2e-3 * n**1.5, 3_000_000 * n) for n in (1, 2, 4, 8, 16)])
     assert found == pytest.approx({"time": 1.5, "memory": 1.0, "steepest": 1.5})
+
+
+def test_the_bytes_of_a_step_are_those_of_the_matrices_that_it_multiplies_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted by name; compared with what a step without packing calls."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    import torch
+    from limit import _step_bytes
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from work import model
+
+    from regard.engine.transformer import FastTransducer
+
+    class Weights(TorchDispatchMode):
+        """The elements of the second factor of each plain product of matrices."""
+
+        total = 0
+
+        def __torch_dispatch__(self, function, types, arguments=(), options=None):
+            if function.overloadpacket.__name__ in ("mm", "addmm"):
+                self.total += arguments[-1].numel()
+            return function(*arguments, **(options or {}))
+
+    made = model("tiny", 300)
+    engine = FastTransducer(made.encoder, made.decoder, made.projection, dtype=torch.float64)  # which is not packed
+    session = engine.session(torch.tensor([[5, 6, 7]]), torch.ones(1, 3, dtype=torch.bool))
+    with Weights() as weights:
+        engine.step(torch.tensor([[2]]), session)
+    assert _step_bytes(made, "int8") == weights.total
+    assert _step_bytes(made, "float32") == 4 * weights.total
+
+
+def test_the_time_to_a_score_lies_on_the_line_between_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    from time_to_bleu import _time
+
+    curve = [{"seconds": 10.0, "bleu": 20.0}, {"seconds": 30.0, "bleu": 40.0}]
+    assert _time(curve, 32.0) == pytest.approx(22.0)
+    assert _time(curve[:1], 10.0) == pytest.approx(5.0)
+    assert _time(curve, 41.0) != _time(curve, 41.0), "never reached: not a number"

@@ -472,8 +472,8 @@ def test_a_run_is_trained_by_one_process_and_a_kill_lets_go(making: Making) -> N
 
 
 def test_the_reference_engine_trains_as_the_textbook_has_it(making: Making, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In float32, and nothing is timed to choose it."""
-    plain = making(dropout=0.0, steps=4, precision="auto", engine="reference")
+    """In float32, and nothing is timed to choose it; validation, too."""
+    plain = making(dropout=0.0, steps=4, precision="auto", engine="reference", valid=True, validate_every=2)
     assert plain.run.read_plan().precision == "float32"
     assert plain.run.read_plan().seconds_per_update == {"float32": 0.0}
     monkeypatch.setattr("regard.gradients.projected_cross_entropy", lambda *a, **k: pytest.fail("the fast loss"))

@@ -87,8 +87,9 @@ def test_a_processor_that_miscounts_is_told(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("engine", ["bfloat16", "int8"])
 def test_every_engine_translates(engine: Engine) -> None:
-    if engine == "int8" and not counts_exactly():
+    if engine == "int8" and torch.backends.cpu.get_cpu_capability() != "AVX512":
         pytest.skip("sums of 8-bit products overflow on this processor")
+    assert engine != "int8" or counts_exactly()
     torch.manual_seed(1)
     sizes: dict[str, Any] = {"encoder_layers": 1, "decoder_layers": 1, "width": 16, "heads": 2, "feed_forward": 16}
     model = build(ModelConfig(**sizes), source_types=len(WORDS), target_types=len(WORDS))

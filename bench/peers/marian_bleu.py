@@ -47,10 +47,11 @@ def decode(model: Any, sources: Sequence[Sequence[int]], special: dict[str, int]
     valid = (rows != special["pad"]).long()
     found = model.generate(
         input_ids=rows, attention_mask=valid, num_beams=1, do_sample=False, use_cache=True,
-        max_new_tokens=longest + extra,
+        max_new_tokens=longest + extra, suppress_tokens=[special["pad"], special["begin"]],
     )  # fmt: skip
     ends = (special["end"], special["pad"])
-    return [_until(row[1:], ends) for row in found.tolist()]
+    outputs = [_until(row[1:], ends) for row in found.tolist()]
+    return [output[: len(source) + extra] for output, source in zip(outputs, sources, strict=True)]
 
 
 def _until(tokens: Sequence[int], ends: Sequence[int]) -> list[int]:

@@ -21,6 +21,7 @@ EPILOG = (
     "Examples:  regard serve runs/m30k   |   regard serve en-de=runs/m30k de-en=runs/back --port 5000 --engine int8   |"
     "   curl -s localhost:5000/v1/translate -H 'content-type: application/json' -d '{\"text\": \"A dog runs.\"}'"
 )
+CONNECTIONS = 1024  # at once; more are told to come back
 LOCAL = ("127.0.0.1", "::1", "localhost")
 
 Runs = Annotated[list[str], typer.Argument(metavar="[NAME=]RUN…", help="Run folders; the first is loaded at once.")]
@@ -33,6 +34,14 @@ Widest = Annotated[int, typer.Option("--beam-limit", min=1, help="The widest bea
 Seconds = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds until an answer.")]
 Waiting = Annotated[int, typer.Option("--queue", min=1, help="Sentences that may wait; more are told to come back.")]
 RowsOption = Annotated[int, typer.Option("--rows", min=1, help="Hypotheses that a model searches together.")]
+Proxy = Annotated[
+    str | None,
+    typer.Option(
+        "--trusted-proxy",
+        metavar="ADDRESS",
+        help="Whose X-Forwarded-For is believed.",
+    ),
+]
 KeysFile = Annotated[
     Path | None, typer.Option("--keys", metavar="FILE", help="Only who has a key of this file; see regard keys.")
 ]
@@ -59,9 +68,10 @@ def serve(
     beam_limit: Widest = 10,
     timeout: Seconds = 30.0,
     queue: Waiting = 256,
-    rows: RowsOption = 64,
+    rows: RowsOption = 256,
     body_limit: Body = 128 * 1024,
     keys: KeysFile = None,
+    trusted_proxy: Proxy = None,
 ) -> None:
     """Serve trained models over HTTP until Ctrl-C or SIGTERM; what was accepted is then finished.
 
@@ -99,9 +109,22 @@ def serve(
         )
     config = uvicorn.Config(
         app, host=host, port=port, log_level="info", access_log=False, server_header=False,
-        timeout_graceful_shutdown=round(timeout) + 1, limit_concurrency=4 * queue, timeout_keep_alive=5,
+        timeout_graceful_shutdown=round(timeout) + 1, limit_concurrency=max(CONNECTIONS, 4 * queue),
+        timeout_keep_alive=5, proxy_headers=trusted_proxy is not None, forwarded_allow_ips=trusted_proxy or [],
     )  # fmt: skip
+    _log_requests()
     uvicorn.Server(config).run()
+
+
+def _log_requests() -> None:
+    """Who asked what and how long it took, on standard error; never a text."""
+    import logging
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logger = logging.getLogger("regard.server")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
 
 
 def _served(

@@ -91,10 +91,10 @@ class Layer:
         mixer, reader = cast(SelfAttention, layer.mixer), cast(AttentionReader, layer.reader)
         own, other = mixer.attention, reader.attention
         self.own, self.other, self.memory = Heads.of(own), Heads.of(other), memory
-        self.ask_own = pack(_stacked(_query(own), _matrix(own.key), _matrix(own.value)), format)
-        self.ask_other = pack(_query(other), format)
+        self.ask_own = pack(_stacked(_query(own), _matrix(own.key), _matrix(own.value)), format, alone=True)
+        self.ask_other = pack(_query(other), format, alone=True)
         self.read_other = pack(_stacked(_matrix(other.key), _matrix(other.value)), format)
-        self.leave_own, self.leave_other = (pack(_matrix(x.output), format) for x in (own, other))
+        self.leave_own, self.leave_other = (pack(_matrix(x.output), format, alone=True) for x in (own, other))
         self.feed_forward = _feed_forward(layer.feed_forward, format)
         self.frames = [_Frame(x) for x in (layer.around_mixer, layer.around_reader, layer.around_feed_forward)]
 
@@ -232,6 +232,9 @@ def norm(layer: nn.Module) -> Callable[[Tensor], Tensor]:
     if type(layer) is nn.LayerNorm:
         weight, bias = layer.weight.detach(), layer.bias.detach()
         return lambda x: torch.layer_norm(x, layer.normalized_shape, weight, bias, layer.eps)
+    if type(layer) is nn.RMSNorm:
+        scales = {dtype: layer.weight.detach().to(dtype) for dtype in (layer.weight.dtype, torch.bfloat16)}
+        return lambda x: torch.rms_norm(x, layer.normalized_shape, scales[x.dtype], layer.eps)
     return _same if type(layer) is nn.Identity else layer
 
 
@@ -250,7 +253,7 @@ class _Frame:
 
 class _FeedForward:
     def __init__(self, layer: FeedForward, format: Format) -> None:
-        self.enter, self.leave = (pack(Matrix.of(x), format) for x in (layer.enter, layer.leave))
+        self.enter, self.leave = (pack(Matrix.of(x), format, alone=True) for x in (layer.enter, layer.leave))
         self.activation = layer.activation
 
     def __call__(self, x: Rows, residual: Rows) -> Rows:
@@ -261,8 +264,8 @@ class _FeedForward:
 
 class _GatedFeedForward:
     def __init__(self, layer: GatedFeedForward, format: Format) -> None:
-        self.enter = pack(_stacked(Matrix.of(layer.gate), Matrix.of(layer.enter)), format)
-        self.leave, self.activation = pack(Matrix.of(layer.leave), format), layer.activation
+        self.enter = pack(_stacked(Matrix.of(layer.gate), Matrix.of(layer.enter)), format, alone=True)
+        self.leave, self.activation = pack(Matrix.of(layer.leave), format, alone=True), layer.activation
 
     def __call__(self, x: Rows, residual: Rows) -> Rows:
         gate, entered = self.enter(x).chunk(2, 1)

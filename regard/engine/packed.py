@@ -53,9 +53,12 @@ class Packed(ABC):
         """residual + y."""
 
 
-def pack(matrix: Matrix, format: Format) -> Packed:
-    """``float``: as the matrix is; ``int8``: in 8 bits, which ``counts_exactly`` has to allow."""
-    return Int8Linear(matrix) if format == "int8" else PackedLinear(matrix)
+def pack(matrix: Matrix, format: Format, *, alone: bool = False) -> Packed:
+    """``float``: as the matrix is; ``int8``: in 8 bits, which ``counts_exactly`` has to allow.
+
+    ``alone``: a row may come by itself, for which the matrix is kept in a second layout.
+    """
+    return Int8Linear(matrix, alone=alone) if format == "int8" else PackedLinear(matrix, alone=alone)
 
 
 def _packable(weight: Tensor) -> bool:
@@ -70,8 +73,8 @@ def counts_exactly() -> bool:
     """Whether products of 8-bit numbers are right here: without AVX-512 oneDNN's sums overflow, and nothing tells."""
     if not torch.backends.mkldnn.is_available():
         return False
-    ones = torch.ones(16, 64)
-    return torch.equal(Int8Linear(Matrix(ones))(ones), torch.full((16, 16), 64.0))
+    most = torch.full((16, 64), 127.0)  # of scale 1: nothing is rounded, and sums are as large as they may be
+    return torch.equal(Int8Linear(Matrix(most))(most), torch.full((16, 16), 64 * 127.0**2))
 
 
 class PackedLinear(Packed):
@@ -80,11 +83,11 @@ class PackedLinear(Packed):
     A row alone in float32 is multiplied as the matrix stands: there packing costs more than it saves.
     """
 
-    def __init__(self, matrix: Matrix) -> None:
+    def __init__(self, matrix: Matrix, *, alone: bool = False) -> None:
         weight, self.bias = matrix
         self.packed = _packable(weight)
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, TYPICAL_ROWS) if self.packed else weight
-        self.plain = weight.t() if self.packed and weight.dtype == torch.float32 else None
+        self.plain = weight.t() if alone and self.packed and weight.dtype == torch.float32 else None
 
     def __call__(self, x: Float[Tensor, "rows enter"]) -> Float[Tensor, "rows leave"]:
         if not self.packed:
@@ -113,10 +116,10 @@ class Int8Linear(Packed):
     numbers are exact, so what a row gives does not depend on the rows beside it, to the bit. Takes and gives float32.
 
     Rows in bfloat16 stay as they are, and so does what they give: y_ri = w_i Σ_j x_rj Ŵ_ij + b_i. For a row or two that
-    is the quickest there is, and for more the slowest.
+    is the quickest there is, and for more the slowest; only with ``alone``.
     """
 
-    def __init__(self, matrix: Matrix) -> None:
+    def __init__(self, matrix: Matrix, *, alone: bool = False) -> None:
         weight, bias = matrix.weight.float(), matrix.bias
         least = (weight.abs().amax(1) / 127).clamp_min(torch.finfo(torch.float32).tiny)
         self.scale = _bfloat16_above(least)
@@ -125,12 +128,13 @@ class Int8Linear(Packed):
         self.zero = torch.zeros(len(weight), dtype=torch.int64)
         self.bias = None if bias is None else bias.float()
         self.missing = -weight.shape[1] % REGISTER
-        self.narrow = pad(whole, (0, self.missing))
+        self.narrow = pad(whole, (0, self.missing)) if alone else None
         self.narrow_scale = self.scale.bfloat16()
         self.narrow_bias = None if bias is None else bias.bfloat16()
 
     def __call__(self, x: Float[Tensor, "rows enter"]) -> Float[Tensor, "rows leave"]:
         if x.dtype == torch.bfloat16:
+            assert self.narrow is not None
             x = pad(x, (0, self.missing)) if self.missing else x
             y: Tensor = torch._weight_int8pack_mm(x, self.narrow, self.narrow_scale)
             return y if self.narrow_bias is None else y.add_(self.narrow_bias)

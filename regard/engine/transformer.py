@@ -58,7 +58,8 @@ class FastTransducer:
     """``session`` and ``step`` as a Transducer has them, with a FastSession for its state.
 
     Made of copies of a Transducer's parts, in ``dtype`` where one is given: the parts stay as they are. ``format``
-    ``int8`` computes products in 8 bits and the rest in ``dtype``, float32. ValueError where there is an ``obstacle``.
+    ``int8`` computes products in 8 bits and the rest in ``dtype``, float32; but the layers of a row alone in bfloat16,
+    so that it may say something else than it says among others. ValueError where there is an ``obstacle``.
     """
 
     def __init__(
@@ -67,12 +68,15 @@ class FastTransducer:
     ) -> None:  # fmt: skip
         if (reason := obstacle(decoder)) is not None:
             raise ValueError(f"there is no fast form of this decoder: {reason}")
-        dtype, self.format = dtype or projection.dtype, format
+        self.dtype = dtype = dtype or projection.dtype
+        self.format = format
         encoder, decoder = deepcopy((encoder, decoder))  # together: they may share an embedding
         encoder, decoder = encoder.eval().to(dtype), decoder.eval().to(dtype)
         assert isinstance(decoder, TransformerDecoder)
         self.encoder, self.embedding, self.norm = encoder, decoder.embedding, norm(decoder.norm)
-        self.projection: Packed = pack(Matrix(projection.detach().to(dtype, copy=True)), format)
+        self.projection: Packed = pack(
+            Matrix(projection.detach().to(dtype, copy=True)), format, alone=format == "float"
+        )
         # One query against a few dozen keys is no work for matrix units: on a CPU float32 takes half the time.
         quicker = dtype == torch.bfloat16 and projection.device.type == "cpu"
         self.memory = torch.float32 if quicker else dtype
@@ -126,7 +130,11 @@ class FastTransducer:
         x = x.bfloat16() if self.format == "int8" and rows == 1 else x
         for layer, cells, source in zip(self.layers, session.cells, session.sources, strict=True):
             x = layer(x, cells, source, now)
-        return self.norm(x)
+        features = self.norm(x)
+        if features.dtype == self.dtype:
+            return features
+        # Probabilities are not rounded, and many products are as quick here as one.
+        return nn.functional.pad(features.to(self.dtype), (0, 0, 0, ROUND - rows))
 
 
 def _extent(valid: Bool[Tensor, "sentences length"]) -> list[int]:

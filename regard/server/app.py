@@ -70,11 +70,6 @@ def create_app(service: Service, *, warm: bool = True) -> FastAPI:
     async def gone(request: Request, error: ClientGone) -> Response:
         return Response(status_code=499)  # nobody reads it
 
-    @app.exception_handler(Exception)
-    async def defect(request: Request, error: Exception) -> Response:
-        log.error("a defect: %s in %s", type(error).__name__, request.url.path)
-        return _shape(request)(Refused(500, "Internal server error"))
-
     return app
 
 
@@ -103,7 +98,20 @@ class _Watched:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, status = time.perf_counter(), 500
+        began, status, read = time.perf_counter(), 0, False
+
+        async def hurried() -> Message:
+            """The body has to arrive in time; what comes after it, a hang-up, may take for ever."""
+            nonlocal read
+            if read:
+                return await receive()
+            left = self.service.settings.seconds - (time.perf_counter() - began)
+            try:
+                message = await asyncio.wait_for(receive(), max(left, 0))
+            except TimeoutError as error:
+                raise Refused(408, "The body did not arrive in time.") from error
+            read = not message.get("more_body", False)
+            return message
 
         async def watched(message: Message) -> None:
             nonlocal status
@@ -116,7 +124,13 @@ class _Watched:
         if _declared(scope) > most:  # in the shape of its dialect, which Starlette's own answer has not
             app = _shape(Request(scope))(Refused(413, f"Invalid request: a body of more than {most} bytes"))
         try:
-            await app(scope, receive, watched)
+            await app(scope, hurried, watched)
+        except Exception as error:
+            # No more than its type: what it says may quote a text. Starlette would hand it on to be logged whole.
+            log.error("a defect: %s in %s", type(error).__name__, scope["path"])
+            if status:
+                raise
+            await _shape(Request(scope))(Refused(500, "Internal server error"))(scope, receive, watched)
         finally:
             seconds = time.perf_counter() - began
             route = getattr(scope.get("route"), "path", "other")  # never what a client made up

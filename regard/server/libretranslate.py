@@ -105,7 +105,7 @@ def _code(given: dict[str, Any], key: str) -> str:
 def _number(given: dict[str, Any], key: str) -> int:
     try:
         number = int(given.get(key) or 0)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise Refused(400, f"Invalid request: {key} is not a number") from error
     if number < 0:
         raise Refused(400, f"Invalid request: {key} is negative")

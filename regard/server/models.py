@@ -7,11 +7,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 
-from regard.errors import ConfigError, RegardError
+from regard.errors import ConfigError
 from regard.search import Hypothesis
 from regard.server.refused import Refused
-from regard.server.schedule import Closed, Deadline, Job, Limits, Overloaded, Scheduler, Watch
+from regard.server.schedule import Closed, Deadline, Job, Limits, Overloaded, Scheduler, TooMany, Watch
 from regard.settings import SearchConfig
 from regard.translate import Translation, Translator
 
@@ -41,6 +42,7 @@ class ServedModel:
         self.name, self.search, self.source, self.target = name, search, source, target
         self._load, self._limits, self._watch, self._threads = load, limits, watch, threads
         self._lock = threading.Lock()
+        self._loading: asyncio.Future[None] | None = None
         self._started: tuple[Translator, Scheduler, threading.Thread] | None = None
 
     @property
@@ -82,9 +84,9 @@ class ServedModel:
         self, sentences: Sequence[str], settings: SearchConfig, *, client: str, seconds: float
     ) -> list[Translation]:
         """One translation a sentence. Refused where the queue is full, the time is over, or the model fails."""
-        translator, scheduler = self._started[:2] if self._started else await asyncio.to_thread(self._start_or_refuse)
-        parts = [translator.parts(sentence) for sentence in sentences]
         deadline = time.monotonic() + seconds
+        translator, scheduler = await self._ready(seconds)
+        parts = await asyncio.to_thread(lambda: [translator.parts(sentence) for sentence in sentences])
         jobs = [[Job(pieces, settings, client, deadline) for pieces in of] for of in parts]
         flat = [job for of in jobs for job in of]
         try:
@@ -92,6 +94,8 @@ class ServedModel:
             found = iter(await asyncio.gather(*(asyncio.wrap_future(job.future) for job in flat)))
         except Overloaded as error:
             raise Refused(429, "Too many requests are waiting.", retry_after=error.retry_after) from error
+        except TooMany as error:
+            raise Refused(413, f"Too long: {error}.") from error
         except Closed as error:
             raise Refused(503, "The server is stopping.", retry_after=5) from error
         except Deadline as error:
@@ -105,11 +109,35 @@ class ServedModel:
         hypotheses: list[list[list[Hypothesis]]] = [[next(found) for _ in of] for of in jobs]
         return [translator.assemble(*each) for each in zip(sentences, parts, hypotheses, strict=True)]
 
-    def _start_or_refuse(self) -> tuple[Translator, Scheduler]:
+    async def _ready(self, seconds: float) -> tuple[Translator, Scheduler]:
+        """The model, loaded by a thread of its own for all who wait for it; a failure is told to all of them."""
+        if self._started is None:
+            if self._loading is None or self._loading.done():
+                self._loading = _in_thread(self.start, f"loading {self.name}")
+            try:
+                await asyncio.wait_for(asyncio.shield(self._loading), seconds)
+            except TimeoutError as error:
+                raise Refused(503, f"The model {self.name} is still being loaded.", retry_after=10) from error
+            except Exception as error:
+                log.error("the model %s cannot be loaded: %s", self.name, error)
+                raise Refused(503, f"The model {self.name} cannot be loaded.", retry_after=60) from error
+        assert self._started is not None
+        return self._started[:2]
+
+
+def _in_thread(work: Callable[[], object], name: str) -> asyncio.Future[None]:
+    """Not in the pool that all requests share: it may take long."""
+    done: Future[None] = Future()
+
+    def run() -> None:
         try:
-            return self.start()
-        except RegardError as error:
-            raise Refused(503, f"The model {self.name} cannot be loaded.") from error
+            work()
+            done.set_result(None)
+        except BaseException as error:  # noqa: BLE001 - told to whom it concerns
+            done.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return asyncio.wrap_future(done)
 
 
 class Models:
@@ -133,16 +161,25 @@ class Models:
             raise Refused(404, f"There is no model {name!r}.")
         return self.by_name[name]
 
+    def to(self, target: str | None) -> list[ServedModel]:
+        """Those that write this language, whatever they read."""
+        return [model for model in self.all if _same(model.target, target)]
+
     def between(self, source: str | None, target: str | None) -> ServedModel:
         """The first model from ``source`` to ``target``; None stands for any. Regions and case do not matter."""
-        for model in self.all:
-            if _same(model.source, source) and _same(model.target, target):
-                return model
+        for alike in (_equal, _same):
+            for model in self.all:
+                if alike(model.source, source) and alike(model.target, target):
+                    return model
         raise Refused(400, f"{source or 'any language'} to {target or 'any language'} is not supported.")
 
     def stop(self) -> None:
         for model in self.all:
             model.stop()
+
+
+def _equal(language: str | None, wanted: str | None) -> bool:
+    return language is None or wanted is None or language.lower() == wanted.lower()
 
 
 def _same(language: str | None, wanted: str | None) -> bool:

@@ -16,6 +16,9 @@ from regard.translate import Translation
 
 __all__ = ["router", "shaped"]
 
+Weights = dict[str, list[list[list[float]]]]  # of each layer, by its name: heads, target, source
+LONGEST_SHOWN = 256
+
 
 class TranslateRequest(BaseModel):
     """What is left out is as the model's own config has it."""
@@ -28,9 +31,9 @@ class TranslateRequest(BaseModel):
     model: str | None = Field(None, description="By its name; else the first for the languages.")
     beam: Annotated[int, Field(ge=1)] | None = None
     nbest: Annotated[int, Field(ge=1)] | None = None
-    length_penalty: Annotated[float, Field(ge=0)] | None = None
-    max_length: Annotated[int, Field(ge=1)] | None = None
-    attention: bool = Field(False, description="The weights of every head, sentence by sentence.")
+    length_penalty: Annotated[float, Field(ge=0, le=10)] | None = None
+    max_length: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    attention: bool = Field(False, description="The weights of every head, of one sentence that is not long.")
 
 
 class Candidate(BaseModel):
@@ -45,8 +48,7 @@ class Sentence(BaseModel):
     text: str
     pieces: list[str]
     log_probabilities: list[float]
-    source_pieces: list[str] | None = None
-    attention: dict[str, list[list[list[float]]]] | None = None
+    attention: Weights | None = None
 
 
 class TranslatedText(BaseModel):
@@ -93,9 +95,10 @@ def router(service: Service) -> APIRouter:
         source = None if asked.source == "auto" else asked.source
         work = service.translate(Asked(texts, source, asked.target, sender(request, "Bearer"), asked.model, search))
         answers = await unless_gone(request, work)
-        return TranslateResponse(
-            translations=[await asyncio.to_thread(_translated, answer, asked.attention) for answer in answers]
-        )
+        if not asked.attention:
+            return TranslateResponse(translations=[_translated(answer) for answer in answers])
+        weights = await unless_gone(request, asyncio.to_thread(_attention, answers))
+        return TranslateResponse(translations=[_translated(answers[0], weights)])
 
     @routes.get("/v1/models")
     def models() -> list[ModelDescription]:
@@ -125,7 +128,18 @@ def router(service: Service) -> APIRouter:
     return routes
 
 
-def _translated(answer: Answer, attention: bool) -> TranslatedText:
+def _attention(answers: list[Answer]) -> Weights:
+    """Every head of the one sentence. Refused where it is several, or so long that its weights are millions."""
+    sentences = [sentence for answer in answers for sentence in answer.sentences]
+    if len(answers) != 1 or len(sentences) != 1:
+        raise Refused(400, "Invalid request: attention is given of one sentence at a time")
+    best = sentences[0].candidates[0]
+    if max(len(best.pieces), len(sentences[0].source)) > LONGEST_SHOWN:
+        raise Refused(400, f"Invalid request: attention is given of at most {LONGEST_SHOWN} letters and pieces")
+    return {name: weights.tolist() for name, weights in sentences[0].attention.items()}
+
+
+def _translated(answer: Answer, weights: Weights | None = None) -> TranslatedText:
     text, score = answer.candidates[0]
     return TranslatedText(
         text=text,
@@ -134,13 +148,12 @@ def _translated(answer: Answer, attention: bool) -> TranslatedText:
         model=answer.model.name,
         source=answer.source,
         target=answer.model.target,
-        sentences=[_sentence(each, attention) for each in answer.sentences],
+        sentences=[_sentence(each, weights) for each in answer.sentences],
     )
 
 
-def _sentence(translation: Translation, attention: bool) -> Sentence:
+def _sentence(translation: Translation, weights: Weights | None) -> Sentence:
     best = translation.candidates[0]
-    weights = {name: each.tolist() for name, each in translation.attention.items()} if attention else None
     return Sentence(
         source=translation.source,
         text=best.text,

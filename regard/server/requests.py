@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable
+from ipaddress import ip_address, ip_network
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qs
 
@@ -33,7 +34,16 @@ def sender(request: Request, scheme: str, key: Any = None) -> Sender:
     kind, _, rest = request.headers.get("authorization", "").partition(" ")
     if not isinstance(key, str) and kind.lower() == scheme.lower() and rest.strip():
         key = rest.strip()
-    return Sender(key if isinstance(key, str) else None, request.client.host if request.client else "unknown")
+    return Sender(key if isinstance(key, str) else None, _address(request.client.host if request.client else ""))
+
+
+def _address(host: str) -> str:
+    """Of IPv6 the network, since one client has as many addresses there as it likes."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return "unknown"
+    return str(ip_network((address, 64), strict=False)) if address.version == 6 else str(address)
 
 
 async def fields(request: Request) -> dict[str, Any]:

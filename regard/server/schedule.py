@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import count
@@ -18,7 +18,11 @@ from typing import NamedTuple, Protocol
 from regard.search import Hypothesis, Opened, Reading, Running
 from regard.settings import SearchConfig
 
-__all__ = ["Closed", "Deadline", "Job", "Limits", "Overloaded", "Scheduler", "Watch"]
+__all__ = ["Closed", "Deadline", "Job", "Limits", "Overloaded", "Scheduler", "TooMany", "Watch"]
+
+
+WHOLE = 4  # times what one client may have waiting, all may
+LATEST = 60.0  # seconds that anybody is told to stay away
 
 
 class Overloaded(Exception):
@@ -27,6 +31,10 @@ class Overloaded(Exception):
     def __init__(self, retry_after: float) -> None:
         super().__init__(f"too much is waiting; try again in {retry_after:.0f} s")
         self.retry_after = retry_after
+
+
+class TooMany(Exception):
+    """More sources in one request than may ever wait; to come back later does not help."""
 
 
 class Closed(Exception):
@@ -38,12 +46,15 @@ class Deadline(Exception):
 
 
 class Limits(NamedTuple):
-    """``rows``: hypotheses that run at once; ``waiting``: sources that may wait; ``patience``: seconds that one source
-    waits at most for others to join the batch with it, while another batch runs."""
+    """``rows``: hypotheses that run at once. ``waiting``: sources of one client that may wait while no other's do; of
+    several clients each has its share. ``patience``: seconds that a source waits at most for others to join the batch
+    with it. ``lanes``: ways of searching that run at once, each of which costs a pass of its own.
+    """
 
     rows: int = 64
     waiting: int = 256
     patience: float = 0.02
+    lanes: int = 4
 
 
 class Opener(Protocol):
@@ -97,18 +108,24 @@ class _Waiting:
         for jobs in self._clients.values():
             yield from jobs
 
+    def of(self, client: str) -> tuple[int, int]:
+        """How many this client has waiting, and how many clients wait with it."""
+        return len(self._clients.get(client, ())), len(self._clients.keys() | {client})
+
     def add(self, jobs: Iterable[Job]) -> None:
         for job in jobs:
             self._clients.setdefault(job.client, deque()).append(job)
 
-    def take(self, room: int) -> list[Job]:
-        """As many as fit into ``room`` rows. Who comes next and does not fit holds up the others, lest it starve."""
+    def take(self, room: int, lanes: Collection[SearchConfig], most: int) -> list[Job]:
+        """As many as fit into ``room`` rows and ``most`` lanes. Who is next and does not fit holds up the others."""
         taken: list[Job] = []
+        open = set(lanes)
         while self._clients:
             client, jobs = next(iter(self._clients.items()))
-            if jobs[0].rows > room:
-                break
+            if jobs[0].rows > room or len(open | {jobs[0].settings}) > most:
+                break  # it would starve if others went by
             room -= jobs[0].rows
+            open.add(jobs[0].settings)
             taken.append(jobs.popleft())
             del self._clients[client]  # the others come before it
             if jobs:
@@ -140,11 +157,15 @@ class Scheduler:
         self._rate = _Rate()
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """All of them or none. Overloaded where they are more than may wait, Closed after ``close``."""
+        """All of them or none, of one client. Overloaded where they are more than may wait, Closed after ``close``."""
+        if len(jobs) > self.limits.waiting:
+            raise TooMany(f"{len(jobs)} sentences are more than may wait, {self.limits.waiting}")
         with self._changed:
             if self._closed:
                 raise Closed("the server is stopping")
-            if len(self._waiting) + len(jobs) > self.limits.waiting:
+            own, clients = self._waiting.of(jobs[0].client) if jobs else (0, 1)
+            whole = len(self._waiting) + len(jobs) > WHOLE * self.limits.waiting
+            if whole or own + len(jobs) > max(self.limits.waiting // clients, 1):
                 raise Overloaded(self.wait())
             now = self.clock()
             for job in jobs:
@@ -167,6 +188,7 @@ class Scheduler:
         while True:
             with self._changed:
                 while not (self._running or len(self._waiting) or self._closed):
+                    self._rate.rest()
                     self._changed.wait()
                 if self._closed and not self._running and not len(self._waiting):
                     return
@@ -211,9 +233,10 @@ class Scheduler:
 
     def _admit(self) -> None:
         with self._changed:
-            jobs = self._waiting.take(self.limits.rows - self._rows()) if self._worth_admitting() else []
-            if not jobs and not self._running and len(self._waiting):
-                jobs = self._waiting.take(max(job.rows for job in self._waiting))  # wider than all the room, alone
+            room, lanes = self.limits.rows - self._rows(), self._lanes.keys()
+            jobs = self._waiting.take(room, lanes, self.limits.lanes) if self._worth_admitting() else []
+            if not jobs and not self._running and len(self._waiting):  # wider than all the room: alone
+                jobs = self._waiting.take(max(job.rows for job in self._waiting), (), 1)
         if not jobs:
             return
         now = self.clock()
@@ -222,11 +245,21 @@ class Scheduler:
         for job in jobs:  # of like length, lest a long one pad the short ones
             together[job.settings, len(job.pieces).bit_length()].append(job)
         for (settings, _), group in together.items():
-            numbers = [next(self._numbers) for _ in group]
-            self._running |= dict(zip(numbers, group, strict=True))
-            lane = self._lanes.setdefault(settings, Running(self.model.step))
-            sources = [job.pieces for job in group]
-            self._guard(settings, lambda: lane.enter(self.model.open(numbers, sources, settings)))  # noqa: B023
+            self._open(settings, group)
+
+    def _open(self, settings: SearchConfig, group: Sequence[Job]) -> None:
+        """Newcomers of one lane. What fails of theirs concerns none of those who run."""
+        numbers = [next(self._numbers) for _ in group]
+        lane = self._lanes.get(settings) or Running(self.model.step)
+        try:
+            begun = lane.begun(self.model.open(numbers, [job.pieces for job in group], settings))
+        except Exception as error:  # noqa: BLE001 - whatever it is, a client waits for it
+            for job in group:
+                job.fail(error)
+            return
+        self._running |= dict(zip(numbers, group, strict=True))
+        self._lanes[settings] = lane
+        self._guard(settings, lambda: lane.join(begun))
 
     def _worth_admitting(self) -> bool:
         """Newcomers cost a pass of their own, which all wait for: a few come together, or one that has waited."""
@@ -266,9 +299,13 @@ class _Rate:
     def one(self, now: float) -> None:
         self._done.append(now)
 
+    def rest(self) -> None:
+        """There is nothing to do: what follows is not measured against it."""
+        self._done.clear()
+
     def seconds(self, sources: int) -> float:
-        """At least one second."""
+        """Between 1 and LATEST."""
         if len(self._done) < 2:
             return 1.0
         each = (self._done[-1] - self._done[0]) / (len(self._done) - 1)
-        return max(1.0, each * sources)
+        return min(max(1.0, each * sources), LATEST)

@@ -39,5 +39,11 @@ def segments(text: str, language: str | None) -> Segments:
 
 
 def _parted(line: str, language: str) -> list[str]:
-    parts: list[str] = list(sentencex.segment(language.lower().partition("-")[0], line))
-    return parts if "".join(parts) == line else [line]  # whoever parts it, nothing is lost
+    """Whoever parts it, nothing is lost."""
+    try:
+        parts: list[str] = list(sentencex.segment(language.lower().partition("-")[0], line))
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
+        return [line]
+    return parts if "".join(parts) == line else [line]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,8 @@ from regard.settings import SearchConfig
 from regard.translate import Translation
 
 __all__ = ["Answer", "Asked", "Service"]
+
+CLIENTS = 100_000  # whose characters are counted
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Service:
         self.models, self.settings, self.metrics, self.keys = models, settings, metrics, keys
         self._characters: Counter[str] = Counter()  # by client, since the server began
         self.identifier = Identifier([model.source for model in models.all])
-        self._window = limits.strategies.MovingWindowRateLimiter(limits.storage.MemoryStorage())
+        self._window = limits.strategies.SlidingWindowCounterRateLimiter(limits.storage.MemoryStorage())
 
     def admit(self, sender: Sender) -> tuple[str, Key | None]:
         """The name of the client, under which all is counted, and its key where keys are asked for.
@@ -95,16 +98,19 @@ class Service:
         began = time.monotonic()
         client, key = self.admit(asked.sender)
         self._check(asked)
-        model, source, detected = self._choose(asked)
+        model, source, detected = await asyncio.to_thread(self._choose, asked)
         search = self._search(model, asked.search)
-        self._spend(sum(map(len, asked.texts)), client, key)
-        parted = [segments(text, model.source) for text in asked.texts]
-        flat = [sentence for each in parted for sentence in each.sentences]
-        found: list[Translation] = []
-        if flat:
-            left = self.settings.seconds - (time.monotonic() - began)
-            found = await model.translate(flat, search, client=client, seconds=left)
-        self.metrics.translated(sum(map(len, asked.texts)), len(flat))
+        characters = sum(map(len, asked.texts))
+        self._spend(characters, client, key)
+        try:
+            parted = await asyncio.to_thread(lambda: [segments(text, model.source) for text in asked.texts])
+            flat = [sentence for each in parted for sentence in each.sentences]
+            left = max(self.settings.seconds - (time.monotonic() - began), 0.0)
+            found = await model.translate(flat, search, client=client, seconds=left) if flat else []
+        except BaseException:  # nothing was had for it
+            self._characters[client] -= characters
+            raise
+        self.metrics.translated(characters, len(flat))
         rest = iter(found)
         own = [list(islice(rest, len(each.sentences))) for each in parted]
         return [
@@ -122,7 +128,9 @@ class Service:
         if not found:  # no model names what it reads: any does
             model = self.models.between(None, asked.target)
             return model, model.source, None
-        return self.models.between(found[0].code, asked.target), found[0].code, found[0]
+        read = {model.source for model in self.models.to(asked.target)}
+        best = next((each for each in found if each.code in read), found[0])  # "Hotel" is German, but not to German
+        return self.models.between(best.code, asked.target), best.code, best
 
     def detect(self, text: str) -> list[Language]:
         """The likely languages of a text among those that models here read, most likely first."""
@@ -139,6 +147,8 @@ class Service:
         most = key.characters if key else None
         if most is not None and self._characters[client] + characters > most:
             raise Refused(429, f"The quota of {most} characters is used up.", reason="quota")
+        if client not in self._characters and len(self._characters) >= CLIENTS:
+            del self._characters[next(iter(self._characters))]  # the first that came
         self._characters[client] += characters
 
     def _check(self, asked: Asked) -> None:

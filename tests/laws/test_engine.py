@@ -225,7 +225,7 @@ def test_its_outputs_are_those_of_the_model(
     [(torch.float32, "float", 1e-5), (torch.bfloat16, "float", 0.1), (torch.float32, "int8", 0.2)],
 )
 @pytest.mark.parametrize("rows", [[0, 1, 2], [3]])  # a row alone goes through products of its own
-@pytest.mark.parametrize("shape", ["post", "pre", "biases"])
+@pytest.mark.parametrize("shape", ["post", "pre", "biases", "gated", "grouped"])
 def test_packed_matrices_compute_the_same(
     dtype: torch.dtype, format: Format, error: float, rows: list[int], shape: str
 ) -> None:
@@ -250,7 +250,7 @@ def drawn(rows: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor
 def test_a_packed_matrix_is_its_formula(dtype: torch.dtype, rows: int) -> None:
     x, w, b, z = drawn(rows, dtype)
     plain = x @ w.T + b
-    found = pack(Matrix(w, b), "float")
+    found = pack(Matrix(w, b), "float", alone=True)
     for one, wanted in (
         (found(x), plain),
         (pack(Matrix(w), "float")(x), x @ w.T),
@@ -282,7 +282,7 @@ def test_a_matrix_in_8_bits_is_its_formula(rows: int) -> None:
 def test_a_row_in_bfloat16_meets_a_matrix_in_8_bits(rows: int, biased: bool) -> None:
     """Nothing of the row is rounded but what it gives."""
     x, w, b, z = (each.bfloat16() for each in drawn(rows, torch.float32))
-    found = Int8Linear(Matrix(w, b if biased else None))
+    found = Int8Linear(Matrix(w, b if biased else None), alone=True)
     wanted = x.double() @ (found.narrow[:, :24].double() * found.scale[:, None].double()).T + (
         b.double() if biased else 0
     )
@@ -300,7 +300,7 @@ def test_a_number_that_is_none_stays_none() -> None:
     x[2, 3] = float("nan")
     for format in ("float", "int8"):
         assert pack(Matrix(w, b), format).rectified(x)[2].isnan().all()
-    assert Int8Linear(Matrix(w, b)).rectified(x[2:3].bfloat16()).isnan().all()
+    assert Int8Linear(Matrix(w, b), alone=True).rectified(x[2:3].bfloat16()).isnan().all()
 
 
 def test_a_row_in_8_bits_does_not_depend_on_those_beside_it() -> None:

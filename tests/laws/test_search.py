@@ -35,6 +35,7 @@ from .things import DECODERS, TYPES, WIDTH
 
 BEGIN, END = 2, 3
 SYMBOLS = Symbols(begin=BEGIN, end=END, never=(0, BEGIN))
+ENDLESS = Symbols(begin=BEGIN, end=END, never=(0, BEGIN, END))  # but for the limits
 VALID = torch.arange(5) < torch.tensor([[5], [2], [4]])
 LONGEST = torch.tensor([6, 4, 5])
 # Those of which another has the same order of things; each is under all laws.
@@ -172,19 +173,18 @@ def test_sentences_that_enter_while_others_run_are_searched_as_alone(model, sour
 @pytest.mark.parametrize("width", [None, 3])
 @pytest.mark.parametrize("dropped", [[1], [0, 2], [0, 1, 2]])
 def test_a_sentence_that_is_dropped_leaves_the_others_as_they_were(model, source, width, dropped):
-    """Between two steps, in the middle of the search; another enters in its place."""
+    """Between two steps, before any has ended; another enters in its place."""
 
     def opened(numbers, rows):
-        live = greedy(numbers, SYMBOLS, longest=LONGEST[rows]) if width is None else beams(
-            numbers, SYMBOLS, longest=LONGEST[rows], width=width
+        live = greedy(numbers, ENDLESS, longest=LONGEST[rows]) if width is None else beams(
+            numbers, ENDLESS, longest=LONGEST[rows], width=width
         )  # fmt: skip
         return live, model.session(source[rows], VALID[rows])
 
     running, found = Running(reading(model.step)), {}
     running.enter(opened([0, 1, 2], [0, 1, 2]))
     running.advance()
-    found |= dict(running.finished())
-    still = [number for number in dropped if number not in found]
+    assert running.alive == {0, 1, 2}
     running.drop(dropped)
     assert running.alive.isdisjoint(dropped)
     running.drop([7])  # nobody
@@ -193,12 +193,12 @@ def test_a_sentence_that_is_dropped_leaves_the_others_as_they_were(model, source
         running.advance()
         found |= dict(running.finished())
     found |= dict(running.finished())
-    assert sorted(found) == sorted({0, 1, 2, 5} - set(still))
+    assert sorted(found) == sorted({0, 1, 2, 5} - set(dropped))
     session = model.session(source, VALID)
     if width is None:
-        alone = [[h] for h in greedy_search(model.step, session, SYMBOLS, longest=LONGEST)]
+        alone = [[h] for h in greedy_search(model.step, session, ENDLESS, longest=LONGEST)]
     else:
-        alone = beam_search(model.step, session, SYMBOLS, longest=LONGEST, width=width)
+        alone = beam_search(model.step, session, ENDLESS, longest=LONGEST, width=width)
     for number, outputs in found.items():
         same_hypotheses(outputs, alone[{5: 0}.get(number, number)])
 
@@ -238,6 +238,8 @@ def test_draws_of_a_sentence_leave_together_and_make_room(monkeypatch):
 @pytest.mark.parametrize(("count", "never"), [(1, ()), (4, (0, 2)), (12, (5,))])
 def test_the_best_of_many_types_are_those_of_a_whole_sort(types, count, never):
     log_p = torch.randn(7, types, generator=torch.Generator().manual_seed(types))
+    for row in log_p.split(1):  # one alone goes another way
+        assert torch.equal(best_types(row, 1)[1], row.argmax(-1, keepdim=True))
     log_p[0, -count:] += 10  # in the rest beyond the last whole chunk
     log_p[1, :count] += 10  # all in one chunk
     log_p[2, list(never)] += 20

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from regard.server.segments import segments
 
-CHARACTERS = st.sampled_from([*"abcXYZ .!?,;:-0123\n\r\t\"'()ßé。！？ \u2028\x0b", "Mr. ", "z. B. ", "\n\n", "  "])
+LETTERS = [*"abcXYZ .!?,;:-0123\n\r\t\"'()ßé。！？ \u2028\x0b\xa0\u3000\u202f"]
+CHARACTERS = st.sampled_from([*LETTERS, "Mr. ", "z. B. ", "\n\n", "  "])
 
 
 @given(pieces=st.lists(CHARACTERS, max_size=60), language=st.sampled_from([None, "en", "de-AT", "zh", "xx", ""]))
@@ -28,6 +29,7 @@ def test_nothing_is_lost(pieces: list[str], language: str | None) -> None:
         ("A dog runs.  A cat sleeps.\n\n", ["A dog runs.", "A cat sleeps."]),
         ("- one\n- two\n", ["- one", "- two"]),
         ("Mr. Smith is 3.5 m tall. He smiles.", ["Mr. Smith is 3.5 m tall.", "He smiles."]),
+        ("Vitamine C\xa0. Et puis", ["Vitamine C\xa0. Et puis"]),  # at which sentencex panics
         ("", []),
         (" \n\t ", []),
     ],
