@@ -32,7 +32,9 @@ Texts = Annotated[int, typer.Option("--batch-limit", min=1, help="Texts a reques
 Requests = Annotated[int, typer.Option("--req-limit", min=1, help="Requests a client may make in a minute.")]
 Widest = Annotated[int, typer.Option("--beam-limit", min=1, help="The widest beam, and the longest n-best list.")]
 Seconds = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds until an answer.")]
-Waiting = Annotated[int, typer.Option("--queue", min=1, help="Sentences that may wait; more are told to come back.")]
+Waiting = Annotated[
+    int, typer.Option("--queue", min=1, help="Sentences of a client that may wait; more are told to come back.")
+]
 RowsOption = Annotated[int, typer.Option("--rows", min=1, help="Hypotheses that a model searches together.")]
 Proxy = Annotated[
     str | None,
