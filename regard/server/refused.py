@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
+from starlette.exceptions import HTTPException
+
 __all__ = ["Reason", "Refused"]
 
 
 Reason = Literal["no key", "wrong key", "quota", "other"]
 
 
-class Refused(Exception):
+class Refused(HTTPException):
     """``status`` as in HTTP; ``message`` is for the client's eyes and names no file; ``retry_after`` in seconds.
 
     For some a ``reason``, to which dialects give a status of their own.
@@ -19,9 +21,6 @@ class Refused(Exception):
     def __init__(
         self, status: int, message: str, *, retry_after: float | None = None, reason: Reason = "other"
     ) -> None:
-        super().__init__(message)
-        self.status, self.message, self.retry_after, self.reason = status, message, retry_after, reason
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {} if self.retry_after is None else {"Retry-After": str(max(1, round(self.retry_after)))}
+        headers = None if retry_after is None else {"Retry-After": str(max(1, round(retry_after)))}
+        super().__init__(status, message, headers)
+        self.status, self.message, self.reason = status, message, reason

@@ -155,6 +155,16 @@ def test_who_takes_too_long_is_told(serve: Serve) -> None:
     until(lambda: server.model.load == (0, 0))
 
 
+@pytest.mark.parametrize("path", ["/v1/translate", "/translate", "/v2/translate"])
+def test_a_body_that_does_not_arrive_is_not_waited_for(serve: Serve, path: str) -> None:
+    server = serve(seconds=0.3)
+    head = f"POST {path} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall(head.encode() + b'{"text": "a')
+        said = connection.recv(10_000).decode()
+    assert said.startswith("HTTP/1.1 408") and "did not arrive" in said
+
+
 def test_who_hangs_up_is_searched_no_more(serve: Serve) -> None:
     server = serve()
     ask(server)
