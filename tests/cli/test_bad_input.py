@@ -339,23 +339,25 @@ def test_control_c_before_there_is_anything_to_keep(
 
 
 def test_control_c_in_translation(call, tiny_run: TinyRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.translate import Translator
+    from regard.decoding import Decoding
 
     def interrupt(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Translator, "_open", interrupt)
+    monkeypatch.setattr(Decoding, "open", interrupt)
     assert call("translate", tiny_run.path, tiny_run.source).code == 130
 
 
 @pytest.mark.parametrize("verb", ["evaluate", "score"])
 def test_control_c_in_measuring(call, tiny_run: TinyRun, tmp_path: Path, monkeypatch, verb: str) -> None:
+    from regard.decoding import Decoding
     from regard.translate import Translator
 
     def interrupt(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Translator, "_open" if verb == "evaluate" else "_features", interrupt)
+    monkeypatch.setattr(Decoding, "open", interrupt)
+    monkeypatch.setattr(Translator, "_features", interrupt)
     kept = ["--output", tmp_path / "kept"] if verb == "evaluate" else []
     assert call(verb, tiny_run.path, tiny_run.source, tiny_run.target, *kept).code == 130
     assert not (tmp_path / "kept").exists()

@@ -17,6 +17,12 @@ from regard.data.linerules import judge_pair, main_script
 from regard.errors import DataError
 
 
+@pytest.fixture(autouse=True)
+def _no_language_identified(monkeypatch):
+    """Made-up words are of no language; what is identified stands in the tests of it."""
+    monkeypatch.setattr(check, "language_identifier", lambda: None)
+
+
 def clean_pairs(count, seed=0):
     """Pairs whose lengths go together, none twice."""
     generator = random.Random(seed)
@@ -226,8 +232,7 @@ def test_untranslated_lines_are_in_the_language_of_the_other_side(tmp_path):
     )
 
 
-def test_without_the_library_the_language_check_says_that_it_is_skipped(tmp_path, monkeypatch):
-    monkeypatch.setattr(check, "language_identifier", lambda: None)
+def test_without_the_library_the_language_check_says_that_it_is_skipped(tmp_path):
     assert "py3langid is not installed" in lint(corpus(tmp_path, clean_pairs(5))).skipped[0]
 
 

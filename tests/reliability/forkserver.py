@@ -20,19 +20,19 @@ import torch._dynamo
 
 from regard import card, cli, storage  # noqa: F401
 from regard.commands import display  # noqa: F401
-from regard.translate import Translator
+from regard.decoding import Decoding
 
 torch.set_num_threads(1)  # a child has one thread: the others do not live through a fork
 
 
 def main() -> None:
-    begin = Translator._open
+    begin = Decoding.open
 
-    def marked(self: Translator, *arguments: Any) -> Any:
+    def marked(self: Decoding, *arguments: Any, **options: Any) -> Any:
         storage.at("decoding")
-        return begin(self, *arguments)
+        return begin(self, *arguments, **options)
 
-    Translator._open = marked  # type: ignore[method-assign]
+    Decoding.open = marked  # type: ignore[method-assign]
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
