@@ -106,6 +106,8 @@ def _config(arguments: argparse.Namespace) -> Config:
         "validate_every": 10**9,
         "save_every": 10**9,
     }
+    if len(arguments.precisions) == 1:  # nothing to choose, and without AVX-512 bfloat16 would take minutes to time
+        train["precision"] = arguments.precisions[0]
     data = {"train": [corpus], "tokenizer": {"kind": "bpe", "size": arguments.types}}
     return load_config({"model": {"preset": arguments.preset}, "data": data, "train": train})
 
