@@ -11,6 +11,7 @@ from regard.commands.options import CheckpointName, DeviceName, EngineName, Thre
 from regard.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
+    from regard.server.metrics import Metrics
     from regard.server.models import ServedModel
     from regard.server.settings import ServerSettings
     from regard.translate import Engine, Translator
@@ -94,6 +95,7 @@ def serve(
             "the server's libraries are not installed", why=str(error), help="pip install 'regard[serve]'"
         ) from error
 
+    _require_address(host, port)
     settings = ServerSettings(
         body_bytes=body_limit, texts=batch_limit, characters=char_limit, beam=beam_limit, nbest=beam_limit,
         seconds=timeout, requests_per_minute=req_limit, waiting=queue, rows=rows,
@@ -118,6 +120,19 @@ def serve(
     uvicorn.Server(config).run()
 
 
+def _require_address(host: str, port: int) -> None:
+    """uvicorn would tell it last of all, with an exit code that means something else here."""
+    import socket
+
+    try:
+        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen at {host}, port {port}", where="--host, --port", why=error.strerror or str(error),
+            help="another --port; 0 takes one that is free",
+        ) from error  # fmt: skip
+
+
 def _log_requests() -> None:
     """Who asked what and how long it took, on standard error; never a text."""
     import logging
@@ -130,17 +145,16 @@ def _log_requests() -> None:
 
 
 def _served(
-    given: str, settings: ServerSettings, metrics: object, *, engine: Engine | None, checkpoint: str | None,
+    given: str, settings: ServerSettings, metrics: Metrics, *, engine: Engine | None, checkpoint: str | None,
     device: str | None, threads: int | None,
 ) -> ServedModel:  # fmt: skip
     """A run that is there; its weights are read when it is first asked."""
     from regard.commands.options import open_model
     from regard.run import RunFolder
-    from regard.server.metrics import Metrics, ModelWatch
+    from regard.server.metrics import ModelWatch
     from regard.server.models import ServedModel
     from regard.server.schedule import Limits
 
-    assert isinstance(metrics, Metrics)
     name, path = _name_and_path(given)
     run = RunFolder.open(path)
     chosen = run.weights_path(checkpoint)

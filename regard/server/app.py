@@ -127,7 +127,7 @@ class _Watched:
             await app(scope, hurried, watched)
         except Exception as error:
             # No more than its type: what it says may quote a text. Starlette would hand it on to be logged whole.
-            log.error("a defect: %s in %s", type(error).__name__, scope["path"])
+            log.error("a defect: %s", type(error).__name__)
             if status:
                 raise
             await _shape(Request(scope))(Refused(500, "Internal server error"))(scope, receive, watched)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -85,6 +86,13 @@ def test_what_cannot_be_served_is_told_at_once(
 ) -> None:
     found, said = run_cli("serve", *(each.format(run=tiny_run.path) for each in arguments))
     assert (found, told in said) == (code, True), said
+
+
+def test_a_port_that_is_taken_is_told(tiny_run: TinyRun, run_cli: Callable[..., tuple[int, str]]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, said = run_cli("serve", str(tiny_run.path), "--port", str(port))
+    assert code == 2 and f"port {port}" in said and "in use" in said
 
 
 def test_without_its_libraries_it_says_what_to_install(
