@@ -40,7 +40,7 @@ class DataConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    train: tuple[CorpusConfig, ...] = Field(min_length=1)
+    train: tuple[CorpusConfig, ...]  # none where a model came without its data
     valid: tuple[CorpusConfig, ...] | None = None
     tokenizer: TokenizerConfig = TokenizerConfig()  # of both sides, unless a side has its own
     joint: bool = True  # one vocabulary for both sides; false needs model.share = "target" or "none"
@@ -49,6 +49,12 @@ class DataConfig(BaseModel):
     source_language: str | None = None  # named in the model card
     target_language: str | None = None  # … and to sacreBLEU
     max_length: int = Field(256, ge=1)  # pieces a side; longer pairs are left out, and reported by line
+
+    @property
+    def listed(self) -> bool:
+        """Both sides cut by models of their own, into pieces that one list numbers: an imported vocabulary."""
+        sides = (self.source_tokenizer or self.tokenizer, self.target_tokenizer or self.tokenizer)
+        return all(side.kind == "listed" for side in sides)
 
     @model_validator(mode="after")
     def _joint_or_separate(self) -> Self:
@@ -75,7 +81,7 @@ class Config(BaseModel):
 
     @model_validator(mode="after")
     def _shares_what_is_one(self) -> Self:
-        if not self.data.joint and self.model.share == "all":
+        if not self.data.joint and self.model.share == "all" and not self.data.listed:
             raise Misfit(
                 "data.joint",
                 "model.share",

@@ -70,11 +70,14 @@ class Workers:
 def batch_loss(model: Transducer, batch: Batch, *, smoothing: float) -> Loss:
     """The sum over the batch's target tokens."""
     features = model(batch.source, batch.source_valid, batch.target_input, batch.target_valid)
-    valid = batch.target_valid
+    features, target = features[batch.target_valid], batch.target_output[batch.target_valid]
     if textbook():
-        logits = torch.nn.functional.linear(features[valid], model.projection)
-        return smoothed_cross_entropy(logits, batch.target_output[valid], smoothing=smoothing)
-    return projected_cross_entropy(features[valid], model.projection, batch.target_output[valid], smoothing=smoothing)
+        return smoothed_cross_entropy(model.logits(features), target, smoothing=smoothing)
+    projection: Tensor = model.projection
+    if model.output_bias is not None:  # the weights of one more feature, which is always 1
+        features = torch.nn.functional.pad(features, (0, 1), value=1.0)
+        projection = torch.cat([projection, model.output_bias[:, None]], 1)
+    return projected_cross_entropy(features, projection, target, smoothing=smoothing)
 
 
 def gradient(

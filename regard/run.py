@@ -107,7 +107,15 @@ class RunFolder:
         if self.config.data.joint:
             joint = load_tokenizer(self.tokenizers, "joint")
             return joint, joint
-        return load_tokenizer(self.tokenizers, "source"), load_tokenizer(self.tokenizers, "target")
+        source, target = load_tokenizer(self.tokenizers, "source"), load_tokenizer(self.tokenizers, "target")
+        if self.config.model.share == "all" and len(source) != len(target):
+            raise ModelError(
+                "the tokenizers are not those of this run's config",
+                where=str(self.tokenizers),
+                why=f"all embeddings are one matrix, and there are {len(source):,} and {len(target):,} pieces",
+                help="copy the whole run folder again",
+            )
+        return source, target
 
     def elsewhere(self) -> list[str]:
         """How this machine differs from the one the run began on, in what decides the last bits of a figure."""

@@ -49,6 +49,7 @@ class Ready(NamedTuple):
 
 def require_trainable(config: Config) -> None:
     """ConfigError for what would only show once the text is prepared: no end, a model that cannot be built. Seconds."""
+    _require_corpora(config)
     settings = config.train
     ends = (settings.steps, settings.epochs, settings.minutes, settings.tokens, settings.early_stopping)
     if all(each is None for each in ends):
@@ -60,6 +61,16 @@ def require_trainable(config: Config) -> None:
         )
     with torch.device("meta"):  # shapes alone: no memory, whatever the size
         _require_alone(build(config.model, source_types=8, target_types=8), config)
+
+
+def _require_corpora(config: Config) -> None:
+    if not config.data.train:
+        raise ConfigError(
+            "there is nothing to learn from",
+            where="data.train",
+            why="no corpus is named; a model that was imported, or exported to be given away, has none",
+            help="regard translate, score, evaluate and serve need none",
+        )
 
 
 def _require_alone(model: nn.Module, config: Config) -> None:
@@ -100,6 +111,7 @@ def prepare(
     run: RunFolder, *, say: Callable[[str], None], progress: Callable[[int], None] | None = None
 ) -> tuple[Tokenizer, Tokenizer, Prepared]:
     """The vocabularies of source and target, and the corpora in their pieces, made or opened again."""
+    _require_corpora(run.config)
     source, target = _tokenizers(run, say)
     plan = run.read_plan()
     return source, target, _corpora(run, source, target, plan.corpora if plan else {}, say, progress)

@@ -83,7 +83,7 @@ MEANINGS = {
     "data.train.source_key": "of JSON lines",
     "data.train.target_key": "of JSON lines",
     "data.train.share": "the part of [0, 1) that a pair's source must hash into: holds out part of one file",
-    "data.tokenizer.kind": "what text is cut into; `pretokenised` takes the spaces that are there",
+    "data.tokenizer.kind": "what text is cut into; `pretokenised` takes the spaces there, `listed` is imported",
     "data.tokenizer.library": "which library makes subwords",
     "data.tokenizer.size": "pieces, special ones included; unset: 8,000 subwords or all there are, else all seen",
     "data.tokenizer.lowercase": "before cutting",

@@ -1,4 +1,4 @@
-"""``regard export``: a trained model in the format of another engine, with a report of what was compared."""
+"""``regard export``: a trained model in the format of others, with a report of what was compared."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ __all__ = ["register"]
 EPILOG = "Example:  regard export runs/m30k exported --to ctranslate2 --source test.en"
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the export goes; it must not exist.")]
-To = Annotated[Literal["ctranslate2"], typer.Option("--to", help="The format.")]
+To = Annotated[
+    Literal["ctranslate2", "marian", "hub"],
+    typer.Option("--to", help="The format; marian is that of transformers, hub a folder of ours to be given away."),
+]
 Source = Annotated[
     Path | None, typer.Option("--source", metavar="FILE", help="Sentences to compare; validation data unless given.")
 ]
@@ -44,30 +47,67 @@ def export(
     sentences: Sentences = 200,
     checkpoint: CheckpointName = None,
 ) -> None:
-    """Write a trained model for another engine, and compare what both say; refused where the format cannot say it."""
+    """Write a trained model for others, and compare what both say; refused where the format cannot say it."""
     from regard import storage
     from regard.run import RunFolder
-    from regard.share import ctranslate2
+    from regard.share import hub, marian
     from regard.share.parity import compare
 
     opened = RunFolder.open(run)
     if folder.exists():
         raise ConfigError(f"{folder} exists", where=str(folder), help="name a new folder, or remove that one")
-    if (reason := ctranslate2.obstacle(opened.config.model)) is not None:
+    if (reason := _obstacle(opened, to)) is not None:
         raise ConfigError(f"this model cannot be said in the format of {to}", where=str(run), why=reason)
-    _require_library()
-    lines = _lines(opened, source, sentences)
+    if to == "ctranslate2":
+        _require_library()
+    uncompared = marian.absent_library() if to == "marian" else None
+    lines = [] if uncompared else _lines(opened, source, sentences)
     translator = open_model(run, checkpoint=checkpoint, device="cpu", threads=None)
     workshop = storage.hidden(folder, "tmp")
     with storage.storing(workshop):
         shutil.rmtree(workshop, ignore_errors=True)
-        ctranslate2.write(translator.model, opened.config.model, translator.source, translator.target, workshop)
-        shutil.copytree(opened.tokenizers, workshop / "tokenizer")
-    encoded = [translator.source.encode(line) for line in lines]
-    parity = compare(_ours(translator), ctranslate2.decoder(workshop, translator.source, translator.target), encoded)
-    parity.write(workshop, to)
+        _write(opened, translator, checkpoint, workshop, to)
+    said = f"not compared: {uncompared}"
+    if uncompared is None:
+        encoded = [translator.source.encode(line) for line in lines]
+        parity = compare(_ours(translator), _theirs(translator, workshop, to), encoded)
+        parity.write(workshop, to)
+        said = str(parity)
+    if to == "hub":
+        hub.sums(workshop)
     storage.commit_folder(workshop, folder)
-    print(f"{folder}: {parity}")
+    print(f"{folder}: {said}")
+
+
+def _obstacle(run: RunFolder, to: str) -> str | None:
+    from regard.share import ctranslate2, marian
+
+    if to == "marian":
+        return marian.obstacle(run.config.model, *run.load_tokenizers())
+    return ctranslate2.obstacle(run.config.model) if to == "ctranslate2" else None
+
+
+def _write(run: RunFolder, translator: Translator, checkpoint: str | None, folder: Path, to: str) -> None:
+    from regard.share import ctranslate2, hub, marian
+
+    if to == "hub":
+        hub.write(run, checkpoint, folder)
+    elif to == "marian":
+        marian.write(translator.model, run.config, translator.source, translator.target, folder)
+    else:
+        ctranslate2.write(translator.model, run.config.model, translator.source, translator.target, folder)
+        shutil.copytree(run.tokenizers, folder / "tokenizer")
+
+
+def _theirs(translator: Translator, folder: Path, to: str) -> Decode:
+    from regard.share import ctranslate2, marian
+    from regard.translate import load
+
+    if to == "hub":
+        return _ours(load(folder, device="cpu"))
+    return (
+        marian.decoder(folder) if to == "marian" else ctranslate2.decoder(folder, translator.source, translator.target)
+    )
 
 
 def _require_library() -> None:

@@ -94,7 +94,7 @@ PARTS = {
 def _part(name: str) -> str:
     """``decoder.layers.0.reader.attention.query.weight`` belongs to ``decoder source attention``."""
     side, _, rest = name.partition(".")
-    if side == "projection" or "embedding" in rest:
+    if side in ("projection", "output_bias") or "embedding" in rest:
         return "embeddings"
     components = rest.split(".")
     return f"{side} {next((part for component, part in PARTS.items() if component in components), 'norms')}"

@@ -10,7 +10,13 @@ from typing import Any
 from regard.data.tokenizer import BEGIN, END, PAD, SPECIALS, UNKNOWN, Tokenizer, TokenizerConfig
 from regard.errors import ConfigError, DataError
 
-__all__ = ["HuggingFaceTokenizer", "SentencePieceTokenizer", "train_hugging_face", "train_sentencepiece"]
+__all__ = [
+    "HuggingFaceTokenizer",
+    "ListedTokenizer",
+    "SentencePieceTokenizer",
+    "train_hugging_face",
+    "train_sentencepiece",
+]
 
 DEFAULT_SIZE = 8000
 SAMPLE = 10_000_000  # lines that SentencePiece keeps in memory; more are sampled, always the same ones
@@ -30,6 +36,11 @@ class SentencePieceTokenizer(Tokenizer):
         except RuntimeError as error:
             raise ValueError("not a SentencePiece model") from error
 
+    @property
+    def model(self) -> bytes:
+        """The SentencePiece model itself, as the library reads it."""
+        return self._model
+
     def __len__(self) -> int:
         return len(self._processor)
 
@@ -45,8 +56,50 @@ class SentencePieceTokenizer(Tokenizer):
     def _files(self) -> dict[str, bytes]:
         return {"model": self._model}
 
-    def _vocabulary(self) -> None:
+    def _vocabulary(self) -> list[str] | None:
         return None
+
+
+class ListedTokenizer(SentencePieceTokenizer):
+    """Pieces of a SentencePiece model under numbers of a list of their own, as vocabularies of Marian have them.
+
+    A piece that the list lacks is unknown. What a line begins with in ``>>`` and ``<<`` is one piece: models of several
+    languages are told so which one is wanted.
+    """
+
+    def __init__(self, config: TokenizerConfig, model: bytes, pieces: Sequence[str]) -> None:
+        """``pieces``: those after the special ones. Raises ValueError when ``model`` is not a SentencePiece model."""
+        super().__init__(config, model)
+        self._pieces = list(pieces)
+        self._numbers = {piece: number for number, piece in enumerate(self._pieces, start=len(SPECIALS))}
+
+    def __len__(self) -> int:
+        return len(SPECIALS) + len(self._pieces)
+
+    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
+        marks, texts = zip(*map(_marked, lines), strict=True) if lines else ((), ())
+        cut = self._processor.encode(list(texts), out_type=str)
+        return [
+            [self._numbers.get(piece, UNKNOWN) for piece in [*mark, *pieces]]
+            for mark, pieces in zip(marks, cut, strict=True)
+        ]
+
+    def _decode(self, ids: list[int]) -> str:
+        # A piece that is only in the list comes back as it is spelled, its mark of a space too.
+        text: str = self._processor.decode([self._piece(piece) for piece in ids])
+        return text.replace("\N{LOWER ONE EIGHTH BLOCK}", " ").strip()
+
+    def _piece(self, piece: int) -> str:
+        return self._pieces[piece - len(SPECIALS)]
+
+    def _vocabulary(self) -> list[str]:
+        return self._pieces
+
+
+def _marked(line: str) -> tuple[list[str], str]:
+    """The mark in ``>>`` and ``<<`` that a line begins with, if any, and the rest."""
+    end = line.find("<<") if line.startswith(">>") else -1
+    return ([], line) if end < 0 else ([line[: end + 2]], line[end + 2 :])
 
 
 class HuggingFaceTokenizer(Tokenizer):

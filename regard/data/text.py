@@ -6,6 +6,7 @@ import difflib
 import hashlib
 import json
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ from pydantic import ValidationError
 
 from regard.data.subword import (
     HuggingFaceTokenizer,
+    ListedTokenizer,
     SentencePieceTokenizer,
     train_hugging_face,
     train_sentencepiece,
 )
 from regard.data.tokenizer import BEGIN, END, FORMAT, PAD, SPECIALS, UNKNOWN, Tokenizer, TokenizerConfig
 from regard.data.vocabulary import ByteTokenizer, CharacterTokenizer, WordTokenizer, count_pieces
-from regard.errors import ModelError
+from regard.errors import ConfigError, ModelError
 
 __all__ = [
     "BEGIN",
@@ -47,6 +49,9 @@ def train_tokenizer(lines: Iterable[str], config: TokenizerConfig) -> Tokenizer:
         return CharacterTokenizer(config, count_pieces(lines, config))
     if config.kind in ("word", "pretokenised"):
         return WordTokenizer(config, count_pieces(lines, config))
+    if config.kind == "listed":
+        help = "another kind, such as bpe"
+        raise ConfigError("A listed vocabulary comes with an imported model.", where="data.tokenizer.kind", help=help)
     if config.library == "sentencepiece":
         return train_sentencepiece(lines, config)
     return train_hugging_face(lines, config)
@@ -64,12 +69,14 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
         raise _foreign(head_path, str(error)) from error
     if config.kind == "byte":
         return ByteTokenizer(config)
+    if config.kind in ("character", "word", "pretokenised", "listed") and not _is_list_of_text(pieces):
+        raise _foreign(head_path, '"pieces" is not a list of strings')
     if config.kind in ("character", "word", "pretokenised"):
-        if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
-            raise _foreign(head_path, '"pieces" is not a list of strings')
         return (CharacterTokenizer if config.kind == "character" else WordTokenizer)(config, pieces)
     build: Callable[[TokenizerConfig, bytes], Tokenizer]
-    if config.library == "sentencepiece":
+    if config.kind == "listed":
+        suffix, build = "model", partial(ListedTokenizer, pieces=pieces)
+    elif config.library == "sentencepiece":
         suffix, build = "model", SentencePieceTokenizer
     else:
         suffix, build = "tokenizer.json", HuggingFaceTokenizer
@@ -86,6 +93,10 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
         return build(config, model)
     except ValueError as error:
         raise _foreign(path, str(error)) from error
+
+
+def _is_list_of_text(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def _read_head(path: Path) -> dict[str, Any]:

@@ -64,7 +64,7 @@ class FastTransducer:
 
     def __init__(
         self, encoder: Encoder, decoder: Decoder, projection: Float[Tensor, "types width"],
-        *, dtype: torch.dtype | None = None, format: Format = "float",
+        *, bias: Float[Tensor, "types"] | None = None, dtype: torch.dtype | None = None, format: Format = "float",
     ) -> None:  # fmt: skip
         if (reason := obstacle(decoder)) is not None:
             raise ValueError(f"there is no fast form of this decoder: {reason}")
@@ -74,9 +74,8 @@ class FastTransducer:
         encoder, decoder = encoder.eval().to(dtype), decoder.eval().to(dtype)
         assert isinstance(decoder, TransformerDecoder)
         self.encoder, self.embedding, self.norm = encoder, decoder.embedding, norm(decoder.norm)
-        self.projection: Packed = pack(
-            Matrix(projection.detach().to(dtype, copy=True)), format, alone=format == "float"
-        )
+        output = Matrix(projection.detach().to(dtype, copy=True), None if bias is None else bias.detach().to(dtype))
+        self.projection: Packed = pack(output, format, alone=format == "float")
         # One query against a few dozen keys is no work for matrix units: on a CPU float32 takes half the time.
         quicker = dtype == torch.bfloat16 and projection.device.type == "cpu"
         self.memory = torch.float32 if quicker else dtype

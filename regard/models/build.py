@@ -43,7 +43,8 @@ def build(config: ModelConfig, *, source_types: int, target_types: int) -> Trans
     projection = target if config.share != "none" else _matrix(target_types, config.features)
     encoder = CARRIERS[config.encoder.kind].encoder(config, source)
     decoder = CARRIERS[config.decoder.kind].decoder(config, target, states=encoder.width, summary=encoder.summary)
-    return Transducer(encoder, decoder, projection)
+    bias = nn.Parameter(torch.zeros(target_types)) if config.output_bias else None
+    return Transducer(encoder, decoder, projection, bias)
 
 
 def _matrix(types: int, width: int) -> nn.Parameter:

@@ -27,14 +27,14 @@ def encoder(config: ModelConfig, embedding: nn.Parameter) -> TransformerEncoder:
     assert isinstance(config.encoder, TransformerEncoderConfig)
     place = place_of(config, config.encoder.self_attention, where="model.encoder.self_attention", causal=False)
     layers = [_encoder_layer(config, place) for _ in range(config.encoder_layers)]
-    return _glorot(TransformerEncoder(embed(config, embedding), layers, _last_norm(config)))
+    return _initial(TransformerEncoder(embed(config, embedding), layers, _last_norm(config)), config.init_std)
 
 
 def decoder(config: ModelConfig, embedding: nn.Parameter, *, states: int, summary: int) -> TransformerDecoder:
     assert isinstance(config.decoder, TransformerDecoderConfig)
     place = place_of(config, config.decoder.self_attention, where="model.decoder.self_attention", causal=True)
     layers = [_decoder_layer(config, place, states) for _ in range(config.decoder_layers)]
-    return _glorot(TransformerDecoder(embed(config, embedding), layers, _last_norm(config)))
+    return _initial(TransformerDecoder(embed(config, embedding), layers, _last_norm(config)), config.init_std)
 
 
 def _encoder_layer(config: ModelConfig, place: Place) -> EncoderLayer:
@@ -72,11 +72,14 @@ def _last_norm(config: ModelConfig) -> nn.Module:
     return normalisation(config.normalisation, config.width) if config.norm == "pre" else nn.Identity()
 
 
-def _glorot(part: Part) -> Part:
-    """Glorot-uniform matrices and zero biases, as the paper's own code has it."""
+def _initial(part: Part, std: float | None) -> Part:
+    """Zero biases, and matrices Glorot-uniform, as the paper's own code has it, or N(0, std²), as BERT's."""
     for module in part.modules():
         if isinstance(module, nn.Linear):
-            nn.init.xavier_uniform_(module.weight)
+            if std is None:
+                nn.init.xavier_uniform_(module.weight)
+            else:
+                nn.init.normal_(module.weight, std=std)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
     return part

@@ -18,7 +18,7 @@ __all__ = ["ModelConfig"]
 RECURRENT_LAYERS = 2  # unless given: cells are seldom stacked as high as layers of attention
 
 SIDES = ("encoder", "decoder")
-Activation = Literal["relu", "gelu", "glu", "geglu", "swiglu"]
+Activation = Literal["relu", "gelu", "swish", "glu", "geglu", "swiglu"]
 
 
 class ModelConfig(BaseModel):
@@ -44,6 +44,9 @@ class ModelConfig(BaseModel):
     value_width: int | None = Field(None, ge=1, description="d_v, per head; width / heads unless given")
     attention_bias: bool = Field(False, description="biases in the four projections; the paper prints none")
     dropout: float = Field(0.1, ge=0, lt=1, description="P_drop, on sub-layer outputs and embeddings")
+    init_std: float | None = Field(
+        None, gt=0, description="of a Transformer: matrices of its layers start N(0, this²); unset: Glorot-uniform"
+    )
     norm: Literal["post", "pre"] = Field("post", description="normalise after (paper) or before the sub-layer")
     normalisation: Literal["layer", "rms", "batch", "none"] = Field("layer", description="what normalises")
     position: PositionConfig = SinusoidalConfig()
@@ -52,6 +55,7 @@ class ModelConfig(BaseModel):
         "all",
         description="one matrix for both embeddings and the output projection; target embedding and output; none",
     )
+    output_bias: bool = Field(False, description="a bias for each type of the output, as Marian's models have")
     self_attention: MechanismConfig = MechanismConfig()
     cross_attention: MechanismConfig = MechanismConfig()
 

@@ -12,17 +12,17 @@ from torch.nn.functional import gelu, silu
 
 __all__ = ["Activation", "FeedForward", "GatedFeedForward", "feed_forward"]
 
-Activation = Literal["relu", "gelu", "glu", "geglu", "swiglu"]
+Activation = Literal["relu", "gelu", "swish", "glu", "geglu", "swiglu"]
 Elementwise = Callable[[Tensor], Tensor]
 
-PLAIN: dict[str, Elementwise] = {"relu": torch.relu, "gelu": gelu}
+PLAIN: dict[str, Elementwise] = {"relu": torch.relu, "gelu": gelu, "swish": silu}
 GATES: dict[str, Elementwise] = {"glu": torch.sigmoid, "geglu": gelu, "swiglu": silu}
 
 
 class FeedForward(nn.Module):
     """FFN(x) = act(x W_1 + b_1) W_2 + b_2, at each position alike.
 
-    act is ReLU in Vaswani et al. 2017 (Eq. 2), GELU, x Φ(x), in BERT and GPT.
+    act is ReLU in Vaswani et al. 2017 (Eq. 2), GELU, x Φ(x), in BERT and GPT, Swish, x σ(x), in models of OPUS-MT.
     """
 
     def __init__(self, width: int, inner: int, *, activation: Elementwise = torch.relu) -> None:
@@ -54,7 +54,7 @@ class GatedFeedForward(nn.Module):
 
 
 def feed_forward(kind: Activation, width: int, inner: int) -> FeedForward | GatedFeedForward:
-    """The one that a name means: ``relu`` and ``gelu`` have two matrices, ``glu``, ``geglu``, ``swiglu`` three."""
+    """The one that a name means: ``relu``, ``gelu`` and ``swish`` have two matrices, the gated ones three."""
     if kind in GATES:
         return GatedFeedForward(width, inner, activation=GATES[kind])
     return FeedForward(width, inner, activation=PLAIN[kind])

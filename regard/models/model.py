@@ -45,11 +45,14 @@ class Session(NamedTuple):
 
 
 class Transducer(nn.Module):
-    """An encoder, a decoder and the output projection: sequences in, sequences out."""
+    """An encoder, a decoder and the output projection, with a bias or without: sequences in, sequences out."""
 
-    def __init__(self, encoder: Encoder, decoder: Decoder, projection: nn.Parameter) -> None:
+    def __init__(
+        self, encoder: Encoder, decoder: Decoder, projection: nn.Parameter, output_bias: nn.Parameter | None = None
+    ) -> None:
         super().__init__()
         self.encoder, self.decoder, self.projection = encoder, decoder, projection
+        self.output_bias = output_bias
 
     def forward(
         self,
@@ -62,6 +65,10 @@ class Transducer(nn.Module):
         memory = self.decoder.prepare(self.encoder(source, source_valid))
         rows = torch.arange(len(source), device=source.device)
         return self.decoder(target, memory, self.decoder.start(memory, rows), valid=target_valid).features
+
+    def logits(self, features: Float[Tensor, "*shape width"]) -> Float[Tensor, "*shape types"]:
+        """Of every type, from the features that the decoder ends in."""
+        return linear(features, self.projection, self.output_bias)
 
     def session(
         self, source: Int[Tensor, "sentences length"], source_valid: Bool[Tensor, "sentences length"]
@@ -76,6 +83,6 @@ class Transducer(nn.Module):
     ) -> tuple[Float[Tensor, "rows length types"], Session]:
         """Tokens to log-probabilities in float32 or wider, and the session after them."""
         features, state = self.decoder(tokens, session.memory, session.state)
-        logits = linear(features, self.projection)
+        logits = self.logits(features)
         log_p = torch.log_softmax(logits.float() if logits.dtype == torch.bfloat16 else logits, -1)
         return log_p, session._replace(state=state)

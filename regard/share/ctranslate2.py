@@ -29,18 +29,19 @@ from regard.share.parity import Decode, limit
 __all__ = ["decoder", "obstacle", "write"]
 
 POSITIONS = 2048  # rows of the table of sinusoids: no source or output may be longer
-ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "glu": "Sigmoid", "geglu": "GELU", "swiglu": "SWISH"}
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH", "glu": "Sigmoid", "geglu": "GELU", "swiglu": "SWISH"}
 EPSILON = {"layer": 1e-5, "rms": 1e-6}
 
 
 def obstacle(config: ModelConfig) -> str | None:
     """Why this model cannot be said in CTranslate2's format; None if it can."""
-    decoder = config.decoder
+    encoder, decoder = config.encoder, config.decoder
     plain = MechanismConfig()
+    places = [config.cross_attention, *_self_attention(config)]
     reasons = {
-        "its encoder and decoder are not both a Transformer's": {config.encoder.kind, decoder.kind} != {"transformer"},
+        "its encoder and decoder are not both a Transformer's": {encoder.kind, decoder.kind} != {"transformer"},
         "its decoder mixes by something else than self-attention": getattr(decoder, "mixer", None) is not None,
-        "its attention is not the scaled product": (config.self_attention, config.cross_attention) != (plain, plain),
+        "its attention is not the scaled product": any(place != plain for place in places),
         "its positions are neither sinusoids nor learned": config.position.kind not in ("sinusoidal", "learned"),
         "its heads share keys": config.key_heads not in (None, config.heads),
         "its heads are not as wide as the model divided by their number": any(
@@ -49,6 +50,11 @@ def obstacle(config: ModelConfig) -> str | None:
         f"its normalisation is {config.normalisation}": config.normalisation not in EPSILON,
     }
     return next((reason for reason, stands in reasons.items() if stands), None)
+
+
+def _self_attention(config: ModelConfig) -> list[MechanismConfig]:
+    sides = (config.encoder, config.decoder)
+    return [getattr(side, "self_attention", None) or config.self_attention for side in sides]
 
 
 def write(model: Transducer, config: ModelConfig, source: Tokenizer, target: Tokenizer, folder: Path) -> None:
@@ -93,6 +99,8 @@ def _fill(spec: Any, model: Transducer) -> None:
         if not isinstance(side.norm, nn.Identity):
             _norm(side.norm, its.layer_norm)
     spec.decoder.projection.weight = _numbers(model.projection)
+    if model.output_bias is not None:
+        spec.decoder.projection.bias = _numbers(model.output_bias)
     for own, its in zip(cast(list[EncoderLayer], encoder.layers), spec.encoder.layer, strict=True):
         _attention(cast(SelfAttention, own.mixer), own.around_mixer, its.self_attention)
         _feed_forward(own, its.ffn)

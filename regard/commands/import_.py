@@ -1,0 +1,40 @@
+"""``regard import``: a model that was trained elsewhere, as a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.errors import ConfigError, ModelError
+
+__all__ = ["register"]
+
+EPILOG = "Example:  regard import opus-mt-en-de runs/opus-en-de && regard translate runs/opus-en-de"
+
+Folder = Annotated[
+    Path, typer.Argument(metavar="FOLDER", help="A Marian model as transformers saves it, such as one of OPUS-MT.")
+]
+New = Annotated[Path, typer.Argument(metavar="RUN", help="The run that is made; it must not exist.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``regard import`` to the command line."""
+    app.command("import", epilog=EPILOG)(import_)
+
+
+def import_(folder: Folder, run: New) -> None:
+    """Make a run of a Marian model of transformers: it translates, scores, shows its attention and serves."""
+    from regard.models.words import in_words
+    from regard.share.imported import import_marian
+
+    if run.exists():
+        raise ConfigError(f"{run} exists", where=str(run), help="name a new folder, or remove that one")
+    if not folder.is_dir():
+        help = "download a model first; a name on a hub is no folder"
+        raise ModelError(f"there is no folder {folder}", where=str(folder), help=help)
+    made = import_marian(folder, run)
+    plan = made.read_plan()
+    types = f", {plan.target_types:,} pieces" if plan else ""
+    print(f"{run}: {in_words(made.config.model)}{types}")

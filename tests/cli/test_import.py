@@ -1,0 +1,62 @@
+"""``regard import``: somebody else's model translates, is looked at, and goes back to where it came from."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from regard.errors import ConfigError, ModelError
+from tests.share.test_marian import THEIRS, WORDS, pieces_of, vocabulary, write_plain
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder, pieces = tmp_path / "theirs", pieces_of(WORDS)
+    folder.mkdir()
+    numbers = vocabulary([pieces, pieces])
+    for name in ("source.spm", "target.spm"):
+        (folder / name).write_bytes(pieces.model)
+    (folder / "vocab.json").write_text(json.dumps(numbers))
+    (folder / "tokenizer_config.json").write_text('{"source_lang": "en", "target_lang": "ROMANCE"}')
+    pad = numbers["<pad>"]
+    write_plain(folder, THEIRS | {"vocab_size": len(numbers), "pad_token_id": pad, "decoder_start_token_id": pad})
+    return folder
+
+
+def test_an_imported_model_is_a_run(folder: Path, regard: Callable[..., Result], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    done = regard("import", folder, run)
+    assert done.exit_code == 0, done.output
+    assert "transformer, 2+2 layers, width 16" in done.output
+    said = regard("translate", run, "--beam", "2", input="the cat sat on a mat\n\n").stdout.splitlines()
+    assert len(said) == 2 and said[1] == ""
+    told = regard("info", run).output
+    assert "shared matrices: all" in told and "last" not in told
+    assert 'source_language = "en"' in (run / "config.toml").read_text()
+    assert "ROMANCE" not in (run / "config.toml").read_text(), "a group of languages is none"
+    assert isinstance(regard("import", folder, run).exception, ConfigError), "what is there stays"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("transformers") is not None, reason="transformers is installed")
+def test_it_goes_back_without_transformers(folder: Path, regard: Callable[..., Result], tmp_path: Path) -> None:
+    import safetensors.torch
+    import torch
+
+    regard("import", folder, tmp_path / "run")
+    done = regard("export", tmp_path / "run", tmp_path / "back", "--to", "marian")
+    assert "not compared: transformers is not installed" in done.output
+    there, back = (safetensors.torch.load_file(path / "model.safetensors") for path in (folder, tmp_path / "back"))
+    assert there.keys() == back.keys()
+    layers = [name for name in there if "layers" in name]
+    assert all(torch.equal(there[name], back[name]) for name in layers), "bit for bit"
+    assert torch.equal(there["model.shared.weight"].sort(0).values, back["model.shared.weight"].sort(0).values)
+
+
+def test_a_folder_that_is_not_there_is_told(regard: Callable[..., Result], tmp_path: Path) -> None:
+    done = regard("import", tmp_path / "gone", tmp_path / "run")
+    assert isinstance(done.exception, ModelError) and "there is no folder" in str(done.exception)

@@ -1,0 +1,87 @@
+"""A bias of the output enters wherever logits are made: in a pass, in each step, fast or not, and in the loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from regard.data.batches import Batch
+from regard.engine.packed import counts_exactly
+from regard.engine.transformer import FastTransducer
+from regard.gradients import batch_loss
+from regard.models.build import build
+from regard.models.configuration import ModelConfig
+from regard.models.model import Transducer
+from regard.textbook import as_textbook
+
+TYPES, BEGIN = 11, 2
+SHAPES: list[dict[str, Any]] = [
+    {"width": 8, "heads": 2, "feed_forward": 12, "encoder_layers": 1, "decoder_layers": 1},
+    {"preset": "rnnsearch-small", "width": 8, "feed_forward": 8},
+]
+
+
+@pytest.fixture(params=SHAPES, ids=["transformer", "recurrent"])
+def model(request: pytest.FixtureRequest) -> Transducer:
+    config = ModelConfig.model_validate(request.param | {"output_bias": True, "dropout": 0.0, "share": "none"})
+    model = build(config, source_types=TYPES, target_types=TYPES).eval()
+    assert model.output_bias is not None and not model.output_bias.any()
+    with torch.no_grad():
+        model.output_bias.normal_(std=2.0)
+    return model
+
+
+@pytest.fixture
+def batch() -> Batch:
+    numbers, valid = torch.randint(4, TYPES, (3, 5)), torch.tensor([[1] * 5, [1] * 3 + [0] * 2, [1] * 4 + [0]]).bool()
+    begins = torch.cat([torch.full((3, 1), BEGIN), numbers[:, :-1]], 1)
+    return Batch(numbers, valid, begins, numbers, valid, torch.arange(3))
+
+
+def by_hand(model: Transducer, batch: Batch) -> Tensor:
+    features = model(batch.source, batch.source_valid, batch.target_input, batch.target_valid)
+    assert model.output_bias is not None
+    return torch.log_softmax(features @ model.projection.T + model.output_bias, -1)
+
+
+@torch.no_grad()
+def test_each_step_has_it(model: Transducer, batch: Batch) -> None:
+    found, _ = model.step(batch.target_input, model.session(batch.source, batch.source_valid))
+    torch.testing.assert_close(found[batch.target_valid], by_hand(model, batch)[batch.target_valid])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("format", "error"), [("float", 1e-5), ("int8", 0.3)])
+def test_the_fast_form_has_it(batch: Batch, format: Any, error: float) -> None:
+    if format == "int8" and not counts_exactly():
+        pytest.skip("products of 8-bit numbers are not exact on this processor")
+    config = ModelConfig.model_validate(SHAPES[0] | {"output_bias": True})
+    model = build(config, source_types=TYPES, target_types=TYPES).eval()
+    assert model.output_bias is not None
+    model.output_bias.normal_(std=5.0)
+    quick = FastTransducer(model.encoder, model.decoder, model.projection, bias=model.output_bias, format=format)
+    found, _ = quick.step(batch.target_input, quick.session(batch.source, batch.source_valid))
+    valid = batch.target_valid
+    torch.testing.assert_close(found[valid], by_hand(model, batch)[valid], atol=error, rtol=error)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_and_its_gradient_have_it(model: Transducer, batch: Batch, smoothing: float) -> None:
+    valid, target = batch.target_valid, batch.target_output
+    log_p = by_hand(model, batch)[valid]
+    nll = -log_p.gather(1, target[valid][:, None]).sum()
+    wanted = (1 - smoothing) * nll - smoothing * log_p.mean(1).sum()
+    parameters = [model.projection, model.output_bias]
+    slopes = torch.autograd.grad(wanted, parameters)
+    for textbook in (True, False):
+        with as_textbook(textbook):
+            found = batch_loss(model, batch, smoothing=smoothing)
+        torch.testing.assert_close(found.smoothed, wanted)
+        torch.testing.assert_close(found.nll, nll)
+        for one, other in zip(torch.autograd.grad(found.smoothed, parameters), slopes, strict=True):
+            torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+    assert np.isfinite(float(found.smoothed.detach()))

@@ -1,0 +1,191 @@
+"""Folders of Marian models that are broken, hostile or cannot be ours are told apart, and nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+
+from regard.attention.position import sinusoids
+from regard.data.subword import ListedTokenizer
+from regard.data.text import UNKNOWN, TokenizerConfig, load_tokenizer, train_tokenizer
+from regard.errors import ConfigError, ModelError, RegardError
+from regard.share.imported import import_marian
+from regard.share.marian import sines_first
+from regard.translate import load
+
+from .test_marian import THEIRS, WORDS, pieces_of, vocabulary, write_plain
+
+LISTED = TokenizerConfig(kind="listed")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, pieces = tmp_path_factory.mktemp("whole"), pieces_of(WORDS)
+    numbers = vocabulary([pieces, pieces])
+    for name in ("source.spm", "target.spm"):
+        (folder / name).write_bytes(pieces.model)
+    (folder / "vocab.json").write_text(json.dumps(numbers))
+    pad = numbers["<pad>"]
+    write_plain(folder, THEIRS | {"vocab_size": len(numbers), "pad_token_id": pad, "decoder_start_token_id": pad})
+    return folder
+
+
+@pytest.fixture
+def folder(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "theirs"))
+
+
+def config(**values: Any) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        path = folder / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+    return change
+
+
+def text(name: str, content: str | bytes) -> Callable[[Path], None]:
+    return lambda folder: (
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode()) and None
+    )
+
+
+def gone(name: str, instead: str | None = None) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        (folder / name).unlink()
+        if instead is not None:
+            (folder / instead).touch()
+
+    return change
+
+
+def tensors(**values: torch.Tensor | None) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        path = folder / "model.safetensors"
+        found: dict[str, Any] = safetensors.torch.load_file(path) | {
+            name.replace("__", "."): x for name, x in values.items()
+        }
+        safetensors.torch.save_file({name: x for name, x in found.items() if x is not None}, path)
+
+    return change
+
+
+def pieces(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
+    def changed(folder: Path) -> None:
+        path = folder / "vocab.json"
+        found = json.loads(path.read_text())
+        change(found)
+        path.write_text(json.dumps(found))
+
+    return changed
+
+
+REFUSED: list[tuple[str, Callable[[Path], None], str]] = [
+    ("no config", gone("config.json"), "config.json cannot be read"),
+    ("config is a list", text("config.json", "[]"), "it is no JSON object"),
+    ("config is torn", text("config.json", '{"model_type'), "config.json"),
+    ("config without an end", text("config.json", "[" * 100_000), "config.json"),
+    ("config of a gigabyte", text("config.json", b" " * ((1 << 20) + 1)), "more than 1,048,576 bytes"),
+    ("another kind of model", config(model_type="bart"), "model_type"),
+    ("norms before", config(normalize_before=True), "normalises before"),
+    ("unscaled", config(scale_embedding=False), "not scaled"),
+    ("another activation", config(activation_function="tanh"), "activation is tanh"),
+    ("heads differ", config(decoder_attention_heads=2), "differ in heads"),
+    ("feed-forwards differ", config(decoder_ffn_dim=99), "differ in feed-forwards"),
+    ("heads do not divide", config(encoder_attention_heads=3, decoder_attention_heads=3), "does not divide"),
+    ("layers without end", config(encoder_layers=10**9), "encoder_layers"),
+    ("more layers than there are", config(encoder_layers=900), "it lacks model.encoder.layers.2."),
+    ("a width for no memory", config(d_model=1 << 20), "has the shape"),
+    ("pieces for no memory", config(vocab_size=1 << 24, decoder_vocab_size=1 << 24), "each once"),
+    ("a beam for no memory", config(num_beams=10**6), "num_beams"),
+    ("not a number", config(dropout=float("nan")), "dropout"),
+    ("no weights", gone("model.safetensors"), "holds no model.safetensors"),
+    ("a pickle", gone("model.safetensors", "pytorch_model.bin"), "is a pickle"),
+    ("several files", gone("model.safetensors", "model.safetensors.index.json"), "in several files"),
+    ("weights are text", text("model.safetensors", "not tensors"), "model.safetensors"),
+    ("a header without end", text("model.safetensors", b"\xff" * 64), "model.safetensors"),
+    ("another shape", tensors(model__shared__weight=torch.zeros(4, 16)), "model.shared.weight has the shape"),
+    ("whole numbers", tensors(model__encoder__layers__0__fc1__bias=torch.zeros(24, dtype=torch.int8)), "is in I8"),
+    ("a tensor missing", tensors(model__decoder__layers__1__fc2__bias=None), "it lacks model.decoder.layers.1.fc2"),
+    ("a tensor too many", tensors(model__encoder__layernorm_embedding__weight=torch.ones(16)), "no Marian model has"),
+    ("other positions", tensors(model__encoder__embed_positions__weight=torch.zeros(64, 16)), "other positions"),
+    ("a short bias", tensors(final_logits_bias=torch.zeros(1, 5)), "final_logits_bias has the shape"),
+    ("no list", gone("vocab.json"), "vocab.json cannot be read"),
+    ("a number twice", pieces(lambda found: found.update({"<unk>": 0})), "each once"),
+    ("a number too high", pieces(lambda found: found.update({"<unk>": 10**9})), "each once"),
+    ("no number", pieces(lambda found: found.update({"<unk>": True})), "each once"),
+    ("no unknown", pieces(lambda found: found.pop("<unk>")), "it lacks <unk>"),
+    ("half a character", pieces(lambda found: found.update({"\ud800": found.pop(">>deu<<")})), "surrogates"),
+    ("another end", config(eos_token_id=5), "are not those of config.json"),
+    ("no beginning", config(decoder_start_token_id=10**6), "what a decoder starts with"),
+    ("no tokenizer", gone("source.spm"), "source.spm cannot be read"),
+    ("another tokenizer", text("target.spm", "no pieces"), "target.spm"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "told"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
+def test_it_is_refused_with_the_reason(folder: Path, tmp_path: Path, change: Callable[[Path], None], told: str) -> None:
+    change(folder)
+    with pytest.raises(ModelError) as failure:
+        import_marian(folder, tmp_path / "run")
+    assert told in str(failure.value), failure.value
+    assert failure.value.where and str(folder) in failure.value.where
+    assert [path.name for path in tmp_path.iterdir()] == ["theirs"], "nothing half made is left"
+
+
+TABLE = sines_first(sinusoids(torch.arange(64), 16), 1)
+ACCEPTED: list[tuple[str, Callable[[Path], None]]] = [
+    ("tables of positions", tensors(model__decoder__embed_positions__weight=TABLE.half())),
+    ("the output beside the table it is", tensors(lm_head__weight=torch.zeros(3, 16))),
+    ("no bias", tensors(final_logits_bias=None)),
+    ("null is what is not given", config(decoder_vocab_size=None, num_beams=None)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", [case[1] for case in ACCEPTED], ids=[case[0] for case in ACCEPTED])
+def test_it_is_accepted(folder: Path, tmp_path: Path, change: Callable[[Path], None]) -> None:
+    change(folder)
+    import_marian(folder, tmp_path / "run")
+    assert load(tmp_path / "run", device="cpu").translate(["the cat sat"])[0].candidates
+
+
+def test_an_imported_run_has_nothing_to_learn_from(folder: Path, tmp_path: Path) -> None:
+    from regard.setup import set_up
+
+    run = import_marian(folder, tmp_path / "run")
+    with pytest.raises(ConfigError, match="nothing to learn from"):
+        set_up(run, say=lambda message: None)
+
+
+def test_two_lists_that_are_not_one_are_told(folder: Path, tmp_path: Path) -> None:
+    import_marian(folder, tmp_path / "run")
+    head = tmp_path / "run" / "tokenizer" / "target.json"
+    found = json.loads(head.read_text())
+    head.write_text(json.dumps(found | {"pieces": found["pieces"][:-1]}))
+    with pytest.raises(ModelError, match="the tokenizers are not those of this run's config"):
+        load(tmp_path / "run", device="cpu")
+
+
+def test_pieces_of_a_list_have_its_numbers(tmp_path: Path) -> None:
+    model = pieces_of(WORDS).model
+    own = ListedTokenizer(LISTED, model, [">>de<<", "▁the", "▁cat", "▁zzz"])
+    assert len(own) == 8
+    assert own.encode_lines([">>de<< the cat", "the", ""]) == [[4, 5, 6], [5], []]
+    assert own.encode(">>fr<< the") == [UNKNOWN, 5] and own.encode_lines([]) == []
+    assert set(own.encode("dog >>de<<")) == {UNKNOWN}
+    assert own.decode([5, 7, UNKNOWN, 6, 3, 5]) == "the zzz cat"
+    assert own.pieces([1, 4, 7]) == ["<unk>", ">>de<<", "▁zzz"]
+    own.save(tmp_path, "source")
+    back = load_tokenizer(tmp_path, "source")
+    assert back.digest() == own.digest() and back.encode("the cat") == [5, 6]
+
+
+def test_a_list_is_not_trained() -> None:
+    with pytest.raises(RegardError, match="comes with an imported model"):
+        train_tokenizer(["a b c"], LISTED)
