@@ -3,6 +3,7 @@
     import regard
     model = regard.load("runs/m30k")
     model("A dog runs.")
+    regard.inspect("runs/m30k", "A dog runs.").show()
 
 Importing this package is cheap and has no effects: no torch, no threads, no loggers, no signals, no seeds.
 What needs torch is fetched on first use.
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 from regard.errors import ConfigError, DataError, ModelError, RegardError, StorageError, TrainingError
 
 if TYPE_CHECKING:
+    from regard.inspection.inspector import inspect
     from regard.translate import load
 
 __all__ = [
@@ -25,12 +27,13 @@ __all__ = [
     "RegardError",
     "StorageError",
     "TrainingError",
+    "inspect",
     "load",
 ]
 
 __version__ = "0.1.0"
 
-_FETCHED_ON_FIRST_USE = {"load": "regard.translate"}
+_FETCHED_ON_FIRST_USE = {"inspect": "regard.inspection.inspector", "load": "regard.translate"}
 
 
 def __getattr__(name: str) -> object:

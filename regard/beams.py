@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -26,10 +27,24 @@ from regard.search import (
 )
 from regard.state import State, select
 
-__all__ = ["beam_search", "beams", "length_normaliser"]
+__all__ = ["Extended", "beam_search", "beams", "length_normaliser"]
 
 Scores = Float[Tensor, "sentences candidates"]
 Indices = Int[Tensor, "sentences candidates"]
+
+
+class Extended(NamedTuple):
+    """A step of one sentence: the best extensions of its live hypotheses, best first, and what becomes of them.
+
+    Each extends live hypothesis ``parent`` of the step before by ``token``. ``live`` are those that live on, in the
+    order in which the next step numbers them; of the others the first ``width`` ended if their token ends.
+    """
+
+    total: list[float]  # log P of the whole, −∞ where there is none
+    gain: list[float]  # that of the token
+    parent: list[int]
+    token: list[int]
+    live: list[int]
 
 
 def length_normaliser(length: float, penalty: float, offset: float = 5.0) -> float:
@@ -78,10 +93,13 @@ def beams(
     length_offset: float = 5.0,
     best: int = 1,
     prefixes: Prefixes | None = None,
+    watch: Callable[[int, Extended], None] | None = None,
 ) -> Live:
-    """Sentences before their first step of ``beam_search``."""
+    """Sentences before their first step of ``beam_search``. ``watch`` is told each step of each, by its number."""
     normalise = partial(length_normaliser, penalty=length_penalty, offset=length_offset)
-    return _Beams(numbers, symbols, longest, width, normalise, best, prefixes)
+    live = _Beams(numbers, symbols, longest, width, normalise, best, prefixes)
+    live.watch = watch
+    return live
 
 
 class _Beams(Live):
@@ -89,6 +107,8 @@ class _Beams(Live):
 
     A sentence begins as one row, that of nothing said yet.
     """
+
+    watch: Callable[[int, Extended], None] | None = None
 
     def __init__(
         self,
@@ -131,6 +151,10 @@ class _Beams(Live):
         ends = token == self.symbols.end
         self._collect(value, parent, token, gain, ends)
         live = torch.argsort(ends, dim=1, stable=True)[:, : self.width]  # the best that do not end, in order
+        if self.watch is not None:
+            told = (x.tolist() for x in (value, gain, parent, token, live))
+            for number, *extended in zip(self.alive, *told, strict=True):
+                self.watch(number, Extended(*extended))
         parent, token = parent.gather(1, live), token.gather(1, live)
         self._total = value.gather(1, live).masked_fill(ends.gather(1, live), -math.inf)
         self._tokens = _append(self._tokens, parent, token, self._position + 1)

@@ -26,7 +26,9 @@ from regard.commands import (
     doctor,
     evaluate,
     export,
+    import_,
     info,
+    inspect,
     keys,
     score,
     serve,
@@ -40,7 +42,8 @@ __all__ = ["VERBS", "build_app", "main", "run"]
 
 # In the order of ``regard --help``. A verb's module has ``register(app)`` and imports what is heavy in its function.
 VERBS: tuple[ModuleType, ...] = (
-    train, translate, serve, keys, export, evaluate, score, info, average, check, data, compare, study, doctor, demo,
+    train, translate, inspect, serve, keys, export, import_, evaluate, score, info, average, check, data, compare,
+    study, doctor, demo,
 )  # fmt: skip
 
 # Wrong options, verbs and values. Typer bundles or imports click, by version; this is the name both have.

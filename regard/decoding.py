@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from regard.attention.position import LearnedPosition
-from regard.beams import beams
+from regard.beams import Extended, beams
 from regard.data.batches import pad_sources
 from regard.data.text import BEGIN, END, PAD
 from regard.engine.packed import Format, counts_exactly
@@ -20,7 +20,7 @@ from regard.search import Opened, Read, Symbols, greedy, reading, sampling
 from regard.settings import SearchConfig
 from regard.state import State
 
-__all__ = ["Decoding", "Engine", "possible"]
+__all__ = ["SYMBOLS", "Decoding", "Engine", "possible"]
 
 Engine = Literal["reference", "float32", "bfloat16", "int8"]
 SYMBOLS = Symbols(BEGIN, END, never=(PAD, BEGIN))
@@ -37,7 +37,8 @@ class Decoding:
         if engine != "reference":
             dtype = {"bfloat16": torch.bfloat16, "int8": torch.float32}.get(engine)
             format: Format = "int8" if engine == "int8" else "float"
-            self._model = FastTransducer(model.encoder, model.decoder, model.projection, dtype=dtype, format=format)
+            parts = (model.encoder, model.decoder, model.projection)
+            self._model = FastTransducer(*parts, bias=model.output_bias, dtype=dtype, format=format)
         self._read = self._model.reading if isinstance(self._model, FastTransducer) else reading(self._model.step)
 
     @torch.no_grad()
@@ -49,8 +50,9 @@ class Decoding:
         *,
         prefixes: Sequence[list[int]] | None = None,
         generator: torch.Generator | None = None,
+        watch: Callable[[int, Extended], None] | None = None,
     ) -> Opened:
-        """These sources, read, before the first token of their outputs."""
+        """These sources, read, before the first token of their outputs. ``watch`` is told each step of a beam."""
         source, valid = (x.to(self.device) for x in pad_sources([list(pieces) for pieces in sources]))
         longest = valid.sum(1) + settings.max_extra
         for limit in (settings.max_length, self._positions):
@@ -61,10 +63,10 @@ class Decoding:
             options |= {"temperature": settings.temperature, "top_k": settings.top_k, "top_p": settings.top_p}
             live = sampling(numbers, SYMBOLS, draws=settings.nbest, generator=generator, **options)
             return live, session.repeat(settings.nbest)
-        if settings.beam == 1:
+        if settings.beam == 1 and watch is None:
             return greedy(numbers, SYMBOLS, **options), session
         options |= {"length_penalty": settings.length_penalty, "length_offset": settings.length_offset}
-        return beams(numbers, SYMBOLS, width=settings.beam, best=settings.nbest, **options), session
+        return beams(numbers, SYMBOLS, width=settings.beam, best=settings.nbest, watch=watch, **options), session
 
     @torch.no_grad()
     def step(self, tokens: Tensor, session: State, read: Read) -> tuple[tuple[Tensor, ...], State]:

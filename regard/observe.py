@@ -1,18 +1,34 @@
-"""Attention weights by name, taken from the outside: nothing is stored on modules, no return type changes."""
+"""What each attention looks at, by name, taken from the outside: nothing is stored on modules, no type changes."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention.contract import Attended, Decoder, Encoder, Mechanism
+from regard.attention.mask import Bound
 
-__all__ = ["observe", "twin"]
+__all__ = ["Look", "mechanisms", "observe", "observe_looks", "twin"]
+
+
+class Look(NamedTuple):
+    """What an attention was asked and what it answered: queries, prepared keys, values, who may see whom; weights."""
+
+    query: Tensor  # (batch, heads, query, width)
+    key: Tensor  # (batch, prepared_heads, key, prepared)
+    value: Tensor  # (batch, key_heads, key, value)
+    bound: Bound
+    weights: Tensor  # (batch, heads, query, key)
+
+    def then(self, later: Look) -> Look:
+        """Queries of one pass may come in several calls, to the same keys."""
+        query = torch.cat([self.query, later.query], 2)
+        return later._replace(query=query, weights=torch.cat([self.weights, later.weights], 2))
 
 
 @contextmanager
@@ -26,20 +42,29 @@ def observe(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     model that other threads are using (see ``twin``). Attention shows where a model looked, not why it decided.
     """
     seen: dict[str, Tensor] = {}
-    handles, sides = [], []
-    for path, module in model.named_modules():
-        if isinstance(module, (Encoder, Decoder)):
-            sides.append(f"{path}." if path else "")
-            handles.append(module.register_forward_pre_hook(_forget(seen, _name(path))))
-        if isinstance(module, Mechanism):
-            in_turn = any(path.startswith(side) for side in sides)
-            handles.append(module.register_forward_pre_hook(_ask, with_kwargs=True))
-            handles.append(module.register_forward_hook(_keep(seen, _name(path), in_turn=in_turn)))
-    try:
+
+    def keep(name: str, look: Look, goes_on: bool) -> None:
+        seen[name] = torch.cat([seen[name], look.weights], 2) if goes_on else look.weights
+
+    with _watched(model, seen, keep):
         yield seen
-    finally:
-        for handle in handles:
-            handle.remove()
+
+
+@contextmanager
+def observe_looks(model: nn.Module) -> Iterator[dict[str, Look]]:
+    """As ``observe``, with all that the weights were made of, and that they were applied to."""
+    seen: dict[str, Look] = {}
+
+    def keep(name: str, look: Look, goes_on: bool) -> None:
+        seen[name] = seen[name].then(look) if goes_on else look
+
+    with _watched(model, seen, keep):
+        yield seen
+
+
+def mechanisms(model: nn.Module) -> dict[str, Mechanism]:
+    """The mechanism of each attention, by the name that ``observe`` gives it."""
+    return {_name(path): module for path, module in model.named_modules() if isinstance(module, Mechanism)}
 
 
 def twin(model: nn.Module) -> nn.Module:
@@ -48,11 +73,30 @@ def twin(model: nn.Module) -> nn.Module:
     return copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
 
 
+@contextmanager
+def _watched(model: nn.Module, seen: dict[str, Any], keep: Callable[[str, Look, bool], None]) -> Iterator[None]:
+    """``keep`` is told of each look, and whether it goes on with one in ``seen``."""
+    handles, sides = [], []
+    for path, module in model.named_modules():
+        if isinstance(module, (Encoder, Decoder)):
+            sides.append(f"{path}." if path else "")
+            handles.append(module.register_forward_pre_hook(_forget(seen, _name(path))))
+        if isinstance(module, Mechanism):
+            in_turn = any(path.startswith(side) for side in sides)
+            handles.append(module.register_forward_pre_hook(_ask, with_kwargs=True))
+            handles.append(module.register_forward_hook(_told(seen, keep, _name(path), in_turn=in_turn)))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
 def _ask(module: nn.Module, positional: Any, keywords: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     return positional, {**keywords, "need_weights": True}
 
 
-def _forget(seen: dict[str, Tensor], side: str) -> Any:
+def _forget(seen: dict[str, Any], side: str) -> Any:
     """A pass of that encoder or decoder begins."""
 
     def hook(module: nn.Module, positional: Any) -> None:
@@ -62,13 +106,13 @@ def _forget(seen: dict[str, Tensor], side: str) -> Any:
     return hook
 
 
-def _keep(seen: dict[str, Tensor], name: str, *, in_turn: bool) -> Any:
+def _told(seen: dict[str, Any], keep: Callable[[str, Look, bool], None], name: str, *, in_turn: bool) -> Any:
     """``in_turn``: queries of one pass may come in several calls."""
 
     def hook(module: nn.Module, positional: Any, attended: Attended) -> None:
         if attended.weights is not None:
-            weights = attended.weights.detach()
-            seen[name] = torch.cat([seen[name], weights], 2) if in_turn and name in seen else weights
+            query, key, value, bound = positional[:4]
+            keep(name, Look(query, key, value, bound, attended.weights.detach()), in_turn and name in seen)
 
     return hook
 

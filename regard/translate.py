@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -171,15 +172,28 @@ class Translator:
 
     def _scored(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
         output, valid = (x.to(self.device) for x in pad_sources(targets))
-        logits = torch.nn.functional.linear(self._features(sources, targets), self.model.projection)
-        log_p = torch.log_softmax(logits, -1).gather(-1, output[..., None]).squeeze(-1)
+        log_p = self.log_probabilities(sources, targets).gather(-1, output[..., None]).squeeze(-1)
         return [row[mask].tolist() for row, mask in zip(log_p, valid, strict=True)]
+
+    @torch.no_grad()
+    def log_probabilities(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], *, model: Transducer | None = None
+    ) -> Tensor:
+        """(batch, target, types) of pairs of piece numbers: log p of every type at every place, the end's included."""
+        features = self.features(sources, targets, model=model)
+        return torch.log_softmax(self.model.logits(features), -1)
 
     def attention(self, source: Sequence[int], target: Sequence[int]) -> dict[str, Tensor]:
         """Weights (heads, query, key) by name, for one pair of piece numbers, teacher-forced."""
-        with self._observing, torch.no_grad(), observe(self._twin) as seen:
-            self._features([list(source)], [list(target)], model=self._twin)
+        with self.observed() as model, observe(model) as seen:
+            self.features([source], [target], model=model)
         return {name: weights[0] for name, weights in seen.items()}
+
+    @contextmanager
+    def observed(self) -> Iterator[Transducer]:
+        """The model for one at a time to put hooks on, which those who translate meanwhile do not notice."""
+        with self._observing, torch.no_grad():
+            yield self._twin
 
     @cached_property
     def decoding(self) -> Decoding:
@@ -192,11 +206,12 @@ class Translator:
         assert isinstance(shared, Transducer)
         return shared
 
-    def _features(
-        self, sources: Sequence[list[int]], targets: Sequence[list[int]], *, model: Transducer | None = None
+    def features(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], *, model: Transducer | None = None
     ) -> Tensor:
-        source, source_valid = (x.to(self.device) for x in pad_sources(sources))
-        output, valid = (x.to(self.device) for x in pad_sources(targets))
+        """(batch, target, width) of pairs of piece numbers, teacher-forced: column t predicts piece t, END the last."""
+        source, source_valid = (x.to(self.device) for x in pad_sources([list(pieces) for pieces in sources]))
+        output, valid = (x.to(self.device) for x in pad_sources([list(pieces) for pieces in targets]))
         inputs = torch.cat([torch.full_like(output[:, :1], BEGIN), output[:, :-1]], 1)
         return (model or self.model)(source, source_valid, inputs, valid)
 

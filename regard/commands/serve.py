@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,12 +11,14 @@ from regard.commands.options import CheckpointName, DeviceName, EngineName, Thre
 from regard.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
+    import uvicorn
+
     from regard.server.metrics import Metrics
     from regard.server.models import ServedModel
     from regard.server.settings import ServerSettings
     from regard.translate import Engine, Translator
 
-__all__ = ["register"]
+__all__ = ["create_server", "register"]
 
 EPILOG = (
     "Examples:  regard serve runs/m30k   |   regard serve en-de=runs/m30k de-en=runs/back --port 5000 --engine int8   |"
@@ -81,6 +83,34 @@ def serve(
     POST /v1/translate is our own interface, /openapi.json describes it. Clients of LibreTranslate (/translate, /detect,
     /languages) and of DeepL (/v2/translate, /v2/languages, /v2/usage) work as they are. /metrics is for Prometheus.
     """
+    settings = {
+        "body_bytes": body_limit, "texts": batch_limit, "characters": char_limit, "beam": beam_limit,
+        "nbest": beam_limit, "seconds": timeout, "requests_per_minute": req_limit, "waiting": queue, "rows": rows,
+    }  # fmt: skip
+    server, _ = create_server(
+        runs, host=host, port=port, keys=keys, trusted_proxy=trusted_proxy, settings=settings,
+        engine=engine, checkpoint=checkpoint, device=device, threads=threads,
+    )  # fmt: skip
+    if host not in LOCAL and keys is None:
+        typer.echo(
+            f"listening at {host}: whoever reaches this address may translate, and sends text unencrypted", err=True
+        )
+    _log_requests()
+    server.run()
+
+
+def create_server(
+    runs: list[str],
+    *,
+    host: str,
+    port: int,
+    keys: Path | None = None,
+    trusted_proxy: str | None = None,
+    settings: dict[str, Any] | None = None,
+    log_level: str = "info",
+    **opening: Any,
+) -> tuple[uvicorn.Server, int]:
+    """The server, ready to run, and its port. ``opening``: how models are opened (``open_model``)."""
     try:
         import uvicorn
 
@@ -95,37 +125,25 @@ def serve(
             "the server's libraries are not installed", why=str(error), help="pip install 'regard[serve]'"
         ) from error
 
-    _require_address(host, port)
-    settings = ServerSettings(
-        body_bytes=body_limit, texts=batch_limit, characters=char_limit, beam=beam_limit, nbest=beam_limit,
-        seconds=timeout, requests_per_minute=req_limit, waiting=queue, rows=rows,
-    )  # fmt: skip
-    metrics = Metrics()
-    models = [
-        _served(given, settings, metrics, engine=engine, checkpoint=checkpoint, device=device, threads=threads)
-        for given in runs
-    ]
-    known = Keys(keys) if keys else None
-    app = create_app(Service(Models(models), settings, metrics, keys=known))
-    if host not in LOCAL and known is None:
-        typer.echo(
-            f"listening at {host}: whoever reaches this address may translate, and sends text unencrypted", err=True
-        )
+    port = _free_port(host, port)
+    chosen, metrics = ServerSettings(**(settings or {})), Metrics()
+    models = Models([_served(given, chosen, metrics, **opening) for given in runs])
+    app = create_app(Service(models, chosen, metrics, keys=Keys(keys) if keys else None))
     config = uvicorn.Config(
-        app, host=host, port=port, log_level="info", access_log=False, server_header=False,
-        timeout_graceful_shutdown=round(timeout) + 1, limit_concurrency=max(CONNECTIONS, 4 * queue),
+        app, host=host, port=port, log_level=log_level, access_log=False, server_header=False,
+        timeout_graceful_shutdown=round(chosen.seconds) + 1, limit_concurrency=max(CONNECTIONS, 4 * chosen.waiting),
         timeout_keep_alive=5, proxy_headers=trusted_proxy is not None, forwarded_allow_ips=trusted_proxy or [],
     )  # fmt: skip
-    _log_requests()
-    uvicorn.Server(config).run()
+    return uvicorn.Server(config), port
 
 
-def _require_address(host: str, port: int) -> None:
-    """uvicorn would tell it last of all, with an exit code that means something else here."""
+def _free_port(host: str, port: int) -> int:
+    """The port, or one for 0. uvicorn would tell last of all, and by another exit code, that it is taken."""
     import socket
 
     try:
-        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as tried:
+            return int(tried.getsockname()[1])
     except OSError as error:
         raise ConfigError(
             f"cannot listen at {host}, port {port}", where="--host, --port", why=error.strerror or str(error),
@@ -145,11 +163,12 @@ def _log_requests() -> None:
 
 
 def _served(
-    given: str, settings: ServerSettings, metrics: Metrics, *, engine: Engine | None, checkpoint: str | None,
-    device: str | None, threads: int | None,
+    given: str, settings: ServerSettings, metrics: Metrics, *, engine: Engine | None = None,
+    checkpoint: str | None = None, device: str | None = None, threads: int | None = None,
 ) -> ServedModel:  # fmt: skip
     """A run that is there; its weights are read when it is first asked."""
     from regard.commands.options import open_model
+    from regard.inspection.inspector import Inspector
     from regard.run import RunFolder
     from regard.server.metrics import ModelWatch
     from regard.server.models import ServedModel
@@ -164,11 +183,17 @@ def _served(
     def load() -> Translator:
         return open_model(path, checkpoint=checkpoint, device=device, threads=threads, engine=engine)
 
+    def open(which: str | None) -> Translator:
+        """For who looks into it: the one that translates, or another checkpoint."""
+        return open_model(path, checkpoint=which, device=device, threads=threads) if which else model.start()[0]
+
     data = run.config.data
-    return ServedModel(
+    model = ServedModel(
         name, load=load, search=run.config.search, source=data.source_language, target=data.target_language,
         limits=Limits(rows=settings.rows, waiting=settings.waiting), watch=ModelWatch(metrics, name), threads=threads,
+        inspector=Inspector(run, name=name, open=open),
     )  # fmt: skip
+    return model
 
 
 def _name_and_path(given: str) -> tuple[str, Path]:

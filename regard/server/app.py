@@ -16,7 +16,7 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import regard
-from regard.server import deepl, libretranslate, own
+from regard.server import deepl, inspecting, libretranslate, own
 from regard.server.refused import Refused
 from regard.server.requests import ClientGone
 from regard.server.service import Service
@@ -27,7 +27,7 @@ log = logging.getLogger("regard.server")
 HEADERS = {
     b"x-content-type-options": b"nosniff",
     b"referrer-policy": b"no-referrer",
-    b"content-security-policy": b"default-src 'self'",
+    b"content-security-policy": b"default-src 'self'; img-src 'self' data: blob:",
 }
 
 
@@ -40,15 +40,16 @@ def create_app(service: Service, *, warm: bool = True) -> FastAPI:
         yield
         if warming is not None:
             await warming
-        await asyncio.to_thread(service.models.stop)  # what was accepted is finished
+        await asyncio.to_thread(service.stop)  # what was accepted is finished
 
     app = FastAPI(
         title="Regard", version=regard.__version__, lifespan=lifespan,
         description="Translates with models that Regard trained; also speaks LibreTranslate and DeepL v2.",
         docs_url=None, redoc_url=None,
     )  # fmt: skip
-    for module in (own, libretranslate, deepl):
+    for module in (own, inspecting, libretranslate, deepl):
         app.include_router(module.router(service))
+    app.include_router(inspecting.pages())
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=service.settings.body_bytes)
     app.add_middleware(_Watched, service=service)  # the last one stands outside
 

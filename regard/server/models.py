@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from regard.errors import ConfigError
+from regard.inspection.inspector import Inspector
 from regard.search import Hypothesis
 from regard.server.refused import Refused
 from regard.server.schedule import Closed, Deadline, Job, Limits, Overloaded, Scheduler, TooMany, Watch
@@ -38,9 +39,11 @@ class ServedModel:
         limits: Limits,
         watch: Watch | None = None,
         threads: int | None = None,
+        inspector: Inspector | None = None,
     ) -> None:
         self.name, self.search, self.source, self.target = name, search, source, target
         self._load, self._limits, self._watch, self._threads = load, limits, watch, threads
+        self.inspector = inspector
         self._lock = threading.Lock()
         self._loading: asyncio.Future[None] | None = None
         self._started: tuple[Translator, Scheduler, threading.Thread] | None = None
@@ -71,6 +74,10 @@ class ServedModel:
 
             torch.set_num_threads(self._threads)  # a setting of the thread that computes
         scheduler.run()
+
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
+        """See ``Translator.score``; in the thread that asks."""
+        return self.start()[0].score(sources, targets)
 
     def stop(self) -> None:
         """Finish what was accepted."""

@@ -9,12 +9,13 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from regard.errors import DataError
 from regard.server.refused import Refused
 from regard.server.requests import sender, texts_of, unless_gone
 from regard.server.service import Answer, Asked, Service
 from regard.translate import Translation
 
-__all__ = ["router", "shaped"]
+__all__ = ["PROBLEMS", "router", "shaped"]
 
 Weights = dict[str, list[list[list[float]]]]  # of each layer, by its name: heads, target, source
 LONGEST_SHOWN = 256
@@ -74,8 +75,34 @@ class ModelDescription(BaseModel):
     running: int
 
 
+class ScoreRequest(BaseModel):
+    """As many `targets` as `sources`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    sources: list[str]
+    targets: list[str]
+    model: str | None = None
+
+
+class Score(BaseModel):
+    """Nats; `pieces` is that of each piece of the target, the end symbol's last."""
+
+    log_probability: float
+    pieces: list[float]
+
+
+class ScoreResponse(BaseModel):
+    scores: list[Score]
+
+
 class Problem(BaseModel):
     error: str
+
+
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Problem} for status in (400, 401, 403, 404, 413, 422, 429, 503)
+}
 
 
 def shaped(refused: Refused) -> JSONResponse:
@@ -84,11 +111,8 @@ def shaped(refused: Refused) -> JSONResponse:
 
 def router(service: Service) -> APIRouter:
     routes = APIRouter(tags=["Regard"])
-    problems: dict[int | str, dict[str, Any]] = {
-        status: {"model": Problem} for status in (400, 401, 403, 404, 413, 422, 429, 503)
-    }
 
-    @routes.post("/v1/translate", responses=problems)
+    @routes.post("/v1/translate", responses=PROBLEMS)
     async def translate(asked: TranslateRequest, request: Request) -> TranslateResponse:
         search = asked.model_dump(include={"beam", "nbest", "length_penalty", "max_length"})
         texts = texts_of(asked.text, "text")
@@ -99,6 +123,21 @@ def router(service: Service) -> APIRouter:
             return TranslateResponse(translations=[_translated(answer) for answer in answers])
         weights = await unless_gone(request, asyncio.to_thread(_attention, answers))
         return TranslateResponse(translations=[_translated(answers[0], weights)])
+
+    @routes.post("/v1/score", responses=PROBLEMS)
+    async def score(asked: ScoreRequest, request: Request) -> ScoreResponse:
+        """The log probability of every piece of each target, given its source and the pieces before it."""
+        service.admit(sender(request, "Bearer"))
+        sources, targets = texts_of(asked.sources, "sources"), texts_of(asked.targets, "targets")
+        if len(sources) != len(targets):
+            raise Refused(400, f"Invalid request: {len(sources)} sources for {len(targets)} targets")
+        service.check([*sources, *targets], texts=2 * service.settings.texts)
+        model = service.models.named(asked.model) if asked.model else service.models.all[0]
+        try:
+            found = await unless_gone(request, service.aside(lambda: model.score(sources, targets)))
+        except DataError as error:
+            raise Refused(413, f"Too long: {error.what}.") from error
+        return ScoreResponse(scores=[Score(log_probability=sum(each), pieces=each) for each in found])
 
     @routes.get("/v1/models")
     def models() -> list[ModelDescription]:

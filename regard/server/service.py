@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import limits
 from pydantic import ValidationError
@@ -26,6 +27,8 @@ from regard.translate import Translation
 
 __all__ = ["Answer", "Asked", "Service"]
 
+Result = TypeVar("Result")
+ASIDE = 16  # requests that may wait for ``aside``
 CLIENTS = 100_000  # whose characters are counted
 
 
@@ -62,6 +65,7 @@ class Service:
         self.models, self.settings, self.metrics, self.keys = models, settings, metrics, keys
         self._characters: Counter[str] = Counter()  # by client, since the server began
         self.identifier = Identifier([model.source for model in models.all])
+        self._thread, self._waiting = ThreadPoolExecutor(1, "aside"), 0
         self._window = limits.strategies.SlidingWindowCounterRateLimiter(limits.storage.MemoryStorage())
 
     def admit(self, sender: Sender) -> tuple[str, Key | None]:
@@ -97,9 +101,9 @@ class Service:
         """Refused where a limit stands in the way or no model does this."""
         began = time.monotonic()
         client, key = self.admit(asked.sender)
-        self._check(asked)
+        self.check(asked.texts)
         model, source, detected = await asyncio.to_thread(self._choose, asked)
-        search = self._search(model, asked.search)
+        search = self.search(model, asked.search)
         characters = sum(map(len, asked.texts))
         self._spend(characters, client, key)
         try:
@@ -151,17 +155,40 @@ class Service:
             del self._characters[next(iter(self._characters))]  # the first that came
         self._characters[client] += characters
 
-    def _check(self, asked: Asked) -> None:
+    def check(self, given: Sequence[str], *, texts: int | None = None) -> None:
+        """Refused where there are more texts or characters than a request may have (``texts``: other than usual)."""
         most = self.settings
-        characters = sum(map(len, asked.texts))
-        if len(asked.texts) > most.texts:
-            raise Refused(400, f"Invalid request: {len(asked.texts)} texts exceed the limit of {most.texts}")
+        characters, texts = sum(map(len, given)), texts or most.texts
+        if len(given) > texts:
+            raise Refused(400, f"Invalid request: {len(given)} texts exceed the limit of {texts}")
         if characters > most.characters:
             raise Refused(400, f"Invalid request: request ({characters}) exceeds text limit ({most.characters})")
-        if not asked.texts:
+        if not given:
             raise Refused(400, "Invalid request: there is no text")
 
-    def _search(self, model: ServedModel, given: Mapping[str, float | int | None]) -> SearchConfig:
+    async def aside(self, work: Callable[[], Result]) -> Result:
+        """Work that joins no batch: one after another, in a thread. Refused where many wait, or it takes long."""
+        if self._waiting >= ASIDE:
+            raise Refused(429, "Too many requests are waiting.", retry_after=5)
+        self._waiting += 1
+        loop = asyncio.get_running_loop()
+        future = self._thread.submit(work)
+        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._leave))
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(future), self.settings.seconds)
+        except TimeoutError as error:
+            raise Refused(503, f"This took more than {self.settings.seconds:g} s.", retry_after=5) from error
+
+    def _leave(self) -> None:
+        self._waiting -= 1
+
+    def stop(self) -> None:
+        """Finish what was accepted."""
+        self._thread.shutdown()
+        self.models.stop()
+
+    def search(self, model: ServedModel, given: Mapping[str, float | int | None]) -> SearchConfig:
+        """The model's own settings with what was given. Refused where they are more than may be asked for."""
         wanted = {key: value for key, value in given.items() if value is not None}
         if wanted.get("nbest", 1) > self.settings.nbest:
             raise Refused(400, f"Invalid request: more than {self.settings.nbest} outputs of a text")

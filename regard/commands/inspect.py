@@ -1,0 +1,139 @@
+"""``regard inspect``: what a model looks at, in a browser or in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.commands.options import AsJson, Beam, CheckpointName, DeviceName, EngineName, Run, Threads
+from regard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from regard.inspection.inspector import Inspector
+    from regard.settings import SearchConfig
+
+__all__ = ["register"]
+
+EPILOG = (
+    'Examples:  regard inspect runs/m30k   |   regard inspect runs/m30k "A dog runs." --html dog.html   |   '
+    'regard inspect runs/m30k "A dog runs." --against runs/gru'
+)
+HOST = "127.0.0.1"
+
+Text = Annotated[str | None, typer.Argument(metavar="TEXT", help="What to begin with; needed for a file.")]
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="The page and this text in one HTML file.")]
+Npz = Annotated[Path | None, typer.Option("--npz", metavar="FILE", help="All weights by name, for NumPy.")]
+Against = Annotated[Path | None, typer.Option("--against", metavar="RUN", help="A second run, side by side.")]
+Replay = Annotated[bool, typer.Option("--replay", help="Into the HTML file: the same text at every checkpoint.")]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")]
+Browser = Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page, or only say where it is.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``regard inspect`` to the command line."""
+    app.command("inspect", epilog=EPILOG)(inspect)
+
+
+def inspect(
+    run: Run,
+    text: Text = None,
+    *,
+    html: Html = None,
+    npz: Npz = None,
+    as_json: AsJson = False,
+    against: Against = None,
+    replay: Replay = False,
+    beam: Beam = None,
+    checkpoint: CheckpointName = None,
+    device: DeviceName = None,
+    threads: Threads = None,
+    engine: EngineName = None,
+    port: Port = 0,
+    browser: Browser = True,
+) -> None:
+    """Look into a trained model: attention of every head, alternatives at each step, the beam, what heads do.
+
+    Opens a page in the browser until Ctrl-C; with --html, --npz or --json writes what it would show of TEXT instead.
+    Attention shows where a model looked, not why it decided.
+    """
+    opening = {"device": device, "threads": threads, "engine": engine}
+    if html is None and npz is None and not as_json:
+        if replay:
+            raise ConfigError("--replay is for a file; the page has it anyway", where="--replay", help="--html FILE")
+        _serve(
+            [run, *([against] if against else [])], text, port=port, browser=browser, checkpoint=checkpoint, **opening
+        )
+        return
+    if text is None:
+        raise ConfigError("there is no text to look at", help='regard inspect RUN "A dog runs." --html dog.html')
+    inspector = _inspector(run, **opening)
+    settings = _settings(inspector, beam)
+    found = inspector.inspect(text, checkpoint=checkpoint, settings=settings, include=("ablation", "beam", "vectors"))
+    if html is not None:
+        other = _inspector(against, **opening) if against else None
+        _write_page(html, inspector, found.document, other, text, replay=replay)
+    if npz is not None:
+        found.save(npz.with_suffix(".npz"))
+    if as_json:
+        import json
+
+        print(json.dumps(found.document, ensure_ascii=False))
+
+
+def _write_page(
+    path: Path, inspector: Inspector, document: dict[str, Any], other: Inspector | None, text: str, *, replay: bool
+) -> None:
+    from regard.inspection.page import offline
+    from regard.storage import write_bytes_atomically
+
+    details = inspector.details()
+    bundle: dict[str, Any] = {"main": document, "model": details}
+    if other is not None:
+        bundle["other"] = other.inspect(text).document
+    if replay:
+        steps = [name for name in details["checkpoints"] if name.isdigit()]
+        bundle["replay"] = [inspector.inspect(text, checkpoint=step).document for step in steps]
+    write_bytes_atomically(path, offline(bundle).encode())
+    typer.echo(f"wrote {path}: open it in a browser; it needs no network", err=True)
+
+
+def _inspector(path: Path, **opening: Any) -> Inspector:
+    from regard.commands.options import open_model
+    from regard.inspection.inspector import Inspector
+    from regard.run import RunFolder
+
+    run = RunFolder.open(path)
+    return Inspector(
+        run, name=path.resolve().name, open=lambda which: open_model(path, checkpoint=which, **opening)
+    )  # fmt: skip
+
+
+def _settings(inspector: Inspector, beam: int | None) -> SearchConfig:
+    from regard.commands.options import search_settings
+
+    return search_settings(inspector.run.config.search, beam=beam)
+
+
+def _serve(runs: list[Path], text: str | None, *, port: int, browser: bool, **opening: Any) -> None:
+    """The page and its server, for whoever sits here alone: nobody else may reach it."""
+    from urllib.parse import urlencode
+
+    from regard.commands.serve import create_server
+    from regard.inspection.page import require_page
+
+    require_page()
+    server, where = create_server([str(run) for run in runs], host=HOST, port=port, log_level="warning", **opening)
+    address = f"http://{HOST}:{where}/" + (f"?{urlencode({'text': text})}" if text else "")
+    typer.echo(f"{address}\nCtrl-C ends it", err=True)
+    if browser:
+        _open_when_up(address)
+    server.run()
+
+
+def _open_when_up(address: str) -> None:
+    import threading
+    import webbrowser
+
+    threading.Timer(0.5, webbrowser.open, [address]).start()

@@ -1,0 +1,60 @@
+"""What an output loses when one head is switched off: the one measure of a head that is a cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.contract import Attended, Mechanism
+from regard.data.text import END
+from regard.observe import mechanisms
+from regard.translate import Translator
+
+__all__ = ["ablation"]
+
+
+def ablation(
+    translator: Translator, source: Sequence[int], target: Sequence[int], *, heads: Mapping[str, int], ended: bool
+) -> dict[str, Tensor]:
+    """By attention, for each head: log P(output | source) with its context at 0, less that of the model as it is.
+
+    Nats; negative where the head helped this output. ``heads``: how many each attention has; ``ended``: the end symbol
+    is part of the output. One pass an attention, with a row a head (Michel et al. 2019, "Are sixteen heads really
+    better than one?", §2.3, for one sentence).
+    """
+    with translator.observed() as model:
+        whole = _log_probability(translator, model, [source], [target], ended)
+        found = {}
+        for name, mechanism in mechanisms(model).items():
+            rows = heads[name]
+            with _without(mechanism, rows):
+                found[name] = _log_probability(translator, model, [source] * rows, [target] * rows, ended) - whole
+    return found
+
+
+@contextmanager
+def _without(mechanism: Mechanism, heads: int) -> Iterator[None]:
+    """Row h of a batch gets nothing from head h."""
+
+    def hook(module: nn.Module, positional: Any, attended: Attended) -> Attended:
+        kept = 1 - torch.eye(heads, dtype=attended.context.dtype, device=attended.context.device)
+        return attended._replace(context=attended.context * kept[:, :, None, None])
+
+    handle = mechanism.register_forward_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def _log_probability(
+    translator: Translator, model: Any, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], ended: bool
+) -> Tensor:
+    log_p = translator.log_probabilities(sources, targets, model=model)
+    wanted = torch.tensor([*targets[0], END], device=log_p.device)
+    each = log_p.gather(-1, wanted.expand(len(sources), -1)[..., None]).squeeze(-1)
+    return (each if ended else each[:, :-1]).sum(1).cpu()

@@ -1,0 +1,78 @@
+"""What a run tells of itself beside its outputs: what it is made of, its checkpoints, and how training went."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard import checkpoint
+from regard.models.words import in_words
+from regard.run import RunFolder
+
+__all__ = ["checkpoints", "chosen_checkpoint", "curves", "details"]
+
+POINTS = 400  # of a curve: more than a screen shows
+UNITS = {"loss": "nats", "rate": "", "norm": "", "nll": "nats"}
+
+
+def details(run: RunFolder, *, name: str) -> dict[str, Any]:
+    """For the page: JSON."""
+    data, plan = run.config.data, run.read_plan()
+    parts = [["model", in_words(run.config.model)]]
+    if plan is not None:
+        parts.append(["vocabulary", f"{plan.source_types:,} and {plan.target_types:,} pieces"])
+        parts.append(["trained in", plan.precision])
+    return {
+        "name": name,
+        "source": data.source_language,
+        "target": data.target_language,
+        "checkpoints": checkpoints(run),
+        "checkpoint": chosen_checkpoint(run),
+        "search": run.config.search.model_dump(include={"beam", "length_penalty", "nbest"}),
+        "parts": parts,
+        "curves": curves(run.path / "metrics.jsonl"),
+    }
+
+
+def checkpoints(run: RunFolder) -> list[str]:
+    """Oldest first, then what was chosen or made of them; each as ``--checkpoint`` calls it."""
+    steps = [str(step) for step in checkpoint.list_steps(run.checkpoints)]
+    best = ["best"] if checkpoint.read_best(run.checkpoints) else []
+    return [*steps, *best, *(["average"] if (run.checkpoints / "average").is_dir() else [])]
+
+
+def chosen_checkpoint(run: RunFolder) -> str:
+    """What a run translates with unless told otherwise, as ``--checkpoint`` calls it."""
+    chosen = run.weights_path()
+    return chosen.name if chosen.name in ("average", "best") else str(chosen.steps[-1])
+
+
+def curves(path: Path) -> list[dict[str, Any]]:
+    """From ``metrics.jsonl``: training loss and rate, each at most POINTS means, and every validation figure."""
+    trained: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    validated: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    for line in path.read_bytes().splitlines() if path.is_file() else []:
+        try:
+            record = json.loads(line)
+            step = int(record["step"])
+            for name in ("loss", "rate"):
+                if name in record:
+                    trained[f"training {name}"].append((step, float(record[name])))
+            for name, value in record.get("validation", {}).items():
+                validated[f"validation {name}"].append((step, float(value)))
+        except (ValueError, TypeError, KeyError, AttributeError):
+            continue  # a line that was torn: a picture can do without
+    found = {name: _thinned(points) for name, points in trained.items()} | validated
+    return [
+        {"name": name, "unit": UNITS.get(name.rpartition(" ")[2], ""), "points": points}
+        for name, points in found.items()
+    ]
+
+
+def _thinned(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    groups = np.array_split(np.array(points, dtype=np.float64), min(POINTS, len(points)))
+    return [(round(float(group[-1, 0])), float(group[:, 1].mean())) for group in groups]

@@ -1,0 +1,244 @@
+"""One text through a model: decoded fast, passed once through the reference path, and noted whole."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.attention.catalogue import MECHANISMS
+from regard.data.text import BEGIN, END, SPECIALS, Tokenizer
+from regard.decoding import SYMBOLS
+from regard.errors import ConfigError
+from regard.inspection.ablation import ablation
+from regard.inspection.aligner import Aligner
+from regard.inspection.branches import Branches
+from regard.inspection.document import Inspection
+from regard.inspection.measures import Kind, measures, rollout
+from regard.inspection.worked import Worked, worked
+from regard.observe import Look, mechanisms, observe_looks
+from regard.search import Hypothesis, best_types, search
+from regard.settings import SearchConfig
+from regard.translate import Translator
+
+__all__ = ["Part", "inspect_text"]
+
+Part = Literal["ablation", "beam", "vectors"]
+LONGEST = 128  # pieces of a side: a head's weights are their product
+CANDIDATES = 10
+KINDS = {kind: name for name, kind in MECHANISMS.items()}
+
+
+def inspect_text(
+    translator: Translator,
+    text: str,
+    *,
+    settings: SearchConfig | None = None,
+    force: Sequence[int] = (),
+    include: Collection[Part] = (),
+    aligner: Aligner | None = None,
+    model: Mapping[str, str | None] | None = None,
+) -> Inspection:
+    """Translate a text, then pass the pair through the reference path once and note everything.
+
+    ``force``: numbers of the pieces that the output begins with. ``include`` what costs more: ``ablation`` (a pass an
+    attention), ``beam`` (the branches of the search), ``vectors`` (queries, keys and values, which are large). Refused
+    with a ConfigError: a text that is blank or of more than 128 pieces, since a head's weights are their product.
+    """
+    settings = settings or translator.search
+    source = _source(translator, text)
+    _require_pieces(translator, force)
+    branches = Branches(settings) if "beam" in include else None
+    found = _decoded(translator, source, settings, force, branches)
+    best = found[0]
+    looks, log_p = _looked(translator, source, best)
+    weights = {name: look.weights[0].cpu() for name, look in looks.items()}
+    document = {
+        "format": "regard-inspection",
+        "version": 1,
+        "model": dict(model or {}),
+        "search": settings.model_dump(include={"beam", "length_penalty", "nbest"}),
+        "forced": len(force),
+        "source": _side(translator.source, [*source, END]) | {"text": text},
+        "target": _target(translator.target, best),
+        "score": best.score,
+        "log_probability": best.log_probability,
+        "finished": best.finished,
+        "candidates": [_candidate(translator.target, hypothesis) for hypothesis in found],
+        "steps": _steps(translator.target, log_p, _outputs(best)),
+        "attention": {name: _attention(translator, name, each) for name, each in weights.items()},
+        "alignment": _alignment(aligner, weights) if aligner and aligner.attention in weights else None,
+        "rollout": _rollouts(weights),
+    }
+    if "ablation" in include:
+        heads = {name: len(each) for name, each in weights.items()}
+        lost = ablation(translator, source, best.tokens, heads=heads, ended=best.finished)
+        document["ablation"] = {name: [round(value, 6) for value in each.tolist()] for name, each in lost.items()}
+    if branches is not None:
+        branches.mark(best)
+        document["beam"] = [
+            asdict(node) | {"piece": translator.target.pieces([node.token])[0]} for node in branches.nodes
+        ]
+    if "vectors" in include:
+        document["vectors"] = _vectors(translator, looks)
+    return Inspection(document, weights)
+
+
+def _source(translator: Translator, text: str) -> list[int]:
+    parts = translator.parts(text)
+    if not parts:
+        raise ConfigError("there is no text to look at")
+    longest = min(LONGEST, translator.max_length)
+    if len(parts) > 1 or len(parts[0]) > longest:
+        count = sum(map(len, parts))
+        raise ConfigError(f"a text of {count} pieces is too long to look at", help=f"at most {longest}: a sentence")
+    return parts[0]
+
+
+def _require_pieces(translator: Translator, force: Sequence[int]) -> None:
+    if len(force) > LONGEST or any(not BEGIN < piece < len(translator.target) for piece in force):
+        raise ConfigError("the output cannot begin so", why="a forced piece is not one of this model's vocabulary")
+
+
+def _decoded(
+    translator: Translator, source: list[int], settings: SearchConfig, force: Sequence[int], branches: Branches | None
+) -> list[Hypothesis]:
+    decoding = translator.decoding
+    opened = decoding.open([0], [source], settings, prefixes=[list(force)] if force else None, watch=branches)
+    with torch.no_grad():
+        ((_, found),) = search(decoding.step, opened)
+    return found
+
+
+def _looked(translator: Translator, source: list[int], best: Hypothesis) -> tuple[dict[str, Look], Tensor]:
+    """Every look, and log p of every type at every place; both without the end that was not reached."""
+    with translator.observed() as model, observe_looks(model) as seen:
+        log_p = translator.log_probabilities([source], [best.tokens], model=model)[0].cpu()
+    rows = len(_outputs(best))
+    return {name: look if name.startswith("encoder") else _cut(look, name, rows) for name, look in seen.items()}, log_p
+
+
+def _cut(look: Look, name: str, rows: int) -> Look:
+    if name.endswith("source"):
+        return look._replace(query=look.query[:, :, :rows], weights=look.weights[:, :, :rows])
+    cut = {part: getattr(look, part)[:, :, :rows] for part in ("query", "key", "value")}
+    return look._replace(weights=look.weights[:, :, :rows, :rows], **cut)
+
+
+def _outputs(best: Hypothesis) -> list[int]:
+    return [*best.tokens, *([END] if best.finished else [])]
+
+
+def _side(tokenizer: Tokenizer, ids: list[int]) -> dict[str, Any]:
+    words, spelled = _words(tokenizer, ids)
+    return {"ids": ids, "pieces": tokenizer.pieces(ids), "words": words, "spelled": spelled}
+
+
+def _target(tokenizer: Tokenizer, best: Hypothesis) -> dict[str, Any]:
+    outputs = _outputs(best)
+    side = _side(tokenizer, outputs)
+    inputs = [SPECIALS[BEGIN], *side["pieces"][: len(outputs) - 1]]
+    return {"text": tokenizer.decode(best.tokens), **side, "inputs": inputs}
+
+
+def _words(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[list[int], list[str]]:
+    """Which word each piece belongs to, and how the words are spelled; special pieces are words of their own.
+
+    A piece belongs to the last word of the text up to it, whatever the tokenizer marks words by.
+    """
+    numbers: list[int] = []
+    spelled: list[str] = []
+    said = 0  # words of the text so far
+    for at, piece in enumerate(ids):
+        if piece < len(SPECIALS):
+            spelled.append(SPECIALS[piece])
+        else:
+            words = tokenizer.decode(ids[: at + 1]).split()
+            if len(words) > said or not spelled or spelled[-1] in SPECIALS:
+                spelled.append("")
+            said = len(words)
+            spelled[-1] = words[-1] if words else ""
+        numbers.append(len(spelled) - 1)
+    return numbers, spelled
+
+
+def _candidate(tokenizer: Tokenizer, hypothesis: Hypothesis) -> dict[str, Any]:
+    text = tokenizer.decode(hypothesis.tokens)
+    return {"text": text, "score": hypothesis.score, "log_probability": hypothesis.log_probability}
+
+
+def _steps(tokenizer: Tokenizer, log_p: Tensor, outputs: Sequence[int]) -> list[dict[str, Any]]:
+    steps = []
+    for row, chosen in zip(log_p, outputs, strict=False):
+        value, token = (x[0] for x in best_types(row[None], CANDIDATES, SYMBOLS.never))
+        best = zip(token.tolist(), tokenizer.pieces(token.tolist()), value.tolist(), strict=True)
+        steps.append(
+            {
+                "entropy": float(torch.special.entr(row.exp()).sum()),
+                "rank": int((row > row[chosen]).sum()),
+                "log_probability": float(row[chosen]),
+                "candidates": [{"id": id, "piece": piece, "log_probability": log} for id, piece, log in best],
+            }
+        )
+    return steps
+
+
+def _kind(name: str) -> Kind:
+    return "source" if name.endswith("source") else "encoder" if name.startswith("encoder") else "decoder"
+
+
+def _attention(translator: Translator, name: str, weights: Tensor) -> dict[str, Any]:
+    layer = next((int(part) for part in name.split(".") if part.isdigit()), 0)
+    mechanism = KINDS.get(type(mechanisms(translator.model)[name]), "other")
+    kind = _kind(name)
+    return {
+        "kind": kind, "layer": layer, "mechanism": mechanism, "weights": _floats(weights),
+        "measures": measures(weights.float(), kind),
+    }  # fmt: skip
+
+
+def _alignment(aligner: Aligner, attention: dict[str, Tensor]) -> dict[str, Any]:
+    weights = aligner.weights(attention)
+    value, source = weights[:, : max(weights.shape[1] - 1, 1)].max(-1)  # the source's end is no piece of it
+    links = [
+        [target, at, round(weight, 6)]
+        for target, (at, weight) in enumerate(zip(source.tolist(), value.tolist(), strict=True))
+        if weight > 0
+    ]
+    return {
+        "attention": aligner.attention, "head": aligner.head, "shift": aligner.shift, "why": aligner.why,
+        "weights": _floats(weights), "links": links,
+    }  # fmt: skip
+
+
+def _rollouts(attention: dict[str, Tensor]) -> dict[str, Any]:
+    """Of an encoder of attention layers; and where the decoder looks on average, through it, into the source."""
+    encoder = [weights for name, weights in attention.items() if name.startswith("encoder")]
+    source = [weights.mean(0) for name, weights in attention.items() if name.endswith("source")]
+    if not encoder:
+        return {}
+    rolled = rollout(encoder)
+    found = {"encoder": _floats(rolled)}
+    return found | {"source": _floats(torch.stack(source).mean(0) @ rolled)} if source else found
+
+
+def _vectors(translator: Translator, looks: Mapping[str, Look]) -> dict[str, Any]:
+    parts = mechanisms(translator.model)
+    return {name: _worked(worked(parts[name], look)) for name, look in looks.items()}
+
+
+def _worked(found: Worked) -> dict[str, Any]:
+    plain = {"kind": found.kind, "formula": found.formula, "scale": found.scale}
+    tensors = {name: getattr(found, name) for name in ("query", "key", "value", "vector", "bias")}
+    return plain | {name: None if each is None else _floats(each) for name, each in tensors.items()}
+
+
+def _floats(tensor: Tensor) -> dict[str, Any]:
+    """float32, little-endian, row by row."""
+    array = np.ascontiguousarray(tensor.detach().float().cpu().numpy().astype("<f4"))
+    return {"shape": list(array.shape), "data": base64.b64encode(array.tobytes()).decode()}

@@ -1,0 +1,92 @@
+"""A run to be looked into: its checkpoints as translators, opened when asked for."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from regard.inspection.aligner import Aligner, aligner_of
+from regard.inspection.document import Inspection
+from regard.inspection.history import chosen_checkpoint, details
+from regard.inspection.inspecting import Part, inspect_text
+from regard.run import RunFolder
+from regard.settings import SearchConfig
+from regard.translate import Engine, Translator, load
+
+__all__ = ["Inspector", "inspect"]
+
+KEPT = 3  # checkpoints in memory
+
+
+class Inspector:
+    """``open`` makes the translator of a checkpoint, None being that which the run translates with."""
+
+    def __init__(self, run: RunFolder, *, name: str, open: Callable[[str | None], Translator]) -> None:
+        self.run, self.name, self._open = run, name, open
+        self._translators: OrderedDict[str | None, Translator] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def details(self) -> dict[str, Any]:
+        """What the run is made of, its checkpoints and its curves, as JSON has it."""
+        return details(self.run, name=self.name)
+
+    def inspect(
+        self,
+        text: str,
+        *,
+        checkpoint: str | None = None,
+        settings: SearchConfig | None = None,
+        force: Sequence[int] = (),
+        include: Collection[Part] = (),
+    ) -> Inspection:
+        """What this run's model does with ``text`` (``inspect_text``)."""
+        with self._lock:  # one at a time: it is for people, and takes memory
+            data = self.run.config.data
+            model = {
+                "name": self.name,
+                "checkpoint": checkpoint or chosen_checkpoint(self.run),
+                "source_language": data.source_language,
+                "target_language": data.target_language,
+            }
+            return inspect_text(
+                self._translator(checkpoint), text,
+                settings=settings, force=force, include=include, aligner=self._aligner, model=model,
+            )  # fmt: skip
+
+    @cached_property
+    def _aligner(self) -> Aligner | None:
+        return aligner_of(self.run, self._translator(None))
+
+    def _translator(self, checkpoint: str | None) -> Translator:
+        if checkpoint not in self._translators:
+            self._translators[checkpoint] = self._open(checkpoint)
+            if len(self._translators) > KEPT:
+                self._translators.popitem(last=False)
+        self._translators.move_to_end(checkpoint)
+        return self._translators[checkpoint]
+
+
+def inspect(
+    path: str | Path,
+    text: str,
+    *,
+    checkpoint: str | None = None,
+    device: str | None = None,
+    engine: Engine | None = None,
+    include: Collection[Part] = ("ablation", "beam", "vectors"),
+) -> Inspection:
+    """What the model of a run folder does with ``text``: ``regard.inspect("runs/m30k", "A dog runs.").show()``.
+
+    ``inspect_text`` says what there is and what is refused; ``include`` what costs more is all there.
+    """  # fmt: skip
+    run = RunFolder.open(Path(path))
+
+    def open(which: str | None) -> Translator:
+        return load(path, checkpoint=which, device=device, engine=engine)
+
+    inspector = Inspector(run, name=run.path.resolve().name, open=open)
+    return inspector.inspect(text, checkpoint=checkpoint, include=include)

@@ -1,0 +1,55 @@
+"""What can be said of a head in one number, from its weights alone."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+__all__ = ["MEASURES", "Kind", "measures", "rollout"]
+
+Kind = Literal["encoder", "decoder", "source"]
+
+# What the page and the documentation say of each.
+MEASURES = {
+    "entropy": "−Σ α ln α of a query's weights in nats, mean over queries: 0 looks at one place, ln S at all alike.",
+    "distance": "Σ α |i − j|, mean over queries; a target's position is scaled to the length of the source.",
+    "diagonality": "1 − distance / the greatest that is possible: 1 is a straight line.",
+    "largest": "The largest weight of a query, mean over queries.",
+    "end": "The share of weight on the end symbol; on the begin symbol where a decoder looks at itself.",
+}
+Weights = Float[Tensor, "heads query key"]
+
+
+def measures(weights: Weights, kind: Kind) -> dict[str, list[float]]:
+    """MEASURES of each head. Queries that may see nothing, or one place alone, count like the others."""
+    queries, keys = weights.shape[1:]
+    place = torch.arange(keys, dtype=weights.dtype)
+    asked = torch.arange(queries, dtype=weights.dtype)
+    if kind == "source":
+        asked = asked * max(keys - 1, 0) / max(queries - 1, 1)
+    away = (asked[:, None] - place).abs()
+    reachable = away.tril() if kind == "decoder" else away
+    furthest = reachable.amax(1).mean().clamp_min(torch.finfo(weights.dtype).eps)
+    distance = (weights * away).sum(-1).mean(-1)
+    found = {
+        "entropy": torch.special.entr(weights).sum(-1).mean(-1),
+        "distance": distance,
+        "diagonality": 1 - distance / furthest,
+        "largest": weights.amax(-1).mean(-1),
+        "end": weights[:, :, 0 if kind == "decoder" else -1].mean(-1),
+    }
+    return {name: [round(value, 6) for value in values.tolist()] for name, values in found.items()}
+
+
+def rollout(layers: list[Weights]) -> Float[Tensor, "query key"]:
+    """∏ (½ mean over heads + ½ I), rows normalised, last layer first (Abnar & Zuidema 2020, §3): what a position is
+    made of, if layers did nothing but mix positions and every residual path carried half."""
+    size = layers[0].shape[-1]
+    mixed = torch.eye(size, dtype=layers[0].dtype)
+    for weights in layers:
+        step = (weights.mean(0) + torch.eye(size, dtype=weights.dtype)) / 2
+        mixed = step / step.sum(-1, keepdim=True) @ mixed
+    return mixed

@@ -1,0 +1,151 @@
+"""``regard inspect``, and what a server says of its models to the page."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from regard import cli, load
+from regard import inspect as look
+from regard.inspection.page import FOLDER
+
+from .conftest import TinyRun
+from .test_serve import serving
+
+built = pytest.mark.skipif(not (FOLDER / "app.js").is_file(), reason="the page was not built: scripts/page")
+
+
+@pytest.fixture(scope="module")
+def url(tiny_run: TinyRun) -> Iterator[str]:
+    with serving(str(tiny_run.path), "--threads", "1", "--timeout", "60") as (url, _):
+        yield url
+
+
+def run(*words: object) -> int:
+    return cli.run([str(word) for word in words])
+
+
+def inspect(url: str, **asked: Any) -> httpx.Response:
+    return httpx.post(f"{url}/v1/inspect", json={"text": "c a b"} | asked, timeout=60)
+
+
+def test_a_server_tells_what_python_tells(url: str, tiny_run: TinyRun) -> None:
+    parts = ["ablation", "beam", "vectors"]
+    told = inspect(url, include=parts).json()
+    own = look(tiny_run.path, "c a b").document
+    assert told["target"] == own["target"] and told["target"]["text"] == "C A B"
+    assert set(told) == set(own) and [node["piece"] for node in told["beam"]] == [node["piece"] for node in own["beam"]]
+    assert not set(parts) & set(inspect(url).json())
+
+
+def test_a_head_that_copies_aligns_the_copy(url: str) -> None:
+    found = inspect(url).json()["alignment"]
+    assert {(target, source) for target, source, _ in found["links"]} >= {(0, 0), (1, 1), (2, 2)}, found
+    assert "%" in found["why"]
+
+
+def test_pieces_can_be_forced_and_checkpoints_looked_into(url: str) -> None:
+    first = inspect(url, checkpoint="100").json()
+    assert first["model"]["checkpoint"] == "100"
+    other = first["target"]["ids"][-2]
+    forced = inspect(url, force=[other, other]).json()
+    assert forced["target"]["ids"][:2] == [other, other] and forced["forced"] == 2
+
+
+def test_details_of_a_model(url: str) -> None:
+    found = httpx.get(f"{url}/v1/models/run").json()
+    assert found["checkpoints"] == ["100", "200", "300", "400", "best"] and found["checkpoint"] == "best"
+    curves = {curve["name"]: curve["points"] for curve in found["curves"]}
+    assert [step for step, _ in curves["validation loss"]] == [100, 200, 300, 400]
+    assert curves["training loss"][0][1] > curves["training loss"][-1][1]
+    assert httpx.get(f"{url}/v1/models/nobody").status_code == 404
+    assert httpx.get(f"{url}/v1/models/..%2F..%2Fetc").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "told"),
+    [
+        ({"text": "  "}, 400, "no text"),
+        ({"text": "a " * 200}, 400, "too long"),
+        ({"text": "a " * 4000}, 400, "exceeds"),
+        ({"text": "\ud800"}, 400, "not Unicode"),
+        ({"checkpoint": "../../x"}, 422, "checkpoint"),
+        ({"checkpoint": "12345"}, 404, "12345"),
+        ({"checkpoint": "²"}, 422, "checkpoint"),
+        ({"force": [0]}, 400, "cannot begin so"),
+        ({"force": [10**12]}, 422, "force"),
+        ({"beam": 11}, 400, "wider than 10"),
+        ({"include": ["everything"]}, 422, "include"),
+        ({"model": "nobody"}, 404, "nobody"),
+    ],
+)
+def test_what_cannot_be_looked_into_is_told(url: str, asked: dict[str, Any], status: int, told: str) -> None:
+    answer = httpx.post(f"{url}/v1/inspect", content=json.dumps({"text": "a b"} | asked).encode(), timeout=60,
+                        headers={"content-type": "application/json"})  # fmt: skip
+    assert answer.status_code == status and told in answer.json()["error"], answer.text
+
+
+def test_scores_are_those_of_the_command(url: str, tiny_run: TinyRun) -> None:
+    asked = {"sources": ["a b", "c"], "targets": ["A B", "D"]}
+    found = httpx.post(f"{url}/v1/score", json=asked).json()["scores"]
+    own = load(tiny_run.path).score(asked["sources"], asked["targets"])
+    for each, pieces in zip(found, own, strict=True):
+        assert each["pieces"] == pytest.approx(pieces, abs=1e-5) and each["log_probability"] == pytest.approx(
+            sum(pieces), abs=1e-4
+        )
+    few = httpx.post(f"{url}/v1/score", json=asked | {"targets": ["A"]})
+    assert few.status_code == 400 and "2 sources for 1 targets" in few.text
+    long = httpx.post(f"{url}/v1/score", json={"sources": ["a"], "targets": ["A " * 600]})
+    assert long.status_code == 413 and "/" not in long.json()["error"]
+
+
+@built
+def test_the_page_is_served_under_a_policy_that_lets_nothing_else_in(url: str) -> None:
+    answer = httpx.get(url)
+    assert "default-src 'self'" in answer.headers["content-security-policy"]
+    for path in re.findall(r'(?:src|href)="\.(/[^"]+)"', answer.text):
+        assert httpx.get(url + path).status_code == 200
+    assert not re.search(r'(src|href)="(https?:)?//', answer.text)
+
+
+@built
+def test_a_file_has_all_of_it_and_fetches_nothing(tiny_run: TinyRun, tmp_path: Path) -> None:
+    page = tmp_path / "a.html"
+    assert run("inspect", tiny_run.path, "c </script> b", "--html", page, "--replay", "--against", tiny_run.path) == 0
+    html = page.read_text(encoding="utf-8")
+    bundle = json.loads(re.search(r'id="bundle">(.*?)</script>', html, re.DOTALL)[1])  # type: ignore[index]
+    assert bundle["main"]["source"]["text"] == "c </script> b" and len(bundle["replay"]) == 4
+    assert bundle["other"]["target"] == bundle["main"]["target"] and "vectors" in bundle["main"]
+    assert "default-src 'none'" in html and not re.search(r'(src|href)="(?!data:)', html)
+
+
+def test_arrays_and_json_need_no_page(tiny_run: TinyRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("inspect", tiny_run.path, "c a b", "--json", "--npz", tmp_path / "a.npz", "--beam", 2) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["target"]["text"] == "C A B" and document["search"]["beam"] == 2
+    with np.load(tmp_path / "a.npz", allow_pickle=False) as arrays:
+        assert list(arrays["decoder.0.source"].shape) == document["attention"]["decoder.0.source"]["weights"]["shape"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--json"], "no text to look at"),
+        (["x " * 200, "--json"], "too long"),
+        (["", "--json"], "no text to look at"),
+        (["a", "--replay"], "--replay is for a file"),
+        (["a", "--json", "--checkpoint", "7"], "checkpoint"),
+    ],
+)
+def test_what_cannot_be_inspected_is_told(
+    tiny_run: TinyRun, words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("inspect", tiny_run.path, *words) in (2, 4)
+    assert told in capsys.readouterr().err

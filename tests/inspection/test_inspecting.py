@@ -1,0 +1,232 @@
+"""The document of one text: each number in it by a second way, or by hand."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from regard.data.text import END, TokenizerConfig, train_tokenizer
+from regard.errors import ConfigError
+from regard.inspection.aligner import Aligner
+from regard.inspection.inspecting import _words, inspect_text
+from regard.translate import Translator
+
+from .models import WORDS, translator
+
+TEXT = "a b c d"
+ALL = ("ablation", "beam", "vectors")
+RECURRENT: dict[str, Any] = {
+    "encoder": {"kind": "recurrent"}, "decoder": {"kind": "recurrent", "order": "bahdanau"}, "heads": 1,
+}  # fmt: skip
+SCORES: list[dict[str, Any]] = [
+    {"cross_attention": {"kind": kind}} for kind in ("dot", "general", "additive", "cosine", "tanh-dot")
+] + [
+    {"position": "alibi"},
+    {"position": "t5"},
+    {"key_heads": 2},
+    {"position": "rotary"},
+    RECURRENT | {"cross_attention": {"kind": "additive"}},
+    RECURRENT | {"cross_attention": {"kind": "general"}},
+]  # fmt: skip
+
+
+def floats(found: dict[str, Any]) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(found["data"]), "<f4").reshape(found["shape"])
+
+
+@pytest.mark.parametrize("model", SCORES, ids=lambda model: str(model))
+def test_a_weight_can_be_worked_out_from_what_the_document_says(model: dict[str, Any]) -> None:
+    """softmax(scale Σ terms + bias) over what may be seen is the recorded weight, whatever the mechanism."""
+    document = inspect_text(translator(**model), TEXT, include=ALL).document
+    worked = 0
+    for name, vectors in document["vectors"].items():
+        weights = floats(document["attention"][name]["weights"])
+        if vectors["kind"] == "none":
+            continue
+        query, key = floats(vectors["query"]), floats(vectors["key"])
+        if vectors["kind"] == "product":
+            terms = query[:, :, None] * key[:, None]
+        else:
+            terms = np.tanh(query[:, :, None] + key[:, None]) * floats(vectors["vector"])[:, None, None]
+        energy = vectors["scale"] * terms.sum(-1)
+        if vectors["bias"] is not None:
+            energy = energy + floats(vectors["bias"])
+        energy = np.where(weights > 0, energy, -np.inf)
+        expected = np.exp(energy - energy.max(-1, keepdims=True))
+        np.testing.assert_allclose(expected / expected.sum(-1, keepdims=True), weights, atol=1e-5)
+        worked += 1
+    assert worked >= 1
+
+
+def test_a_mechanism_of_more_than_a_query_and_a_key_says_so() -> None:
+    model = translator(**RECURRENT, cross_attention={"kind": "location-aware"})
+    vectors = inspect_text(model, TEXT, include=["vectors"]).document["vectors"]
+    assert vectors["decoder.source"]["kind"] == "none" and "LocationAware" in vectors["decoder.source"]["formula"]
+
+
+def test_weights_and_log_probabilities_are_those_of_the_reference_path() -> None:
+    model = translator()
+    found = inspect_text(model, TEXT)
+    document, best = found.document, model(TEXT).candidates[0]
+    assert found.text == best.text and document["log_probability"] == pytest.approx(best.log_probability)
+    wanted = model(TEXT).attention
+    rows = len(document["target"]["pieces"])
+    assert set(wanted) == set(document["attention"])
+    for name, weights in wanted.items():
+        cut = weights if name.startswith("encoder") else weights[:, :rows]
+        cut = cut[:, :, :rows] if name.startswith("decoder") and name.endswith("self") else cut
+        np.testing.assert_allclose(floats(document["attention"][name]["weights"]), cut, atol=1e-6)
+    scores = model.score([TEXT], [best.text])[0][:rows]
+    assert [step["log_probability"] for step in document["steps"]] == pytest.approx(scores)
+
+
+def test_labels_fit_the_weights() -> None:
+    document = inspect_text(translator(), TEXT).document
+    source, target = document["source"], document["target"]
+    assert source["pieces"] == ["a", "b", "c", "d", "</s>"] and target["inputs"][0] == "<s>"
+    assert len(target["inputs"]) == len(target["pieces"]) == len(document["steps"])
+    shapes = {"encoder": (source, source), "source": (target, source), "decoder": (target, target)}
+    for each in document["attention"].values():
+        rows, columns = shapes[each["kind"]]
+        assert each["weights"]["shape"] == [4, len(rows["pieces"]), len(columns["pieces"])]
+
+
+def test_candidates_are_the_most_probable_pieces_and_never_one_that_cannot_be() -> None:
+    steps = inspect_text(translator(), TEXT).document["steps"]
+    for step in steps:
+        logs = [candidate["log_probability"] for candidate in step["candidates"]]
+        assert logs == sorted(logs, reverse=True) and not {0, 2} & {each["id"] for each in step["candidates"]}
+        assert 0 <= step["entropy"] <= np.log(len(WORDS))
+    assert steps[0]["rank"] == [each["id"] for each in steps[0]["candidates"]].index(
+        inspect_text(translator(), TEXT).document["target"]["ids"][0]
+    )
+
+
+def test_a_forced_beginning_is_said_and_the_rest_is_the_models_own() -> None:
+    model = translator()
+    (forced,) = WORDS.encode("h")
+    document = inspect_text(model, TEXT, force=[forced, forced]).document
+    assert document["target"]["ids"][:2] == [forced, forced] and document["forced"] == 2
+    assert document["target"]["text"] == model.translate([TEXT], prefixes=["h h"])[0].text
+
+
+@pytest.mark.parametrize("force", [[0], [2], [len(WORDS)], [5] * 300])
+def test_pieces_that_cannot_be_forced_are_refused(force: list[int]) -> None:
+    with pytest.raises(ConfigError, match="cannot begin so"):
+        inspect_text(translator(), TEXT, force=force)
+
+
+@pytest.mark.parametrize("text", ["", "  ", " ".join("ab" * 11)])
+def test_no_text_and_one_that_is_too_long_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"no text|too long"):
+        inspect_text(translator(), text)
+
+
+def test_switching_a_head_off_is_to_take_its_part_of_the_output_projection_away() -> None:
+    model = translator()
+    document = inspect_text(model, TEXT, include=["ablation"]).document
+    tokens = document["target"]["ids"]
+    ended = document["finished"]
+
+    def log_p() -> float:
+        source = WORDS.encode(TEXT)
+        outputs = tokens[:-1] if ended else tokens
+        rows = model.log_probabilities([source], [outputs])[0]
+        return float(rows[range(len(tokens)), tokens].sum())
+
+    whole = log_p()
+    attention = model.model.decoder.layers[1].reader.attention  # type: ignore[union-attr, index]
+    width = attention.value_width
+    for head in range(4):
+        saved = attention.output.weight.detach().clone()
+        with torch.no_grad():
+            attention.output.weight[:, head * width : (head + 1) * width] = 0
+        assert document["ablation"]["decoder.1.source"][head] == pytest.approx(log_p() - whole, abs=2e-6)
+        with torch.no_grad():
+            attention.output.weight.copy_(saved)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_the_tree_of_a_search_has_its_output_on_the_best_path(beam: int) -> None:
+    model = translator(search={"beam": beam})
+    document = inspect_text(model, TEXT, include=["beam"]).document
+    nodes = document["beam"]
+    path = [node for node in nodes if node["best"]]
+    assert [node["token"] for node in path] == document["target"]["ids"]
+    assert sum(node["log_probability"] for node in path) == pytest.approx(document["log_probability"])
+    for node in nodes:
+        before = nodes[node["parent"]]["total"] if node["parent"] is not None else 0.0
+        assert node["total"] == pytest.approx(before + node["log_probability"])
+        assert (
+            (node["score"] is not None)
+            == (node["state"] == "ended")
+            == (node["token"] == END and node["score"] is not None)
+        )
+    for step in {node["step"] for node in nodes}:
+        assert sum(node["state"] == "live" for node in nodes if node["step"] == step) <= beam
+    ended = [node["score"] for node in nodes if node["state"] == "ended"]
+    if document["finished"]:
+        assert max(ended) == pytest.approx(document["score"])
+    assert inspect_text(model, TEXT).text == document["target"]["text"]  # being watched changes nothing
+
+
+def test_alignment_names_where_it_comes_from_and_reads_a_late_row() -> None:
+    model = translator()
+    late = inspect_text(model, TEXT, aligner=Aligner("decoder.1.source", 2, 1, 0.5, 10))
+    weights = late.attention["decoder.1.source"][2]
+    for target, source, weight in late.alignment():
+        assert source == int(weights[target + 1, :-1].argmax()) and weight == pytest.approx(
+            float(weights[target + 1, source]), abs=1e-6
+        )
+    assert len(late.alignment()) == len(late.document["target"]["pieces"]) - 1
+    assert "50 % of 10" in late.document["alignment"]["why"]
+
+
+def test_a_model_without_attention_has_none() -> None:
+    document = inspect_text(
+        translator(encoder={"kind": "recurrent"}, decoder={"kind": "recurrent", "order": "none"}), TEXT, include=ALL
+    ).document
+    assert document["attention"] == {} and document["alignment"] is None and document["ablation"] == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [("bpe", ["low", "lower", "lowest", "</s>"]), ("word", ["low", "lower", "lowest", "</s>"]),
+     ("character", ["low", "lower", "lowest", "</s>"]), ("byte", ["low", "lower", "lowest", "</s>"])],
+)  # fmt: skip
+def test_pieces_belong_to_words_whatever_the_tokenizer(kind: str, words: list[str]) -> None:
+    size = {"size": 24} if kind == "bpe" else {}
+    tokenizer = train_tokenizer(["low lower lowest"] * 3, TokenizerConfig.model_validate({"kind": kind} | size))
+    ids = [*tokenizer.encode("low lower lowest"), END]
+    numbers, spelled = _words(tokenizer, ids)
+    assert spelled == words and numbers == sorted(numbers) and len(numbers) == len(ids)
+
+
+def test_it_is_written_as_json_and_as_arrays(tmp_path: Path) -> None:
+    found = inspect_text(translator(), TEXT)
+    found.save(tmp_path / "a.json")
+    found.save(tmp_path / "a.npz")
+    assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8")) == json.loads(json.dumps(found.document))
+    with np.load(tmp_path / "a.npz", allow_pickle=False) as arrays:
+        np.testing.assert_array_equal(arrays["decoder.0.source"], found.attention["decoder.0.source"])
+        assert json.loads(str(arrays["document"]))["source"]["text"] == TEXT
+    with pytest.raises(ConfigError, match="no known kind"):
+        found.save(tmp_path / "a.txt")
+
+
+def test_several_threads_may_translate_meanwhile() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    model: Translator = translator()
+    alone = inspect_text(model, TEXT, include=["ablation"]).document
+    with ThreadPoolExecutor(4) as pool:
+        looks = [pool.submit(inspect_text, model, TEXT, include=["ablation"]) for _ in range(4)]
+        texts = [pool.submit(model, TEXT) for _ in range(20)]
+        assert {each.result().text for each in texts} == {alone["target"]["text"]}
+        assert all(look.result().document == alone for look in looks)

@@ -1,0 +1,37 @@
+/** What a permalink says. */
+export interface Address {
+  text: string;
+  model: string;
+  checkpoint: string;
+  beam: number | null;
+  lengthPenalty: number | null;
+  force: number[];
+}
+
+function numberOf(value: string | null): number | null {
+  return value === null || value === "" || !Number.isFinite(Number(value)) ? null : Number(value);
+}
+
+export function readAddress(hash: string, query: string): Address {
+  const parameters = new URLSearchParams(hash.replace(/^#/, ""));
+  const force = (parameters.get("force") ?? "").split(",").filter((id) => /^\d+$/.test(id));
+  return {
+    text: parameters.get("text") ?? new URLSearchParams(query).get("text") ?? "",
+    model: parameters.get("model") ?? "",
+    checkpoint: parameters.get("checkpoint") ?? "",
+    beam: numberOf(parameters.get("beam")),
+    lengthPenalty: numberOf(parameters.get("length_penalty")),
+    force: force.map(Number),
+  };
+}
+
+export function writeAddress(address: Address): string {
+  const parameters = new URLSearchParams();
+  if (address.text) parameters.set("text", address.text);
+  if (address.model) parameters.set("model", address.model);
+  if (address.checkpoint) parameters.set("checkpoint", address.checkpoint);
+  if (address.beam !== null) parameters.set("beam", String(address.beam));
+  if (address.lengthPenalty !== null) parameters.set("length_penalty", String(address.lengthPenalty));
+  if (address.force.length) parameters.set("force", address.force.join(","));
+  return `#${parameters}`;
+}

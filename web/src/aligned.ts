@@ -1,0 +1,85 @@
+import { linkHorizontal, linkVertical } from "d3-shape";
+import { visible, type Link } from "./words";
+
+export interface Placed {
+  label: string;
+  x: number;
+  y: number;
+  width: number;
+  /** Where the weight of a highlighted link is written, and how it is anchored. */
+  note: { x: number; y: number; anchor: "middle" | "start" | "end" };
+}
+
+export interface Arc extends Link {
+  path: string;
+}
+
+export interface AlignedLayout {
+  width: number;
+  height: number;
+  keys: Placed[];
+  queries: Placed[];
+  arcs: Arc[];
+}
+
+export const PIECE_HEIGHT = 24;
+const PADDING = 7;
+const GAP = 4;
+const NOTE = 18;
+const SPAN = 120;
+
+type Measure = (text: string) => number;
+
+/** Keys in a row above queries, joined by arcs. */
+export function layRows(keys: string[], queries: string[], links: Link[], measure: Measure): AlignedLayout {
+  const widths = (labels: string[]) => labels.map((label) => measure(visible(label)) + 2 * PADDING);
+  const [above, below] = [widths(keys), widths(queries)];
+  const lengthOf = (line: number[]) => line.reduce((sum, width) => sum + width + GAP, -GAP);
+  const width = Math.max(lengthOf(above), lengthOf(below), 0) + 2 * GAP;
+  const lowerTop = NOTE + PIECE_HEIGHT + SPAN;
+  const place = (labels: string[], line: number[], y: number, noteY: number) => {
+    let next = (width - lengthOf(line)) / 2;
+    return labels.map((label, index): Placed => {
+      const x = next;
+      next += line[index] + GAP;
+      return { label: visible(label), x, y, width: line[index], note: { x: x + line[index] / 2, y: noteY, anchor: "middle" } };
+    });
+  };
+  const placedKeys = place(keys, above, NOTE, NOTE - 5);
+  const placedQueries = place(queries, below, lowerTop, lowerTop + PIECE_HEIGHT + 13);
+  const path = linkVertical<unknown, Link, [number, number]>()
+    .source((link) => [placedKeys[link.key].x + placedKeys[link.key].width / 2, NOTE + PIECE_HEIGHT])
+    .target((link) => [placedQueries[link.query].x + placedQueries[link.query].width / 2, lowerTop]);
+  const arcs = links.map((link) => ({ ...link, path: path(link) ?? "" }));
+  return { width, height: lowerTop + PIECE_HEIGHT + NOTE, keys: placedKeys, queries: placedQueries, arcs };
+}
+
+/** Keys in a column left of queries, for narrow windows. */
+export function layColumns(keys: string[], queries: string[], links: Link[], measure: Measure, room: number): AlignedLayout {
+  const noteWidth = 36;
+  const widest = (labels: string[]) => Math.max(0, ...labels.map((label) => measure(visible(label)) + 2 * PADDING));
+  const [left, right] = [widest(keys), widest(queries)];
+  const span = Math.max(56, Math.min(SPAN, room - left - right - 2 * noteWidth));
+  const start = noteWidth + left;
+  const end = start + span;
+  const yOf = (index: number) => index * (PIECE_HEIGHT + 2) + 2;
+  const path = linkHorizontal<unknown, Link, [number, number]>()
+    .source((link) => [start, yOf(link.key) + PIECE_HEIGHT / 2])
+    .target((link) => [end, yOf(link.query) + PIECE_HEIGHT / 2]);
+  const textY = (index: number) => yOf(index) + PIECE_HEIGHT / 2 + 4;
+  return {
+    width: end + right + noteWidth,
+    height: yOf(Math.max(keys.length, queries.length)),
+    keys: keys.map((key, index) => {
+      const width = measure(visible(key)) + 2 * PADDING;
+      const note = { x: start - width - 4, y: textY(index), anchor: "end" as const };
+      return { label: visible(key), x: start - width, y: yOf(index), width, note };
+    }),
+    queries: queries.map((query, index) => {
+      const width = measure(visible(query)) + 2 * PADDING;
+      const note = { x: end + width + 4, y: textY(index), anchor: "start" as const };
+      return { label: visible(query), x: end, y: yOf(index), width, note };
+    }),
+    arcs: links.map((link) => ({ ...link, path: path(link) ?? "" })),
+  };
+}

@@ -1,0 +1,19 @@
+export type Colour = [number, number, number];
+
+// Both maps run evenly in lightness from the colour of the page, so that they can be read without telling hues apart.
+const LIGHT: Colour[] = [[252, 252, 248], [214, 235, 196], [134, 204, 178], [60, 160, 168], [42, 108, 152], [50, 56, 118], [38, 14, 66]];
+const DARK: Colour[] = [[24, 27, 34], [58, 40, 104], [54, 88, 138], [40, 138, 142], [70, 184, 116], [170, 218, 60], [252, 234, 100]];
+
+/** The colour of a share between 0 and 1. */
+export function colourOf(share: number, dark: boolean): Colour {
+  const stops = dark ? DARK : LIGHT;
+  const place = Math.min(Math.max(share, 0), 1) * (stops.length - 1);
+  const below = Math.min(Math.floor(place), stops.length - 2);
+  const blend = (channel: number) =>
+    Math.round(stops[below][channel] + (place - below) * (stops[below + 1][channel] - stops[below][channel]));
+  return [blend(0), blend(1), blend(2)];
+}
+
+export function cssColour(share: number, dark: boolean): string {
+  return `rgb(${colourOf(share, dark).join(",")})`;
+}

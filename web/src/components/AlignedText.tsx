@@ -1,0 +1,134 @@
+import { useComputed, useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { layColumns, layRows } from "../aligned";
+import { fixed } from "../format";
+import { useWidth } from "../hooks";
+import { measureText } from "../paint";
+import { aligned, choice, linkCount, threshold, unit } from "../state";
+import { alignedView } from "../views";
+import { visible } from "../words";
+import { AlignedDrawing, type Pointed } from "./AlignedDrawing";
+
+const SIDES = {
+  source: { key: "source", query: "target" },
+  encoder: { key: "source, looked at", query: "source, looking" },
+  decoder: { key: "inputs", query: "outputs" },
+};
+
+function Options() {
+  return (
+    <div class="controls">
+      <fieldset class="switch">
+        <legend class="hidden">Unit</legend>
+        {(["pieces", "words"] as const).map((name) => (
+          <label key={name}>
+            <input
+              type="radio"
+              name="unit"
+              data-testid={`unit-${name}`}
+              checked={unit.value === name}
+              onChange={() => (unit.value = name)}
+            />{" "}
+            {name === "pieces" ? "subwords" : "words"}
+          </label>
+        ))}
+      </fieldset>
+      <label>
+        Links a piece: {linkCount.value}{" "}
+        <input
+          type="range"
+          id="link-count"
+          min="1"
+          max="10"
+          value={linkCount.value}
+          onInput={(event) => (linkCount.value = Number(event.currentTarget.value))}
+        />
+      </label>
+      <label>
+        From weight {fixed(threshold.value)}{" "}
+        <input
+          type="range"
+          id="link-threshold"
+          min="0"
+          max="1"
+          step="0.01"
+          value={threshold.value}
+          onInput={(event) => (threshold.value = Number(event.currentTarget.value))}
+        />
+      </label>
+    </div>
+  );
+}
+
+export function AlignedText() {
+  const holder = useRef<HTMLDivElement>(null);
+  const width = useWidth(holder);
+  const hovered = useSignal<Pointed | null>(null);
+  // Held with what it was locked in: another attention, unit or sentence lets it go.
+  const lock = useSignal<{ at: Pointed; view: object } | null>(null);
+  useEffect(() => {
+    const unlock = (event: KeyboardEvent) => event.key === "Escape" && (lock.value = null);
+    window.addEventListener("keydown", unlock);
+    return () => window.removeEventListener("keydown", unlock);
+  }, []);
+  const view = alignedView.value!;
+  const layout = useComputed(() => {
+    const { keys, queries, links } = alignedView.value ?? { keys: [], queries: [], links: [] };
+    return { wide: layRows(keys, queries, links, measureText), narrow: (room: number) => layColumns(keys, queries, links, measureText, room) };
+  });
+  const locked = lock.value?.view === view.matrix ? lock.value.at : null;
+  const active = locked ?? hovered.value;
+  const sides = SIDES[view.kind];
+  const labelOf = (at: Pointed) => visible((at.side === "key" ? view.keys : view.queries)[at.index] ?? "");
+  const links = active ? view.links.filter((link) => link[active.side] === active.index) : [];
+  const across = active?.side === "key" ? "query" : "key";
+  const why = aligned.value!.why;
+  return (
+    <>
+      <p data-testid="attention-name">
+        Shown: <b>{view.title}</b>. {why}{" "}
+        {choice.value !== null && (
+          <button type="button" class="plain" onClick={() => (choice.value = null)}>
+            Back to the default
+          </button>
+        )}
+      </p>
+      <p class="quiet">Attention shows where the model looked, not why it decided.</p>
+      <Options />
+      <div ref={holder} class="scroller">
+        {width > 0 && (
+          <AlignedDrawing
+            layout={width < 560 ? layout.value.narrow(width) : layout.value.wide}
+            matrix={view.matrix}
+            sides={sides}
+            active={active}
+            locked={locked}
+            onHover={(at) => (hovered.value = at)}
+            onLock={(at) => {
+              const again = locked && at.side === locked.side && at.index === locked.index;
+              lock.value = again ? null : { at, view: view.matrix };
+            }}
+          />
+        )}
+      </div>
+      <p class="readout held" data-testid="weights" aria-live="polite">
+        {active ? (
+          <>
+            {locked ? (
+              <b data-testid="locked">
+                locked: {labelOf(locked)} ({sides[locked.side]})
+              </b>
+            ) : (
+              labelOf(active)
+            )}{" "}
+            {active.side === "query" ? "→" : "←"}{" "}
+            {links.map((link) => `${labelOf({ side: across, index: link[across] })} ${fixed(link.weight, 3)}`).join(", ") ||
+              "nothing above the threshold"}
+          </>
+        ) : (
+          <span class="quiet">Point at a piece for its weights; click or Enter locks it, Esc unlocks.</span>
+        )}
+      </p>
+    </>
+  );
+}

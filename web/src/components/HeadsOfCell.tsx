@@ -1,0 +1,43 @@
+import type { Floats } from "../document";
+import { exact } from "../format";
+import { plane } from "../matrix";
+import { choice } from "../state";
+import { Bar } from "./Bar";
+
+/** The weights that a mean of heads was taken over. */
+export function HeadsOfCell({ attention, weights, query, at }: { attention: string; weights: Floats; query: number; at: number }) {
+  const heads = Array.from({ length: weights.shape[0] }, (_, head) => head);
+  return (
+    <>
+      <p>A mean of heads; choose one to see its weight worked out.</p>
+      <table>
+        <thead>
+          <tr>
+            <th>Head</th>
+            <th>Weight</th>
+            <td />
+          </tr>
+        </thead>
+        <tbody>
+          {heads.map((head) => {
+            const matrix = plane(weights, head);
+            const weight = matrix.values[query * matrix.columns + at];
+            return (
+              <tr key={head}>
+                <td>
+                  <button type="button" class="plain" onClick={() => (choice.value = { attention, head })}>
+                    head {head}
+                  </button>
+                </td>
+                <td class="figures">{exact(weight)}</td>
+                <td>
+                  <Bar share={weight} />
+                </td>
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+    </>
+  );
+}

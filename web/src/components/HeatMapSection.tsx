@@ -1,0 +1,36 @@
+import type { Signal } from "@preact/signals";
+import { cell, hideSpecial, stretchRows } from "../state";
+import { heatView } from "../views";
+import { HeatMap } from "./HeatMap";
+
+function Check({ id, of, children }: { id: string; of: Signal<boolean>; children: string }) {
+  return (
+    <label>
+      <input type="checkbox" id={id} checked={of.value} onChange={(event) => (of.value = event.currentTarget.checked)} /> {children}
+    </label>
+  );
+}
+
+export function HeatMapSection() {
+  const view = heatView.value!;
+  const open = (row: number, column: number) => {
+    cell.value = { query: view.rows[row], key: view.columns[column] };
+    requestAnimationFrame(() => document.getElementById("cell")?.scrollIntoView({ block: "nearest" }));
+  };
+  return (
+    <>
+      <p>
+        Shown: <b data-testid="heatmap-name">{view.title}</b>. Rows are queries, columns keys.
+      </p>
+      <div class="controls">
+        <Check id="hide-special" of={hideSpecial}>
+          hide special tokens and renormalise
+        </Check>
+        <Check id="stretch-rows" of={stretchRows}>
+          normalise rows (colour each by its largest)
+        </Check>
+      </div>
+      <HeatMap {...view} label={`Weights of ${view.title}`} testId="heatmap" onOpen={open} />
+    </>
+  );
+}

@@ -1,0 +1,97 @@
+import { useSignal } from "@preact/signals";
+import { Fragment } from "preact";
+import { force } from "../actions";
+import type { Step } from "../document";
+import { fixed, percent } from "../format";
+import { inspection, offline } from "../state";
+import { visible } from "../words";
+import { Bar } from "./Bar";
+import { Release } from "./Release";
+
+function Candidates({ step, index, chosen }: { step: Step; index: number; chosen: number }) {
+  return (
+    <ul class="candidates" aria-label={`Candidates of piece ${index + 1}`}>
+      {step.candidates.map((candidate, order) => {
+        const name = visible(candidate.piece) + (candidate.id === chosen ? " (chosen)" : "");
+        return (
+          <li key={candidate.id}>
+            {offline ? (
+              <span>{name}</span>
+            ) : (
+              <button
+                type="button"
+                data-testid={`candidate-${index}-${order}`}
+                title="Force this piece and decode on"
+                onClick={() => void force(index, candidate.id)}
+              >
+                {name}
+              </button>
+            )}
+            <Bar share={Math.exp(candidate.log_probability)} />
+            <span class="figures">{percent(candidate.log_probability)}</span>
+          </li>
+        );
+      })}
+    </ul>
+  );
+}
+
+/** What the model weighed up, piece by piece. */
+export function NextTokens() {
+  const { target, steps, forced } = inspection.value!;
+  const open = useSignal<number | null>(null);
+  return (
+    <>
+      <p class="quiet">
+        Open a piece for the ten most likely ones in its place.{!offline && " Choosing one forces it, and the rest is decoded anew."}
+      </p>
+      <Release testId="release-steps" />
+      <div class="scroller tall" tabIndex={0} role="region" aria-label="Next tokens">
+        <table class="steps" data-testid="steps">
+          <thead>
+            <tr>
+              <th>Piece</th>
+              <th>p</th>
+              <td />
+              <th>Entropy (nats)</th>
+              <th>Rank</th>
+            </tr>
+          </thead>
+          <tbody>
+            {steps.map((step, index) => (
+              <Fragment key={index}>
+                <tr class={index < forced ? "forced" : ""}>
+                  <th scope="row">
+                    <button
+                      type="button"
+                      class="plain"
+                      data-testid={`step-${index}`}
+                      aria-expanded={open.value === index}
+                      onClick={() => (open.value = open.value === index ? null : index)}
+                    >
+                      {open.value === index ? "▾" : "▸"} {visible(target.pieces[index])}
+                    </button>
+                    {index < forced && <span class="badge">forced</span>}
+                  </th>
+                  <td>{percent(step.log_probability)}</td>
+                  <td>
+                    <Bar share={Math.exp(step.log_probability)} />
+                  </td>
+                  <td>{fixed(step.entropy)}</td>
+                  <td>{step.rank + 1}</td>
+                </tr>
+                {open.value === index && (
+                  <tr>
+                    <td colSpan={5}>
+                      <Candidates step={step} index={index} chosen={target.ids[index]} />
+                    </td>
+                  </tr>
+                )}
+              </Fragment>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
+  );
+}

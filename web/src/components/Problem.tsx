@@ -1,0 +1,12 @@
+import { status, type Place } from "../state";
+
+/** What runs or went wrong at a place of the page, told where the user looks. */
+export function Problem({ place, doing, testId = `status-${place}` }: { place: Place; doing: string; testId?: string }) {
+  const { busy, problem } = status[place].value;
+  return (
+    <div role="status" data-testid={testId}>
+      {busy && <p class="quiet">{doing}</p>}
+      {problem && <p class="problem">{problem}</p>}
+    </div>
+  );
+}

@@ -1,0 +1,52 @@
+import { useSignal } from "@preact/signals";
+import { loadReplay } from "../actions";
+import { details, offline, replay } from "../state";
+import { Chosen } from "./Chosen";
+import { Scores } from "./Output";
+import { Problem } from "./Problem";
+
+/** The same sentence at each checkpoint of the training. */
+export function Replay() {
+  const place = useSignal(0);
+  const all = replay.value;
+  const index = Math.min(place.value, all.length - 1);
+  const current = all[index];
+  const wanted = details.value?.checkpoints.length ?? 0;
+  return (
+    <div data-testid="replay">
+      <h3>The sentence over the training</h3>
+      {!offline && (
+        <div class="controls">
+          <button type="button" data-testid="replay-load" onClick={() => void loadReplay()}>
+            Load {wanted} checkpoints
+          </button>
+          <Problem place="replay" doing={`${all.length} of ${wanted} …`} />
+        </div>
+      )}
+      {current && (
+        <>
+          <label class="wide">
+            Checkpoint <b data-testid="replay-checkpoint">{current.model.checkpoint}</b>{" "}
+            <input
+              type="range"
+              id="replay-slider"
+              data-testid="replay-slider"
+              min="0"
+              max={all.length - 1}
+              value={index}
+              aria-valuetext={current.model.checkpoint}
+              onInput={(event) => (place.value = Number(event.currentTarget.value))}
+            />
+          </label>
+          <p class="translation" data-testid="replay-output" lang={current.model.target_language ?? undefined}>
+            {current.target.text}
+          </p>
+          <p>
+            <Scores of={current} />
+          </p>
+          <Chosen of={current} testId="replay-heatmap" />
+        </>
+      )}
+    </div>
+  );
+}

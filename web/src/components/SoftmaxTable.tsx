@@ -1,0 +1,65 @@
+import { exact } from "../format";
+import { visible } from "../words";
+import type { RowEntry } from "../worked";
+import { Bar } from "./Bar";
+
+interface Properties {
+  row: RowEntry[];
+  keys: string[];
+  current: number;
+  /** The last key a causal attention may look at; null where it is not causal. */
+  lastSeen: number | null;
+}
+
+function maskedAs(entry: RowEntry, lastSeen: number | null): string {
+  return lastSeen !== null && entry.key > lastSeen ? "masked: comes later" : "masked";
+}
+
+/** Energies of a row, their exponentials and the weights they make, next to those recorded. */
+export function SoftmaxTable({ row, keys, current, lastSeen }: Properties) {
+  const worst = Math.max(...row.map((entry) => Math.abs(entry.weight - entry.recorded)));
+  return (
+    <>
+      <div class="scroller tall" tabIndex={0} role="region" aria-label="Softmax over the row">
+        <table data-testid="softmax">
+          <thead>
+            <tr>
+              <th>Key</th>
+              <th>Energy</th>
+              <th>exp</th>
+              <th>Weight</th>
+              <th>Recorded</th>
+              <td />
+            </tr>
+          </thead>
+          <tbody>
+            {row.map((entry) => (
+              <tr key={entry.key} class={`${entry.key === current ? "current" : ""}${entry.masked ? " masked" : ""}`}>
+                <th scope="row" aria-current={entry.key === current || undefined}>
+                  {visible(keys[entry.key])}
+                </th>
+                {entry.masked ? (
+                  <td colSpan={3}>{maskedAs(entry, lastSeen)}</td>
+                ) : (
+                  <>
+                    <td>{exact(entry.energy)}</td>
+                    <td>{exact(entry.exponential)}</td>
+                    <td>{exact(entry.weight)}</td>
+                  </>
+                )}
+                <td>{exact(entry.recorded)}</td>
+                <td>
+                  <Bar share={entry.recorded} />
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      <p class="quiet figures">
+        exp is of the energy less the largest one; divided by its sum it is the weight. Largest difference from the recorded weights:{" "}
+        {exact(worst)}.
+      </p>
+    </>
+  );
+}

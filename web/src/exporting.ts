@@ -1,0 +1,67 @@
+import { layRows } from "./aligned";
+import { fetchTemplate } from "./api";
+import { drawAligned, drawHeatMap } from "./drawing";
+import { fillTemplate } from "./offline";
+import { fileName } from "./format";
+import { measureText } from "./paint";
+import { details, inspection, other, replay, status } from "./state";
+import { alignedView, heatView } from "./views";
+
+export function download(content: BlobPart, type: string, name: string): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([content], { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}
+
+export function alignedSvg(): string {
+  const { keys, queries, links, title } = alignedView.value!;
+  return drawAligned(layRows(keys, queries, links, measureText), title);
+}
+
+export function heatMapSvg(): string {
+  const { colours, queries, keys, title } = heatView.value!;
+  return drawHeatMap(colours, queries, keys, title, measureText);
+}
+
+/** Runs `task`, and tells what goes wrong beside the buttons. */
+async function attempt(task: () => Promise<void>): Promise<void> {
+  status.export.value = { busy: true, problem: "" };
+  const problem = await task().then(
+    () => "",
+    (error: unknown) => (error instanceof Error ? error.message : String(error)),
+  );
+  status.export.value = { busy: false, problem };
+}
+
+/** The drawing at twice its size in pixels. */
+export function exportPng(svg: string, name: string): Promise<void> {
+  return attempt(async () => {
+    const image = new Image();
+    image.src = URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" }));
+    await image.decode();
+    URL.revokeObjectURL(image.src);
+    const canvas = document.createElement("canvas");
+    canvas.width = 2 * image.width;
+    canvas.height = 2 * image.height;
+    canvas.getContext("2d")!.drawImage(image, 0, 0, canvas.width, canvas.height);
+    const blob = await new Promise<Blob | null>((resolve) => canvas.toBlob(resolve, "image/png"));
+    if (!blob) throw new Error("The picture is too large for this browser; take the SVG.");
+    download(blob, "image/png", name);
+  });
+}
+
+/** The page with its data in it. */
+export function exportPage(): Promise<void> {
+  return attempt(async () => {
+    const main = inspection.value!;
+    const page = fillTemplate(await fetchTemplate(), {
+      main,
+      other: other.value ?? undefined,
+      replay: replay.value.length ? replay.value : undefined,
+      model: details.value ?? undefined,
+    });
+    download(page, "text/html", fileName(main.source.text, "html"));
+  });
+}

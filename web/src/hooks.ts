@@ -1,0 +1,27 @@
+import { useEffect, useState } from "preact/hooks";
+import type { RefObject } from "preact";
+
+/** The width that an element has to draw in. */
+export function useWidth(element: RefObject<HTMLElement | null>): number {
+  const [width, setWidth] = useState(0);
+  useEffect(() => {
+    const observer = new ResizeObserver(([entry]) => setWidth(Math.floor(entry.contentRect.width)));
+    observer.observe(element.current!);
+    return () => observer.disconnect();
+  }, []);
+  return width;
+}
+
+/** Whether an element has come near the window yet. */
+export function useSeen(element: RefObject<HTMLElement | null>): boolean {
+  const [seen, setSeen] = useState(false);
+  useEffect(() => {
+    const observer = new IntersectionObserver(
+      (entries) => entries.some((entry) => entry.isIntersecting) && setSeen(true),
+      { rootMargin: "200px" },
+    );
+    observer.observe(element.current!);
+    return () => observer.disconnect();
+  }, []);
+  return seen;
+}

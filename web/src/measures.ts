@@ -1,0 +1,52 @@
+import type { Inspection } from "./document";
+import { headsOf } from "./shown";
+
+/** A sentence for each measure of a head. */
+export const MEASURES: Record<string, { label: string; unit: string; text: string }> = {
+  entropy: { label: "entropy", unit: "nats", text: "Mean entropy of a row: 0 looks at one place, ln of the length at all alike." },
+  distance: {
+    label: "distance",
+    unit: "pieces",
+    text: "Mean |i − j| between where a row stands and where it looks; for encoder-decoder attention in positions of the source, after scaling.",
+  },
+  diagonality: { label: "diagonality", unit: "", text: "How close the weights lie to the diagonal, from 0 to 1." },
+  largest: { label: "largest", unit: "", text: "Mean of the largest weight of each row." },
+  end: { label: "end", unit: "", text: "Share of the weight on the end or begin symbol, where a head often rests." },
+  off: {
+    label: "off",
+    unit: "nats",
+    text: "Change of log P(output) when the head is switched off: the only causal one of these numbers.",
+  },
+};
+
+export function describe(measure: string) {
+  return MEASURES[measure] ?? { label: measure, unit: "", text: "" };
+}
+
+/** The measures there are, "off" among them once heads were switched off. */
+export function measuresOf(inspection: Inspection): string[] {
+  const names = new Set(Object.values(inspection.attention).flatMap((attention) => Object.keys(attention.measures)));
+  return [...names, ...(inspection.ablation ? ["off"] : [])];
+}
+
+/** A measure of a head, or of all heads of an attention on average; undefined where it was not taken. */
+export function measureOf(inspection: Inspection, name: string, head: number | null, measure: string): number | undefined {
+  const values = measure === "off" ? inspection.ablation?.[name] : inspection.attention[name].measures[measure];
+  if (!values) return undefined;
+  return head === null ? values.reduce((sum, value) => sum + value, 0) / values.length : values[head];
+}
+
+export interface Head {
+  attention: string;
+  head: number;
+}
+
+/** All heads of some attentions, largest value first or, without a measure, in order of layers. */
+export function orderHeads(inspection: Inspection, names: string[], measure: string | null): Head[] {
+  const heads = names.flatMap((attention) =>
+    Array.from({ length: headsOf(inspection, attention) }, (_, head) => ({ attention, head })),
+  );
+  if (measure === null) return heads;
+  const value = ({ attention, head }: Head) => measureOf(inspection, attention, head, measure) ?? -Infinity;
+  return heads.sort((a, b) => value(b) - value(a));
+}

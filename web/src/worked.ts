@@ -1,0 +1,88 @@
+import type { Vectors } from "./document";
+import { decode, row, plane } from "./matrix";
+
+export interface Term {
+  index: number;
+  query: number;
+  key: number;
+  /** v of additive attention. */
+  factor: number | null;
+  value: number;
+}
+
+export interface RowEntry {
+  key: number;
+  energy: number;
+  /** exp(energy − largest energy); 0 where masked. */
+  exponential: number;
+  weight: number;
+  recorded: number;
+  masked: boolean;
+}
+
+export interface Worked {
+  terms: Term[];
+  sum: number;
+  bias: number | null;
+  energy: number;
+  row: RowEntry[];
+}
+
+export function softmax(energies: number[], masked: boolean[]): { exponentials: number[]; weights: number[] } {
+  const seen = energies.filter((_, index) => !masked[index]);
+  const most = Math.max(...seen);
+  const exponentials = energies.map((energy, index) => (masked[index] ? 0 : Math.exp(energy - most)));
+  const total = exponentials.reduce((sum, value) => sum + value, 0);
+  return { exponentials, weights: exponentials.map((value) => (total > 0 ? value / total : 0)) };
+}
+
+/** The terms whose sum, scaled, is the energy of `query` and `key`. */
+export function workTerms(vectors: Vectors, head: number, query: number, key: number): Term[] {
+  const left = row(plane(vectors.query, head), query);
+  const right = row(plane(vectors.key, head), key);
+  const width = left.length;
+  const factors = vectors.vector && decode(vectors.vector).subarray(head * width, (head + 1) * width);
+  return Array.from(left, (q, index) => {
+    const factor = factors ? factors[index] : null;
+    const value = factor === null ? q * right[index] : factor * Math.tanh(q + right[index]);
+    return { index, query: q, key: right[index], factor, value };
+  });
+}
+
+function biasOf(vectors: Vectors, head: number, query: number, key: number): number | null {
+  return vectors.bias ? row(plane(vectors.bias, head), query)[key] : null;
+}
+
+/** One cell from its vectors: the energy, and the softmax over its row. A recorded weight of exactly 0 was masked. */
+export function work(vectors: Vectors, head: number, query: number, key: number, recorded: ArrayLike<number>): Worked {
+  const summed = (terms: Term[]) => terms.reduce((sum, term) => sum + term.value, 0);
+  const energies = Array.from(recorded, (_, other) => {
+    const added = biasOf(vectors, head, query, other) ?? 0;
+    return summed(workTerms(vectors, head, query, other)) * vectors.scale + added;
+  });
+  const masked = Array.from(recorded, (weight) => weight === 0);
+  const { exponentials, weights } = softmax(energies, masked);
+  const terms = workTerms(vectors, head, query, key);
+  return {
+    terms,
+    sum: summed(terms),
+    bias: biasOf(vectors, head, query, key),
+    energy: energies[key],
+    row: energies.map((energy, other) => ({
+      key: other,
+      energy,
+      exponential: exponentials[other],
+      weight: weights[other],
+      recorded: recorded[other],
+      masked: masked[other],
+    })),
+  };
+}
+
+/** α v of every key, and their sum: what the head hands on. */
+export function weightedValues(vectors: Vectors, head: number, weights: ArrayLike<number>) {
+  const values = plane(vectors.value, head);
+  const parts = Array.from(weights, (weight, key) => Array.from(row(values, key), (value) => weight * value));
+  const total = Array.from({ length: values.columns }, (_, i) => parts.reduce((sum, part) => sum + part[i], 0));
+  return { parts, total };
+}
