@@ -37,7 +37,7 @@ from regard.observe import observe
 from regard.optim import schedule
 from regard.studies import toy
 from regard.studies.sentences import PRONOUN, Meant, encode, pronouns, tokenizer_of
-from regard.studies.study import Cell, Findings, Report, at_least
+from regard.studies.study import Cell, Findings, Kept, Report, at_least
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 ROWS, HEADS = 32, 4
+SHAPE = {
+    "encoder_layers": 2, "decoder_layers": 1, "width": 64, "feed_forward": 128, "heads": HEADS, "norm": "pre",
+}  # fmt: skip
 SHOWN = ("tired", "wide")
 # What ``observe`` calls the attentions in question, and where they are.
 ATTENTIONS = {
@@ -99,6 +102,12 @@ def run(*, seed: int, quick: bool, report: Report, sentences: Sequence[Meant] | 
             "What a head looks at is not yet what it does; switching it off shows that it is needed here, not why.",
         ),
         draw=lambda figure: _draw(figure, model, tokenizer, reading, falls),
+        kept=Kept(
+            model=model,
+            config=toy.config_of(**SHAPE),
+            tokenizer=tokenizer,
+            pairs=[(each.source, each.target) for each in seen],
+        ),
     )
 
 
@@ -107,12 +116,7 @@ def _learn(
 ) -> Transducer:
     model = toy.model_of(
         len(tokenizer) - toy.FIRST,
-        encoder_layers=2,
-        decoder_layers=1,
-        width=64,
-        feed_forward=128,
-        heads=HEADS,
-        norm="pre",
+        **SHAPE,
     )
     draw = toy.drawn(encode(sentences, tokenizer), ROWS, seed=seed)
     rate = schedule("linear", learning_rate=3e-3, warmup=50, last_step=updates)

@@ -1,6 +1,7 @@
 """A study's outcome as plain values, on disk and back.
 
-``RUNS/NAME/`` holds ``result.json`` and, where matplotlib is installed, ``figure.svg`` and ``figure.png``. The page
+``RUNS/NAME/`` holds ``result.json`` and, where matplotlib is installed, ``figure.svg`` and ``figure.png``; of a study
+that keeps its model, ``run/``, to be looked into with ``regard inspect``. The page
 ``docs/studies.md`` is made from such folders alone, so a study of minutes is not run again for it.
 """
 
@@ -14,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import ModelError
-from regard.storage import remove_file, storing, write_json
+from regard.storage import remove_file, remove_folder, storing, write_json
 from regard.studies.figure import can_draw, save_figure
+from regard.studies.kept import keep_model
 from regard.studies.study import Findings, Report, Study, silent
 
 __all__ = ["FORMAT", "read_record", "record_study"]
@@ -40,6 +42,10 @@ def record_study(
     write_json(folder / "result.json", record)
     if can_draw():
         save_figure(findings.draw, folder)
+    if (folder / "run").is_dir():
+        remove_folder(folder / "run")
+    if findings.kept is not None:
+        keep_model(findings.kept, folder / "run", name=study.name)
     return record
 
 

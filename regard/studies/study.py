@@ -13,7 +13,7 @@ share of the work done (0 to 1), and draws from torch's default generator, which
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -21,7 +21,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Cell", "Criterion", "Findings", "Report", "Study", "at_least", "at_most", "show", "silent"]
+    from regard.data.tokenizer import Tokenizer
+    from regard.models.configuration import ModelConfig
+    from regard.models.model import Transducer
+
+__all__ = ["Cell", "Criterion", "Findings", "Kept", "Report", "Study", "at_least", "at_most", "show", "silent"]
 
 Cell = str | int | float
 Report = Callable[[float], None]
@@ -55,6 +59,16 @@ def at_least(what: str, value: float, threshold: float) -> Criterion:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Kept:
+    """A model that a study trained, and the lines it learned, to be looked into afterwards."""
+
+    model: Transducer
+    config: ModelConfig
+    tokenizer: Tokenizer
+    pairs: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Findings:
     """What a study found: a table, its criteria, a picture to be drawn, and remarks on what it does not show."""
 
@@ -63,6 +77,7 @@ class Findings:
     criteria: list[Criterion]
     draw: Callable[[Figure], None]
     remarks: tuple[str, ...] = ()
+    kept: Kept | None = None
 
     def __post_init__(self) -> None:
         if not self.criteria:

@@ -28,6 +28,7 @@ __all__ = [
     "Draw",
     "Pairs",
     "batch",
+    "config_of",
     "drawn",
     "loss_of",
     "model_of",
@@ -76,8 +77,12 @@ def drawn(pairs: Pairs, count: int, *, seed: int) -> Draw:
 def model_of(types: int, **config: Any) -> Transducer:
     """A model over ``types`` words beside the special ones, of torch's default generator, without dropout."""
     everything = FIRST + types
-    given = ModelConfig.model_validate({"dropout": 0.0} | config)
-    return build(given, source_types=everything, target_types=everything)
+    return build(config_of(**config), source_types=everything, target_types=everything)
+
+
+def config_of(**config: Any) -> ModelConfig:
+    """What ``model_of`` builds."""
+    return ModelConfig.model_validate({"dropout": 0.0} | config)
 
 
 def batch(pairs: Pairs) -> Batch:

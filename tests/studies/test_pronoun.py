@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
+from regard import inspect
 from regard.attention.heads import MultiHead
 from regard.models.model import Transducer
 from regard.studies import pronoun, toy
+from regard.studies.catalogue import STUDIES
 from regard.studies.pronoun import ALL_HEADS, Head, switched_off
+from regard.studies.record import record_study
 from regard.studies.sentences import pronouns, tokenizer_of
 from regard.studies.study import silent
 
@@ -87,3 +92,12 @@ def test_a_head_whose_absence_helps_fails(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(pronoun, "_log_p", lambda *rest: next(falls))
     found = pronoun.run(seed=1, quick=True, report=silent)
     assert not found.criteria[2].holds
+
+
+def test_the_model_is_kept_as_a_run_that_can_be_looked_into(tmp_path: Path) -> None:
+    for _ in range(2):  # the second replaces the first
+        record_study(STUDIES["pronoun"], tmp_path, quick=True)
+    found = inspect(tmp_path / "run", LANGUAGE[0].source)
+    assert set(found.attention) == {"encoder.0.self", "encoder.1.self", "decoder.0.self", "decoder.0.source"}
+    assert found.document["alignment"]["why"].startswith("Of all heads")
+    assert "<unk>" not in found.document["source"]["pieces"]

@@ -10,7 +10,7 @@ import { Problem } from "./Problem";
 const SIGNS = { live: "kept", ended: "ended", pruned: "pruned" };
 
 function describe(node: BeamNode | null): string {
-  if (!node) return "the empty output";
+  if (!node) return "the beginning of the output";
   const score = node.score === null ? "" : `, score ${fixed(node.score, 3)}`;
   const best = node.best ? ", on the best path" : "";
   return `${visible(node.piece)}: log p ${fixed(node.log_probability, 3)}, sum ${fixed(node.total, 3)}${score}, ${SIGNS[node.state]}${best}`;
@@ -91,7 +91,7 @@ function Tree({ nodes }: { nodes: BeamNode[] }) {
         </svg>
       </div>
       <p class="readout" aria-live="polite">
-        {describe(placed.nodes[focused.value]?.node ?? null)}
+        {placed.nodes[focused.value]?.node ? describe(placed.nodes[focused.value].node) : "Point at a piece, or move with the arrow keys, for its numbers."}
       </p>
     </>
   );
