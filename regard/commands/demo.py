@@ -62,6 +62,7 @@ def demo(
     typer.echo(
         f"\nThe run is in {run.path}. Next:\n"
         f"  echo attention | regard translate {run.path} --nbest 3\n"
+        f"  regard inspect {run.path} attention\n"
         f"  regard info {run.path}\n"
         f"  regard evaluate {run.path} {paths['test']} --metric wer,per"
     )
