@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -24,7 +25,7 @@ EPILOG = "Example:  regard export runs/m30k exported --to ctranslate2 --source t
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the export goes; it must not exist.")]
 To = Annotated[
-    Literal["ctranslate2", "marian", "hub"],
+    Literal["ctranslate2", "marian", "onnx", "hub"],
     typer.Option("--to", help="The format; marian is that of transformers, hub a folder of ours to be given away."),
 ]
 Source = Annotated[
@@ -50,7 +51,7 @@ def export(
     """Write a trained model for others, and compare what both say; refused where the format cannot say it."""
     from regard import storage
     from regard.run import RunFolder
-    from regard.share import hub, marian
+    from regard.share import hub
     from regard.share.parity import compare
 
     opened = RunFolder.open(run)
@@ -58,9 +59,8 @@ def export(
         raise ConfigError(f"{folder} exists", where=str(folder), help="name a new folder, or remove that one")
     if (reason := _obstacle(opened, to)) is not None:
         raise ConfigError(f"this model cannot be said in the format of {to}", where=str(run), why=reason)
-    if to == "ctranslate2":
-        _require_library()
-    uncompared = marian.absent_library() if to == "marian" else None
+    _require_libraries(to)
+    uncompared = _uncompared(to)
     lines = [] if uncompared else _lines(opened, source, sentences)
     translator = open_model(run, checkpoint=checkpoint, device="cpu", threads=None)
     workshop = storage.hidden(folder, "tmp")
@@ -88,35 +88,46 @@ def _obstacle(run: RunFolder, to: str) -> str | None:
 
 
 def _write(run: RunFolder, translator: Translator, checkpoint: str | None, folder: Path, to: str) -> None:
-    from regard.share import ctranslate2, hub, marian
+    from regard.share import ctranslate2, hub, marian, onnx
 
+    model, tokenizers = translator.model, (translator.source, translator.target)
     if to == "hub":
         hub.write(run, checkpoint, folder)
     elif to == "marian":
-        marian.write(translator.model, run.config, translator.source, translator.target, folder)
+        marian.write(model, run.config, *tokenizers, folder)
+    elif to == "onnx":
+        onnx.write(model, *tokenizers, folder)
     else:
-        ctranslate2.write(translator.model, run.config.model, translator.source, translator.target, folder)
+        ctranslate2.write(model, run.config.model, *tokenizers, folder)
+    if to in ("ctranslate2", "onnx"):
         shutil.copytree(run.tokenizers, folder / "tokenizer")
 
 
 def _theirs(translator: Translator, folder: Path, to: str) -> Decode:
-    from regard.share import ctranslate2, marian
+    from regard.share import ctranslate2, marian, onnx
     from regard.translate import load
 
     if to == "hub":
         return _ours(load(folder, device="cpu"))
-    return (
-        marian.decoder(folder) if to == "marian" else ctranslate2.decoder(folder, translator.source, translator.target)
-    )
+    if to == "ctranslate2":
+        return ctranslate2.decoder(folder, translator.source, translator.target)
+    return marian.decoder(folder) if to == "marian" else onnx.decoder(folder)
 
 
-def _require_library() -> None:
-    try:
-        import ctranslate2  # noqa: F401
-    except ImportError as error:
-        raise ConfigError(
-            "CTranslate2 is not installed", why=str(error), help="pip install 'regard[ctranslate2]'"
-        ) from error
+def _require_libraries(to: str) -> None:
+    """ConfigError where what writes this format is not installed."""
+    for name in {"ctranslate2": ["ctranslate2"], "onnx": ["onnx", "onnxscript"]}.get(to, []):
+        try:
+            import_module(name)
+        except ImportError as error:
+            raise ConfigError(f"{name} is not installed", why=str(error), help=f"pip install 'regard[{to}]'") from error
+
+
+def _uncompared(to: str) -> str | None:
+    """Why what is written cannot be compared here; None if it can."""
+    from regard.share import marian, onnx
+
+    return {"marian": marian.absent_library, "onnx": onnx.absent_library}.get(to, lambda: None)()
 
 
 def _lines(run: RunFolder, source: Path | None, most: int) -> list[str]:

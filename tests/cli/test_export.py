@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
+import pytest
 from typer.testing import Result
 
 from regard.errors import ConfigError
+from tests.share.tracing import unchecked
 
 from .conftest import TinyRun
 
@@ -28,6 +32,45 @@ def test_an_export_stands_by_itself_and_says_the_same(
     again = regard("export", tiny_run.path, folder, "--to", "ctranslate2")
     assert again.exit_code == 2 or again.exception is not None
     assert [path.name for path in tmp_path.iterdir()] == ["exported"], "nothing half made is left"
+
+
+def test_an_export_to_onnx_says_the_same(tiny_run: TinyRun, regard: Callable[..., Result], tmp_path: Path) -> None:
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(name, reason=f"needs {name}: pip install 'regard[onnx]'")
+    folder = tmp_path / "exported"
+    with unchecked():
+        done = regard("export", tiny_run.path, folder, "--to", "onnx", "--source", tiny_run.source)
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith(f"{folder}: 40 of 40 sentences the same"), "and nothing else is printed"
+    written = json.loads((folder / "parity.json").read_text())
+    assert (written["sentences"], written["differing"], written["to"]) == (40, 0, "onnx")
+    names = {"encoder.onnx", "decoder.onnx", "config.json", "README.md", "source_pieces.json", "target_pieces.json"}
+    assert {path.name for path in folder.iterdir()} == names | {"parity.json", "tokenizer"}
+
+
+def test_what_cannot_be_run_is_written_and_not_compared(
+    tiny_run: TinyRun, regard: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from regard.share import onnx
+
+    for name in ("onnx", "onnxscript"):
+        pytest.importorskip(name, reason=f"needs {name}: pip install 'regard[onnx]'")
+    monkeypatch.setattr(onnx, "write", lambda model, source, target, folder: folder.mkdir())
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    done = regard("export", tiny_run.path, tmp_path / "exported", "--to", "onnx", "--source", tiny_run.source)
+    assert done.output == f"{tmp_path / 'exported'}: not compared: onnxruntime is not installed\n"
+    assert [path.name for path in (tmp_path / "exported").iterdir()] == ["tokenizer"]
+
+
+def test_what_writes_a_format_must_be_there(
+    tiny_run: TinyRun, regard: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    monkeypatch.setitem(sys.modules, "onnx", ModuleType("onnx"))
+    done = regard("export", tiny_run.path, tmp_path / "exported", "--to", "onnx")
+    assert isinstance(done.exception, ConfigError)
+    assert "onnxscript is not installed" in str(done.exception) and "regard[onnx]" in str(done.exception)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_run_to_be_given_away_is_a_run_without_its_data(
