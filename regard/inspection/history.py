@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ POINTS = 400  # of a curve: more than a screen shows
 UNITS = {"loss": "nats", "rate": "", "norm": "", "nll": "nats"}
 
 
-def details(run: RunFolder, *, name: str) -> dict[str, Any]:
-    """For the page: JSON."""
+def details(run: RunFolder, *, name: str, checkpoint: str) -> dict[str, Any]:
+    """For the page: JSON. ``checkpoint`` is what is looked into unless another is asked for."""
     data, plan = run.config.data, run.read_plan()
     parts = [["model", in_words(run.config.model)]]
     if plan is not None:
@@ -31,7 +32,7 @@ def details(run: RunFolder, *, name: str) -> dict[str, Any]:
         "source": data.source_language,
         "target": data.target_language,
         "checkpoints": checkpoints(run),
-        "checkpoint": chosen_checkpoint(run),
+        "checkpoint": checkpoint,
         "search": run.config.search.model_dump(include={"beam", "length_penalty", "nbest"}),
         "parts": parts,
         "curves": curves(run.path / "metrics.jsonl"),
@@ -45,9 +46,9 @@ def checkpoints(run: RunFolder) -> list[str]:
     return [*steps, *best, *(["average"] if (run.checkpoints / "average").is_dir() else [])]
 
 
-def chosen_checkpoint(run: RunFolder) -> str:
-    """What a run translates with unless told otherwise, as ``--checkpoint`` calls it."""
-    chosen = run.weights_path()
+def chosen_checkpoint(run: RunFolder, which: str | None = None) -> str:
+    """What a run translates with, ``which`` or what it chooses, as ``--checkpoint`` calls it."""
+    chosen = run.weights_path(which)
     return chosen.name if chosen.name in ("average", "best") else str(chosen.steps[-1])
 
 
@@ -66,10 +67,11 @@ def curves(path: Path) -> list[dict[str, Any]]:
                 validated[f"validation {name}"].append((step, float(value)))
         except (ValueError, TypeError, KeyError, AttributeError):
             continue  # a line that was torn: a picture can do without
-    found = {name: _thinned(points) for name, points in trained.items()} | validated
+    finite = {name: [point for point in points if isfinite(point[1])] for name, points in (trained | validated).items()}
     return [
-        {"name": name, "unit": UNITS.get(name.rpartition(" ")[2], ""), "points": points}
-        for name, points in found.items()
+        {"name": name, "unit": UNITS.get(name.rpartition(" ")[2], ""), "points": _thinned(points)}
+        for name, points in finite.items()
+        if points
     ]
 
 

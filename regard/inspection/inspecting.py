@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
@@ -50,13 +51,14 @@ def inspect_text(
     attention), ``beam`` (the branches of the search), ``vectors`` (queries, keys and values, which are large). Refused
     with a ConfigError: a text that is blank or of more than 128 pieces, since a head's weights are their product.
     """
-    settings = settings or translator.search
+    settings = _searching(settings or translator.search)
     source = _source(translator, text)
     _require_pieces(translator, force)
-    branches = Branches(settings) if "beam" in include else None
+    branches = Branches(settings)
     found = _decoded(translator, source, settings, force, branches)
     best = found[0]
-    looks, log_p = _looked(translator, source, best)
+    whole, log_p = _looked(translator, source, best)
+    looks = {name: _cut(look, name, len(_outputs(best))) for name, look in whole.items()}
     weights = {name: look.weights[0].cpu() for name, look in looks.items()}
     document = {
         "format": "regard-inspection",
@@ -72,14 +74,14 @@ def inspect_text(
         "candidates": [_candidate(translator.target, hypothesis) for hypothesis in found],
         "steps": _steps(translator.target, log_p, _outputs(best)),
         "attention": {name: _attention(translator, name, each) for name, each in weights.items()},
-        "alignment": _alignment(aligner, weights) if aligner and aligner.attention in weights else None,
+        "alignment": _alignment(aligner, whole, len(_outputs(best))) if aligner else None,
         "rollout": _rollouts(weights),
     }
     if "ablation" in include:
         heads = {name: len(each) for name, each in weights.items()}
         lost = ablation(translator, source, best.tokens, heads=heads, ended=best.finished)
         document["ablation"] = {name: [round(value, 6) for value in each.tolist()] for name, each in lost.items()}
-    if branches is not None:
+    if "beam" in include:
         branches.mark(best)
         document["beam"] = [
             asdict(node) | {"piece": translator.target.pieces([node.token])[0]} for node in branches.nodes
@@ -87,6 +89,12 @@ def inspect_text(
     if "vectors" in include:
         document["vectors"] = _vectors(translator, looks)
     return Inspection(document, weights)
+
+
+def _searching(settings: SearchConfig) -> SearchConfig:
+    """By beam, even where a run samples: what is asked twice is the same twice."""
+    drawn = {"temperature": None, "top_k": None, "top_p": None, "nbest": min(settings.nbest, settings.beam)}
+    return settings.model_copy(update=drawn)
 
 
 def _source(translator: Translator, text: str) -> list[int]:
@@ -101,12 +109,14 @@ def _source(translator: Translator, text: str) -> list[int]:
 
 
 def _require_pieces(translator: Translator, force: Sequence[int]) -> None:
-    if len(force) > LONGEST or any(not BEGIN < piece < len(translator.target) for piece in force):
-        raise ConfigError("the output cannot begin so", why="a forced piece is not one of this model's vocabulary")
+    if len(force) > LONGEST or any(
+        piece in SYMBOLS.never or not 0 <= piece < len(translator.target) for piece in force
+    ):
+        raise ConfigError("the output cannot begin so", why="a forced piece is none that this model can say")
 
 
 def _decoded(
-    translator: Translator, source: list[int], settings: SearchConfig, force: Sequence[int], branches: Branches | None
+    translator: Translator, source: list[int], settings: SearchConfig, force: Sequence[int], branches: Branches
 ) -> list[Hypothesis]:
     decoding = translator.decoding
     opened = decoding.open([0], [source], settings, prefixes=[list(force)] if force else None, watch=branches)
@@ -116,14 +126,16 @@ def _decoded(
 
 
 def _looked(translator: Translator, source: list[int], best: Hypothesis) -> tuple[dict[str, Look], Tensor]:
-    """Every look, and log p of every type at every place; both without the end that was not reached."""
+    """Every look, and log p of every type at every place, one more than the output has where it did not end."""
     with translator.observed() as model, observe_looks(model) as seen:
         log_p = translator.log_probabilities([source], [best.tokens], model=model)[0].cpu()
-    rows = len(_outputs(best))
-    return {name: look if name.startswith("encoder") else _cut(look, name, rows) for name, look in seen.items()}, log_p
+    return dict(seen), log_p
 
 
 def _cut(look: Look, name: str, rows: int) -> Look:
+    """Without the end that was not reached."""
+    if name.startswith("encoder"):
+        return look
     if name.endswith("source"):
         return look._replace(query=look.query[:, :, :rows], weights=look.weights[:, :, :rows])
     cut = {part: getattr(look, part)[:, :, :rows] for part in ("query", "key", "value")}
@@ -176,6 +188,7 @@ def _steps(tokenizer: Tokenizer, log_p: Tensor, outputs: Sequence[int]) -> list[
     steps = []
     for row, chosen in zip(log_p, outputs, strict=False):
         value, token = (x[0] for x in best_types(row[None], CANDIDATES, SYMBOLS.never))
+        token, value = token[value > -math.inf], value[value > -math.inf]  # of a vocabulary smaller than these
         best = zip(token.tolist(), tokenizer.pieces(token.tolist()), value.tolist(), strict=True)
         steps.append(
             {
@@ -202,8 +215,9 @@ def _attention(translator: Translator, name: str, weights: Tensor) -> dict[str, 
     }  # fmt: skip
 
 
-def _alignment(aligner: Aligner, attention: dict[str, Tensor]) -> dict[str, Any]:
-    weights = aligner.weights(attention)
+def _alignment(aligner: Aligner, looks: Mapping[str, Look], rows: int) -> dict[str, Any]:
+    """Of the first ``rows``: a late row of an output that did not end is the one that has been fed its last piece."""
+    weights = aligner.weights({name: look.weights[0].cpu() for name, look in looks.items()})[:rows]
     value, source = weights[:, : max(weights.shape[1] - 1, 1)].max(-1)  # the source's end is no piece of it
     links = [
         [target, at, round(weight, 6)]
@@ -234,7 +248,7 @@ def _vectors(translator: Translator, looks: Mapping[str, Look]) -> dict[str, Any
 
 def _worked(found: Worked) -> dict[str, Any]:
     plain = {"kind": found.kind, "formula": found.formula, "scale": found.scale}
-    tensors = {name: getattr(found, name) for name in ("query", "key", "value", "vector", "bias")}
+    tensors = {name: getattr(found, name) for name in ("query", "key", "value", "allowed", "vector", "bias")}
     return plain | {name: None if each is None else _floats(each) for name, each in tensors.items()}
 
 

@@ -23,16 +23,31 @@ KEPT = 3  # checkpoints in memory
 
 
 class Inspector:
-    """``open`` makes the translator of a checkpoint, None being that which the run translates with."""
+    """``open`` makes the translator of a checkpoint; None is ``checkpoint``, or else the one that the run chooses."""
 
-    def __init__(self, run: RunFolder, *, name: str, open: Callable[[str | None], Translator]) -> None:
-        self.run, self.name, self._open = run, name, open
+    def __init__(
+        self, run: RunFolder, *, name: str, open: Callable[[str | None], Translator], checkpoint: str | None = None
+    ) -> None:
+        self.run, self.name, self._open, self._given = run, name, open, checkpoint
         self._translators: OrderedDict[str | None, Translator] = OrderedDict()
         self._lock = threading.Lock()
 
     def details(self) -> dict[str, Any]:
         """What the run is made of, its checkpoints and its curves, as JSON has it."""
-        return details(self.run, name=self.name)
+        return details(self.run, name=self.name, checkpoint=self.checkpoint)
+
+    @cached_property
+    def checkpoint(self) -> str:
+        """What is looked into unless another is asked for."""
+        return chosen_checkpoint(self.run, self._given)
+
+    @property
+    def aligner(self) -> Aligner | None:
+        """Which attention of the model that translates aligns best; measured once, in some seconds."""
+        if "_aligner" not in self.__dict__:  # once it is known nobody waits for who looks into a model
+            with self._lock:
+                return self._aligner
+        return self._aligner
 
     def inspect(
         self,
@@ -48,7 +63,7 @@ class Inspector:
             data = self.run.config.data
             model = {
                 "name": self.name,
-                "checkpoint": checkpoint or chosen_checkpoint(self.run),
+                "checkpoint": checkpoint or self.checkpoint,
                 "source_language": data.source_language,
                 "target_language": data.target_language,
             }
@@ -59,9 +74,10 @@ class Inspector:
 
     @cached_property
     def _aligner(self) -> Aligner | None:
-        return aligner_of(self.run, self._translator(None))
+        return aligner_of(self.run, self._translator(None), checkpoint=self._given)
 
     def _translator(self, checkpoint: str | None) -> Translator:
+        checkpoint = None if checkpoint == self.checkpoint else checkpoint  # which is open already where it translates
         if checkpoint not in self._translators:
             self._translators[checkpoint] = self._open(checkpoint)
             if len(self._translators) > KEPT:

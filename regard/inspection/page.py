@@ -36,7 +36,7 @@ def offline(bundle: Mapping[str, Any] | None = None) -> str:
     html, script, style = ((FOLDER / name).read_text(encoding="utf-8") for name in FILES)
     script = script.replace("</script", "<\\/script")
     policy = f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data: blob:"
-    data = "" if bundle is None else json.dumps(bundle, ensure_ascii=False).replace("<", "\\u003c")
+    data = "" if bundle is None else json.dumps(bundle, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
     parts = {
         EMPTY: EMPTY.replace("></", f">{data}</"),
         '<script type="module" crossorigin src="./app.js"></script>': "",

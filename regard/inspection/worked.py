@@ -33,6 +33,7 @@ class Worked(NamedTuple):
     query: Tensor
     key: Tensor
     value: Tensor
+    allowed: Tensor  # (query, key): 1 where the mask lets the query look
     vector: Tensor | None = None
     bias: Tensor | None = None  # (heads, query, key)
 
@@ -40,27 +41,33 @@ class Worked(NamedTuple):
 def worked(mechanism: Mechanism, look: Look) -> Worked:
     """Of one sentence, the first of the batch."""
     heads = look.query.shape[1]
+    rows, columns = look.weights.shape[2:]
+    allowed = look.bound.dense()[0, :rows, :columns].expand(rows, columns).to(look.weights.dtype)
     query, key, value = (share_heads(x, heads)[0].detach() for x in (look.query, look.key, look.value))
     if isinstance(mechanism, Dot):
-        return _dot(mechanism, look, query, key, value)
+        return _dot(mechanism, look, query, key, value, allowed)
     if isinstance(mechanism, TanhDot):
         scale = 1 / math.sqrt(query.shape[-1]) if mechanism.scale is None else mechanism.scale
-        return Worked("product", f"tanh q · tanh k × {scale:.4g}", scale, query.tanh(), key.tanh(), value)
+        return Worked("product", f"tanh q · tanh k × {scale:.4g}", scale, query.tanh(), key.tanh(), value, allowed)
     if isinstance(mechanism, General):
         asked = torch.einsum("htd,hde->hte", query, mechanism.weight)
-        return Worked("product", "qᵀ W · k", 1.0, asked, key, value)
+        return Worked("product", "qᵀ W · k", 1.0, asked, key, value, allowed)
     if isinstance(mechanism, Cosine):
         unit = torch.nn.functional.normalize
         asked = unit(query, dim=-1) * mechanism.sharpness[:, None, None]
-        return Worked("product", "g q/‖q‖ · k/‖k‖", 1.0, asked, unit(key, dim=-1), value)
+        return Worked("product", "g q/‖q‖ · k/‖k‖", 1.0, asked, unit(key, dim=-1), value, allowed)
     if isinstance(mechanism, Additive) and mechanism.normalise is masked_softmax:
         asked = mechanism.content.ask(query[None])[0]
         sharpening = mechanism.content.sharpening
-        return Worked("additive", "vᵀ tanh(q + k)", sharpening, asked, key, value, vector=mechanism.content.vector)
-    return Worked("none", type(mechanism).__name__, 1.0, query, key, value)
+        return Worked(
+            "additive", "vᵀ tanh(q + k)", sharpening, asked, key, value, allowed, vector=mechanism.content.vector
+        )
+    return Worked("none", type(mechanism).__name__, 1.0, query, key, value, allowed)
 
 
-def _dot(mechanism: Dot, look: Look, query: Tensor, key: Tensor, value: Tensor) -> Worked:
+def _dot(
+    mechanism: Dot, look: Look, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor
+) -> Worked:  # fmt: skip
     scale = 1 / math.sqrt(query.shape[-1]) if mechanism.scale is None else mechanism.scale
     bias = None
     if mechanism.bias is not None:
@@ -69,4 +76,6 @@ def _dot(mechanism: Dot, look: Look, query: Tensor, key: Tensor, value: Tensor) 
         bias = mechanism.bias(asking, look.bound)[0, :, :rows, :columns].detach()  # of a look that was cut
     width = query.shape[-1]
     formula = f"q·k / √{width}" if mechanism.scale is None else f"q·k × {scale:.4g}"
-    return Worked("product", formula + (" + bias" if bias is not None else ""), scale, query, key, value, bias=bias)
+    return Worked(
+        "product", formula + (" + bias" if bias is not None else ""), scale, query, key, value, allowed, bias=bias
+    )

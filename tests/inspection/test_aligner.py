@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,7 @@ import pytest
 import torch
 
 from regard.inspection import aligner as module
-from regard.inspection.aligner import Aligner, choose_aligner
+from regard.inspection.aligner import Aligner, aligner_of, choose_aligner
 from regard.inspection.lexical import lexical_links
 
 from .models import translator
@@ -93,3 +96,31 @@ def test_a_model_without_such_attention_has_none() -> None:
         )
         is None
     )
+
+
+def test_what_is_kept_is_of_these_weights_and_of_this_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = []
+
+    def choose(model: Any, sources: Any, targets: Any) -> Aligner:
+        measured.append(model)
+        return Aligner("decoder.1.source", 3, 1, 0.5, 10)
+
+    monkeypatch.setattr(module, "choose_aligner", choose)
+    run: Any = SimpleNamespace(path=tmp_path, data=tmp_path / "data", weights_path=lambda which: f"step {which}")
+    model = translator()
+    kept = tmp_path / "alignment.json"
+    assert aligner_of(run, model, checkpoint="1") == aligner_of(run, model, checkpoint="1") and len(measured) == 1
+    aligner_of(run, model, checkpoint="2")
+    assert len(measured) == 2
+    for damage in ({"head": 99}, {"attention": "nowhere"}, {"shift": 7}, {"more": 1}):
+        kept.write_text(json.dumps(json.loads(kept.read_text()) | damage))
+        assert aligner_of(run, model, checkpoint="2") == Aligner("decoder.1.source", 3, 1, 0.5, 10)
+    kept.write_text("[]")
+    aligner_of(run, model, checkpoint="2")
+    assert len(measured) == 7
+
+
+def test_one_head_is_not_called_all_heads() -> None:
+    recurrent = {"encoder": {"kind": "recurrent"}, "decoder": {"kind": "recurrent"}, "heads": 1}
+    found = choose_aligner(translator(**recurrent), [], [])
+    assert found is not None and "only head" in found.why

@@ -57,7 +57,7 @@ def test_a_weight_can_be_worked_out_from_what_the_document_says(model: dict[str,
         energy = vectors["scale"] * terms.sum(-1)
         if vectors["bias"] is not None:
             energy = energy + floats(vectors["bias"])
-        energy = np.where(weights > 0, energy, -np.inf)
+        energy = np.where(floats(vectors["allowed"]) > 0, energy, -np.inf)
         expected = np.exp(energy - energy.max(-1, keepdims=True))
         np.testing.assert_allclose(expected / expected.sum(-1, keepdims=True), weights, atol=1e-5)
         worked += 1
@@ -116,7 +116,7 @@ def test_a_forced_beginning_is_said_and_the_rest_is_the_models_own() -> None:
     assert document["target"]["text"] == model.translate([TEXT], prefixes=["h h"])[0].text
 
 
-@pytest.mark.parametrize("force", [[0], [2], [len(WORDS)], [5] * 300])
+@pytest.mark.parametrize("force", [[0], [2], [-1], [len(WORDS)], [5] * 300])
 def test_pieces_that_cannot_be_forced_are_refused(force: list[int]) -> None:
     with pytest.raises(ConfigError, match="cannot begin so"):
         inspect_text(translator(), TEXT, force=force)
@@ -176,16 +176,42 @@ def test_the_tree_of_a_search_has_its_output_on_the_best_path(beam: int) -> None
     assert inspect_text(model, TEXT).text == document["target"]["text"]  # being watched changes nothing
 
 
-def test_alignment_names_where_it_comes_from_and_reads_a_late_row() -> None:
-    model = translator()
+@pytest.mark.parametrize("search", [{}, {"max_length": 3}])
+def test_alignment_names_where_it_comes_from_and_reads_a_late_row(search: dict[str, int]) -> None:
+    model = translator(search=search)
     late = inspect_text(model, TEXT, aligner=Aligner("decoder.1.source", 2, 1, 0.5, 10))
-    weights = late.attention["decoder.1.source"][2]
+    best = model(TEXT).candidates[0]
+    weights = model.attention(WORDS.encode(TEXT), WORDS.encode(best.text))["decoder.1.source"][2]
     for target, source, weight in late.alignment():
-        assert source == int(weights[target + 1, :-1].argmax()) and weight == pytest.approx(
-            float(weights[target + 1, source]), abs=1e-6
-        )
-    assert len(late.alignment()) == len(late.document["target"]["pieces"]) - 1
+        row = weights[target + 1]
+        assert source == int(row[:-1].argmax()) and weight == pytest.approx(float(row[source]), abs=1e-6)
+    pieces = len(late.document["target"]["pieces"])
+    assert len(late.alignment()) == pieces - best.finished  # nothing comes after the end
     assert "50 % of 10" in late.document["alignment"]["why"]
+
+
+def test_a_run_that_samples_is_looked_at_by_beam() -> None:
+    """Parts that are asked for one after the other must be of one output."""
+    model = translator(search={"beam": 2, "temperature": 2.0})
+    texts = {inspect_text(model, TEXT).text for _ in range(5)}
+    assert texts == {translator(search={"beam": 2})(TEXT).text}
+
+
+def test_a_score_does_not_depend_on_what_else_is_asked_for() -> None:
+    model = translator(search={"beam": 1})
+    assert inspect_text(model, TEXT).document["score"] == inspect_text(model, TEXT, include=ALL).document["score"]
+
+
+@pytest.mark.parametrize("kind", ["top-k", "hard", "local-m", "local-p"])
+def test_a_mechanism_over_another_score_has_heads_to_switch_off(kind: str) -> None:
+    found = inspect_text(translator(cross_attention={"kind": kind}), TEXT, include=ALL).document
+    assert set(found["ablation"]) == set(found["attention"])
+
+
+def test_an_unknown_piece_may_be_forced_and_all_of_it_is_json() -> None:
+    found = inspect_text(translator(), TEXT, force=[1]).document
+    assert found["target"]["ids"][0] == 1
+    json.dumps(found, allow_nan=False)  # of eleven types, candidates that cannot be are left out
 
 
 def test_a_model_without_attention_has_none() -> None:

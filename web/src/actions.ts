@@ -33,14 +33,16 @@ function stop(...places: Place[]): void {
   }
 }
 
+/** What is as the model's own config has it is left out: a server may allow less to those who ask. */
 function request(): InspectRequest {
   const { text, model, checkpoint, beam, lengthPenalty, force } = asking;
+  const own = details.value?.search;
   return {
     text: text.value.trim(),
     model: model.value || undefined,
     checkpoint: checkpoint.value || undefined,
-    beam: beam.value ?? undefined,
-    length_penalty: lengthPenalty.value ?? undefined,
+    beam: beam.value === own?.beam ? undefined : (beam.value ?? undefined),
+    length_penalty: lengthPenalty.value === own?.length_penalty ? undefined : (lengthPenalty.value ?? undefined),
     force: force.value.length ? force.value : undefined,
   };
 }
@@ -79,6 +81,7 @@ export function start(): Promise<void> {
 
 export function pickModel(name: string): Promise<void> {
   asking.model.value = name;
+  asking.checkpoint.value = "";
   asking.force.value = [];
   return run("translate", () => loadDetails(false));
 }
@@ -93,9 +96,9 @@ export function useKey(key: string): Promise<void> {
 export async function translate(): Promise<void> {
   const wanted = request();
   if (!wanted.text) return;
-  stop("extras", "vectors", "compare", "replay");
   await run("translate", async (signal) => {
     const found = await inspect(wanted, signal);
+    stop("extras", "vectors", "compare", "replay");
     asked = wanted;
     batch(() => {
       keyNeeded.value = false;
@@ -137,9 +140,11 @@ export function loadVectors(): Promise<void> {
 }
 
 /** Decodes on from the outputs before `step` and then `token`. */
-export function force(step: number, token: number): Promise<void> {
+export async function force(step: number, token: number): Promise<void> {
+  const before = asking.force.value;
   asking.force.value = [...(inspection.value?.target.ids.slice(0, step) ?? []), token];
-  return translate();
+  await translate();
+  if (status.translate.value.problem) asking.force.value = before;
 }
 
 export function release(): Promise<void> {

@@ -79,6 +79,8 @@ export interface Vectors {
   query: Floats;
   key: Floats;
   value: Floats;
+  /** (queries, keys): 1 where the mask lets a query look. */
+  allowed: Floats;
   /** heads, width; of additive attention only */
   vector: Floats | null;
   /** heads, queries, keys; added to the energy */

@@ -53,14 +53,14 @@ function biasOf(vectors: Vectors, head: number, query: number, key: number): num
   return vectors.bias ? row(plane(vectors.bias, head), query)[key] : null;
 }
 
-/** One cell from its vectors: the energy, and the softmax over its row. A recorded weight of exactly 0 was masked. */
+/** One cell from its vectors: the energy, and the softmax over what may be seen of its row. */
 export function work(vectors: Vectors, head: number, query: number, key: number, recorded: ArrayLike<number>): Worked {
   const summed = (terms: Term[]) => terms.reduce((sum, term) => sum + term.value, 0);
   const energies = Array.from(recorded, (_, other) => {
     const added = biasOf(vectors, head, query, other) ?? 0;
     return summed(workTerms(vectors, head, query, other)) * vectors.scale + added;
   });
-  const masked = Array.from(recorded, (weight) => weight === 0);
+  const masked = Array.from(row(plane(vectors.allowed), query), (allowed) => allowed === 0);
   const { exponentials, weights } = softmax(energies, masked);
   const terms = workTerms(vectors, head, query, key);
   return {

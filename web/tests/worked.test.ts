@@ -9,6 +9,7 @@ const vectors: Vectors = {
   query: floats([1, 2, 2], [1, 2, 3, 4]),
   key: floats([1, 2, 2], [1, 0, -1, 1]),
   value: floats([1, 2, 2], [1, 2, 3, 4]),
+  allowed: floats([2, 2], [1, 1, 1, 1]),
   vector: null,
   bias: null,
   formula: "q·k / 2",
@@ -32,8 +33,9 @@ test("a bias is added after the scale", () => {
   expect([worked.bias, worked.energy]).toEqual([2, 2.5]);
 });
 
-test("a weight of exactly 0 was masked", () => {
-  const { row } = work(vectors, 0, 0, 0, [1, 0]);
+test("what the mask forbids has no weight, and a weight too small for a float is not called masked", () => {
+  expect(work(vectors, 0, 0, 0, [1, 0]).row.map((entry) => entry.masked)).toEqual([false, false]);
+  const { row } = work({ ...vectors, allowed: floats([2, 2], [1, 0, 1, 1]) }, 0, 0, 0, [1, 0]);
   expect(row.map((entry) => [entry.masked, entry.weight])).toEqual([[false, 1], [true, 0]]);
 });
 

@@ -4,7 +4,7 @@ import { layColumns, layRows } from "../aligned";
 import { fixed } from "../format";
 import { useWidth } from "../hooks";
 import { measureText } from "../paint";
-import { aligned, choice, linkCount, threshold, unit } from "../state";
+import { aligned, choice, inspection, linkCount, threshold, unit } from "../state";
 import { alignedView } from "../views";
 import { visible } from "../words";
 import { AlignedDrawing, type Pointed } from "./AlignedDrawing";
@@ -65,7 +65,7 @@ export function AlignedText() {
   const width = useWidth(holder);
   const hovered = useSignal<Pointed | null>(null);
   // Held with what it was locked in: another attention, unit or sentence lets it go.
-  const lock = useSignal<{ at: Pointed; view: object } | null>(null);
+  const lock = useSignal<{ at: Pointed; view: string } | null>(null);
   useEffect(() => {
     const unlock = (event: KeyboardEvent) => event.key === "Escape" && (lock.value = null);
     window.addEventListener("keydown", unlock);
@@ -76,7 +76,9 @@ export function AlignedText() {
     const { keys, queries, links } = alignedView.value ?? { keys: [], queries: [], links: [] };
     return { wide: layRows(keys, queries, links, measureText), narrow: (room: number) => layColumns(keys, queries, links, measureText, room) };
   });
-  const locked = lock.value?.view === view.matrix ? lock.value.at : null;
+  const { source, target } = inspection.value!;
+  const identity = JSON.stringify([view.title, unit.value, source.text, target.ids]);
+  const locked = lock.value?.view === identity ? lock.value.at : null;
   const active = locked ?? hovered.value;
   const sides = SIDES[view.kind];
   const labelOf = (at: Pointed) => visible((at.side === "key" ? view.keys : view.queries)[at.index] ?? "");
@@ -106,7 +108,7 @@ export function AlignedText() {
             onHover={(at) => (hovered.value = at)}
             onLock={(at) => {
               const again = locked && at.side === locked.side && at.index === locked.index;
-              lock.value = again ? null : { at, view: view.matrix };
+              lock.value = again ? null : { at, view: identity };
             }}
           />
         )}

@@ -49,9 +49,9 @@ export function CellWorked() {
   const loaded = inspection.value!.vectors !== undefined;
   const inside = at !== null && at.query < matrix.rows && at.key < matrix.columns;
   const wanted = inside && attention !== null && head !== null && !loaded && !offline;
-  const { busy, problem } = status.vectors.value;
+  const { busy } = status.vectors.value;
   useEffect(() => {
-    if (wanted && !busy && !problem) void loadVectors();
+    if (wanted && !busy) void loadVectors();
   }, [wanted, at]);
   if (!inside) return <p class="quiet">Click a cell of the heat map, or press Enter on it, to see how its weight comes about.</p>;
   const weight = matrix.values[at.query * matrix.columns + at.key];
