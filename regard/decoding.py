@@ -10,6 +10,7 @@ from torch import Tensor
 
 from regard.attention.position import LearnedPosition
 from regard.beams import Extended, beams
+from regard.constrained import constrained
 from regard.data.batches import pad_sources
 from regard.data.text import BEGIN, END, PAD
 from regard.engine.packed import Format, counts_exactly
@@ -19,6 +20,7 @@ from regard.models.model import Transducer
 from regard.search import Opened, Read, Symbols, greedy, reading, sampling
 from regard.settings import SearchConfig
 from regard.state import State
+from regard.wanted import Constraints
 
 __all__ = ["SYMBOLS", "Decoding", "Engine", "possible"]
 
@@ -51,22 +53,30 @@ class Decoding:
         prefixes: Sequence[list[int]] | None = None,
         generator: torch.Generator | None = None,
         watch: Callable[[int, Extended], None] | None = None,
+        constraints: Sequence[Constraints] | None = None,
     ) -> Opened:
-        """These sources, read, before the first token of their outputs. ``watch`` is told each step of a beam."""
+        """These sources, read, before the first token of their outputs. ``watch`` is told each step of a beam.
+
+        ``constraints``: pieces that the outputs of each must contain; then nothing is drawn, whatever ``settings`` say.
+        """
         source, valid = (x.to(self.device) for x in pad_sources([list(pieces) for pieces in sources]))
         longest = valid.sum(1) + settings.max_extra
         for limit in (settings.max_length, self._positions):
             longest = longest if limit is None else longest.clamp_max(limit)
         session = self._model.session(source, valid)
         options: dict[str, Any] = {"longest": longest, "prefixes": prefixes}
+        penalty: dict[str, Any] = {"length_penalty": settings.length_penalty, "length_offset": settings.length_offset}
+        if constraints is not None:
+            options |= {"width": settings.beam, "best": min(settings.nbest, settings.beam), "constraints": constraints}
+            return constrained(numbers, SYMBOLS, **options, **penalty), session
         if settings.temperature is not None:
             options |= {"temperature": settings.temperature, "top_k": settings.top_k, "top_p": settings.top_p}
             live = sampling(numbers, SYMBOLS, draws=settings.nbest, generator=generator, **options)
             return live, session.repeat(settings.nbest)
         if settings.beam == 1 and watch is None:
             return greedy(numbers, SYMBOLS, **options), session
-        options |= {"length_penalty": settings.length_penalty, "length_offset": settings.length_offset}
-        return beams(numbers, SYMBOLS, width=settings.beam, best=settings.nbest, watch=watch, **options), session
+        options |= {"width": settings.beam, "best": settings.nbest, "watch": watch}
+        return beams(numbers, SYMBOLS, **options, **penalty), session
 
     @torch.no_grad()
     def step(self, tokens: Tensor, session: State, read: Read) -> tuple[tuple[Tensor, ...], State]:

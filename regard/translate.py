@@ -16,7 +16,8 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from regard.data.batches import batches_in_order, pad_sources
-from regard.data.text import BEGIN, Tokenizer
+from regard.data.subword import ListedTokenizer, marked
+from regard.data.text import BEGIN, UNKNOWN, Tokenizer
 from regard.decoding import Decoding, Engine, possible
 from regard.errors import ConfigError, DataError, ModelError
 from regard.keys import explain
@@ -45,10 +46,17 @@ class Candidate(NamedTuple):
 
 
 class Translation:
-    """The outputs for one input, best first; ``attention`` is computed when asked for."""
+    """The outputs for one input, best first; ``attention`` is computed when asked for, over ``pieces`` of the input."""
 
-    def __init__(self, source: str, candidates: list[Candidate], attend: Callable[[], Mapping[str, Tensor]]) -> None:
-        self.source, self.candidates = source, candidates
+    def __init__(
+        self,
+        source: str,
+        candidates: list[Candidate],
+        attend: Callable[[], Mapping[str, Tensor]],
+        *,
+        pieces: Sequence[str] = (),
+    ) -> None:
+        self.source, self.candidates, self.pieces = source, candidates, pieces
         self._attend = attend
 
     @property
@@ -67,6 +75,11 @@ class Translation:
         piece t + 1 of the target: it stands at the token before.
         """
         return self._attend()
+
+    def saying(self, text: str) -> Translation:
+        """The same with another text for the best output."""
+        candidates = [self.candidates[0]._replace(text=text), *self.candidates[1:]]
+        return Translation(self.source, candidates, lambda: self.attention, pieces=self.pieces)
 
     def __repr__(self) -> str:
         return f"Translation({self.text!r}, score={self.score:.3f})"
@@ -216,19 +229,31 @@ class Translator:
         return (model or self.model)(source, source_valid, inputs, valid)
 
     def parts(self, line: str) -> list[list[int]]:
-        """The line's pieces, in one part unless it is too long; none for a blank line."""
+        """The line's pieces, in one part unless it is too long; none for a blank line.
+
+        A mark in ``>>`` and ``<<`` that a line begins with, where these are one piece, is before every part.
+        """
         pieces = self.source.encode(line) if line.strip() else []
         if len(pieces) <= self.max_length:
             return [pieces] if pieces else []
-        words, parts, current = line.split(), [], ""
-        for word in words:
+        found, text = marked(line) if isinstance(self.source, ListedTokenizer) else ([], line)
+        mark, room = "".join(found), max(1, self.max_length - len(found))
+        parts, current = [], mark
+        for word in text.split():
             longer = f"{current} {word}".strip()
-            if current and len(self.source.encode(longer)) > self.max_length:
+            if current != mark and len(self.source.encode(longer)) > self.max_length:
                 parts.append(self.source.encode(current))
-                longer = word
+                longer = f"{mark} {word}".strip()
             current = longer
         parts.append(self.source.encode(current))
-        return [chunk for part in parts for chunk in _chunks(part, self.max_length)]
+        before = parts[0][: len(found)]
+        return [[*before, *chunk] for part in parts for chunk in _chunks(part[len(found) :], room)]
+
+    def spelled(self, phrase: str) -> list[int] | None:
+        """The target pieces of a phrase, as it stands inside a sentence; None where they cannot spell it."""
+        plain = " ".join(phrase.split())
+        pieces = self.target.encode(plain)
+        return pieces if pieces and UNKNOWN not in pieces and self.target.decode(pieces) == plain else None
 
     def _forced(self, inputs: list[list[list[int]]], prefixes: Sequence[str]) -> list[list[int]]:
         """Piece numbers to begin with, one list a part: a cut line's later parts are free."""
@@ -275,7 +300,8 @@ class Translator:
         if len(parts) == 1:
             candidates = [self._candidate(hypothesis) for hypothesis in found[0]]
             best = found[0][0].tokens
-            return Translation(line, candidates, lambda: self.attention(parts[0], best))
+            pieces = self.source.pieces(parts[0])
+            return Translation(line, candidates, lambda: self.attention(parts[0], best), pieces=pieces)
         best_parts = [self._candidate(hypotheses[0]) for hypotheses in found]
         joined = Candidate(
             " ".join(part.text for part in best_parts),

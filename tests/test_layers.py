@@ -32,6 +32,8 @@ LAYERS = {
     "regard.attention.short": 1,
     "regard.search": 1,
     "regard.beams": 1,
+    "regard.constrained": 1,
+    "regard.wanted": 1,
     "regard.losses": 1,
     "regard.optim": 1,
     "regard.settings": 1,

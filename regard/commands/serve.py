@@ -50,6 +50,10 @@ Proxy = Annotated[
 KeysFile = Annotated[
     Path | None, typer.Option("--keys", metavar="FILE", help="Only who has a key of this file; see regard keys.")
 ]
+GlossariesFolder = Annotated[
+    Path | None,
+    typer.Option("--glossaries", metavar="DIR", help="Where glossaries of clients are kept; else while it runs."),
+]
 Body = Annotated[int, typer.Option("--body-limit", min=1, help="Bytes of a request's body.")]
 
 
@@ -76,19 +80,21 @@ def serve(
     rows: RowsOption = 256,
     body_limit: Body = 128 * 1024,
     keys: KeysFile = None,
+    glossaries: GlossariesFolder = None,
     trusted_proxy: Proxy = None,
 ) -> None:
     """Serve trained models over HTTP until Ctrl-C or SIGTERM; what was accepted is then finished.
 
     POST /v1/translate is our own interface, /openapi.json describes it. Clients of LibreTranslate (/translate, /detect,
-    /languages) and of DeepL (/v2/translate, /v2/languages, /v2/usage) work as they are. /metrics is for Prometheus.
+    /languages, /translate_file) and of DeepL (/v2/translate, /v2/glossaries, /v2/languages, /v2/usage) work as they
+    are. /metrics is for Prometheus.
     """
     settings = {
         "body_bytes": body_limit, "texts": batch_limit, "characters": char_limit, "beam": beam_limit,
         "nbest": beam_limit, "seconds": timeout, "requests_per_minute": req_limit, "waiting": queue, "rows": rows,
     }  # fmt: skip
     server, _ = create_server(
-        runs, host=host, port=port, keys=keys, trusted_proxy=trusted_proxy, settings=settings,
+        runs, host=host, port=port, keys=keys, glossaries=glossaries, trusted_proxy=trusted_proxy, settings=settings,
         engine=engine, checkpoint=checkpoint, device=device, threads=threads,
     )  # fmt: skip
     if host not in LOCAL and keys is None:
@@ -105,6 +111,7 @@ def create_server(
     host: str,
     port: int,
     keys: Path | None = None,
+    glossaries: Path | None = None,
     trusted_proxy: str | None = None,
     settings: dict[str, Any] | None = None,
     log_level: str = "info",
@@ -128,7 +135,8 @@ def create_server(
     port = _free_port(host, port)
     chosen, metrics = ServerSettings(**(settings or {})), Metrics()
     models = Models([_served(given, chosen, metrics, **opening) for given in runs])
-    app = create_app(Service(models, chosen, metrics, keys=Keys(keys) if keys else None))
+    service = Service(models, chosen, metrics, keys=Keys(keys) if keys else None, glossaries=glossaries)
+    app = create_app(service)
     config = uvicorn.Config(
         app, host=host, port=port, log_level=log_level, access_log=False, server_header=False,
         timeout_graceful_shutdown=round(chosen.seconds) + 1, limit_concurrency=max(CONNECTIONS, 4 * chosen.waiting),
@@ -191,7 +199,7 @@ def _served(
     model = ServedModel(
         name, load=load, search=run.config.search, source=data.source_language, target=data.target_language,
         limits=Limits(rows=settings.rows, waiting=settings.waiting), watch=ModelWatch(metrics, name), threads=threads,
-        inspector=Inspector(run, name=name, open=open),
+        inspector=Inspector(run, name=name, open=open, checkpoint=checkpoint),
     )  # fmt: skip
     return model
 

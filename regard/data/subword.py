@@ -14,6 +14,7 @@ __all__ = [
     "HuggingFaceTokenizer",
     "ListedTokenizer",
     "SentencePieceTokenizer",
+    "marked",
     "train_hugging_face",
     "train_sentencepiece",
 ]
@@ -31,6 +32,8 @@ class SentencePieceTokenizer(Tokenizer):
 
         super().__init__(config)
         self._model = model
+        if not model:  # of which the library makes something that cannot be used
+            raise ValueError("not a SentencePiece model: it is empty")
         try:
             self._processor = SentencePieceProcessor(model_proto=model)
         except RuntimeError as error:
@@ -77,7 +80,7 @@ class ListedTokenizer(SentencePieceTokenizer):
         return len(SPECIALS) + len(self._pieces)
 
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
-        marks, texts = zip(*map(_marked, lines), strict=True) if lines else ((), ())
+        marks, texts = zip(*map(marked, lines), strict=True) if lines else ((), ())
         cut = self._processor.encode(list(texts), out_type=str)
         return [
             [self._numbers.get(piece, UNKNOWN) for piece in [*mark, *pieces]]
@@ -96,7 +99,7 @@ class ListedTokenizer(SentencePieceTokenizer):
         return self._pieces
 
 
-def _marked(line: str) -> tuple[list[str], str]:
+def marked(line: str) -> tuple[list[str], str]:
     """The mark in ``>>`` and ``<<`` that a line begins with, if any, and the rest."""
     end = line.find("<<") if line.startswith(">>") else -1
     return ([], line) if end < 0 else ([line[: end + 2]], line[end + 2 :])

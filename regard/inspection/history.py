@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from functools import lru_cache
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -54,9 +55,18 @@ def chosen_checkpoint(run: RunFolder, which: str | None = None) -> str:
 
 def curves(path: Path) -> list[dict[str, Any]]:
     """From ``metrics.jsonl``: training loss and rate, each at most POINTS means, and every validation figure."""
+    if not path.is_file():
+        return []
+    status = path.stat()
+    return _curves(path, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=8)
+def _curves(path: Path, changed: int, size: int) -> list[dict[str, Any]]:
+    """Read again only where it has changed."""
     trained: dict[str, list[tuple[int, float]]] = defaultdict(list)
     validated: dict[str, list[tuple[int, float]]] = defaultdict(list)
-    for line in path.read_bytes().splitlines() if path.is_file() else []:
+    for line in path.read_bytes().splitlines():
         try:
             record = json.loads(line)
             step = int(record["step"])

@@ -16,7 +16,7 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import regard
-from regard.server import deepl, inspecting, libretranslate, own
+from regard.server import deepl, deepl_glossaries, inspecting, libretranslate, own
 from regard.server.refused import Refused
 from regard.server.requests import ClientGone
 from regard.server.service import Service
@@ -47,7 +47,7 @@ def create_app(service: Service, *, warm: bool = True) -> FastAPI:
         description="Translates with models that Regard trained; also speaks LibreTranslate and DeepL v2.",
         docs_url=None, redoc_url=None,
     )  # fmt: skip
-    for module in (own, inspecting, libretranslate, deepl):
+    for module in (own, inspecting, libretranslate, deepl, deepl_glossaries):
         app.include_router(module.router(service))
     app.include_router(inspecting.pages())
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=service.settings.body_bytes)
@@ -86,7 +86,7 @@ def _shape(request: Request) -> Callable[[Refused], JSONResponse]:
     path = request.url.path
     if path.startswith("/v2/"):
         return deepl.shaped
-    return libretranslate.shaped if path in libretranslate.ROUTES else own.shaped
+    return libretranslate.shaped if libretranslate.speaks(path) else own.shaped
 
 
 class _Watched:

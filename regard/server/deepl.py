@@ -7,10 +7,13 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
+from regard.server.asked import Asked
+from regard.server.deepl_glossaries import chosen, key_sender
 from regard.server.languages import name
 from regard.server.refused import Refused
-from regard.server.requests import Sender, fields, sender, texts_of, unless_gone
-from regard.server.service import Asked, Service
+from regard.server.requests import fields, texts_of, unless_gone
+from regard.server.scanning import Markup
+from regard.server.service import Service
 
 __all__ = ["router", "shaped"]
 
@@ -29,17 +32,20 @@ def router(service: Service) -> APIRouter:
 
     @routes.post("/translate")
     async def translate(request: Request) -> dict[str, Any]:
-        """`text` (a list), `target_lang`, `source_lang`; tags are not carried over yet."""
+        """`text` (a list), `target_lang`, `source_lang`, `glossary_id`; `tag_handling` and what belongs to it."""
         given = await fields(request)
         texts = texts_of(given.get("text"), "text")
         source, target = given.get("source_lang"), given.get("target_lang")
         if not isinstance(target, str) or not target or not isinstance(source, str | None):
             raise Refused(400, "Value for 'target_lang' not supported.")
-        if given.get("tag_handling"):
-            raise Refused(400, "Value for 'tag_handling' not supported.")
+        options: dict[str, Any] = {"markup": _markup(given)}
+        who = key_sender(request)
+        if given.get("glossary_ids"):
+            raise Refused(400, "Value for 'glossary_ids' not supported.")
         if given.get("glossary_id"):
-            raise Refused(404, "There are no glossaries here.")
-        answers = await unless_gone(request, service.translate(Asked(texts, source or None, target, _sender(request))))
+            kept = chosen(service.glossaries, service.client(who)[0], given["glossary_id"], source, target)
+            options["glossary"] = kept.glossary
+        answers = await unless_gone(request, service.translate(Asked(texts, source or None, target, who, **options)))
         return {
             "translations": [
                 {
@@ -67,16 +73,33 @@ def router(service: Service) -> APIRouter:
     @routes.get("/usage")
     async def usage(request: Request) -> dict[str, int]:
         """Of this key, or of this address, since the server began."""
-        used, most = service.usage(_sender(request))
+        used, most = service.usage(key_sender(request))
         return {"character_count": used, "character_limit": UNLIMITED if most is None else most}
 
     return routes
 
 
-def _sender(request: Request) -> Sender:
-    """The client adds ``:fx`` to keys of the free service."""
-    found = sender(request, "DeepL-Auth-Key")
-    return found._replace(key=found.key.removesuffix(":fx")) if found.key else found
+def _markup(given: dict[str, Any]) -> Markup | None:
+    """What the texts are read as; None: as they are."""
+    kind = given.get("tag_handling")
+    if not kind:
+        return None
+    if kind not in ("html", "xml"):
+        raise Refused(400, "Value for 'tag_handling' not supported.")
+    outline = str(given.get("outline_detection", True)).lower()
+    if outline not in ("0", "1", "true", "false"):
+        raise Refused(400, "Value for 'outline_detection' not supported.")
+    lists = (_names(given, key) for key in ("ignore_tags", "splitting_tags", "non_splitting_tags"))
+    return Markup.of(kind, *lists, outline=outline in ("1", "true"))
+
+
+def _names(given: dict[str, Any], key: str) -> list[str]:
+    """A list, or one text with commas."""
+    found = given.get(key) or []
+    found = [found] if isinstance(found, str) else found
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise Refused(400, f"Value for '{key}' not supported.")
+    return [name.strip() for each in found for name in each.split(",") if name.strip()]
 
 
 def _regions(code: str, target: bool) -> tuple[str, ...]:

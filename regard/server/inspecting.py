@@ -44,15 +44,16 @@ def router(service: Service) -> APIRouter:
     routes = APIRouter(tags=["Regard"])
 
     @routes.get("/v1/models/{name}", response_class=Response, responses=OBJECT | PROBLEMS)
-    async def model(name: str) -> Response:
+    async def model(name: str, request: Request) -> Response:
         """What it is made of, its checkpoints, and how its training went."""
+        service.admit(sender(request, "Bearer"))
         found = service.models.named(name)
         return _json(await asyncio.to_thread(_inspector(found).details))
 
     @routes.post("/v1/inspect", response_class=Response, responses=OBJECT | PROBLEMS)
     async def inspect(asked: InspectRequest, request: Request) -> Response:
         """All that the page shows of one sentence: its attention, alternatives, the search, and what heads do."""
-        service.admit(sender(request, "Bearer"))
+        client, key = service.admit(sender(request, "Bearer"))
         texts = texts_of(asked.text, "text")
         service.check(texts)
         model = service.models.named(asked.model) if asked.model else service.models.all[0]
@@ -67,7 +68,8 @@ def router(service: Service) -> APIRouter:
             return _json(found.document)
 
         try:
-            return await unless_gone(request, service.aside(look))
+            with service.spending(len(texts[0]), client, key):
+                return await unless_gone(request, service.aside(look))
         except ConfigError as error:
             raise Refused(400, f"Invalid request: {_said(error)}") from error
 
@@ -117,4 +119,4 @@ def _said(error: ConfigError) -> str:
 
 
 def _json(document: dict[str, Any]) -> Response:
-    return Response(json.dumps(document, ensure_ascii=False), media_type="application/json")
+    return Response(json.dumps(document, ensure_ascii=False, allow_nan=False), media_type="application/json")

@@ -5,16 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 
+from regard.server.asked import Answer, Asked
+from regard.server.files import FORMATS, Files, read_form
 from regard.server.languages import Language, name
 from regard.server.refused import Refused
 from regard.server.requests import Sender, fields, sender, texts_of, unless_gone
-from regard.server.service import Answer, Asked, Service
+from regard.server.scanning import Markup
+from regard.server.service import Service
 
-__all__ = ["ROUTES", "router", "shaped"]
+__all__ = ["router", "shaped", "speaks"]
 
-ROUTES = ("/translate", "/detect", "/languages", "/frontend/settings", "/health")
+ROUTES = ("/translate", "/translate_file", "/detect", "/languages", "/frontend/settings", "/health")
+DOWNLOADS = "/download_file/"
 ALIASES = {"pb": "pt-BR", "zh": "zh-Hans", "zt": "zh-Hant"}
 
 
@@ -23,22 +27,48 @@ def shaped(refused: Refused) -> JSONResponse:
     return JSONResponse({"error": refused.message}, status, headers=refused.headers)
 
 
+def speaks(path: str) -> bool:
+    """Whether this interface has a route there."""
+    return path in ROUTES or path.startswith(DOWNLOADS)
+
+
 def router(service: Service) -> APIRouter:
-    routes = APIRouter(tags=["LibreTranslate"])
+    routes, files = APIRouter(tags=["LibreTranslate"]), Files()
 
     @routes.post("/translate")
     async def translate(request: Request) -> dict[str, Any]:
-        """`q` (a text or a list), `source` (a code or `auto`), `target`, `format` `text`, `alternatives`."""
+        """`q` (a text or a list), `source` (a code or `auto`), `target`, `format` (`text`, `html`), `alternatives`."""
         given = await fields(request)
         texts = texts_of(given.get("q"), "q")
         source, target = (_code(given, key) for key in ("source", "target"))
-        if given.get("format", "text") != "text":
-            raise Refused(400, f"{str(given['format'])[:40]} format is not supported")
+        format = given.get("format") or "text"
+        if format not in ("text", "html"):
+            raise Refused(400, f"{str(format)[:40]} format is not supported")
         alternatives = _number(given, "alternatives")
         search: dict[str, float | int | None] = {"nbest": alternatives + 1} if alternatives else {}
-        asked = Asked(texts, None if source == "auto" else source, target, _sender(request, given), search=search)
+        options: dict[str, Any] = {"search": search, "markup": Markup.of("html") if format == "html" else None}
+        asked = Asked(texts, None if source == "auto" else source, target, _sender(request, given), **options)
         answers = await unless_gone(request, service.translate(asked))
         return _answer(answers, isinstance(given["q"], list), bool(alternatives))
+
+    @routes.post("/translate_file")
+    async def translate_file(request: Request) -> dict[str, str]:
+        """A form with `file` (UTF-8), `source` and `target`; `translatedFileUrl` holds for ten minutes."""
+        given, sent = await read_form(request)
+        source, target = (_code(given, key) for key in ("source", "target"))
+        markup = Markup.of("html") if sent.suffix.startswith(".htm") else None
+        who = _sender(request, given)
+        asked = Asked([sent.text], None if source == "auto" else source, target, who, markup=markup)
+        (answer,) = await unless_gone(request, service.translate(asked))
+        name = files.add(sent.suffix, answer.text)
+        return {"translatedFileUrl": f"{str(request.base_url).rstrip('/')}{DOWNLOADS}{name}"}
+
+    @routes.get(DOWNLOADS + "{name}", response_class=Response)
+    async def download_file(name: str) -> Response:
+        """Never shown by a browser: it is somebody's text."""
+        content = files.find(name)
+        headers = {"content-disposition": f'attachment; filename="translated.{name.rpartition(".")[2]}"'}
+        return Response(content, media_type="application/octet-stream", headers=headers)
 
     @routes.post("/detect")
     async def detect(request: Request) -> list[dict[str, Any]]:
@@ -65,8 +95,8 @@ def router(service: Service) -> APIRouter:
             "apiKeys": service.keys is not None,
             "keyRequired": service.keys is not None,
             "suggestions": False,
-            "filesTranslation": False,
-            "supportedFilesFormat": [],
+            "filesTranslation": True,
+            "supportedFilesFormat": list(FORMATS),
             "language": {side: {"code": code or "und", "name": name(code or "und")} for side, code in
                          (("source", first.source), ("target", first.target))},
         }  # fmt: skip

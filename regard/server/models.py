@@ -12,6 +12,9 @@ from concurrent.futures import Future
 from regard.errors import ConfigError
 from regard.inspection.inspector import Inspector
 from regard.search import Hypothesis
+from regard.server.constraints import constraints_of, widened
+from regard.server.kept import Demand
+from regard.server.links import links
 from regard.server.refused import Refused
 from regard.server.schedule import Closed, Deadline, Job, Limits, Overloaded, Scheduler, TooMany, Watch
 from regard.settings import SearchConfig
@@ -75,6 +78,10 @@ class ServedModel:
             torch.set_num_threads(self._threads)  # a setting of the thread that computes
         scheduler.run()
 
+    def spells(self, text: str) -> bool:
+        """Whether an output can hold it."""
+        return self.start()[0].spelled(text) is not None
+
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
         """See ``Translator.score``; in the thread that asks."""
         return self.start()[0].score(sources, targets)
@@ -87,14 +94,37 @@ class ServedModel:
                 scheduler.close()
                 thread.join()
 
+    def links(self, translation: Translation) -> list[int]:
+        """Which word of the source each of the best output stands for (``regard.server.links``)."""
+        return links(translation, self.inspector.aligner if self.inspector else None)
+
     async def translate(
-        self, sentences: Sequence[str], settings: SearchConfig, *, client: str, seconds: float
+        self,
+        sentences: Sequence[str],
+        settings: SearchConfig,
+        *,
+        client: str,
+        seconds: float,
+        demands: Sequence[Sequence[Demand]] | None = None,
     ) -> list[Translation]:
-        """One translation a sentence. Refused where the queue is full, the time is over, or the model fails."""
+        """One translation a sentence, in which is what ``demands`` ask for, as far as the model can spell it.
+
+        Refused where the queue is full, the time is over, or the model fails.
+        """
         deadline = time.monotonic() + seconds
         translator, scheduler = await self._ready(seconds)
+
+        def jobs_of(parts: list[list[int]], asked: Sequence[Demand]) -> list[Job]:
+            wanted = constraints_of(translator, parts, asked, settings)
+            wide = widened(settings) if any(wanted) else settings
+            return [
+                Job(pieces, wide if its else settings, client, deadline, constraints=its)
+                for pieces, its in zip(parts, wanted, strict=True)
+            ]
+
+        asked = demands or [()] * len(sentences)
         parts = await asyncio.to_thread(lambda: [translator.parts(sentence) for sentence in sentences])
-        jobs = [[Job(pieces, settings, client, deadline) for pieces in of] for of in parts]
+        jobs = [jobs_of(of, its) for of, its in zip(parts, asked, strict=True)]
         flat = [job for of in jobs for job in of]
         try:
             scheduler.submit(flat)

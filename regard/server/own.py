@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from regard.errors import DataError
+from regard.server.asked import Answer, Asked
 from regard.server.refused import Refused
 from regard.server.requests import sender, texts_of, unless_gone
-from regard.server.service import Answer, Asked, Service
+from regard.server.scanning import Markup
+from regard.server.service import Service
 from regard.translate import Translation
 
 __all__ = ["PROBLEMS", "router", "shaped"]
@@ -35,6 +37,9 @@ class TranslateRequest(BaseModel):
     length_penalty: Annotated[float, Field(ge=0, le=10)] | None = None
     max_length: Annotated[int, Field(ge=1, le=10_000)] | None = None
     attention: bool = Field(False, description="The weights of every head, of one sentence that is not long.")
+    glossary: dict[str, str] | None = Field(None, description="Source phrases and what they are to be called.")
+    keep: bool = Field(True, description="Placeholders, addresses and numbers come out as they went in.")
+    format: Literal["text", "html", "xml"] = Field("text", description="In the others, tags are carried over.")
 
 
 class Candidate(BaseModel):
@@ -117,8 +122,10 @@ def router(service: Service) -> APIRouter:
         search = asked.model_dump(include={"beam", "nbest", "length_penalty", "max_length"})
         texts = texts_of(asked.text, "text")
         source = None if asked.source == "auto" else asked.source
-        work = service.translate(Asked(texts, source, asked.target, sender(request, "Bearer"), asked.model, search))
-        answers = await unless_gone(request, work)
+        markup = None if asked.format == "text" else Markup.of(asked.format)
+        options: dict[str, Any] = {"glossary": service.glossary(asked.glossary), "keep": asked.keep, "markup": markup}
+        wanted = Asked(texts, source, asked.target, sender(request, "Bearer"), asked.model, search, **options)
+        answers = await unless_gone(request, service.translate(wanted))
         if not asked.attention:
             return TranslateResponse(translations=[_translated(answer) for answer in answers])
         weights = await unless_gone(request, asyncio.to_thread(_attention, answers))
@@ -127,14 +134,15 @@ def router(service: Service) -> APIRouter:
     @routes.post("/v1/score", responses=PROBLEMS)
     async def score(asked: ScoreRequest, request: Request) -> ScoreResponse:
         """The log probability of every piece of each target, given its source and the pieces before it."""
-        service.admit(sender(request, "Bearer"))
+        client, key = service.admit(sender(request, "Bearer"))
         sources, targets = texts_of(asked.sources, "sources"), texts_of(asked.targets, "targets")
         if len(sources) != len(targets):
             raise Refused(400, f"Invalid request: {len(sources)} sources for {len(targets)} targets")
         service.check([*sources, *targets], texts=2 * service.settings.texts)
         model = service.models.named(asked.model) if asked.model else service.models.all[0]
         try:
-            found = await unless_gone(request, service.aside(lambda: model.score(sources, targets)))
+            with service.spending(sum(map(len, [*sources, *targets])), client, key):
+                found = await unless_gone(request, service.aside(lambda: model.score(sources, targets)))
         except DataError as error:
             raise Refused(413, f"Too long: {error.what}.") from error
         return ScoreResponse(scores=[Score(log_probability=sum(each), pieces=each) for each in found])

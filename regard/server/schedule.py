@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol
 
 from regard.search import Hypothesis, Opened, Reading, Running
 from regard.settings import SearchConfig
+from regard.wanted import Constraints
 
 __all__ = ["Closed", "Deadline", "Job", "Limits", "Overloaded", "Scheduler", "TooMany", "Watch"]
 
@@ -60,7 +61,14 @@ class Limits(NamedTuple):
 class Opener(Protocol):
     """What a model is here (``regard.decoding.Decoding``)."""
 
-    def open(self, numbers: Sequence[int], sources: Sequence[Sequence[int]], settings: SearchConfig) -> Opened: ...
+    def open(
+        self,
+        numbers: Sequence[int],
+        sources: Sequence[Sequence[int]],
+        settings: SearchConfig,
+        *,
+        constraints: Sequence[Constraints] | None = None,
+    ) -> Opened: ...
 
     @property
     def step(self) -> Reading: ...
@@ -74,9 +82,19 @@ class Watch:
     def found(self, tokens: int) -> None: ...
 
 
+class Lane(NamedTuple):
+    """Who is searched in the same way, in one batch."""
+
+    settings: SearchConfig
+    constrained: bool
+
+
 @dataclass(eq=False)
 class Job:
-    """A source that is to be searched: its outputs, best first, come to ``future``, which may be cancelled."""
+    """A source that is to be searched: its outputs, best first, come to ``future``, which may be cancelled.
+
+    ``constraints``: pieces that its outputs must contain.
+    """
 
     pieces: Sequence[int]
     settings: SearchConfig
@@ -84,11 +102,17 @@ class Job:
     deadline: float = float("inf")  # on the scheduler's clock
     future: Future[list[Hypothesis]] = field(default_factory=Future)
     since: float = 0.0
+    constraints: Constraints = ()
 
     @property
     def rows(self) -> int:
         """How many of the running rows it takes."""
-        return self.settings.beam if self.settings.temperature is None else self.settings.nbest
+        drawn = self.settings.temperature is not None and not self.constraints
+        return self.settings.nbest if drawn else self.settings.beam
+
+    @property
+    def lane(self) -> Lane:
+        return Lane(self.settings, bool(self.constraints))
 
     def fail(self, error: Exception) -> None:
         if self.future.set_running_or_notify_cancel():
@@ -116,16 +140,16 @@ class _Waiting:
         for job in jobs:
             self._clients.setdefault(job.client, deque()).append(job)
 
-    def take(self, room: int, lanes: Collection[SearchConfig], most: int) -> list[Job]:
+    def take(self, room: int, lanes: Collection[Lane], most: int) -> list[Job]:
         """As many as fit into ``room`` rows and ``most`` lanes. Who is next and does not fit holds up the others."""
         taken: list[Job] = []
         open = set(lanes)
         while self._clients:
             client, jobs = next(iter(self._clients.items()))
-            if jobs[0].rows > room or len(open | {jobs[0].settings}) > most:
+            if jobs[0].rows > room or len(open | {jobs[0].lane}) > most:
                 break  # it would starve if others went by
             room -= jobs[0].rows
-            open.add(jobs[0].settings)
+            open.add(jobs[0].lane)
             taken.append(jobs.popleft())
             del self._clients[client]  # the others come before it
             if jobs:
@@ -151,7 +175,7 @@ class Scheduler:
         self.model, self.limits, self.watch, self.clock = model, limits or Limits(), watch or Watch(), clock
         self._changed = threading.Condition()
         self._waiting, self._closed = _Waiting(), False
-        self._lanes: dict[SearchConfig, Running] = {}  # who is searched in the same way runs in one batch
+        self._lanes: dict[Lane, Running] = {}
         self._running: dict[int, Job] = {}
         self._numbers = count()
         self._rate = _Rate()
@@ -203,8 +227,8 @@ class Scheduler:
         """Let in what waits, one token more for all that runs, hand out what is done."""
         self._forget()
         self._admit()
-        for settings, lane in list(self._lanes.items()):
-            self._guard(settings, lane.advance)
+        for kind, lane in list(self._lanes.items()):
+            self._guard(kind, lane.advance)
         self._deliver()
         if self._running:
             self.watch.stepped(self._rows(), self.limits.rows)
@@ -227,9 +251,9 @@ class Scheduler:
         numbers = {number for number, job in self._running.items() if gone(job)}
         for number in numbers:
             del self._running[number]
-        for settings, lane in list(self._lanes.items()):
+        for kind, lane in list(self._lanes.items()):
             if not numbers.isdisjoint(lane.alive):
-                self._guard(settings, lambda lane=lane: lane.drop(numbers))  # type: ignore[misc]
+                self._guard(kind, lambda lane=lane: lane.drop(numbers))  # type: ignore[misc]
 
     def _admit(self) -> None:
         with self._changed:
@@ -241,25 +265,26 @@ class Scheduler:
             return
         now = self.clock()
         self.watch.entered([now - job.since for job in jobs])
-        together: dict[tuple[SearchConfig, int], list[Job]] = defaultdict(list)
+        together: dict[tuple[Lane, int], list[Job]] = defaultdict(list)
         for job in jobs:  # of like length, lest a long one pad the short ones
-            together[job.settings, len(job.pieces).bit_length()].append(job)
-        for (settings, _), group in together.items():
-            self._open(settings, group)
+            together[job.lane, len(job.pieces).bit_length()].append(job)
+        for (kind, _), group in together.items():
+            self._open(kind, group)
 
-    def _open(self, settings: SearchConfig, group: Sequence[Job]) -> None:
+    def _open(self, kind: Lane, group: Sequence[Job]) -> None:
         """Newcomers of one lane. What fails of theirs concerns none of those who run."""
         numbers = [next(self._numbers) for _ in group]
-        lane = self._lanes.get(settings) or Running(self.model.step)
+        lane = self._lanes.get(kind) or Running(self.model.step)
+        wanted = {"constraints": [job.constraints for job in group]} if kind.constrained else {}
         try:
-            begun = lane.begun(self.model.open(numbers, [job.pieces for job in group], settings))
+            begun = lane.begun(self.model.open(numbers, [job.pieces for job in group], kind.settings, **wanted))
         except Exception as error:  # noqa: BLE001 - whatever it is, a client waits for it
             for job in group:
                 job.fail(error)
             return
         self._running |= dict(zip(numbers, group, strict=True))
-        self._lanes[settings] = lane
-        self._guard(settings, lambda: lane.join(begun))
+        self._lanes[kind] = lane
+        self._guard(kind, lambda: lane.join(begun))
 
     def _worth_admitting(self) -> bool:
         """Newcomers cost a pass of their own, which all wait for: a few come together, or one that has waited."""
@@ -270,7 +295,7 @@ class Scheduler:
         return company or not self._running or oldest >= self.limits.patience
 
     def _deliver(self) -> None:
-        for settings, lane in list(self._lanes.items()):
+        for kind, lane in list(self._lanes.items()):
             for number, outputs in lane.finished():
                 job = self._running.pop(number)
                 if job.future.set_running_or_notify_cancel():  # False where it was cancelled meanwhile
@@ -278,15 +303,15 @@ class Scheduler:
                 self.watch.found(len(outputs[0].token_log_probabilities))
                 self._rate.one(self.clock())
             if not lane.alive:
-                del self._lanes[settings]
+                del self._lanes[kind]
 
-    def _guard(self, settings: SearchConfig, work: Callable[[], None]) -> None:
+    def _guard(self, kind: Lane, work: Callable[[], None]) -> None:
         """What fails is told to those whom it concerns; the rest goes on."""
         try:
             work()
         except Exception as error:  # noqa: BLE001 - whatever it is, a client waits for it
-            del self._lanes[settings]
-            for number in [number for number, job in self._running.items() if job.settings == settings]:
+            del self._lanes[kind]
+            for number in [number for number, job in self._running.items() if job.lane == kind]:
                 self._running.pop(number).fail(error)
 
 

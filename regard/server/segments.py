@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import sentencex
 
-__all__ = ["Segments", "segments"]
+from regard.server.kept import kept
+from regard.server.links import Links
+
+__all__ = ["Document", "Segments", "segments"]
+
+
+class Document(Protocol):
+    """A text whose ``sentences`` are translated, and all else that it consists of.
+
+    ``linked`` are the numbers of those of which ``joined`` wants to know which word stands for which.
+    """
+
+    @property
+    def sentences(self) -> list[str]: ...
+
+    @property
+    def linked(self) -> Collection[int]: ...
+
+    def joined(self, sentences: Sequence[str], links: Mapping[int, Links]) -> str:
+        """The text with these for its sentences."""
 
 
 class Segments(NamedTuple):
@@ -16,7 +36,11 @@ class Segments(NamedTuple):
     sentences: list[str]
     between: list[str]
 
-    def joined(self, sentences: Sequence[str]) -> str:
+    @property
+    def linked(self) -> Collection[int]:
+        return ()
+
+    def joined(self, sentences: Sequence[str], links: Mapping[int, Links] | None = None) -> str:
         """These in the place of the sentences; the text itself for its own sentences."""
         inner = [part for pair in zip(sentences, self.between[1:], strict=True) for part in pair]
         return "".join([self.between[0], *inner])
@@ -46,4 +70,19 @@ def _parted(line: str, language: str) -> list[str]:
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise
         return [line]
-    return parts if "".join(parts) == line else [line]
+    return _unbroken(parts, line) if "".join(parts) == line else [line]
+
+
+def _unbroken(parts: Sequence[str], line: str) -> list[str]:
+    """No sentence ends inside an address, a placeholder or a number."""
+    things = kept(line)
+    starts = [thing.start for thing in things]
+    found, at = [""], 0
+    for part in parts:
+        number = bisect_left(starts, at) - 1
+        if number >= 0 and at < things[number].end:
+            found[-1] += part
+        else:
+            found.append(part)
+        at += len(part)
+    return found

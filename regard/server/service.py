@@ -5,64 +5,52 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import contextmanager
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import limits
 from pydantic import ValidationError
 
+from regard.server.asked import Answer, Asked, Chosen, candidates_of, links_of
+from regard.server.demanding import translated
+from regard.server.glossaries import Glossaries
+from regard.server.glossary import Glossary, is_term
 from regard.server.keys import Key, Keys
 from regard.server.languages import Identifier, Language
 from regard.server.metrics import Metrics
 from regard.server.models import Models, ServedModel
 from regard.server.refused import Refused
 from regard.server.requests import Sender
-from regard.server.segments import Segments, segments
+from regard.server.scanning import without_tags
 from regard.server.settings import ServerSettings
 from regard.settings import SearchConfig
-from regard.translate import Translation
 
-__all__ = ["Answer", "Asked", "Service"]
+__all__ = ["Service"]
 
 Result = TypeVar("Result")
 ASIDE = 16  # requests that may wait for ``aside``
 CLIENTS = 100_000  # whose characters are counted
 
 
-@dataclass(frozen=True)
-class Asked:
-    """Texts to translate. ``source`` None: find out. ``search``: fields of SearchConfig other than the run's own."""
-
-    texts: Sequence[str]
-    source: str | None
-    target: str | None
-    sender: Sender
-    model: str | None = None
-    search: Mapping[str, float | int | None] = field(default_factory=dict)
-
-
-class Answer(NamedTuple):
-    """Of one text: its ``candidates``, best first, by text and score; several only where it is one sentence."""
-
-    candidates: list[tuple[str, float]]
-    model: ServedModel
-    source: str | None
-    detected: Language | None
-    sentences: list[Translation]
-
-    @property
-    def text(self) -> str:
-        return self.candidates[0][0]
-
-
 class Service:
     """The models, the limits, and what has been counted."""
 
-    def __init__(self, models: Models, settings: ServerSettings, metrics: Metrics, *, keys: Keys | None = None) -> None:
+    def __init__(
+        self,
+        models: Models,
+        settings: ServerSettings,
+        metrics: Metrics,
+        *,
+        keys: Keys | None = None,
+        glossaries: Path | None = None,
+    ) -> None:
+        """``glossaries``: a folder to keep those of clients in; in memory unless given."""
         self.models, self.settings, self.metrics, self.keys = models, settings, metrics, keys
+        self.glossaries = Glossaries(glossaries, most=settings.glossaries, entries=settings.entries)
         self._characters: Counter[str] = Counter()  # by client, since the server began
         self.identifier = Identifier([model.source for model in models.all])
         self._thread, self._waiting = ThreadPoolExecutor(1, "aside"), 0
@@ -73,14 +61,18 @@ class Service:
 
         Refused where the key is wrong, or where it asks too often.
         """
-        key = self._key(sender)
-        client = f"key {key.name}" if key else f"address {sender.address}"
+        client, key = self.client(sender)
         most = (key.requests_per_minute if key else None) or self.settings.requests_per_minute
         rate = limits.RateLimitItemPerMinute(most)
         if not self._window.hit(rate, client):
             reset = self._window.get_window_stats(rate, client).reset_time
             raise Refused(429, f"Slowdown: {most} per 1 minute", retry_after=reset - time.time())
         return client, key
+
+    def client(self, sender: Sender) -> tuple[str, Key | None]:
+        """Who that is; no request is counted. Refused where the key is wrong."""
+        key = self._key(sender)
+        return f"key {key.name}" if key else f"address {sender.address}", key
 
     def usage(self, sender: Sender) -> tuple[int, int | None]:
         """Characters that this client has had translated, and those that it may."""
@@ -102,39 +94,52 @@ class Service:
         began = time.monotonic()
         client, key = self.admit(asked.sender)
         self.check(asked.texts)
-        model, source, detected = await asyncio.to_thread(self._choose, asked)
-        search = self.search(model, asked.search)
+        chosen = await asyncio.to_thread(lambda: [self._choose(asked, text) for text in asked.texts])
+        for each in chosen:
+            self.search(each.model, asked.search)  # refused before anything is done
         characters = sum(map(len, asked.texts))
-        self._spend(characters, client, key)
-        try:
-            parted = await asyncio.to_thread(lambda: [segments(text, model.source) for text in asked.texts])
-            flat = [sentence for each in parted for sentence in each.sentences]
-            left = max(self.settings.seconds - (time.monotonic() - began), 0.0)
-            found = await model.translate(flat, search, client=client, seconds=left) if flat else []
-        except BaseException:  # nothing was had for it
-            self._characters[client] -= characters
-            raise
-        self.metrics.translated(characters, len(flat))
-        rest = iter(found)
-        own = [list(islice(rest, len(each.sentences))) for each in parted]
-        return [
-            Answer(_candidates(each, its), model, source, detected, its) for each, its in zip(parted, own, strict=True)
-        ]
+        with self.spending(characters, client, key):
+            left = self.settings.seconds - (time.monotonic() - began)
+            try:
+                async with asyncio.timeout(max(left, 0.0) + 1):  # searches are over before, and say it better
+                    answers = await self._translated(asked, chosen, client, began + self.settings.seconds)
+            except TimeoutError as error:
+                raise Refused(503, f"This took more than {self.settings.seconds:g} s.", retry_after=5) from error
+        self.metrics.translated(characters, sum(len(answer.sentences) for answer in answers))
+        return answers
 
-    def _choose(self, asked: Asked) -> tuple[ServedModel, str | None, Language | None]:
-        """The model, the language that it reads, and what was found out of it."""
+    async def _translated(self, asked: Asked, chosen: Sequence[Chosen], client: str, until: float) -> list[Answer]:
+        """Model by model, all its texts together."""
+        found: dict[int, Answer] = {}
+        for model in dict.fromkeys(each.model for each in chosen):
+            mine = [number for number, each in enumerate(chosen) if each.model is model]
+            texts = [asked.texts[number] for number in mine]
+            documents = await asyncio.to_thread(asked.documents, texts, model.source)
+            flat = [sentence for document in documents for sentence in document.sentences]
+            search, seconds = self.search(model, asked.search), max(until - time.monotonic(), 0.0)
+            options: dict[str, Any] = {"glossary": asked.glossary, "keep": asked.keep}
+            rest = iter(
+                await translated(model, flat, search, client=client, seconds=seconds, **options) if flat else []
+            )
+            for number, document in zip(mine, documents, strict=True):
+                its = list(islice(rest, len(document.sentences)))
+                links = await asyncio.to_thread(links_of, model, document, its, until) if document.linked else {}
+                found[number] = Answer(candidates_of(document, its, links), *chosen[number], its)
+        return [found[number] for number in range(len(chosen))]
+
+    def _choose(self, asked: Asked, text: str) -> Chosen:
         if asked.model is not None:
             model = self.models.named(asked.model)
-            return model, asked.source or model.source, None
+            return Chosen(model, asked.source or model.source, None)
         if asked.source is not None:
-            return self.models.between(asked.source, asked.target), asked.source, None
-        found = self.identifier(" ".join(asked.texts))
+            return Chosen(self.models.between(asked.source, asked.target), asked.source, None)
+        found = self.identifier(text if asked.markup is None else without_tags(text))
         if not found:  # no model names what it reads: any does
             model = self.models.between(None, asked.target)
-            return model, model.source, None
+            return Chosen(model, model.source, None)
         read = {model.source for model in self.models.to(asked.target)}
         best = next((each for each in found if each.code in read), found[0])  # "Hotel" is German, but not to German
-        return self.models.between(best.code, asked.target), best.code, best
+        return Chosen(self.models.between(best.code, asked.target), best.code, best)
 
     def detect(self, text: str) -> list[Language]:
         """The likely languages of a text among those that models here read, most likely first."""
@@ -146,14 +151,23 @@ class Service:
             raise Refused(400, "The language of the source cannot be told: no model here names the one it reads.")
         return found
 
-    def _spend(self, characters: int, client: str, key: Key | None) -> None:
-        """Refused where they are more than the key may still have."""
+    @contextmanager
+    def spending(self, characters: int, client: str, key: Key | None) -> Iterator[None]:
+        """Counted for the client unless the block fails, since then nothing was had for them.
+
+        Refused where they are more than the key may still have.
+        """
         most = key.characters if key else None
         if most is not None and self._characters[client] + characters > most:
             raise Refused(429, f"The quota of {most} characters is used up.", reason="quota")
         if client not in self._characters and len(self._characters) >= CLIENTS:
             del self._characters[next(iter(self._characters))]  # the first that came
         self._characters[client] += characters
+        try:
+            yield
+        except BaseException:
+            self._characters[client] -= characters
+            raise
 
     def check(self, given: Sequence[str], *, texts: int | None = None) -> None:
         """Refused where there are more texts or characters than a request may have (``texts``: other than usual)."""
@@ -170,9 +184,12 @@ class Service:
         """Work that joins no batch: one after another, in a thread. Refused where many wait, or it takes long."""
         if self._waiting >= ASIDE:
             raise Refused(429, "Too many requests are waiting.", retry_after=5)
-        self._waiting += 1
         loop = asyncio.get_running_loop()
-        future = self._thread.submit(work)
+        try:
+            future = self._thread.submit(work)
+        except RuntimeError as error:  # it was shut down
+            raise Refused(503, "The server is stopping.", retry_after=5) from error
+        self._waiting += 1
         future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._leave))
         try:
             return await asyncio.wait_for(asyncio.wrap_future(future), self.settings.seconds)
@@ -181,6 +198,16 @@ class Service:
 
     def _leave(self) -> None:
         self._waiting -= 1
+
+    def glossary(self, entries: Mapping[str, str] | None) -> Glossary | None:
+        """Of entries that come with a request. Refused where they are too many, or no terms."""
+        if not entries:
+            return None
+        if len(entries) > self.settings.entries:
+            raise Refused(400, f"Invalid request: {len(entries)} entries exceed the limit of {self.settings.entries}")
+        if not all(is_term(term) for entry in entries.items() for term in entry):
+            raise Refused(400, "Invalid request: a term of the glossary is empty, too long or no text")
+        return Glossary(entries)
 
     def stop(self) -> None:
         """Finish what was accepted."""
@@ -194,6 +221,8 @@ class Service:
             raise Refused(400, f"Invalid request: more than {self.settings.nbest} outputs of a text")
         if "beam" not in wanted and "nbest" in wanted:
             wanted["beam"] = max(model.search.beam, wanted["nbest"])
+        if "beam" in wanted and "nbest" not in wanted:
+            wanted["nbest"] = min(model.search.nbest, wanted["beam"])
         try:
             search = SearchConfig.model_validate(model.search.model_dump() | wanted)
         except ValidationError as error:
@@ -201,10 +230,3 @@ class Service:
         if search.beam > self.settings.beam and "beam" in wanted:
             raise Refused(400, f"Invalid request: a beam of {search.beam} is wider than {self.settings.beam}")
         return search
-
-
-def _candidates(parted: Segments, sentences: Sequence[Translation]) -> list[tuple[str, float]]:
-    """The outputs of a text that is one sentence, or the best of one that is several."""
-    count = len(sentences[0].candidates) if len(sentences) == 1 else 1
-    ranks = [[one.candidates[rank] for one in sentences] for rank in range(count)]
-    return [(parted.joined([one.text for one in each]), sum(one.score for one in each)) for each in ranks]

@@ -26,3 +26,5 @@ class ServerSettings(BaseModel):
     requests_per_minute: Positive = 120
     waiting: Positive = 256  # sentences
     rows: Positive = 256  # hypotheses that run together
+    glossaries: Positive = 100  # that a client keeps here
+    entries: Positive = 5_000  # of one of them

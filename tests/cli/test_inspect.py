@@ -15,6 +15,7 @@ import pytest
 from regard import cli, load
 from regard import inspect as look
 from regard.inspection.page import FOLDER
+from regard.server.keys import add_key
 
 from .conftest import TinyRun
 from .test_serve import serving
@@ -149,3 +150,21 @@ def test_what_cannot_be_inspected_is_told(
 ) -> None:
     assert run("inspect", tiny_run.path, *words) in (2, 4)
     assert told in capsys.readouterr().err
+
+
+def test_looking_counts_against_a_quota(tiny_run: TinyRun, tmp_path: Path) -> None:
+    key = add_key(tmp_path / "keys.json", "one", requests_per_minute=None, characters=12)
+    with serving(str(tiny_run.path), "--keys", str(tmp_path / "keys.json"), "--threads", "1") as (url, _):
+        known = {"authorization": f"Bearer {key}"}
+        asked = [httpx.post(f"{url}/v1/inspect", json={"text": "c a b"}, headers=known, timeout=60) for _ in range(3)]
+        assert [answer.status_code for answer in asked] == [200, 200, 429] and "quota" in asked[2].text
+        assert httpx.get(f"{url}/v1/models/run").status_code == 401
+        assert httpx.get(f"{url}/v1/models/run", headers=known).status_code == 200
+
+
+def test_a_checkpoint_that_was_opened_is_the_one_that_is_named(tiny_run: TinyRun) -> None:
+    with serving(str(tiny_run.path), "--checkpoint", "100", "--threads", "1") as (url, _):
+        assert httpx.get(f"{url}/v1/models/run").json()["checkpoint"] == "100"
+        assert inspect(url).json()["model"]["checkpoint"] == "100"
+        assert inspect(url, checkpoint="best").json()["model"]["checkpoint"] == "best"
+    (tiny_run.path / "alignment.json").unlink(missing_ok=True)

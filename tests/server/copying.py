@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from regard.beams import beams
+from regard.constrained import constrained
 from regard.search import Hypothesis, Opened, Read, Symbols, greedy
 from regard.server.models import ServedModel
 from regard.server.schedule import Limits
 from regard.settings import SearchConfig
 from regard.translate import Candidate, Translation
+from regard.wanted import Constraints
 
 BEGIN, END, FIRST, TYPES = 0, 1, 2, 1024
 LIMIT = 200  # letters of a part
@@ -31,16 +33,27 @@ class Copying:
     """``regard.decoding.Decoding``, of this model. ``pause`` seconds a step; ``broken``: it fails."""
 
     def __init__(self) -> None:
-        self.pause, self.broken, self.steps = 0.0, False, 0
+        self.pause, self.broken, self.steps, self.constrained = 0.0, False, 0, 0
 
-    def open(self, numbers: Sequence[int], sources: Sequence[Sequence[int]], settings: SearchConfig) -> Opened:
+    def open(
+        self,
+        numbers: Sequence[int],
+        sources: Sequence[Sequence[int]],
+        settings: SearchConfig,
+        *,
+        constraints: Sequence[Constraints] | None = None,
+    ) -> Opened:
         longest = max(map(len, sources))
         letters = torch.tensor([[*source, *[END] * (LIMIT + 1 - len(source))] for source in sources])
         state = Reading(letters, torch.zeros(len(sources), dtype=torch.int64))
         limit = torch.full((len(sources),), longest + 5)
+        options: dict[str, Any] = {"width": settings.beam, "best": settings.nbest, "length_penalty": 0.0}
+        if constraints is not None:
+            self.constrained += len(sources)
+            wanted: Any = {"longest": limit + 30, "constraints": constraints}
+            return constrained(numbers, Symbols(BEGIN, END), **wanted, **options), state
         if settings.beam == 1:
             return greedy(numbers, Symbols(BEGIN, END), longest=limit), state
-        options: dict[str, Any] = {"width": settings.beam, "best": settings.nbest, "length_penalty": 0.0}
         return beams(numbers, Symbols(BEGIN, END), longest=limit, **options), state
 
     def step(self, tokens: Tensor, state: Any, read: Read) -> Any:
@@ -55,26 +68,36 @@ class Copying:
 
 
 class Capitals:
-    """What the server needs of a ``Translator``."""
+    """What the server needs of a ``Translator``. ``read``: what it says of a line."""
 
-    def __init__(self) -> None:
-        self.decoding = Copying()
+    def __init__(self, read: Callable[[str], str]) -> None:
+        self.decoding, self.read = Copying(), read
+
+    def spelled(self, phrase: str) -> list[int] | None:
+        """It has no letters beyond Latin ones."""
+        return [FIRST + ord(letter) for letter in phrase] if max(map(ord, phrase)) < 1000 else None
 
     def parts(self, line: str) -> list[list[int]]:
-        pieces = [FIRST + ord(letter) % 1000 for letter in line]
+        pieces = [FIRST + ord(letter) % 1000 for letter in self.read(line)]
         return [pieces[at : at + LIMIT] for at in range(0, len(pieces), LIMIT)]
 
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
+        """All outputs are as probable."""
+        return [[-1.0] for _ in targets]
+
     def assemble(self, line: str, parts: list[list[int]], found: list[list[Hypothesis]]) -> Translation:
-        texts = ["".join(chr(piece - FIRST) for piece in part[0].tokens).upper() for part in found]
+        texts = ["".join(chr(piece - FIRST) for piece in part[0].tokens) for part in found]
         best = Candidate("".join(texts), -0.5, -0.5, list("".join(texts)), [-0.1], True)
         others = [Candidate(best.text.swapcase(), -1.0, -1.0, [], [], True)] if len(found[0]) > 1 else []
-        return Translation(line, [best, *others], lambda: {"decoder.0.source": torch.full((2, 3, 4), 0.25)})
+        weights = {"decoder.0.source": torch.full((2, 3, 4), 0.25)}
+        return Translation(line, [best, *others], lambda: weights, pieces=list(line))
 
 
 def capitals(
-    name: str = "capitals", source: str | None = "en", target: str | None = "de", **limits: Any
-) -> tuple[ServedModel, Copying]:
-    translator: Any = Capitals()
+    name: str = "capitals", source: str | None = "en", target: str | None = "de",
+    read: Callable[[str], str] = str.upper, **limits: Any,
+) -> tuple[ServedModel, Copying]:  # fmt: skip
+    translator: Any = Capitals(read)
     search = SearchConfig(beam=1, length_penalty=0.0)
     model = ServedModel(
         name, load=lambda: translator, search=search, source=source, target=target, limits=Limits(**limits)

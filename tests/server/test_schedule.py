@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from regard.beams import beams
+from regard.constrained import constrained
 from regard.search import Opened, Read, Symbols, greedy
 from regard.server.schedule import Closed, Deadline, Job, Limits, Overloaded, Scheduler, TooMany
 from regard.settings import SearchConfig
+from regard.wanted import Constraints
 
 BEGIN, END, WORD = 0, 1, 2
 GREEDY, BEAM = SearchConfig(beam=1, length_penalty=0.0), SearchConfig(beam=3, length_penalty=0.0)
@@ -36,10 +38,20 @@ class Counting:
         self.rows = 0
         self.broken = False
 
-    def open(self, numbers: Sequence[int], sources: Sequence[Sequence[int]], settings: SearchConfig) -> Opened:
+    def open(
+        self,
+        numbers: Sequence[int],
+        sources: Sequence[Sequence[int]],
+        settings: SearchConfig,
+        *,
+        constraints: Sequence[Constraints] | None = None,
+    ) -> Opened:
         self.opened.append([source[0] for source in sources])
         longest = torch.full((len(sources),), 99)
         state = Left(torch.tensor([source[0] for source in sources]))
+        if constraints is not None:
+            options: Any = {"longest": longest, "width": settings.beam, "constraints": constraints}
+            return constrained(numbers, Symbols(BEGIN, END), length_penalty=0.0, **options), state
         if settings.beam == 1:
             return greedy(numbers, Symbols(BEGIN, END), longest=longest), state
         return beams(numbers, Symbols(BEGIN, END), longest=longest, width=settings.beam, length_penalty=0.0), state
@@ -215,6 +227,24 @@ def test_ways_of_searching_that_cost_a_pass_each_are_few() -> None:
     assert len(scheduler._lanes) == 2 and scheduler.load == (5, 2)
     until_done(scheduler)
     assert [said(each) for each in several] == [4] * 7
+
+
+def test_what_must_be_in_an_output_is_each_sources_own() -> None:
+    """Those of which something is demanded run in a batch apart from the plain ones of the same settings."""
+    scheduler, _, _ = made(patience=0.0)
+    other = WORD + 1
+    demanding = [job(3, BEAM, constraints=[[other] * count]) for count in (1, 2)]
+    plain = job(3, BEAM)
+    scheduler.submit([demanding[0], plain])
+    scheduler.turn()
+    scheduler.submit([demanding[1]])
+    scheduler.turn()
+    assert len(scheduler._lanes) == 2
+    until_done(scheduler)
+    for count, each in enumerate(demanding, start=1):
+        best = each.future.result(timeout=0)[0]
+        assert best.finished and best.tokens.count(other) == count
+    assert said(plain) == 3
 
 
 def test_newcomers_that_fail_leave_those_who_run_alone() -> None:

@@ -40,3 +40,8 @@ def test_sentences_are_what_people_take_them_for(text: str, sentences: list[str]
 
 def test_what_stands_between_stays() -> None:
     assert segments(" A dog.  A cat.\n\n B\n", "en").joined(["1", "2", "3"]) == " 1  2\n\n 3\n"
+
+
+def test_no_sentence_ends_inside_an_address() -> None:
+    found = segments("See www.я.example now. Or ask a.B.c@mail.example. Then go.", "en").sentences
+    assert found == ["See www.я.example now.", "Or ask a.B.c@mail.example.", "Then go."]

@@ -1,0 +1,80 @@
+"""What a client asks for and what it is answered, whatever the dialect."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from regard.server.glossary import Glossary
+from regard.server.languages import Language
+from regard.server.links import Links
+from regard.server.marked import Marked
+from regard.server.models import ServedModel
+from regard.server.requests import Sender
+from regard.server.scanning import Markup
+from regard.server.segments import Document, segments
+from regard.translate import Translation
+
+__all__ = ["Answer", "Asked", "Chosen", "candidates_of", "links_of"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Texts to translate. ``source`` None: find out. ``search``: fields of SearchConfig other than the run's own.
+
+    ``keep``: placeholders, addresses and numbers come out as they went in. ``markup``: what a text is read as.
+    """
+
+    texts: Sequence[str]
+    source: str | None
+    target: str | None
+    sender: Sender
+    model: str | None = None
+    search: Mapping[str, float | int | None] = field(default_factory=dict)
+    glossary: Glossary | None = None
+    keep: bool = True
+    markup: Markup | None = None
+
+    def documents(self, texts: Sequence[str], language: str | None) -> list[Document]:
+        """What is to be translated of each, and what is not."""
+        if self.markup is None:
+            return [segments(text, language) for text in texts]
+        return [Marked(text, self.markup, language) for text in texts]
+
+
+class Chosen(NamedTuple):
+    """Of one text: the model, the language that it reads, and what was found out of it."""
+
+    model: ServedModel
+    source: str | None
+    detected: Language | None
+
+
+class Answer(NamedTuple):
+    """Of one text: its ``candidates``, best first, by text and score; several only where it is one sentence."""
+
+    candidates: list[tuple[str, float]]
+    model: ServedModel
+    source: str | None
+    detected: Language | None
+    sentences: list[Translation]
+
+    @property
+    def text(self) -> str:
+        return self.candidates[0][0]
+
+
+def links_of(model: ServedModel, document: Document, its: Sequence[Translation], until: float) -> dict[int, Links]:
+    """Of the sentences that it wants them of. What there is no time for goes by place, which asks no model."""
+    return {number: model.links(its[number]) for number in document.linked if time.monotonic() < until}
+
+
+def candidates_of(
+    document: Document, sentences: Sequence[Translation], links: Mapping[int, Links]
+) -> list[tuple[str, float]]:
+    """The outputs of a text that is one sentence, or the best of one that is several, or has tags."""
+    count = len(sentences[0].candidates) if len(sentences) == 1 and not document.linked else 1
+    ranks = [[one.candidates[rank] for one in sentences] for rank in range(count)]
+    return [(document.joined([one.text for one in each], links), sum(one.score for one in each)) for each in ranks]

@@ -1,0 +1,100 @@
+"""LibreTranslate's files: sent whole, translated, and fetched under a name that nobody can guess."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from email.message import Message
+from email.parser import HeaderParser
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+from fastapi import Request
+
+from regard.server.refused import Refused
+
+__all__ = ["FORMATS", "Files", "Sent", "read_form"]
+
+FORMATS = (".txt", ".md", ".html", ".htm")
+PARTS = 20  # of a form
+
+
+class Sent(NamedTuple):
+    """A file that came with a form; of its name only the end is of interest."""
+
+    suffix: str
+    text: str
+
+
+class Files:
+    """The last ``most`` translated files, for ``seconds``."""
+
+    def __init__(self, *, most: int = 32, seconds: float = 600.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._seconds, self._clock = most, seconds, clock
+        self._kept: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
+
+    def add(self, suffix: str, text: str) -> str:
+        """The name under which it is found."""
+        name = f"{secrets.token_urlsafe(24)}{suffix}"
+        self._sweep()
+        while len(self._kept) >= self._most:
+            self._kept.popitem(last=False)
+        self._kept[name] = self._clock() + self._seconds, text.encode()
+        return name
+
+    def find(self, name: str) -> bytes:
+        """Refused where there is none, or no longer."""
+        self._sweep()
+        if name not in self._kept:
+            raise Refused(404, "There is no such file, or no longer.")
+        return self._kept[name][1]
+
+    def _sweep(self) -> None:
+        now = self._clock()
+        while self._kept and next(iter(self._kept.values()))[0] <= now:
+            self._kept.popitem(last=False)
+
+
+async def read_form(request: Request) -> tuple[dict[str, Any], Sent]:
+    """The fields of a form with a file, and the file. Refused where it is none that can be translated."""
+    kind = Message()
+    kind["content-type"] = request.headers.get("content-type", "")
+    boundary = kind.get_param("boundary")
+    if kind.get_content_type() != "multipart/form-data" or not isinstance(boundary, str) or not boundary:
+        raise Refused(400, "Invalid request: no form with a file")
+    parts = (b"\r\n" + await request.body()).split(b"\r\n--" + boundary.encode("utf-8", "replace"))
+    if len(parts) > PARTS or not parts[-1].startswith(b"--"):
+        raise Refused(400, "Invalid request: the form is not whole, or has too many parts")
+    fields: dict[str, Any] = {}
+    sent: Sent | None = None
+    for part in parts[1:-1]:
+        head, _, body = part.partition(b"\r\n\r\n")
+        described = _disposition(head)
+        name, filename = described.get_param("name", header="content-disposition"), described.get_filename()
+        if name == "file" and filename is not None:
+            sent = Sent(_suffix(filename), _text(body))
+        elif isinstance(name, str):
+            fields[name] = _text(body)
+    if sent is None:
+        raise Refused(400, "Invalid request: missing file parameter")
+    return fields, sent
+
+
+def _disposition(head: bytes) -> Message:
+    return HeaderParser().parsestr(head.strip(b"\r\n").decode("utf-8", "replace"))
+
+
+def _suffix(filename: str) -> str:
+    found = PurePosixPath(filename).suffix.lower()
+    if found not in FORMATS:
+        raise Refused(400, f"Invalid request: only files of {', '.join(FORMATS)} can be translated")
+    return found
+
+
+def _text(body: bytes) -> str:
+    try:
+        return body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Refused(400, "Invalid request: the file is not UTF-8") from error
