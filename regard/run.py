@@ -165,11 +165,12 @@ class RunFolder:
         elif which.isdigit():
             step = int(which)
         else:
+            trained = bool(self.config.data.train)
             raise ModelError(
                 f"{self.path} has no {which} checkpoint",
                 where=str(folder),
-                why="training has not saved one yet",
-                help=f"regard train --resume {self.path}",
+                why="training has not saved one yet" if trained else "it came without data to train on",
+                help=f"regard train --resume {self.path}" if trained else "--checkpoint last",
             )
         return Chosen("step" if which.isdigit() else which, checkpoint.step_path(folder, step), [step])
 

@@ -87,7 +87,7 @@ class SearchConfig(BaseModel):
 
     beam: Positive = 5  # 1 is greedy
     nbest: Positive = 1
-    length_penalty: Annotated[float, Field(ge=0)] = 0.6  # α of ((k + length) / (k + 1))^α
+    length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6  # α of ((k + length) / (k + 1))^α
     length_offset: Annotated[float, Field(ge=0)] = 5.0  # k there: 5 is GNMT's, 0 divides by length^α as fairseq does
     max_extra: Count = 50  # the output ends at the source's length plus this …
     max_length: Positive | None = None  # … and at this length at the latest

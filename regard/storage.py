@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
+from uuid import uuid4
 
 from regard.errors import StorageError
 
@@ -33,6 +34,7 @@ __all__ = [
     "hidden",
     "json_bytes",
     "locked",
+    "publishing",
     "remove_file",
     "remove_folder",
     "replacing",
@@ -51,6 +53,8 @@ HELP = {
     errno.EDQUOT: "make room within your quota or choose another folder, then go on with --resume",
     errno.EROFS: "this disk is mounted read-only: choose another folder",
     errno.EACCES: "choose a folder you may write to, or have its owner grant it (chmod u+w)",
+    errno.EEXIST: "name another, or remove what is there",
+    errno.ENOTEMPTY: "name another, or remove what is there",
     errno.EPERM: "choose a folder you may write to, or have its owner grant it (chmod u+w)",
 }
 
@@ -161,8 +165,22 @@ def json_bytes(value: Any) -> bytes:
     return text.encode("utf-8", "backslashreplace")  # file names that are not UTF-8 become JSON escapes
 
 
-def commit_folder(temporary: Path, final: Path) -> None:
-    """Publish the folder ``temporary`` (a sibling of ``final``) as ``final``, replacing what is there.
+@contextmanager
+def publishing(path: Path) -> Iterator[Path]:
+    """A hidden sibling in which a new folder is made, which is ``path`` when the block ends; if it raises, it is gone.
+
+    Raises StorageError where ``path`` has appeared meanwhile: nothing is replaced.
+    """
+    workshop = hidden(path, f"{uuid4().hex[:8]}.tmp")  # no other process has the same
+    try:
+        yield workshop
+        commit_folder(workshop, path, replace=False)
+    finally:
+        shutil.rmtree(workshop, ignore_errors=True)
+
+
+def commit_folder(temporary: Path, final: Path, *, replace: bool = True) -> None:
+    """Publish the folder ``temporary`` (a sibling of ``final``) as ``final``, replacing what is there if ``replace``.
 
     Every file and folder in it is synced before the rename: a rename that reaches the disk before the data
     would give the right name to empty files. Raises StorageError and removes ``temporary``.
@@ -171,17 +189,20 @@ def commit_folder(temporary: Path, final: Path) -> None:
         for path in (*temporary.rglob("*"), temporary):
             _sync(path)
         at("folder-synced")
+        if not replace and os.path.lexists(final):
+            raise FileExistsError(errno.EEXIST, "it has appeared meanwhile", str(final))
         old = hidden(final, "old")
-        if final.exists():
+        if replace and final.exists():
             _remove(old)
             os.rename(final, old)
             at("set-aside")
-        os.rename(temporary, final)
+        os.rename(temporary, final)  # refused by the system where something is in the way, unless it is an empty folder
         at("renamed")
         _sync(final.parent)
         at("parent-synced")
-        _remove(old)
-        at("old-removed")
+        if replace:
+            _remove(old)
+            at("old-removed")
 
 
 def remove_folder(path: Path) -> None:

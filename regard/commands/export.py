@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Sequence
 from importlib import import_module
 from itertools import islice
@@ -55,7 +56,7 @@ def export(
     from regard.share.parity import compare
 
     opened = RunFolder.open(run)
-    if folder.exists():
+    if folder.exists() or folder.is_symlink():
         raise ConfigError(f"{folder} exists", where=str(folder), help="name a new folder, or remove that one")
     if (reason := _obstacle(opened, to)) is not None:
         raise ConfigError(f"this model cannot be said in the format of {to}", where=str(run), why=reason)
@@ -63,19 +64,20 @@ def export(
     uncompared = _uncompared(to)
     lines = [] if uncompared else _lines(opened, source, sentences)
     translator = open_model(run, checkpoint=checkpoint, device="cpu", threads=None)
-    workshop = storage.hidden(folder, "tmp")
-    with storage.storing(workshop):
-        shutil.rmtree(workshop, ignore_errors=True)
-        _write(opened, translator, checkpoint, workshop, to)
+    positions = _positions(translator, to)
+    longest = min(translator.max_length, positions - 1)
+    encoded = [] if uncompared else _encoded(translator, lines, longest)
     said = f"not compared: {uncompared}"
-    if uncompared is None:
-        encoded = [translator.source.encode(line) for line in lines]
-        parity = compare(_ours(translator), _theirs(translator, workshop, to), encoded)
-        parity.write(workshop, to)
-        said = str(parity)
-    if to == "hub":
-        hub.sums(workshop)
-    storage.commit_folder(workshop, folder)
+    with storage.publishing(folder) as workshop:
+        with storage.storing(workshop):
+            _write(opened, translator, checkpoint, workshop, to)
+        if uncompared is None:
+            left_out = len(lines) - len(encoded)
+            parity = compare(_ours(translator), _theirs(translator, workshop, to), encoded, positions)
+            parity._replace(left_out=left_out).write(workshop, to)
+            said = str(parity) + (f"; {left_out:,} longer than {longest:,} pieces left out" if left_out else "")
+        if to == "hub":
+            hub.sums(workshop)
     print(f"{folder}: {said}")
 
 
@@ -141,14 +143,32 @@ def _lines(run: RunFolder, source: Path | None, most: int) -> list[str]:
     return found
 
 
+def _positions(translator: Translator, to: str) -> int:
+    """How many a source, its end counted, and an output may have, here and in the format."""
+    from regard.attention.position import LearnedPosition
+    from regard.share import ctranslate2, marian
+
+    ours = [len(part.table) for part in translator.model.modules() if isinstance(part, LearnedPosition)]
+    theirs = {"ctranslate2": ctranslate2.POSITIONS, "marian": marian.POSITIONS}.get(to, sys.maxsize)
+    return min([*ours, theirs])
+
+
+def _encoded(translator: Translator, lines: Sequence[str], longest: int) -> list[list[int]]:
+    """The lines of at most ``longest`` pieces; ConfigError where there is none."""
+    encoded = [translator.source.encode(line) for line in lines]
+    found = [pieces for pieces in encoded if len(pieces) <= longest]
+    if not found:
+        raise ConfigError(f"no sentence to compare has {longest:,} pieces or fewer", help="--source FILE")
+    return found
+
+
 def _ours(translator: Translator) -> Decode:
     """Greedy outputs of piece numbers."""
     from regard.search import in_order, search
     from regard.settings import SearchConfig
-    from regard.share.parity import limit
 
-    def decode(sources: Sequence[Sequence[int]]) -> list[list[int]]:
-        longest, decoding = limit(sources), translator.decoding
+    def decode(sources: Sequence[Sequence[int]], longest: int) -> list[list[int]]:
+        decoding = translator.decoding
         settings = SearchConfig(beam=1, max_extra=longest, max_length=longest)
         found = search(decoding.step, decoding.open(range(len(sources)), sources, settings))
         return [best[0].tokens[: longest - 1] for best in in_order(found, len(sources))]

@@ -29,7 +29,7 @@ def import_(folder: Folder, run: New) -> None:
     from regard.models.words import in_words
     from regard.share.imported import import_marian
 
-    if run.exists():
+    if run.exists() or run.is_symlink():
         raise ConfigError(f"{run} exists", where=str(run), help="name a new folder, or remove that one")
     if not folder.is_dir():
         help = "download a model first; a name on a hub is no folder"

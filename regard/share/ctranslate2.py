@@ -24,7 +24,7 @@ from regard.models.model import Transducer
 from regard.models.norms import Residual
 from regard.models.places import MechanismConfig
 from regard.models.transformer import DecoderLayer, EncoderLayer, TransformerDecoder, TransformerEncoder
-from regard.share.parity import Decode, limit
+from regard.share.parity import Decode
 
 __all__ = ["decoder", "obstacle", "write"]
 
@@ -155,12 +155,11 @@ def decoder(folder: Path, source: Tokenizer, target: Tokenizer) -> Decode:
     theirs = ctranslate2.Translator(str(folder), device="cpu", compute_type="float32")
     number = {piece: index for index, piece in enumerate(target.pieces(range(len(target))))}
 
-    def decode(sources: Sequence[Sequence[int]]) -> list[list[int]]:
-        longest = limit(sources)
+    def decode(sources: Sequence[Sequence[int]], longest: int) -> list[list[int]]:
         never = [[SPECIALS[PAD]], [SPECIALS[BEGIN]]]  # which ours never says either; a trained model has no wish to
         found = theirs.translate_batch(
             [source.pieces(each) for each in sources],
-            beam_size=1, max_batch_size=64, min_decoding_length=0, max_decoding_length=longest,
+            beam_size=1, max_batch_size=64, max_input_length=0, min_decoding_length=0, max_decoding_length=longest,
             suppress_sequences=never,
         )  # fmt: skip
         return [[number[piece] for piece in each.hypotheses[0]][: longest - 1] for each in found]

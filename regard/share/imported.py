@@ -6,9 +6,9 @@ is made of a size that the config states before the file of weights is seen to h
 
 from __future__ import annotations
 
+import errno
 import json
 import re
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,11 +35,27 @@ __all__ = ["import_marian"]
 SMALL, LARGE = 1 << 20, 1 << 26  # bytes of a file of settings and of a vocabulary that are read at most
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
 BARRED = -1e4  # the bias of what is never said: no probability is left, and a smoothed loss stays a number
-CLOSE = 1e-3  # how far a stored table of positions may lie from sinusoids: half precision rounds by less
+CLOSE = 4e-3  # how far a stored table of positions may lie from sinusoids: bfloat16 rounds by less
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 PAD, UNKNOWN, END = "<pad>", "<unk>", "</s>"
 NUMBERS = ("F64", "F32", "F16", "BF16")
-LANGUAGE = re.compile(r"[a-z]{2,3}")  # other names are of groups of languages
+LANGUAGE = re.compile(r"([a-z]{2,3})(?:[_-]([A-Z]{2}))?")
+TWO_LETTERS = {  # of ISO 639-3, the common ones
+    "afr": "af", "ara": "ar", "aze": "az", "bel": "be", "ben": "bn", "bul": "bg", "cat": "ca", "ces": "cs", "cym": "cy",
+    "dan": "da", "deu": "de", "ell": "el", "eng": "en", "epo": "eo", "est": "et", "eus": "eu", "fas": "fa", "fin": "fi",
+    "fra": "fr", "gle": "ga", "glg": "gl", "heb": "he", "hin": "hi", "hrv": "hr", "hun": "hu", "hye": "hy", "ind": "id",
+    "isl": "is", "ita": "it", "jpn": "ja", "kat": "ka", "kor": "ko", "lat": "la", "lav": "lv", "lit": "lt", "mkd": "mk",
+    "mlt": "mt", "msa": "ms", "nld": "nl", "nno": "nn", "nob": "nb", "nor": "no", "pol": "pl", "por": "pt", "ron": "ro",
+    "rus": "ru", "slk": "sk", "slv": "sl", "spa": "es", "sqi": "sq", "srp": "sr", "swa": "sw", "swe": "sv", "tam": "ta",
+    "tgl": "tl", "tha": "th", "tur": "tr", "ukr": "uk", "urd": "ur", "vie": "vi", "zho": "zh",
+}  # fmt: skip
+GROUPS = frozenset(  # of languages, in ISO 639-5, and what is none in ISO 639-2
+    "aav afa alg alv apa aqa aql art ath auf aus awd azc bad bai bat ber bih bnt btk cai cau cba ccn ccs cdc cdd cel "
+    "cmc cpe cpf cpp crp csu cus day dmn dra egx esx euq fiu fox gem gme gmq gmw grk hmx hok hyx iir ijo inc ine ira "
+    "iro itc jpx kar kdo khi kro map mis mkh mno mul mun myn nah nai ngf nic nub omq omv oto paa phi plf poz pqe pqw "
+    "pra qwe roa sai sal sdv sem sgn sio sit sla smi son sqj ssa syd tai tbq trk tup tut tuw und urj wak wen xgn xnd "
+    "ypk zhx zle zls zlw znd zxx".split()
+)
 
 Size = Annotated[int, Field(ge=1, le=1 << 20)]
 Layers = Annotated[int, Field(ge=1, le=1000)]
@@ -94,7 +110,11 @@ class _Model(_Settings):
 
 class _Search(_Settings):
     num_beams: int = Field(1, ge=1, le=100)
-    length_penalty: float = Field(1.0, ge=0)
+    length_penalty: float = Field(1.0, allow_inf_nan=True)
+
+    def penalty(self) -> float:
+        """That of transformers where the folder's own is none that a search of ours may have."""
+        return self.length_penalty if 0 <= self.length_penalty <= 10 else 1.0
 
 
 class _Languages(_Settings):
@@ -123,11 +143,8 @@ def import_marian(folder: Path, path: Path) -> RunFolder:
         config = _config(folder, path.name, theirs)
     model = _model(_weights_file(folder), config.model, theirs, source, target)
     tokenizers = [_tokenizer(folder / name, each) for name, each in (("source.spm", source), ("target.spm", target))]
-    workshop = storage.hidden(path, "tmp")
-    with storage.storing(workshop):
-        shutil.rmtree(workshop, ignore_errors=True)
-    _write(workshop, config, model, *tokenizers)
-    storage.commit_folder(workshop, path)
+    with storage.publishing(path) as workshop:
+        _write(workshop, config, model, *tokenizers)
     return RunFolder.open(path)
 
 
@@ -147,9 +164,6 @@ def _config(folder: Path, name: str, theirs: _Model) -> Config:
     generation, tokenizer = folder / "generation_config.json", folder / "tokenizer_config.json"
     search = _read(_Search, generation if generation.is_file() else folder / "config.json")
     spoken = _read(_Languages, tokenizer) if tokenizer.is_file() else _Languages()
-    source_language, target_language = (
-        name if LANGUAGE.fullmatch(name) else None for name in (spoken.source_lang, spoken.target_lang)
-    )
     longest, tied = theirs.max_position_embeddings, theirs.tie_word_embeddings
     model = {
         "encoder_layers": theirs.encoder_layers,
@@ -167,14 +181,23 @@ def _config(folder: Path, name: str, theirs: _Model) -> Config:
         "train": [],
         "joint": False,
         "tokenizer": {"kind": "listed"},
-        "source_language": source_language,
-        "target_language": target_language,
+        "source_language": _language(spoken.source_lang),
+        "target_language": _language(spoken.target_lang),
         "max_length": longest - 1,  # and the end symbol
     }
     # transformers ranks by log P / |Y|^α.
-    found = {"beam": search.num_beams, "length_penalty": search.length_penalty, "length_offset": 0.0}
+    found = {"beam": search.num_beams, "length_penalty": search.penalty(), "length_offset": 0.0}
     values = {"name": name, "data": data, "model": model, "search": found | {"max_length": longest}}
     return Config.model_validate(values)
+
+
+def _language(name: str) -> str | None:
+    """Its code, as ``de`` or ``pt-BR``, of three letters where it has none of two; None for a group of languages."""
+    found = LANGUAGE.fullmatch(name)
+    if found is None or found[1] in GROUPS:
+        return None
+    code = TWO_LETTERS.get(found[1], found[1])
+    return f"{code}-{found[2]}" if found[2] else code
 
 
 def _model(file: Path, config: ModelConfig, theirs: _Model, source: _Vocabulary, target: _Vocabulary) -> nn.Module:
@@ -203,10 +226,11 @@ def _tables(tensors: _Tensors, theirs: _Model) -> dict[str, tuple[str, int]]:
     if tied and theirs.share_encoder_decoder_embeddings:
         shared = tensors.first([SHARED, SOURCE, TARGET, OUTPUT])
         return dict.fromkeys(("encoder.embedding.weight", "decoder.embedding.weight", "projection"), (shared, sources))
+    target = tensors.first([TARGET, OUTPUT]) if tied else TARGET
     return {  # not even a shared table is one, in transformers, where nothing is tied
         "encoder.embedding.weight": (SOURCE, sources),
-        "decoder.embedding.weight": (TARGET, targets),
-        "projection": (TARGET if tied else OUTPUT, targets),
+        "decoder.embedding.weight": (target, targets),
+        "projection": (target if tied else OUTPUT, targets),
     }
 
 
@@ -257,9 +281,11 @@ class _Tensors:
     def require_sinusoids(self, width: int) -> None:
         """ModelError where tables of positions are there that are not sinusoids, sines first."""
         for name in self.names.intersection(POSITIONS):
-            rows = self._file.get_slice(name).get_shape()[0]
-            self.require({name: (rows, width)})
-            wanted = sines_first(sinusoids(torch.arange(rows), width), 1)
+            shape = self._file.get_slice(name).get_shape()
+            if len(shape) != 2:
+                raise _foreign(self.path, f"{name} has the shape {shape}, which is no table")
+            self.require({name: (shape[0], width)})
+            wanted = sines_first(sinusoids(torch.arange(shape[0]), width), 1)
             if not torch.allclose(self[name], wanted, rtol=0.0, atol=CLOSE):
                 raise _foreign(self.path, f"{name} holds other positions than sinusoids")
 
@@ -362,6 +388,8 @@ def _json(path: Path, limit: int) -> dict[str, Any]:
 
 def _bytes(path: Path, limit: int) -> bytes:
     try:
+        if path.exists() and not path.is_file():  # to open a pipe is to wait for who writes to it
+            raise OSError(errno.EINVAL, "it is no regular file")
         with path.open("rb") as file:
             found = file.read(limit + 1)
     except OSError as error:

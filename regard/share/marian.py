@@ -26,7 +26,7 @@ from regard.models.configuration import ModelConfig
 from regard.models.model import Transducer
 from regard.settings import SearchConfig
 from regard.share import ctranslate2
-from regard.share.parity import Decode, limit
+from regard.share.parity import Decode
 
 __all__ = [
     "ACTIVATIONS", "BIAS", "OUTPUT", "SHARED", "SOURCE", "TARGET", "Place", "absent_library", "decoder", "interleaved",
@@ -244,8 +244,8 @@ def decoder(folder: Path) -> Decode:
     theirs = transformers.MarianMTModel.from_pretrained(folder).eval()
 
     @torch.no_grad()
-    def decode(sources: Sequence[Sequence[int]]) -> list[list[int]]:
-        longest, found = limit(sources), []
+    def decode(sources: Sequence[Sequence[int]], longest: int) -> list[list[int]]:
+        found = []
         for first in range(0, len(sources), 64):
             numbers, valid = pad_sources(sources[first : first + 64])
             rows = (numbers - 1).clamp_min(0).masked_fill(numbers == UNKNOWN, THEIR_UNKNOWN)

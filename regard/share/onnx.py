@@ -21,7 +21,7 @@ from regard.models.model import Transducer
 from regard.share.onnx_cells import runner
 from regard.share.onnx_parts import Opened, OpeningPart, SteppingPart, filled, named
 from regard.share.onnx_trace import SIZES, Names, answered, graph
-from regard.share.parity import Decode, limit
+from regard.share.parity import Decode
 
 __all__ = ["absent_library", "decoder", "write"]
 
@@ -115,9 +115,8 @@ def decoder(folder: Path) -> Decode:
 
     theirs = Exported(str(folder))
 
-    def decode(sources: Sequence[Sequence[int]]) -> list[list[int]]:
-        longest, outputs = limit(sources), dict[int, list[int]]()
-        most = min(longest, theirs.config["longest"] or longest)
+    def decode(sources: Sequence[Sequence[int]], longest: int) -> list[list[int]]:
+        outputs, most = dict[int, list[int]](), min(longest, theirs.config["longest"] or longest)
         order = sorted(range(len(sources)), key=lambda number: len(sources[number]))
         for first in range(0, len(order), ROWS):
             batch = order[first : first + ROWS]

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from regard import storage
 from regard.run import environment
 
 __all__ = ["Decode", "Parity", "compare", "limit"]
 
-Decode = Callable[[Sequence[Sequence[int]]], list[list[int]]]
+Decode = Callable[[Sequence[Sequence[int]], int], list[list[int]]]  # of these, with outputs shorter than that
 SHOWN, EXTRA = 5, 50
 
 
@@ -25,12 +26,13 @@ class Difference(NamedTuple):
 
 
 class Parity(NamedTuple):
-    """``seconds`` of both over all ``sentences``, each once, after one alone."""
+    """``seconds`` of both over all ``sentences``, each once, after one alone; ``left_out`` were too long for one."""
 
     sentences: int
     pieces: int
     differences: list[Difference]
     seconds: tuple[float, float]
+    left_out: int = 0
 
     def __str__(self) -> str:
         same = self.sentences - len(self.differences)
@@ -41,34 +43,36 @@ class Parity(NamedTuple):
         )
 
     def write(self, folder: Path, to: str) -> None:
-        """``parity.json`` beside the export."""
-        record = {
+        """``parity.json`` beside the export; what is given away does not tell the machine."""
+        record: dict[str, Any] = {
             "format": "regard-parity",
             "version": 1,
             "to": to,
             "search": "greedy, float32",
             "sentences": self.sentences,
+            "left_out": self.left_out,
             "pieces": self.pieces,
             "differing": len(self.differences),
             "first_differences": [each._asdict() for each in self.differences[:SHOWN]],
             "seconds": {"regard": self.seconds[0], to: self.seconds[1]},
-            "environment": environment(),
         }
+        if to != "hub":
+            record["environment"] = environment()
         storage.write_bytes_atomically(folder / "parity.json", (json.dumps(record, indent=2) + "\n").encode())
 
 
-def limit(sources: Sequence[Sequence[int]]) -> int:
-    """No output of these is longer, so that neither side's own limit makes a difference."""
-    return max(map(len, sources)) + EXTRA
+def limit(sources: Sequence[Sequence[int]], positions: int = sys.maxsize) -> int:
+    """No output of these is longer, nor than ``positions``, so that neither side's own limit makes a difference."""
+    return min(max(map(len, sources)) + EXTRA, positions)
 
 
-def compare(ours: Decode, theirs: Decode, sources: Sequence[Sequence[int]]) -> Parity:
-    """Greedy outputs of both, as piece numbers."""
-    outputs, seconds = [], []
+def compare(ours: Decode, theirs: Decode, sources: Sequence[Sequence[int]], positions: int = sys.maxsize) -> Parity:
+    """Greedy outputs of both, as piece numbers. ``positions``: as many as either side has at least."""
+    outputs, seconds, longest = [], [], limit(sources, positions)
     for decode in (ours, theirs):
-        decode(sources[:1])
+        decode(sources[:1], longest)
         began = time.perf_counter()
-        outputs.append(decode(sources))
+        outputs.append(decode(sources, longest))
         seconds.append(time.perf_counter() - began)
     differences = [
         Difference(number, _first_difference(*both))

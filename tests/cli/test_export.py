@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 from typer.testing import Result
 
-from regard.errors import ConfigError
+from regard.errors import ConfigError, StorageError
 from tests.share.tracing import unchecked
 
 from .conftest import TinyRun
@@ -26,7 +26,8 @@ def test_an_export_stands_by_itself_and_says_the_same(
     assert done.exit_code == 0, done.output
     assert "40 of 40 sentences the same" in done.output
     written = json.loads((folder / "parity.json").read_text())
-    assert (written["sentences"], written["differing"]) == (40, 0)
+    assert (written["sentences"], written["differing"], written["left_out"]) == (40, 0, 0)
+    assert written["environment"]["torch"]
     names = {path.name for path in folder.iterdir()}
     assert {"model.bin", "config.json", "tokenizer", "parity.json"} <= names
     again = regard("export", tiny_run.path, folder, "--to", "ctranslate2")
@@ -87,6 +88,7 @@ def test_a_run_to_be_given_away_is_a_run_without_its_data(
     assert {Path(name).name for name in weights} == {"model.safetensors", "state.json", "manifest.json"}
     whole = "".join((folder / name).read_text() for name in others)
     assert str(tiny_run.path.parent) not in whole, "no path of this machine is told"
+    assert "environment" not in json.loads((folder / "parity.json").read_text()), "and not what machine it is"
     given, again = (regard("translate", path, input="c a b\n") for path in (tiny_run.path, folder))
     assert given.stdout == again.stdout
     assert regard("info", folder).exit_code == 0
@@ -129,3 +131,107 @@ def test_what_marian_cannot_say_is_refused(tiny_run: TinyRun, regard: Callable[.
     assert isinstance(done.exception, ConfigError)
     assert "it normalises before its sub-layers" in str(done.exception)
     assert not list(tmp_path.iterdir())
+
+
+LONG = " ".join("abcdefgh" * 4)
+
+
+def with_learned_positions(run: TinyRun, path: Path, positions: int) -> Path:
+    """An untrained run with a table of that many positions."""
+    import torch
+
+    from regard import checkpoint
+    from regard.config import Config
+    from regard.models.build import build
+    from regard.run import RunFolder
+
+    trained = RunFolder.open(run.path)
+    values = trained.config.model_dump()
+    values["model"] |= {"position": "learned", "longest": positions}
+    values["data"] |= {"max_length": positions - 1}
+    made = RunFolder.create(path, Config.model_validate(values))
+    source, target = trained.load_tokenizers()
+    made.save_tokenizers(source, target)
+    torch.manual_seed(1)
+    model = build(made.config.model, source_types=len(source), target_types=len(target))
+    checkpoint.save(made.checkpoints, 0, {"model": dict(model.named_parameters())}, {}, keep=1)
+    return path
+
+
+def test_what_is_too_long_for_the_format_is_left_out_and_told(
+    tiny_run: TinyRun, regard: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from regard.share import ctranslate2
+
+    monkeypatch.setattr(ctranslate2, "POSITIONS", 12)
+    source, folder = tmp_path / "source", tmp_path / "exported"
+    source.write_text(f"c a b\n{LONG}\nb b\nc a b d e f g h a b c\n")
+    done = regard("export", tiny_run.path, folder, "--to", "ctranslate2", "--source", source)
+    assert done.exit_code == 0, done.output
+    assert "3 of 3 sentences the same" in done.output and "1 longer than 11 pieces left out" in done.output
+    assert json.loads((folder / "parity.json").read_text())["left_out"] == 1
+    source.write_text(LONG)
+    done = regard("export", tiny_run.path, tmp_path / "other", "--to", "ctranslate2", "--source", source)
+    assert isinstance(done.exception, ConfigError) and "11 pieces" in str(done.exception)
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("to", ["ctranslate2", "hub"])
+def test_what_is_too_long_for_our_own_table_is_left_out(
+    tiny_run: TinyRun, regard: Callable[..., Result], tmp_path: Path, to: str
+) -> None:
+    run = with_learned_positions(tiny_run, tmp_path / "learned", 12)
+    source = tmp_path / "source"
+    source.write_text(f"c a b\n{LONG}\nb b\nc a b d e f g h a b c\n")
+    done = regard("export", run, tmp_path / "exported", "--to", to, "--source", source)
+    assert done.exit_code == 0, done.output
+    assert "3 of 3 sentences the same" in done.output and "1 longer than 11 pieces left out" in done.output
+
+
+def test_what_is_longer_than_any_that_was_learned_is_left_out(
+    tiny_run: TinyRun, regard: Callable[..., Result], tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    source.write_text(f"c a b\n{' '.join('a' * 2000)}\n")
+    done = regard("export", tiny_run.path, tmp_path / "exported", "--to", "ctranslate2", "--source", source)
+    assert "1 of 1 sentences the same" in done.output and "left out" in done.output
+
+
+def test_what_appears_in_its_place_meanwhile_stays(
+    tiny_run: TinyRun, regard: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from regard.share import hub
+
+    folder = tmp_path / "given"
+
+    def appear(made: Path) -> None:
+        folder.mkdir()
+        (folder / "mine").write_text("kept")
+
+    monkeypatch.setattr(hub, "sums", appear)
+    done = regard("export", tiny_run.path, folder, "--to", "hub", "--sentences", "2")
+    assert isinstance(done.exception, StorageError) and "appeared meanwhile" in str(done.exception)
+    assert [path.name for path in tmp_path.iterdir()] == ["given"] and (folder / "mine").read_text() == "kept"
+
+
+def test_a_link_to_nothing_is_something(tiny_run: TinyRun, regard: Callable[..., Result], tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("gone")
+    done = regard("export", tiny_run.path, tmp_path / "link", "--to", "hub", "--sentences", "2")
+    assert isinstance(done.exception, ConfigError) and "exists" in str(done.exception)
+    assert [path.name for path in tmp_path.iterdir()] == ["link"]
+
+
+@pytest.mark.parametrize("problem", [KeyboardInterrupt, RuntimeError])
+def test_whatever_stops_it_nothing_is_left(
+    tiny_run: TinyRun, regard: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    problem: type[BaseException],
+) -> None:  # fmt: skip
+    from regard.share import hub
+
+    def stop(folder: Path) -> None:
+        assert (folder / "README.md").exists()
+        raise problem
+
+    monkeypatch.setattr(hub, "sums", stop)
+    done = regard("export", tiny_run.path, tmp_path / "given", "--to", "hub", "--sentences", "2")
+    assert done.exit_code != 0 and not list(tmp_path.iterdir())

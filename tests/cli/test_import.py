@@ -6,11 +6,12 @@ import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import Result
 
-from regard.errors import ConfigError, ModelError
+from regard.errors import ConfigError, ModelError, StorageError
 from tests.share.test_marian import THEIRS, WORDS, pieces_of, vocabulary, write_plain
 
 
@@ -60,3 +61,50 @@ def test_it_goes_back_without_transformers(folder: Path, regard: Callable[..., R
 def test_a_folder_that_is_not_there_is_told(regard: Callable[..., Result], tmp_path: Path) -> None:
     done = regard("import", tmp_path / "gone", tmp_path / "run")
     assert isinstance(done.exception, ModelError) and "there is no folder" in str(done.exception)
+
+
+def test_what_stands_or_appears_in_its_place_stays(
+    folder: Path, regard: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from regard.share import imported
+
+    run, write = tmp_path / "run", imported._write
+
+    def appear(*given: Any) -> None:
+        write(*given)
+        run.mkdir()
+        (run / "mine").write_text("kept")
+
+    run.symlink_to("gone")
+    done = regard("import", folder, run)
+    assert isinstance(done.exception, ConfigError) and "exists" in str(done.exception)
+    run.unlink()
+    monkeypatch.setattr(imported, "_write", appear)
+    done = regard("import", folder, run)
+    assert isinstance(done.exception, StorageError) and "appeared meanwhile" in str(done.exception)
+    assert {path.name for path in tmp_path.iterdir()} == {"theirs", "run"} and (run / "mine").read_text() == "kept"
+
+
+@pytest.mark.parametrize("problem", [KeyboardInterrupt, RuntimeError])
+def test_whatever_stops_it_nothing_is_left(
+    folder: Path, regard: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    problem: type[BaseException],
+) -> None:  # fmt: skip
+    from regard import checkpoint
+
+    def stop(path: Path, *given: Any, **options: Any) -> None:
+        assert path.parent.is_dir()
+        raise problem
+
+    monkeypatch.setattr(checkpoint, "save", stop)
+    done = regard("import", folder, tmp_path / "run")
+    assert done.exit_code != 0 and [path.name for path in tmp_path.iterdir()] == ["theirs"]
+
+
+def test_a_checkpoint_that_no_training_will_save_is_told(
+    folder: Path, regard: Callable[..., Result], tmp_path: Path
+) -> None:
+    regard("import", folder, tmp_path / "run")
+    done = regard("translate", tmp_path / "run", "--checkpoint", "best", input="the cat\n")
+    assert isinstance(done.exception, ModelError)
+    assert "--checkpoint last" in str(done.exception) and "--resume" not in str(done.exception)

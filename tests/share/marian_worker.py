@@ -55,6 +55,7 @@ def ask(folder: Path, lines: list[str]) -> dict[str, Any]:
     from transformers import MarianMTModel, MarianTokenizer
 
     from regard.share.marian import decoder
+    from regard.share.parity import limit
 
     tokenizer = MarianTokenizer.from_pretrained(folder)
     model = MarianMTModel.from_pretrained(folder).eval()
@@ -71,7 +72,8 @@ def ask(folder: Path, lines: list[str]) -> dict[str, Any]:
         "log_p": torch.log_softmax(logits, -1).tolist(),
     }
     if (folder / "regard.json").is_file():  # ours, exported: the same question as ``regard export`` asks it
-        answer["compared"] = decoder(folder)(json.loads((folder / "regard.json").read_text()))
+        own = json.loads((folder / "regard.json").read_text())
+        answer["compared"] = decoder(folder)(own, limit(own))
     return answer
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
+from pydantic import ValidationError
 
 from regard.attention.position import sinusoids
 from regard.data.subword import ListedTokenizer
 from regard.data.text import UNKNOWN, TokenizerConfig, load_tokenizer, train_tokenizer
 from regard.errors import ConfigError, ModelError, RegardError
+from regard.settings import SearchConfig
 from regard.share.imported import import_marian
 from regard.share.marian import sines_first
 from regard.translate import load
@@ -61,6 +64,14 @@ def gone(name: str, instead: str | None = None) -> Callable[[Path], None]:
         (folder / name).unlink()
         if instead is not None:
             (folder / instead).touch()
+
+    return change
+
+
+def pipe(name: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
 
     return change
 
@@ -115,6 +126,7 @@ REFUSED: list[tuple[str, Callable[[Path], None], str]] = [
     ("a tensor missing", tensors(model__decoder__layers__1__fc2__bias=None), "it lacks model.decoder.layers.1.fc2"),
     ("a tensor too many", tensors(model__encoder__layernorm_embedding__weight=torch.ones(16)), "no Marian model has"),
     ("other positions", tensors(model__encoder__embed_positions__weight=torch.zeros(64, 16)), "other positions"),
+    ("positions without rows", tensors(model__encoder__embed_positions__weight=torch.tensor(1.0)), "is no table"),
     ("a short bias", tensors(final_logits_bias=torch.zeros(1, 5)), "final_logits_bias has the shape"),
     ("no list", gone("vocab.json"), "vocab.json cannot be read"),
     ("a number twice", pieces(lambda found: found.update({"<unk>": 0})), "each once"),
@@ -126,6 +138,9 @@ REFUSED: list[tuple[str, Callable[[Path], None], str]] = [
     ("no beginning", config(decoder_start_token_id=10**6), "what a decoder starts with"),
     ("no tokenizer", gone("source.spm"), "source.spm cannot be read"),
     ("another tokenizer", text("target.spm", "no pieces"), "target.spm"),
+    ("a tokenizer of nothing", text("source.spm", ""), "not a SentencePiece model"),
+    ("a pipe", pipe("vocab.json"), "no regular file"),
+    ("a folder", lambda folder: (gone("vocab.json")(folder), (folder / "vocab.json").mkdir()) and None, "no regular"),
 ]  # fmt: skip
 
 
@@ -142,8 +157,12 @@ def test_it_is_refused_with_the_reason(folder: Path, tmp_path: Path, change: Cal
 TABLE = sines_first(sinusoids(torch.arange(64), 16), 1)
 ACCEPTED: list[tuple[str, Callable[[Path], None]]] = [
     ("tables of positions", tensors(model__decoder__embed_positions__weight=TABLE.half())),
+    ("tables in fewer bits", tensors(model__encoder__embed_positions__weight=TABLE.bfloat16())),
     ("the output beside the table it is", tensors(lm_head__weight=torch.zeros(3, 16))),
     ("no bias", tensors(final_logits_bias=None)),
+    ("a length penalty beyond all", config(length_penalty=400)),
+    ("a length penalty below zero", config(length_penalty=-1.0)),
+    ("a length penalty without end", config(length_penalty=float("inf"))),
     ("null is what is not given", config(decoder_vocab_size=None, num_beams=None)),
 ]  # fmt: skip
 
@@ -153,6 +172,61 @@ def test_it_is_accepted(folder: Path, tmp_path: Path, change: Callable[[Path], N
     change(folder)
     import_marian(folder, tmp_path / "run")
     assert load(tmp_path / "run", device="cpu").translate(["the cat sat"])[0].candidates
+
+
+@pytest.mark.parametrize(("given", "kept"), [(400, 1.0), (-1.0, 1.0), (10.5, 1.0), (0.0, 0.0), (10, 10.0)])
+def test_a_length_penalty_is_within_bounds(folder: Path, tmp_path: Path, given: float, kept: float) -> None:
+    config(length_penalty=given)(folder)
+    assert import_marian(folder, tmp_path / "run").config.search.length_penalty == kept
+
+
+def test_a_search_has_bounds_too() -> None:
+    assert SearchConfig(length_penalty=10).length_penalty == 10
+    with pytest.raises(ValidationError):
+        SearchConfig(length_penalty=400)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("en", "en"), ("eng", "en"), ("deu", "de"), ("zho", "zh"), ("ast", "ast"), ("pt_BR", "pt-BR"),
+        ("por_BR", "pt-BR"), ("gem", None), ("mul", None), ("roa", None), ("ROMANCE", None), ("deu+fra", None),
+        ("", None),
+    ],
+)  # fmt: skip
+def test_codes_of_languages_are_ours_and_groups_are_none(
+    folder: Path, tmp_path: Path, theirs: str, ours: str | None
+) -> None:
+    text("tokenizer_config.json", json.dumps({"source_lang": theirs, "target_lang": "en"}))(folder)
+    data = import_marian(folder, tmp_path / "run").config.data
+    assert (data.source_language, data.target_language) == (ours, "en")
+
+
+def test_the_output_may_stand_for_the_table_it_is(folder: Path, tmp_path: Path) -> None:
+    table: torch.Tensor = safetensors.torch.load_file(folder / "model.safetensors")["model.shared.weight"]
+    spoken = {"model__encoder__embed_tokens__weight": table, "model__decoder__embed_tokens__weight": table + 1}
+    tensors(model__shared__weight=None, **spoken)(folder)
+    config(share_encoder_decoder_embeddings=False)(folder)
+    shutil.copy(folder / "vocab.json", folder / "target_vocab.json")
+    import_marian(folder, tmp_path / "one")
+    tensors(model__decoder__embed_tokens__weight=None, lm_head__weight=table + 1)(folder)
+    import_marian(folder, tmp_path / "other")
+    found = [dict(load(tmp_path / name, device="cpu").model.named_parameters()) for name in ("one", "other")]
+    assert found[0].keys() == found[1].keys()
+    assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
+
+
+def test_every_part_of_a_long_line_has_its_mark(folder: Path, tmp_path: Path) -> None:
+    import_marian(folder, tmp_path / "run")
+    of = load(tmp_path / "run", device="cpu")
+    (mark,) = of.source.encode(">>deu<<")
+    for line in ("the cat sat on a mat " * 40, "thecatsatonamat" * 40):
+        plain, marked = of.parts(line), of.parts(f">>deu<< {line}")
+        assert len(plain) > 1 and all(mark not in part for part in plain)
+        assert all(part[0] == mark and mark not in part[1:] and 1 < len(part) <= of.max_length for part in marked)
+        assert [piece for part in marked for piece in part[1:]] == [piece for part in plain for piece in part]
+    assert of.parts(">>deu<< the cat") == [[mark, *of.source.encode("the cat")]]
+    assert of.parts(">>deu<<") == [[mark]] and of.parts(" ") == []
 
 
 def test_an_imported_run_has_nothing_to_learn_from(folder: Path, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from regard.models.model import Transducer
 from regard.settings import SearchConfig
 from regard.share import marian
 from regard.share.imported import import_marian
+from regard.share.parity import limit
 from regard.translate import Translator, load
 
 from .plain_marian import PlainMarian
@@ -310,7 +311,7 @@ def asked(
 def greedy(of: Translator, given: list[list[int]], longest: int = 80) -> list[list[int]]:
     from regard.commands.export import _ours
 
-    return [output[:longest] for output in _ours(of)(given)]
+    return [output[:longest] for output in _ours(of)(given, limit(given))]
 
 
 @pytest.mark.parametrize("name", SAYABLE)
