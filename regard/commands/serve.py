@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -118,6 +119,8 @@ def create_server(
     **opening: Any,
 ) -> tuple[uvicorn.Server, int]:
     """The server, ready to run, and its port. ``opening``: how models are opened (``open_model``)."""
+    # oneDNN keeps code for a thousand shapes otherwise, and requests have as many: hundreds of megabytes.
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
     try:
         import uvicorn
 

@@ -15,6 +15,7 @@ from regard.server.models import ServedModel
 from regard.server.requests import Sender
 from regard.server.scanning import Markup
 from regard.server.segments import Document, segments
+from regard.server.words import words
 from regard.translate import Translation
 
 __all__ = ["Answer", "Asked", "Chosen", "candidates_of", "links_of"]
@@ -68,7 +69,12 @@ class Answer(NamedTuple):
 
 def links_of(model: ServedModel, document: Document, its: Sequence[Translation], until: float) -> dict[int, Links]:
     """Of the sentences that it wants them of. What there is no time for goes by place, which asks no model."""
-    return {number: model.links(its[number]) for number in document.linked if time.monotonic() < until}
+    found: dict[int, Links] = {}
+    for number in document.linked:
+        if time.monotonic() < until:
+            before = len(words(its[number].source)) - len(words(document.sentences[number]))  # a mark put before it
+            found[number] = [max(at - before, 0) for at in model.links(its[number])]
+    return found
 
 
 def candidates_of(

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
+from regard.data.subword import ListedTokenizer, marked
 from regard.errors import ConfigError
 from regard.inspection.inspector import Inspector
 from regard.search import Hypothesis
@@ -17,6 +18,7 @@ from regard.server.kept import Demand
 from regard.server.links import links
 from regard.server.refused import Refused
 from regard.server.schedule import Closed, Deadline, Job, Limits, Overloaded, Scheduler, TooMany, Watch
+from regard.server.segments import Document
 from regard.settings import SearchConfig
 from regard.translate import Translation, Translator
 
@@ -81,6 +83,13 @@ class ServedModel:
     def spells(self, text: str) -> bool:
         """Whether an output can hold it."""
         return self.start()[0].spelled(text) is not None
+
+    def addressed(self, text: str, document: Document) -> list[str]:
+        """Its sentences, each with the mark of the target language that the text begins with, where marks are known."""
+        found, _ = marked(text.lstrip())
+        if not found or not isinstance(self.start()[0].source, ListedTokenizer):
+            return document.sentences
+        return [each if each.startswith(">>") else f"{found[0]} {each}" for each in document.sentences]
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
         """See ``Translator.score``; in the thread that asks."""

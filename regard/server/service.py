@@ -115,7 +115,8 @@ class Service:
             mine = [number for number, each in enumerate(chosen) if each.model is model]
             texts = [asked.texts[number] for number in mine]
             documents = await asyncio.to_thread(asked.documents, texts, model.source)
-            flat = [sentence for document in documents for sentence in document.sentences]
+            addressed = await asyncio.to_thread(list, map(model.addressed, texts, documents))
+            flat = [sentence for sentences in addressed for sentence in sentences]
             search, seconds = self.search(model, asked.search), max(until - time.monotonic(), 0.0)
             options: dict[str, Any] = {"glossary": asked.glossary, "keep": asked.keep}
             rest = iter(

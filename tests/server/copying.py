@@ -72,6 +72,7 @@ class Capitals:
 
     def __init__(self, read: Callable[[str], str]) -> None:
         self.decoding, self.read = Copying(), read
+        self.source: Any = None  # a tokenizer
 
     def spelled(self, phrase: str) -> list[int] | None:
         """It has no letters beyond Latin ones."""

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.data.subword import ListedTokenizer
 from regard.server.segments import segments
+
+from .copying import capitals
 
 LETTERS = [*"abcXYZ .!?,;:-0123\n\r\t\"'()ßé。！？ \u2028\x0b\xa0\u3000\u202f"]
 CHARACTERS = st.sampled_from([*LETTERS, "Mr. ", "z. B. ", "\n\n", "  "])
@@ -45,3 +48,17 @@ def test_what_stands_between_stays() -> None:
 def test_no_sentence_ends_inside_an_address() -> None:
     found = segments("See www.я.example now. Or ask a.B.c@mail.example. Then go.", "en").sentences
     assert found == ["See www.я.example now.", "Or ask a.B.c@mail.example.", "Then go."]
+
+
+def test_a_mark_of_the_target_language_is_before_every_sentence_of_a_model_that_knows_marks() -> None:
+    model, _ = capitals()
+    text = ">>deu<< A dog runs. It barks.\nA cat."
+    parted = segments(text, "en")
+    assert model.addressed(text, parted) == parted.sentences  # letters: a mark is text like any other
+    translator = model.start()[0]
+    translator.source = ListedTokenizer.__new__(ListedTokenizer)  # type: ignore[misc]
+    try:
+        assert model.addressed(text, parted) == [">>deu<< A dog runs.", ">>deu<< It barks.", ">>deu<< A cat."]
+        assert model.addressed("A dog.", segments("A dog.", "en")) == ["A dog."]
+    finally:
+        model.stop()
