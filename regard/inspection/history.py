@@ -18,7 +18,7 @@ from regard.run import RunFolder
 __all__ = ["checkpoints", "chosen_checkpoint", "curves", "details"]
 
 POINTS = 400  # of a curve: more than a screen shows
-UNITS = {"loss": "nats", "rate": "", "norm": "", "nll": "nats"}
+UNITS = {"loss": "nats"}
 
 
 def details(run: RunFolder, *, name: str, checkpoint: str) -> dict[str, Any]:

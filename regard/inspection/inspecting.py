@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.catalogue import MECHANISMS
+from regard.attention.contract import Mechanism
 from regard.data.text import BEGIN, END, SPECIALS, Tokenizer
 from regard.decoding import SYMBOLS
 from regard.errors import ConfigError
@@ -32,7 +33,7 @@ __all__ = ["Part", "inspect_text"]
 Part = Literal["ablation", "beam", "vectors"]
 LONGEST = 128  # pieces of a side: a head's weights are their product
 CANDIDATES = 10
-KINDS = {kind: name for name, kind in MECHANISMS.items()}
+NAMES = {each: name for name, each in MECHANISMS.items()}  # of a class
 
 
 def inspect_text(
@@ -60,6 +61,7 @@ def inspect_text(
     whole, log_p = _looked(translator, source, best)
     looks = {name: _cut(look, name, len(_outputs(best))) for name, look in whole.items()}
     weights = {name: look.weights[0].cpu() for name, look in looks.items()}
+    parts = mechanisms(translator.model)
     document = {
         "format": "regard-inspection",
         "version": 1,
@@ -73,7 +75,7 @@ def inspect_text(
         "finished": best.finished,
         "candidates": [_candidate(translator.target, hypothesis) for hypothesis in found],
         "steps": _steps(translator.target, log_p, _outputs(best)),
-        "attention": {name: _attention(translator, name, each) for name, each in weights.items()},
+        "attention": {name: _attention(parts[name], name, each) for name, each in weights.items()},
         "alignment": _alignment(aligner, whole, len(_outputs(best))) if aligner else None,
         "rollout": _rollouts(weights),
     }
@@ -87,7 +89,7 @@ def inspect_text(
             asdict(node) | {"piece": translator.target.pieces([node.token])[0]} for node in branches.nodes
         ]
     if "vectors" in include:
-        document["vectors"] = _vectors(translator, looks)
+        document["vectors"] = {name: _worked(worked(parts[name], look)) for name, look in looks.items()}
     return Inspection(document, weights)
 
 
@@ -205,12 +207,11 @@ def _kind(name: str) -> Kind:
     return "source" if name.endswith("source") else "encoder" if name.startswith("encoder") else "decoder"
 
 
-def _attention(translator: Translator, name: str, weights: Tensor) -> dict[str, Any]:
+def _attention(mechanism: Mechanism, name: str, weights: Tensor) -> dict[str, Any]:
     layer = next((int(part) for part in name.split(".") if part.isdigit()), 0)
-    mechanism = KINDS.get(type(mechanisms(translator.model)[name]), "other")
     kind = _kind(name)
     return {
-        "kind": kind, "layer": layer, "mechanism": mechanism, "weights": _floats(weights),
+        "kind": kind, "layer": layer, "mechanism": NAMES.get(type(mechanism), "other"), "weights": _floats(weights),
         "measures": measures(weights.float(), kind),
     }  # fmt: skip
 
@@ -239,11 +240,6 @@ def _rollouts(attention: dict[str, Tensor]) -> dict[str, Any]:
     rolled = rollout(encoder)
     found = {"encoder": _floats(rolled)}
     return found | {"source": _floats(torch.stack(source).mean(0) @ rolled)} if source else found
-
-
-def _vectors(translator: Translator, looks: Mapping[str, Look]) -> dict[str, Any]:
-    parts = mechanisms(translator.model)
-    return {name: _worked(worked(parts[name], look)) for name, look in looks.items()}
 
 
 def _worked(found: Worked) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def inspect(
     """What the model of a run folder does with ``text``: ``regard.inspect("runs/m30k", "A dog runs.").show()``.
 
     ``inspect_text`` says what there is and what is refused; ``include`` what costs more is all there.
-    """  # fmt: skip
+    """
     run = RunFolder.open(Path(path))
 
     def open(which: str | None) -> Translator:

@@ -6,19 +6,19 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from email.message import Message
-from email.parser import HeaderParser
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from fastapi import Request
+from python_multipart.exceptions import FormParserError
+from starlette.datastructures import UploadFile
 
 from regard.server.refused import Refused
 
 __all__ = ["FORMATS", "Files", "Sent", "read_form"]
 
 FORMATS = (".txt", ".md", ".html", ".htm")
-PARTS = 20  # of a form
+FIELDS = 20  # of a form
 
 
 class Sent(NamedTuple):
@@ -59,31 +59,17 @@ class Files:
 
 async def read_form(request: Request) -> tuple[dict[str, Any], Sent]:
     """The fields of a form with a file, and the file. Refused where it is none that can be translated."""
-    kind = Message()
-    kind["content-type"] = request.headers.get("content-type", "")
-    boundary = kind.get_param("boundary")
-    if kind.get_content_type() != "multipart/form-data" or not isinstance(boundary, str) or not boundary:
+    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise Refused(400, "Invalid request: no form with a file")
-    parts = (b"\r\n" + await request.body()).split(b"\r\n--" + boundary.encode("utf-8", "replace"))
-    if len(parts) > PARTS or not parts[-1].startswith(b"--"):
-        raise Refused(400, "Invalid request: the form is not whole, or has too many parts")
-    fields: dict[str, Any] = {}
-    sent: Sent | None = None
-    for part in parts[1:-1]:
-        head, _, body = part.partition(b"\r\n\r\n")
-        described = _disposition(head)
-        name, filename = described.get_param("name", header="content-disposition"), described.get_filename()
-        if name == "file" and filename is not None:
-            sent = Sent(_suffix(filename), _text(body))
-        elif isinstance(name, str):
-            fields[name] = _text(body)
-    if sent is None:
-        raise Refused(400, "Invalid request: missing file parameter")
-    return fields, sent
-
-
-def _disposition(head: bytes) -> Message:
-    return HeaderParser().parsestr(head.strip(b"\r\n").decode("utf-8", "replace"))
+    try:
+        async with request.form(max_files=1, max_fields=FIELDS) as form:
+            sent = form.get("file")
+            if not isinstance(sent, UploadFile):
+                raise Refused(400, "Invalid request: missing file parameter")
+            fields = {name: value for name, value in form.items() if isinstance(value, str)}
+            return fields, Sent(_suffix(sent.filename or ""), _text(await sent.read()))
+    except FormParserError as error:
+        raise Refused(400, "Invalid request: the form is not whole") from error
 
 
 def _suffix(filename: str) -> str:
