@@ -22,7 +22,8 @@ __all__ = ["Format", "Int8Linear", "Matrix", "Packed", "PackedLinear", "counts_e
 Format = Literal["float", "int8"]
 TYPICAL_ROWS = 64  # what the layout is chosen for; any number works
 REGISTER = 32  # whole registers of features: torch's product of bfloat16 and 8 bits reads beyond the end of others
-ROUND = 16  # oneDNN prepares a product anew for each number of rows that it meets
+ROUND = 16  # oneDNN prepares a product anew for each number of rows that it meets, and remembers each
+STEPS = 8  # from a number of rows to twice as many, where they are many
 
 
 class Matrix(NamedTuple):
@@ -176,8 +177,14 @@ class _Layer(nn.Module):
 
     def forward(self, x: Float[Tensor, "*shape enter"]) -> Float[Tensor, "*shape leave"]:
         rows = x.flatten(0, -2)
-        y = self.matrix(pad(rows, (0, 0, 0, -len(rows) % ROUND)))
+        y = self.matrix(pad(rows, (0, 0, 0, _rounded(len(rows)) - len(rows))))
         return y[: len(rows)].unflatten(0, x.shape[:-1])
+
+
+def _rounded(rows: int) -> int:
+    """At least ``rows``, and one of few: otherwise texts of all lengths would have a product prepared each."""
+    octave = 1 << (max(rows, 2) - 1).bit_length() - 1  # the power of two below
+    return rows + -rows % max(ROUND, octave // STEPS)
 
 
 def pack_layers(module: nn.Module, format: Format) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from regard.errors import DataError
 from regard.server.glossary import Glossary
@@ -55,7 +56,7 @@ async def translated(
         with suppress(Refused):  # there is no room or time for it: what was lost is put in
             again = await model.translate(chosen, settings, client=client, seconds=left, demands=demands)
     for number, second in zip(lost, again, strict=True):
-        found[number] = await asyncio.to_thread(_better, model, found[number], second, asked[number], until)
+        found[number] = await model.beside(partial(_better, model, found[number], second, asked[number], until))
     return found
 
 

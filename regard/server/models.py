@@ -7,7 +7,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 from regard.data.subword import ListedTokenizer, marked
 from regard.errors import ConfigError
@@ -25,10 +26,14 @@ from regard.translate import Translation, Translator
 __all__ = ["Models", "ServedModel"]
 
 log = logging.getLogger("regard.server")
+Result = TypeVar("Result")
 
 
 class ServedModel:
     """One model. ``translate`` is for the event loop; the model itself computes in the thread of its scheduler.
+
+    What else is asked of it (``score``, ``links``) is computed ``beside`` that, in one thread more: every thread that
+    computes keeps buffers of its own.
 
     ``source`` and ``target`` are the languages that its config names; None stands for any.
     """
@@ -52,6 +57,7 @@ class ServedModel:
         self._lock = threading.Lock()
         self._loading: asyncio.Future[None] | None = None
         self._started: tuple[Translator, Scheduler, threading.Thread] | None = None
+        self._beside = ThreadPoolExecutor(1, f"beside {name}", initializer=self._set_threads)
 
     @property
     def ready(self) -> bool:
@@ -74,11 +80,19 @@ class ServedModel:
             return self._started[:2]
 
     def _run(self, scheduler: Scheduler) -> None:
+        self._set_threads()
+        scheduler.run()
+
+    def _set_threads(self) -> None:
+        """Of the thread that computes, whose setting it is."""
         if self._threads is not None:
             import torch
 
-            torch.set_num_threads(self._threads)  # a setting of the thread that computes
-        scheduler.run()
+            torch.set_num_threads(self._threads)
+
+    async def beside(self, work: Callable[[], Result]) -> Result:
+        """Passes of the model that join no batch, one after another."""
+        return await asyncio.wrap_future(self._beside.submit(work))
 
     def spells(self, text: str) -> bool:
         """Whether an output can hold it."""
@@ -92,7 +106,7 @@ class ServedModel:
         return [each if each.startswith(">>") else f"{found[0]} {each}" for each in document.sentences]
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
-        """See ``Translator.score``; in the thread that asks."""
+        """See ``Translator.score``."""
         return self.start()[0].score(sources, targets)
 
     def stop(self) -> None:
@@ -102,6 +116,7 @@ class ServedModel:
                 _, scheduler, thread = self._started
                 scheduler.close()
                 thread.join()
+        self._beside.shutdown()
 
     def links(self, translation: Translation) -> list[int]:
         """Which word of the source each of the best output stands for (``regard.server.links``)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
@@ -128,7 +127,7 @@ def router(service: Service) -> APIRouter:
         answers = await unless_gone(request, service.translate(wanted))
         if not asked.attention:
             return TranslateResponse(translations=[_translated(answer) for answer in answers])
-        weights = await unless_gone(request, asyncio.to_thread(_attention, answers))
+        weights = await unless_gone(request, answers[0].model.beside(lambda: _attention(answers)))
         return TranslateResponse(translations=[_translated(answers[0], weights)])
 
     @routes.post("/v1/score", responses=PROBLEMS)

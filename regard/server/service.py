@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -124,7 +125,7 @@ class Service:
             )
             for number, document in zip(mine, documents, strict=True):
                 its = list(islice(rest, len(document.sentences)))
-                links = await asyncio.to_thread(links_of, model, document, its, until) if document.linked else {}
+                links = await model.beside(partial(links_of, model, document, its, until)) if document.linked else {}
                 found[number] = Answer(candidates_of(document, its, links), *chosen[number], its)
         return [found[number] for number in range(len(chosen))]
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.beams import beam_search, beams
 from regard.engine import transformer
-from regard.engine.packed import Format, Int8Linear, Matrix, pack
+from regard.engine.packed import Format, Int8Linear, Matrix, _rounded, pack
 from regard.engine.transformer import FastTransducer, obstacle
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
@@ -293,6 +293,13 @@ def test_a_row_in_bfloat16_meets_a_matrix_in_8_bits(rows: int, biased: bool) -> 
     ):
         assert one.dtype == torch.bfloat16
         torch.testing.assert_close(one.double(), other, rtol=2**-7, atol=2**-5)
+
+
+def test_rows_are_padded_to_few_numbers_and_by_little() -> None:
+    """A product is prepared for each number of rows: a power of two to the next has eight."""
+    padded = {rows: _rounded(rows) for rows in range(1, 4097)}
+    assert all(rows <= to < rows + max(16, rows / 8) for rows, to in padded.items())
+    assert len(set(padded.values())) == 128 // 16 + 5 * 8
 
 
 def test_a_number_that_is_none_stays_none() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -30,10 +31,11 @@ class Reading(NamedTuple):
 
 
 class Copying:
-    """``regard.decoding.Decoding``, of this model. ``pause`` seconds a step; ``broken``: it fails."""
+    """``regard.decoding.Decoding``, of this model. ``pause`` seconds a step; ``broken``: it fails. ``threads``: where it ran."""
 
     def __init__(self) -> None:
         self.pause, self.broken, self.steps, self.constrained = 0.0, False, 0, 0
+        self.threads: set[int] = set()
 
     def open(
         self,
@@ -61,6 +63,7 @@ class Copying:
             raise RuntimeError("this model is broken, and the text is a secret")
         time.sleep(self.pause)
         self.steps += 1
+        self.threads.add(threading.get_ident())
         width = state.letters.shape[1]
         logits = torch.zeros(len(tokens), TYPES)
         logits.scatter_(1, state.letters.gather(1, state.said.clamp_max(width - 1)[:, None]), 20.0)
@@ -84,6 +87,7 @@ class Capitals:
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
         """All outputs are as probable."""
+        self.decoding.threads.add(threading.get_ident())
         return [[-1.0] for _ in targets]
 
     def assemble(self, line: str, parts: list[list[int]], found: list[list[Hypothesis]]) -> Translation:

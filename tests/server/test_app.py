@@ -146,6 +146,15 @@ def test_many_at_once_share_the_batch_and_none_gets_anothers(serve: Serve) -> No
     assert server.copying.steps < alone / 2, "steps are shared"
 
 
+def test_a_model_computes_in_two_threads_whatever_is_asked(serve: Serve) -> None:
+    """Each that computes keeps buffers of its own, so that memory would grow with their number."""
+    server = serve()
+    with ThreadPoolExecutor(12) as pool:
+        answers = list(pool.map(lambda number: ask(server, text=f"Dear {{name}}, {number}."), range(24)))
+    assert all("{name}" in each.json()["translations"][0]["text"] for each in answers)
+    assert len(server.copying.threads) == 2
+
+
 def test_who_takes_too_long_is_told(serve: Serve) -> None:
     server = serve(seconds=0.3)
     ask(server)
