@@ -31,7 +31,10 @@ class Reading(NamedTuple):
 
 
 class Copying:
-    """``regard.decoding.Decoding``, of this model. ``pause`` seconds a step; ``broken``: it fails. ``threads``: where it ran."""
+    """``regard.decoding.Decoding``, of this model. ``pause`` seconds a step; ``broken``: it fails.
+
+    ``threads`` are those that it computed in.
+    """
 
     def __init__(self) -> None:
         self.pause, self.broken, self.steps, self.constrained = 0.0, False, 0, 0
