@@ -24,6 +24,7 @@ __all__ = ["Closed", "Deadline", "Job", "Limits", "Overloaded", "Scheduler", "To
 
 WHOLE = 4  # times what one client may have waiting, all may
 LATEST = 60.0  # seconds that anybody is told to stay away
+PADDING = 128  # pieces, which cost less than a second pass
 
 
 class Overloaded(Exception):
@@ -48,13 +49,13 @@ class Deadline(Exception):
 
 class Limits(NamedTuple):
     """``rows``: hypotheses that run at once. ``waiting``: sources of one client that may wait while no other's do; of
-    several clients each has its share. ``patience``: seconds that a source waits at most for others to join the batch
+    several clients each has its share. ``patience``: turns that a source waits at most for others to join the batch
     with it. ``lanes``: ways of searching that run at once, each of which costs a pass of its own.
     """
 
     rows: int = 64
     waiting: int = 256
-    patience: float = 0.02
+    patience: int = 4
     lanes: int = 4
 
 
@@ -178,6 +179,7 @@ class Scheduler:
         self._lanes: dict[Lane, Running] = {}
         self._running: dict[int, Job] = {}
         self._numbers = count()
+        self._held = 0  # turns for which somebody has waited for company
         self._rate = _Rate()
 
     def submit(self, jobs: Sequence[Job]) -> None:
@@ -261,15 +263,17 @@ class Scheduler:
             jobs = self._waiting.take(room, lanes, self.limits.lanes) if self._worth_admitting() else []
             if not jobs and not self._running and len(self._waiting):  # wider than all the room: alone
                 jobs = self._waiting.take(max(job.rows for job in self._waiting), (), 1)
+        self._held = 0 if jobs or not len(self._waiting) else self._held + 1
         if not jobs:
             return
         now = self.clock()
         self.watch.entered([now - job.since for job in jobs])
-        together: dict[tuple[Lane, int], list[Job]] = defaultdict(list)
-        for job in jobs:  # of like length, lest a long one pad the short ones
-            together[job.lane, len(job.pieces).bit_length()].append(job)
-        for (kind, _), group in together.items():
-            self._open(kind, group)
+        lanes_of: dict[Lane, list[Job]] = defaultdict(list)
+        for job in jobs:
+            lanes_of[job.lane].append(job)
+        for kind, its in lanes_of.items():
+            for group in _of_like_length(its):
+                self._open(kind, group)
 
     def _open(self, kind: Lane, group: Sequence[Job]) -> None:
         """Newcomers of one lane. What fails of theirs concerns none of those who run."""
@@ -290,9 +294,9 @@ class Scheduler:
         """Newcomers cost a pass of their own, which all wait for: a few come together, or one that has waited."""
         if not len(self._waiting):
             return False
-        oldest = self.clock() - min(job.since for job in self._waiting)
-        company = sum(job.rows for job in self._waiting) >= self.limits.rows // 8
-        return company or not self._running or oldest >= self.limits.patience
+        free = self.limits.rows - self._rows()
+        company = min(sum(job.rows for job in self._waiting), free) >= self.limits.rows // 8
+        return company or not self._running or self._held >= self.limits.patience
 
     def _deliver(self) -> None:
         for kind, lane in list(self._lanes.items()):
@@ -313,6 +317,19 @@ class Scheduler:
             del self._lanes[kind]
             for number in [number for number, job in self._running.items() if job.lane == kind]:
                 self._running.pop(number).fail(error)
+
+
+def _of_like_length(jobs: Sequence[Job]) -> Iterator[list[Job]]:
+    """Those that are read in one pass, lest a long one pad many short ones."""
+    group: list[Job] = []
+    for job in sorted(jobs, key=lambda job: len(job.pieces)):
+        length = len(job.pieces)
+        padding = sum(length - len(other.pieces) for other in group)
+        if group and padding > PADDING and length.bit_length() > len(group[0].pieces).bit_length():
+            yield group
+            group = []
+        group.append(job)
+    yield group
 
 
 class _Rate:

@@ -112,7 +112,7 @@ EVENTS = st.lists(
 @settings(max_examples=150, deadline=None)
 @given(events=EVENTS, rows=st.integers(1, 7))
 def test_each_accepted_source_is_answered_once_and_as_alone(events: list[Any], rows: int) -> None:
-    scheduler, model, clock = made(rows=rows, waiting=6, patience=2.0)
+    scheduler, model, clock = made(rows=rows, waiting=6, patience=2)
     accepted: list[tuple[int, Job]] = []
     for event in events:
         if event[0] == "submit":
@@ -152,7 +152,7 @@ def test_sources_join_what_runs_and_leave_as_they_end() -> None:
 
 
 def test_clients_take_turns() -> None:
-    scheduler, model, _ = made(rows=4, patience=0.0)
+    scheduler, model, _ = made(rows=4, patience=0)
     many = [job(3, client="a") for _ in range(20)]
     scheduler.submit(many)
     scheduler.submit([job(7, client="b")])
@@ -162,7 +162,7 @@ def test_clients_take_turns() -> None:
 
 
 def test_who_is_wider_than_what_is_free_is_not_starved_by_who_fits() -> None:
-    scheduler, _, _ = made(rows=4, patience=0.0)
+    scheduler, _, _ = made(rows=4, patience=0)
     scheduler.submit([job(2), job(2), job(8)])
     scheduler.turn()
     wide = job(1, BEAM, client="wide")
@@ -178,26 +178,38 @@ def test_who_is_wider_than_what_is_free_is_not_starved_by_who_fits() -> None:
 
 
 def test_newcomers_wait_for_company_but_not_for_long() -> None:
-    scheduler, _, clock = made(rows=64, patience=0.5)
+    scheduler, _, _ = made(rows=64, patience=3)
     scheduler.submit([job(50)])
     scheduler.turn()
-    scheduler.submit([job(3)])
-    scheduler.turn()
-    assert scheduler.load == (1, 1)
-    clock.now += 0.5
-    scheduler.turn()
-    assert scheduler.load == (0, 2)
+    for _ in range(2):  # a second one waits no less for the first having waited
+        scheduler.submit([job(20)])
+        running = scheduler.load[1]
+        for _ in range(3):
+            scheduler.turn()
+            assert scheduler.load == (1, running)
+        scheduler.turn()
+        assert scheduler.load == (0, running + 1)
     scheduler.submit([job(3) for _ in range(8)])
     scheduler.turn()
-    assert scheduler.load == (0, 10), "eight are company enough"
+    assert scheduler.load == (0, 11), "eight are company enough"
+
+
+def test_who_does_not_fit_yet_is_no_company() -> None:
+    """Else a full batch with a queue would take them in one by one, and each costs a pass."""
+    scheduler, model, _ = made(rows=32, patience=9)
+    scheduler.submit([job(words) for words in range(1, 33)])
+    scheduler.turn()
+    scheduler.submit([job(40) for _ in range(20)])
+    until_done(scheduler)
+    assert [len(group) for group in model.opened] == [32, 4, 4, 4, 4, 4]
 
 
 def test_those_of_like_length_are_opened_together() -> None:
+    """Where padding would cost more than a pass of their own does."""
     scheduler, model, _ = made()
-    sources = [Job([1] * length, GREEDY) for length in (1, 30, 2, 31, 3)]
-    scheduler.submit(sources)
+    scheduler.submit([Job([1] * length, GREEDY) for length in (1, 30, 2, 31, 3, 300, 310, 270, 260)])
     scheduler.turn()
-    assert sorted(map(len, model.opened)) == [1, 2, 2]
+    assert sorted(map(len, model.opened)) == [4, 5]
 
 
 def test_a_full_queue_of_one_client_leaves_room_for_another() -> None:
@@ -220,7 +232,7 @@ def test_a_full_queue_of_one_client_leaves_room_for_another() -> None:
 
 
 def test_ways_of_searching_that_cost_a_pass_each_are_few() -> None:
-    scheduler, _, _ = made(lanes=2, patience=0.0)
+    scheduler, _, _ = made(lanes=2, patience=0)
     several = [job(4, SearchConfig(beam=2, length_penalty=number / 10)) for number in range(7)]
     scheduler.submit(several)
     scheduler.turn()
@@ -231,7 +243,7 @@ def test_ways_of_searching_that_cost_a_pass_each_are_few() -> None:
 
 def test_what_must_be_in_an_output_is_each_sources_own() -> None:
     """Those of which something is demanded run in a batch apart from the plain ones of the same settings."""
-    scheduler, _, _ = made(patience=0.0)
+    scheduler, _, _ = made(patience=0)
     other = WORD + 1
     demanding = [job(3, BEAM, constraints=[[other] * count]) for count in (1, 2)]
     plain = job(3, BEAM)
@@ -248,7 +260,7 @@ def test_what_must_be_in_an_output_is_each_sources_own() -> None:
 
 
 def test_newcomers_that_fail_leave_those_who_run_alone() -> None:
-    scheduler, _, _ = made(patience=0.0)
+    scheduler, _, _ = made(patience=0)
     running, failing = job(9), Job(["no number"], GREEDY)  # type: ignore[list-item]
     scheduler.submit([running])
     scheduler.turn()
@@ -289,7 +301,7 @@ def test_late_ones_are_told_and_make_room() -> None:
 
 
 def test_a_broken_model_is_told_to_whom_it_concerns() -> None:
-    scheduler, model, _ = made(patience=0.0)
+    scheduler, model, _ = made(patience=0)
     failing = [job(5), job(4, BEAM)]
     scheduler.submit(failing)
     model.broken = True
