@@ -268,10 +268,10 @@ class Scheduler:
             return
         now = self.clock()
         self.watch.entered([now - job.since for job in jobs])
-        lanes_of: dict[Lane, list[Job]] = defaultdict(list)
+        by_lane: dict[Lane, list[Job]] = defaultdict(list)
         for job in jobs:
-            lanes_of[job.lane].append(job)
-        for kind, its in lanes_of.items():
+            by_lane[job.lane].append(job)
+        for kind, its in by_lane.items():
             for group in _of_like_length(its):
                 self._open(kind, group)
 
