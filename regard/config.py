@@ -116,9 +116,12 @@ class Config(BaseModel):
         return self
 
 
-def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
+def load_config(
+    source: str | Path | Mapping[str, Any], overrides: Sequence[str] = (), *, saved: bool = False
+) -> Config:
     """Read a recipe by name, a TOML file by path, or a mapping; lay ``key=value`` over it; check it all.
 
+    ``saved``: it is that of a run folder, where a key that is missing was added since, and means what the run did.
     Any of them may say ``extends = "recipe or path"``. An override with nothing after ``=`` takes the key out.
     Raises ConfigError, which names the file and line, or the override, and the nearest key.
     """
@@ -129,10 +132,21 @@ def load_config(source: str | Path | Mapping[str, Any], overrides: Sequence[str]
     given = [(key_in_full(key, short), value) for key, value in map(parse_override, overrides)]
     values = merge(layers, given)
     _refuse_newer(values, layers)
+    if saved:
+        _as_it_was(values)
     try:
         return Config.model_validate(values)
     except ValidationError as error:
         raise explain(error, Config, layers, [key for key, _ in given]) from error
+
+
+def _as_it_was(values: Mapping[str, Any]) -> None:
+    """Say what a run did that was saved before these keys were added."""
+    model = values.get("model")
+    sides = [model.get(side) for side in ("encoder", "decoder")] if isinstance(model, dict) else []
+    for own in sides:
+        if isinstance(own, dict) and own.get("kind") == "recurrent":
+            own.setdefault("scale_embedding", False)
 
 
 def dump_config(config: Config) -> str:

@@ -1,10 +1,11 @@
-"""Learning-rate schedules, and Adam over float32 master weights."""
+"""Learning-rate schedules, and optimisers over float32 master weights."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,14 +18,23 @@ Schedule = Callable[[int], float]
 
 
 def schedule(
-    kind: str, *, learning_rate: float, warmup: int, width: int = 512, last_step: int | None = None
+    kind: str,
+    *,
+    learning_rate: float,
+    warmup: int,
+    width: int = 512,
+    last_step: int | None = None,
+    halve_after: int | None = None,
+    halve_every: int | None = None,
 ) -> Schedule:
     """The learning rate of update ``step``, counted from 1.
 
     ``noam``: learning_rate · width^-0.5 · min(step^-0.5, step · warmup^-1.5) (Vaswani et al. 2017, Eq. 3), a factor
     of 1 in the paper; its peak, at step = warmup, is (width · warmup)^-0.5. ``inverse-sqrt``: the same shape with
     the peak ``learning_rate``. ``linear``: up to the peak, then down to 0 at
-    ``last_step``. ``constant``: up, then flat.
+    ``last_step``. ``constant``: up, then flat. ``halving``: the same for ``halve_after`` updates, then half as much
+    at once and after every ``halve_every`` (Luong et al. 2015, §4.1: "after 5 epochs, we begin to halve the learning
+    rate every epoch").
     """
     warmup = max(warmup, 1)
 
@@ -36,6 +46,7 @@ def schedule(
         "inverse-sqrt": lambda step: rise(step) * math.sqrt(warmup / max(step, warmup)),
         "linear": lambda step: rise(step) * _fall(step, warmup, last_step),
         "constant": rise,
+        "halving": lambda step: rise(step) * 0.5 ** _halvings(step, halve_after or 0, halve_every),
     }
     shape = shapes[kind]
     return lambda step: learning_rate * shape(step)
@@ -47,8 +58,16 @@ def _fall(step: int, warmup: int, last_step: int | None) -> float:
     return max(0.0, (last_step - step) / max(last_step - warmup, 1)) if step > warmup else 1.0
 
 
+def _halvings(step: int, after: int, every: int | None) -> int:
+    if every is None:
+        raise ValueError("a halving schedule needs to know after how many updates to halve")
+    return 0 if step <= after else 1 + (step - after - 1) // every
+
+
 class Optimizer:
-    """Adam or AdamW (Kingma & Ba 2015; Loshchilov & Hutter 2019) whose weights and moments are float32.
+    """Adam, AdamW, Adadelta or plain SGD, whose weights and moments are float32.
+
+    (Kingma & Ba 2015; Loshchilov & Hutter 2019; Zeiler 2012, with ρ ``rho``.)
 
     A model that computes in bfloat16 gets its parameters by rounding the master weights after every update; a
     float32 model's parameters are the master weights. ``average`` is an exponential moving average of them.
@@ -61,6 +80,7 @@ class Optimizer:
         kind: str = "adam",
         betas: tuple[float, float] = (0.9, 0.98),
         epsilon: float = 1e-9,
+        rho: float = 0.95,
         weight_decay: float = 0.0,
         clip_norm: float | None = None,
         ema: float | None = None,
@@ -72,9 +92,16 @@ class Optimizer:
         self.masters = [p if p.dtype != torch.bfloat16 else p.detach().float() for p in self.parameters]
         self.clip_norm, self.ema = clip_norm, ema
         self.average = [m.detach().clone() for m in self.masters] if ema is not None else []
-        adam = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind]
         # The rate is set anew at every step; fused: one pass over each tensor.
-        self.adam = adam(self.masters, lr=0.0, betas=betas, eps=epsilon, weight_decay=weight_decay, fused=True)
+        common: dict[str, Any] = dict(lr=0.0, weight_decay=weight_decay)
+        moments: dict[str, Any] = dict(betas=betas, eps=epsilon, fused=True)
+        makers: dict[str, Callable[[], torch.optim.Optimizer]] = {
+            "adam": lambda: torch.optim.Adam(self.masters, **common, **moments),
+            "adamw": lambda: torch.optim.AdamW(self.masters, **common, **moments),
+            "adadelta": lambda: torch.optim.Adadelta(self.masters, **common, rho=rho, eps=epsilon),
+            "sgd": lambda: torch.optim.SGD(self.masters, **common, fused=True),
+        }
+        self.inner = makers[kind]()
 
     def step(self, learning_rate: float, gradients: Sequence[Tensor] | None = None) -> float:
         """One update from ``gradients``, by parameter, or from those that ``backward`` left, which are then dropped.
@@ -98,9 +125,9 @@ class Optimizer:
             torch._foreach_mul_(wide, self.clip_norm / value)
         for master, gradient in zip(self.masters, wide, strict=True):
             master.grad = gradient
-        for group in self.adam.param_groups:
+        for group in self.inner.param_groups:
             group["lr"] = learning_rate
-        self.adam.step()
+        self.inner.step()
         self._drop_gradients()
         self._publish()
         self._move_buffers(list(self.buffers.values()), self._sound)
@@ -144,8 +171,9 @@ class Optimizer:
         for name, master in zip(self.names, self.masters, strict=True):
             if self.average:
                 named[f"master.{name}"] = master.detach()
-            for key, value in self.adam.state[master].items():
-                named[f"{key}.{name}"] = value
+            for key, value in self.inner.state[master].items():
+                if isinstance(value, Tensor):  # SGD without momentum keeps a None
+                    named[f"{key}.{name}"] = value
         return named
 
     @torch.no_grad()
@@ -158,9 +186,9 @@ class Optimizer:
             if self.average:
                 self.average[index].copy_(weights[name])
             master.copy_(named[f"master.{name}"] if self.average else weights[name])
-            self.adam.state[master] = {
+            self.inner.state[master] = {
                 key: named[f"{key}.{name}"].to(master.device, copy=True)
-                for key in ("step", "exp_avg", "exp_avg_sq")
+                for key in ("step", "exp_avg", "exp_avg_sq", "square_avg", "acc_delta")
                 if f"{key}.{name}" in named
             }
         self._publish()

@@ -94,7 +94,7 @@ class RunFolder:
                 why="it holds no config.toml" if path.exists() else "there is no such folder",
                 help=_runs_nearby(path),
             )
-        return cls(path, load_config(path / "config.toml"))
+        return cls(path, load_config(path / "config.toml", saved=True))
 
     def save_tokenizers(self, source: Tokenizer, target: Tokenizer) -> None:
         if self.config.data.joint:

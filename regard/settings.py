@@ -17,7 +17,12 @@ Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
 def _usual_learning_rate(fields: dict[str, object]) -> float:
-    return 1.0 if fields.get("schedule") == "noam" else 1e-3
+    factor = fields.get("schedule") == "noam" or fields.get("optimizer") in ("adadelta", "sgd")
+    return 1.0 if factor else 1e-3
+
+
+def _usual_epsilon(fields: dict[str, object]) -> float:
+    return 1e-6 if fields.get("optimizer") == "adadelta" else 1e-9
 
 
 class TrainConfig(BaseModel):
@@ -34,16 +39,20 @@ class TrainConfig(BaseModel):
     batch_tokens: Positive = 4096  # rows × longest of source and target, padding included
     accumulate: Positive = 1  # batches to an update
 
-    optimizer: Literal["adam", "adamw"] = "adam"
+    optimizer: Literal["adam", "adamw", "adadelta", "sgd"] = "adam"  # adadelta: Bahdanau 2015, sgd: Luong 2015
     # noam, the paper's: learning_rate × d_model^-0.5 × min(step^-0.5, step × warmup^-1.5): a factor, 1.0 there.
-    # The others: the peak, reached after `warmup` steps; then 1/√step, a line to zero at the end, or flat.
-    schedule: Literal["noam", "inverse-sqrt", "linear", "constant"] = "inverse-sqrt"
+    # The others: the peak, reached after `warmup` steps; then 1/√step, a line to zero at the end, flat, or flat for
+    # `halve_after` updates and then half as much after every `halve_every` (Luong et al. 2015: 5 epochs, then each).
+    schedule: Literal["noam", "inverse-sqrt", "linear", "constant", "halving"] = "inverse-sqrt"
+    halve_after: Count | None = None
+    halve_every: Positive | None = None
     learning_rate: Annotated[float, Field(gt=0)] = Field(
         default_factory=_usual_learning_rate, validation_alias=AliasChoices("learning_rate", "lr")
     )
     warmup: Count = 4000
     betas: tuple[Fraction, Fraction] = (0.9, 0.98)
-    epsilon: Annotated[float, Field(gt=0)] = 1e-9
+    rho: Fraction = 0.95
+    epsilon: Annotated[float, Field(gt=0)] = Field(default_factory=_usual_epsilon)
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     label_smoothing: Fraction = 0.1
     clip_norm: Annotated[float, Field(gt=0)] | None = None
@@ -68,6 +77,17 @@ class TrainConfig(BaseModel):
             raise ValueError(
                 "under schedule 'noam' the learning rate is a factor of the paper's, about 1.0; "
                 "to give its peak, set train.schedule=inverse-sqrt"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _halves_when_it_says(self) -> Self:
+        given = (self.halve_after, self.halve_every) != (None, None)
+        if given and self.schedule != "halving":
+            raise ValueError("halve_after and halve_every are of schedule = 'halving'")
+        if self.schedule == "halving" and self.halve_every is None:
+            raise ValueError(
+                "schedule 'halving' needs halve_every: updates after which the rate is halved, again and again"
             )
         return self
 

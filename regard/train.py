@@ -114,6 +114,7 @@ class Trainer:
             kind=settings.optimizer,
             betas=settings.betas,
             epsilon=settings.epsilon,
+            rho=settings.rho,
             weight_decay=settings.weight_decay,
             clip_norm=settings.clip_norm,
             ema=settings.ema,
@@ -124,6 +125,8 @@ class Trainer:
             warmup=settings.warmup,
             width=self.config.model.width,
             last_step=steps,
+            halve_after=settings.halve_after,
+            halve_every=settings.halve_every,
         )
         self.device = model.projection.device
         self.workers = Workers(settings.workers, torch.get_num_threads())

@@ -335,6 +335,33 @@ def test_a_recurrent_side_has_fewer_layers_unless_they_are_given() -> None:
     assert layers("model.kind=recurrent", "model.encoder_layers=3") == (3, 2)
 
 
+def test_a_saved_run_means_what_it_meant_when_it_was_saved(tmp_path: Path) -> None:
+    """Embeddings of cells were not scaled before there was a key for it; a run of today says what it does."""
+    lines = dump_config(load_config("multi30k-gru")).splitlines()
+    today, before = tmp_path / "today.toml", tmp_path / "before.toml"
+    today.write_text("\n".join(lines))
+    before.write_text("\n".join(line for line in lines if not line.startswith("scale_embedding")))
+
+    def scaled(path: Path, saved: bool) -> list[bool]:
+        model = load_config(path, saved=saved).model
+        return [side.scale_embedding for side in (model.encoder, model.decoder)]
+
+    assert scaled(today, True) == [True, True] and scaled(before, True) == [False, False]
+    assert scaled(before, False) == [True, True], "a recipe that does not say so is a new one"
+
+
+@pytest.mark.parametrize(("optimizer", "rate", "epsilon"), [("adam", 1e-3, 1e-9), ("adadelta", 1.0, 1e-6)])
+def test_an_optimiser_brings_its_usual_rate(optimizer: str, rate: float, epsilon: float) -> None:
+    train = TrainConfig(optimizer=optimizer)
+    assert (train.learning_rate, train.epsilon) == (rate, epsilon)
+
+
+@pytest.mark.parametrize("given", [{"halve_every": 3}, {"schedule": "halving"}, {"halve_after": 3}])
+def test_halving_is_said_whole(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="halv"):
+        TrainConfig(**given)
+
+
 def test_a_table_of_another_kind_brings_its_own_options(tmp_path: Path) -> None:
     below = tmp_path / "below.toml"
     below.write_text('extends = "multi30k"\n[model.cross_attention]\nkind = "local-p"\nwindow = 3\n')

@@ -33,6 +33,10 @@ from .tolerances import within
         (dict(need_weights=False, device="cuda", gradient=True, keys=8), "sdpa"),
         (dict(need_weights=False, device="cpu", gradient=True, keys=8, forced="reference"), "reference"),
         (dict(need_weights=False, device="cuda", gradient=True, keys=8, forced="softmax"), "softmax"),
+        (dict(need_weights=False, device="cuda", gradient=True, keys=2 * SHORT, dropping=True), "softmax"),
+        (dict(need_weights=False, device="cpu", gradient=True, keys=8, dropping=True, forced="sdpa"), "softmax"),
+        (dict(need_weights=False, device="cpu", gradient=True, keys=8, dropping=True, forced="reference"), "reference"),
+        (dict(need_weights=True, device="cpu", gradient=True, keys=8, dropping=True), "reference"),
     ],
 )
 def test_choose(asked, path):
@@ -81,6 +85,35 @@ def test_nobody_sees_how_short_rows_are_laid_out(keys, dtype):
     for law, actual, expected in zip(["value"] + ["gradient"] * 4, run("softmax"), run("reference"), strict=True):
         torch.testing.assert_close(actual, expected, **within(dtype, path="fused", law=law))
     assert not run("softmax")[0][1].any(), "a sentence of no keys"
+
+
+class Multiplied(torch.nn.Module):
+    """Dropout that always multiplies by the same numbers, so that two paths can be compared."""
+
+    def __init__(self, by: torch.Tensor) -> None:
+        super().__init__()
+        self.by = by
+
+    def forward(self, weights: torch.Tensor) -> torch.Tensor:
+        return weights * self.by[..., : weights.shape[-1]].to(weights.dtype)
+
+
+@pytest.mark.parametrize("keys", [6, 20])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+def test_dropped_weights_have_the_value_and_gradient_of_the_reference(dtype, keys):
+    span = Span.of(torch.arange(keys) < torch.tensor([[keys], [0], [keys - 1]]))
+    bound = (Causal() & Padding()).bind(span, span)
+    given = [torch.randn(3, 2, keys, 8, dtype=dtype) for _ in range(3)]
+    dropping = Multiplied(torch.randint(0, 2, (3, 2, keys, keys)) * 2.0)
+
+    def run(name: str) -> list[torch.Tensor]:
+        inputs = [x.clone().requires_grad_() for x in given]
+        with kernel(name):
+            context, _ = attend(*inputs, bound, dropping=dropping)
+        return [context, *torch.autograd.grad(context.float().square().sum(), inputs)]
+
+    for law, actual, expected in zip(["value"] + ["gradient"] * 3, run("softmax"), run("reference"), strict=True):
+        torch.testing.assert_close(actual, expected, **within(dtype, path="fused", law=law))
 
 
 def test_the_short_form_refuses_a_second_derivative():

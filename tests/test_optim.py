@@ -56,6 +56,32 @@ def test_linear_ends_at_zero_and_constant_does_not_end() -> None:
     assert [constant(step) for step in (5, 10, 10_000)] == pytest.approx([0.2, 0.4, 0.4])
 
 
+def test_halving_halves_after_so_many_updates_and_every_so_many_more() -> None:
+    rate = schedule("halving", learning_rate=1.0, warmup=0, halve_after=5, halve_every=2)
+    assert [rate(step) for step in range(1, 11)] == [1] * 5 + [0.5] * 2 + [0.25] * 2 + [0.125]
+    with pytest.raises(ValueError, match="how many updates"):
+        schedule("halving", learning_rate=1.0, warmup=0)(1)
+
+
+@pytest.mark.parametrize("kind", ["adadelta", "sgd"])
+def test_the_optimisers_of_recurrent_models_go_on_where_they_were_saved(kind: str) -> None:
+    """One update by hand each; then saved, loaded into another model, and one more: the same numbers."""
+    model, other = nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)
+    ours, again = (Optimizer(each, kind=kind, rho=0.9, epsilon=1e-4) for each in (model, other))
+    first = float(model.weight.detach())
+    ours.step(0.5, [torch.tensor([[2.0]])])
+    # Zeiler 2012: E[g²] = 0.1 · 2², Δ = −√ε / √(E[g²] + ε) · g.
+    by = {"sgd": 2.0, "adadelta": math.sqrt(1e-4) / math.sqrt(0.1 * 4 + 1e-4) * 2.0}[kind]
+    assert float(model.weight.detach()) == pytest.approx(first - 0.5 * by, rel=1e-5)
+    again.load(ours.weights(), ours.tensors())
+    for optimizer in (ours, again):
+        optimizer.step(0.5, [torch.tensor([[-1.0]])])
+    assert torch.equal(model.weight, other.weight)
+    assert {name.rpartition(".")[0] for name in ours.tensors()} == (
+        {"step", "square_avg", "acc_delta"} if kind == "adadelta" else set()
+    )
+
+
 def test_no_warm_up_begins_at_the_peak() -> None:
     assert schedule("inverse-sqrt", learning_rate=0.4, warmup=0)(1) == pytest.approx(0.4)
 

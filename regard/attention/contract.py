@@ -59,6 +59,22 @@ class Attended(NamedTuple):
 class Mechanism(nn.Module, ABC):
     """How much each query attends to each key. One final class a file; no mechanism imports another."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight_dropout: nn.Module | None = None
+
+    def drop_weights(self, dropout: nn.Module) -> None:
+        """While training, pass weights through ``dropout`` before they read the values.
+
+        The weights that come out, and those a state remembers, are the ones before it.
+        """
+        self.weight_dropout = dropout
+
+    @property
+    def dropping(self) -> nn.Module | None:
+        """Dropout of the weights while training; None in evaluation, or where nothing is dropped."""
+        return self.weight_dropout if self.training else None
+
     @abstractmethod
     def can(self) -> Abilities: ...
 

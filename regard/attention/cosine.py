@@ -59,7 +59,9 @@ class Cosine(Score):
     ) -> Attended:
         # Blanked before the division: the gradient of a length is NaN where the key is.
         unit = _unit(blank_unseen(key, bound))
-        context, weights = attend(self._aim(query), unit, value, bound, scale=1.0, need_weights=need_weights)
+        context, weights = attend(
+            self._aim(query), unit, value, bound, scale=1.0, dropping=self.dropping, need_weights=need_weights
+        )
         return Attended(context, weights, state)
 
     def _aim(self, query: Float[Tensor, "batch heads query width"]) -> Float[Tensor, "batch heads query width"]:

@@ -66,5 +66,7 @@ class Dot(Score):
         need_weights: bool = False,
     ) -> Attended:
         bias = None if self.bias is None else self.bias(query, bound)
-        context, weights = attend(query, key, value, bound, scale=self.scale, bias=bias, need_weights=need_weights)
+        context, weights = attend(
+            query, key, value, bound, scale=self.scale, bias=bias, dropping=self.dropping, need_weights=need_weights
+        )
         return Attended(context, weights, state)

@@ -67,7 +67,7 @@ class InTurn(Mechanism):
             seen.append(weights)
             state = _where(bound.query.valid[:, i], after, state)
         together = torch.cat(seen, 2) if seen else query.new_zeros(*query.shape[:3], key.shape[2])
-        return Attended(read(together, value), together if need_weights else None, state)
+        return Attended(read(together, value, self.dropping), together if need_weights else None, state)
 
 
 def _where(rows: Bool[Tensor, "batch"], new: State, old: State) -> State:

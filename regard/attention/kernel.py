@@ -14,7 +14,7 @@ from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, scaled_dot_product_attention
 
 from regard.attention.mask import Bound
@@ -49,14 +49,25 @@ def kernel(name: Kernel) -> Iterator[None]:
         _forced.reset(token)
 
 
-def choose(*, need_weights: bool, device: str, gradient: bool, keys: int, forced: Kernel | None = None) -> Kernel:
+def choose(
+    *,
+    need_weights: bool,
+    device: str,
+    gradient: bool,
+    keys: int,
+    dropping: bool = False,
+    forced: Kernel | None = None,
+) -> Kernel:
     """Which path computes this attention: a pure function, tested as a table.
 
     Weights come out of the reference alone. On a CPU the fused kernel's backward costs several times the plain
-    form's on short sequences; everywhere else it wins in time and never materialises the weights.
+    form's on short sequences; everywhere else it wins in time and never materialises the weights. Dropout of weights
+    draws from ``regard.randomness``, which the fused kernel cannot.
     """
     if need_weights:
         return "reference"
+    if dropping:
+        return "softmax" if forced in (None, "sdpa") else forced
     if forced is not None:
         return forced
     if device == "cpu" and gradient and keys <= SHORT:
@@ -109,9 +120,9 @@ def weigh(
     return normalise(energy, bound.sdpa())
 
 
-def read(weights: Weights, value: Float[Tensor, "batch heads key value"]) -> Context:
-    """context_i = Σ_j α_ij v_j."""
-    return torch.einsum("bhts,bhsv->bhtv", weights, value)
+def read(weights: Weights, value: Float[Tensor, "batch heads key value"], dropping: nn.Module | None = None) -> Context:
+    """context_i = Σ_j α_ij v_j, of weights after ``dropping`` where it is given."""
+    return torch.einsum("bhts,bhsv->bhtv", weights if dropping is None else dropping(weights), value)
 
 
 def attend_reference(
@@ -122,15 +133,17 @@ def attend_reference(
     *,
     scale: float,
     bias: Bias | None = None,
+    dropping: nn.Module | None = None,
 ) -> tuple[Context, Weights]:
     """softmax(scale · Q Kᵀ + bias) V over the allowed keys (Vaswani et al. 2017, Eq. 1): context and weights.
 
-    Columns that no query of the row may look at (padding, unwritten cache) may hold anything, NaN included.
+    The weights are those before ``dropping``, dropout of weights, where it is given. Columns that no query of the row
+    may look at (padding, unwritten cache) may hold anything, NaN included.
     """
     key, value = (share_heads(blank_unseen(x, bound), query.shape[1]) for x in (key, value))
     energy = scale * torch.einsum("bhtd,bhsd->bhts", query, key)
     weights = weigh(energy if bias is None else energy + bias, bound)
-    return read(weights, value), weights
+    return read(weights, value, dropping), weights
 
 
 def attend(
@@ -141,12 +154,14 @@ def attend(
     *,
     scale: float | None = None,
     bias: Bias | None = None,
+    dropping: nn.Module | None = None,
     need_weights: bool = False,
 ) -> tuple[Context, Weights | None]:
     """``attend_reference`` by the path that ``choose`` names; ``scale`` is 1/√d_k unless given (1: unscaled).
 
     ``bias`` is added to the scaled energies; one row of it may serve the whole batch. The number of key heads divides
-    the number of heads (grouped-query attention). Returns the context, and the weights if asked for.
+    the number of heads (grouped-query attention). ``dropping`` is dropout of the weights before they read values.
+    Returns the context, and the weights, before dropout, if asked for.
     Cost: batch·heads·query·key·(d_k + d_v) multiply-adds.
     """
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
@@ -157,13 +172,14 @@ def attend(
         device=query.device.type,
         gradient=gradient,
         keys=key.shape[2],
+        dropping=dropping is not None,
         forced=_forced.get() or ("reference" if textbook() else None),
     )
     if path == "reference":
-        context, weights = attend_reference(query, key, value, bound, scale=scale, bias=bias)
+        context, weights = attend_reference(query, key, value, bound, scale=scale, bias=bias, dropping=dropping)
         return context, weights if need_weights else None
     if path == "softmax":
-        return _attend_softmax(query, key, value, bound, scale, bias), None
+        return _attend_softmax(query, key, value, bound, scale, bias, dropping), None
     grouped = key.shape[1] != query.shape[1]
     mask = bound.sdpa() if bias is None else bias.masked_fill(~bound.sdpa(), float("-inf"))
     context = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale, enable_gqa=grouped)
@@ -177,12 +193,13 @@ def _attend_softmax(
     bound: Bound,
     scale: float,
     bias: Bias | None,
+    dropping: nn.Module | None,
 ) -> Context:
     """The softmax form: the quickest, forward and backward, of short sequences."""
     key, value = (share_heads(x, query.shape[1]) for x in (key, value))
     blocked = bound.additive(query.dtype)
     added = blocked if bias is None else bias + blocked
-    return attend_short(query, key, value, added, bound.empty(), scale=scale)
+    return attend_short(query, key, value, added, bound.empty(), scale=scale, dropping=dropping)
 
 
 def share_heads(x: Float[Tensor, "batch key_heads key width"], heads: int) -> Float[Tensor, "batch {heads} key width"]:

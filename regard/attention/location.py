@@ -28,7 +28,7 @@ class Location(PlainScore):
         if longest < 1:
             raise ValueError(f"longest is the number of positions that have a score, 1 or more: {longest}")
         self.weight = nn.Parameter(torch.empty(heads, longest, query_width))
-        nn.init.uniform_(self.weight, -0.1, 0.1)  # the paper's initialisation of every parameter
+        nn.init.uniform_(self.weight, -0.1, 0.1)  # the paper's, which has it for every parameter
 
     def remark(self, longest: int) -> str | None:
         known = self.weight.shape[1]

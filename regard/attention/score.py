@@ -62,7 +62,7 @@ class PlainScore(Score):
     ) -> Attended:
         key, value = (share_heads(blank_unseen(x, bound), query.shape[1]) for x in (key, value))
         weights = weigh(self.energy(query, key), bound, self.normalise)
-        return Attended(read(weights, value), weights if need_weights else None, state)
+        return Attended(read(weights, value, self.dropping), weights if need_weights else None, state)
 
 
 class OverScore(Mechanism):
@@ -91,4 +91,4 @@ class OverScore(Mechanism):
     ) -> Attended:
         key, value = (share_heads(blank_unseen(x, bound), query.shape[1]) for x in (key, value))
         weights = weigh(self.score.energy(query, key), bound, self.weighing(query, bound))
-        return Attended(read(weights, value), weights if need_weights else None, state)
+        return Attended(read(weights, value, self.dropping), weights if need_weights else None, state)

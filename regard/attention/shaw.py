@@ -80,9 +80,10 @@ class Shaw(Mechanism):
         scale = 1 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
         energy = torch.einsum("bhtd,bhsd->bhts", query, key) + self._energy(query, row)
         weights = weigh(scale * energy, bound)
-        context = read(weights, value)
+        used = weights if self.dropping is None else self.dropping(weights)
+        context = read(used, value)
         if self.values is not None:
-            context = context + self._context(weights, row, self.values)
+            context = context + self._context(used, row, self.values)
         return Attended(context, weights if need_weights else None, state)
 
     def _energy(

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
@@ -25,26 +25,39 @@ def attend_short(
     empty: Bool[Tensor, "batch query"] | None,
     *,
     scale: float,
+    dropping: nn.Module | None = None,
 ) -> Float[Tensor, "batch heads query value"]:
     """softmax(scale · Q Kᵀ + ``added``) V, where ``added`` is mask and bias in one; 0 for queries of ``empty``.
+
+    ``dropping`` is dropout of the weights: a module that multiplies each number by 0 or by 1 / P(keep).
 
     Against the same written in operations of torch: the scale goes in with the mask, matrices are laid out once for the
     products of both passes, of which they and the weights are kept, and rows of weights fill registers. Cannot be
     differentiated twice.
     """
-    context: Tensor = _Short.apply(query, key, value, added, empty, scale)
+    kept = None
+    if dropping is not None:
+        kept = dropping(query.new_ones(*query.shape[:3], key.shape[2]))
+    context: Tensor = _Short.apply(query, key, value, added, empty, kept, scale)
     return context
 
 
 class _Short(torch.autograd.Function):
-    """P = softmax(s Q Kᵀ + A), C = P V.
+    """P = softmax(s Q Kᵀ + A), C = (M ∘ P) V, where M is what dropout multiplies by, or 1.
 
-    ∂V = Pᵀ ∂C, ∂P = ∂C Vᵀ, ∂A = P ∘ (∂P − each row's Σ P ∘ ∂P), ∂Q = s ∂A K, ∂K = s ∂Aᵀ Q.
+    ∂V = (M ∘ P)ᵀ ∂C, ∂P = M ∘ (∂C Vᵀ), ∂A = P ∘ (∂P − each row's Σ P ∘ ∂P), ∂Q = s ∂A K, ∂K = s ∂Aᵀ Q.
     """
 
     @staticmethod
     def forward(
-        context: Any, query: Tensor, key: Tensor, value: Tensor, added: Tensor, empty: Tensor | None, scale: float
+        context: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        added: Tensor,
+        empty: Tensor | None,
+        kept: Tensor | None,
+        scale: float,
     ) -> Tensor:
         (batch, heads, queries, _), keys = query.shape, key.shape[2]
         columns = REGISTER if key.dtype == torch.bfloat16 and WORTH_PADDING <= keys < REGISTER else keys
@@ -54,26 +67,35 @@ class _Short(torch.autograd.Function):
         weights = torch.softmax(torch.add(beyond, energy, alpha=scale), -1)
         if empty is not None:
             weights.masked_fill_(empty[:, None, :, None], 0.0)
-        context.save_for_backward(q, k, v, weights)
+        if kept is not None:
+            kept = pad(kept, (0, columns - keys)).flatten(0, 1)
+        context.save_for_backward(q, k, v, weights, kept)
         context.scale, context.keys, context.added = scale, keys, added.shape
-        return torch.bmm(weights.flatten(0, 1), v).view(batch, heads, queries, value.shape[3])
+        return torch.bmm(_times(weights.flatten(0, 1), kept), v).view(batch, heads, queries, value.shape[3])
 
     @staticmethod
     @once_differentiable
-    def backward(context: Any, upstream: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None, None, None]:
-        q, k, v, weights = context.saved_tensors
+    def backward(context: Any, upstream: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None, None, None, None]:
+        q, k, v, weights, kept = context.saved_tensors
         (batch, heads), keys = weights.shape[:2], context.keys
         p, u = weights.flatten(0, 1), _laid_out(upstream, upstream.shape[2])
-        to_energy = torch.ops.aten._softmax_backward_data(torch.bmm(u, v.transpose(1, 2)), p, -1, p.dtype)
+        to_weights = _times(torch.bmm(u, v.transpose(1, 2)), kept)
+        to_energy = torch.ops.aten._softmax_backward_data(to_weights, p, -1, p.dtype)
         to_added = None
         if context.needs_input_grad[3]:
             to_added = to_energy.view_as(weights)[..., :keys].sum_to_size(context.added)
         to_energy = to_energy * context.scale
-        to_query, to_key, to_value = (
-            x.view(batch, heads, *x.shape[1:])
-            for x in (torch.bmm(to_energy, k), torch.bmm(to_energy.transpose(1, 2), q), torch.bmm(p.transpose(1, 2), u))
+        found = (
+            torch.bmm(to_energy, k),
+            torch.bmm(to_energy.transpose(1, 2), q),
+            torch.bmm(_times(p, kept).transpose(1, 2), u),
         )
-        return to_query, to_key[:, :, :keys], to_value[:, :, :keys], to_added, None, None
+        to_query, to_key, to_value = (x.view(batch, heads, *x.shape[1:]) for x in found)
+        return to_query, to_key[:, :, :keys], to_value[:, :, :keys], to_added, None, None, None
+
+
+def _times(x: Tensor, kept: Tensor | None) -> Tensor:
+    return x if kept is None else x * kept
 
 
 def _laid_out(

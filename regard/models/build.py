@@ -44,7 +44,11 @@ def build(config: ModelConfig, *, source_types: int, target_types: int) -> Trans
     encoder = CARRIERS[config.encoder.kind].encoder(config, source)
     decoder = CARRIERS[config.decoder.kind].decoder(config, target, states=encoder.width, summary=encoder.summary)
     bias = nn.Parameter(torch.zeros(target_types)) if config.output_bias else None
-    return Transducer(encoder, decoder, projection, bias)
+    model = Transducer(encoder, decoder, projection, bias)
+    if config.init_uniform is not None:
+        for parameter in model.parameters():
+            nn.init.uniform_(parameter, -config.init_uniform, config.init_uniform)
+    return model
 
 
 def _matrix(types: int, width: int) -> nn.Parameter:

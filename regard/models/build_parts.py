@@ -14,6 +14,7 @@ from regard.attention.position import LearnedPosition, NoPosition, Position, Sin
 from regard.errors import ConfigError
 from regard.models.build_positions import Place
 from regard.models.configuration import ModelConfig
+from regard.models.dropout import Dropout
 from regard.models.places import MechanismConfig
 from regard.models.transformer import Embedding
 
@@ -64,6 +65,8 @@ def multi_head(
                 "value_width": widths.value,
             },
         )
+        if config.attention_dropout:
+            mechanism.drop_weights(Dropout(config.attention_dropout))
         return MultiHead(
             width,
             heads=heads,

@@ -30,12 +30,14 @@ def encoder(config: ModelConfig, embedding: nn.Parameter) -> RecurrentEncoder:
     width = own.width or config.width // directions
     enters = [embedding.shape[1]] + [directions * width] * (config.encoder_layers - 1)
     layers = [[_cell(own.cell, enter, width) for _ in range(directions)] for enter in enters]
-    return RecurrentEncoder(TokenEmbedding(embedding, dropout=config.dropout), layers, dropout=config.dropout)
+    words = TokenEmbedding(embedding, dropout=config.dropout, scaled=own.scale_embedding)
+    return RecurrentEncoder(words, layers, dropout=config.dropout, reversed=own.reversed)
 
 
 def decoder(config: ModelConfig, embedding: nn.Parameter, *, states: int, summary: int) -> Decoder:
     assert isinstance(config.decoder, RecurrentDecoderConfig)
-    own, words = config.decoder, TokenEmbedding(embedding, dropout=config.dropout)
+    own = config.decoder
+    words = TokenEmbedding(embedding, dropout=config.dropout, scaled=own.scale_embedding)
     if own.order == "none":
         cells = _stack(config, own.cell, words.width + config.width)
         return PlainDecoder(words, cells, _bridge(own, summary, cells), summary=summary, dropout=config.dropout)

@@ -60,7 +60,7 @@ def _decoder_mixer(config: ModelConfig, place: Place) -> Mixer:
 
 
 def _feed_forward(config: ModelConfig) -> FeedForward | GatedFeedForward:
-    return feed_forward(config.activation, config.width, config.feed_forward)
+    return feed_forward(config.activation, config.width, config.feed_forward, dropout=config.feed_forward_dropout)
 
 
 def _frame(config: ModelConfig) -> Residual:

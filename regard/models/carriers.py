@@ -68,7 +68,17 @@ class RecurrentEncoderConfig(BaseModel):
     kind: Literal["recurrent"] = "recurrent"
     cell: CellConfig = CellConfig()
     bidirectional: bool = Field(True, description="states are those of both directions, side by side")
+    reversed: bool = Field(
+        False, description="one direction: read from the last word to the first (Sutskever 2014, Luong 2015)"
+    )
+    scale_embedding: bool = Field(True, description="embeddings times √width, as a Transformer's are")
     width: int | None = Field(None, ge=1, description="of one direction; unset: states are as wide as the decoder's")
+
+    @model_validator(mode="after")
+    def _reads_one_way(self) -> RecurrentEncoderConfig:
+        if self.reversed and self.bidirectional:
+            raise ValueError("reversed is of an encoder that reads one way: set bidirectional = false")
+        return self
 
 
 class RecurrentDecoderConfig(BaseModel):
@@ -86,6 +96,7 @@ class RecurrentDecoderConfig(BaseModel):
     )
     input_feeding: bool = Field(True, description="`luong`: the last read-out enters the first cell")
     readout: int | None = Field(None, ge=1, description="`bahdanau`: l, the maxout units; unset: the width")
+    scale_embedding: bool = Field(True, description="embeddings times √width, as a Transformer's are")
 
 
 class ConvolutionalEncoderConfig(BaseModel):

@@ -44,8 +44,13 @@ class ModelConfig(BaseModel):
     value_width: int | None = Field(None, ge=1, description="d_v, per head; width / heads unless given")
     attention_bias: bool = Field(False, description="biases in the four projections; the paper prints none")
     dropout: float = Field(0.1, ge=0, lt=1, description="P_drop, on sub-layer outputs and embeddings")
+    attention_dropout: float = Field(0.0, ge=0, lt=1, description="on attention weights, before they read values")
+    feed_forward_dropout: float = Field(0.0, ge=0, lt=1, description="on a Transformer's inner units, after activation")
     init_std: float | None = Field(
         None, gt=0, description="of a Transformer: matrices of its layers start N(0, this²); unset: Glorot-uniform"
+    )
+    init_uniform: float | None = Field(
+        None, gt=0, description="every parameter starts U(−this, this), 0.1 in Luong et al. 2015; not of a Transformer"
     )
     norm: Literal["post", "pre"] = Field("post", description="normalise after (paper) or before the sub-layer")
     normalisation: Literal["layer", "rms", "batch", "none"] = Field("layer", description="what normalises")
@@ -111,6 +116,14 @@ class ModelConfig(BaseModel):
                     why="a decoder of order none does not read the source: no attention would be there",
                     help="--set model.cross_attention=, or another model.decoder.order",
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _starts_as_its_kind_can(self) -> ModelConfig:
+        if self.init_uniform is not None and "transformer" in (self.encoder.kind, self.decoder.kind):
+            raise ValueError(
+                "init_uniform would start the gains of a Transformer's norms near 0; model.init_std is for its matrices"
+            )
         return self
 
     @model_validator(mode="after")

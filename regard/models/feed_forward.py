@@ -10,6 +10,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import gelu, silu
 
+from regard.models.dropout import Dropout
+
 __all__ = ["Activation", "FeedForward", "GatedFeedForward", "feed_forward"]
 
 Activation = Literal["relu", "gelu", "swish", "glu", "geglu", "swiglu"]
@@ -23,15 +25,16 @@ class FeedForward(nn.Module):
     """FFN(x) = act(x W_1 + b_1) W_2 + b_2, at each position alike.
 
     act is ReLU in Vaswani et al. 2017 (Eq. 2), GELU, x Φ(x), in BERT and GPT, Swish, x σ(x), in models of OPUS-MT.
+    ``dropout`` is of the inner units, after act: the paper has none there, its later code (tensor2tensor) does.
     """
 
-    def __init__(self, width: int, inner: int, *, activation: Elementwise = torch.relu) -> None:
+    def __init__(self, width: int, inner: int, *, activation: Elementwise = torch.relu, dropout: float = 0.0) -> None:
         super().__init__()
         self.enter, self.leave = nn.Linear(width, inner), nn.Linear(inner, width)
-        self.activation = activation
+        self.activation, self.dropout = activation, Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length width"]:
-        return self.leave(self.activation(self.enter(x)))
+        return self.leave(self.dropout(self.activation(self.enter(x))))
 
 
 class GatedFeedForward(nn.Module):
@@ -39,22 +42,22 @@ class GatedFeedForward(nn.Module):
 
     W is ``gate``, V ``enter``, W_2 ``leave``. act is σ in GLU, GELU in GEGLU, x σ(x) in SwiGLU. Three matrices
     instead of two: at 2/3 of the inner width it has as many parameters as ``FeedForward``, which is how the paper
-    compares them.
+    compares them. ``dropout`` is of the inner units.
     """
 
-    def __init__(self, width: int, inner: int, *, activation: Elementwise) -> None:
+    def __init__(self, width: int, inner: int, *, activation: Elementwise, dropout: float = 0.0) -> None:
         super().__init__()
         self.gate = nn.Linear(width, inner, bias=False)
         self.enter = nn.Linear(width, inner, bias=False)
         self.leave = nn.Linear(inner, width, bias=False)
-        self.activation = activation
+        self.activation, self.dropout = activation, Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length width"]:
-        return self.leave(self.activation(self.gate(x)) * self.enter(x))
+        return self.leave(self.dropout(self.activation(self.gate(x)) * self.enter(x)))
 
 
-def feed_forward(kind: Activation, width: int, inner: int) -> FeedForward | GatedFeedForward:
+def feed_forward(kind: Activation, width: int, inner: int, *, dropout: float = 0.0) -> FeedForward | GatedFeedForward:
     """The one that a name means: ``relu``, ``gelu`` and ``swish`` have two matrices, the gated ones three."""
     if kind in GATES:
-        return GatedFeedForward(width, inner, activation=GATES[kind])
-    return FeedForward(width, inner, activation=PLAIN[kind])
+        return GatedFeedForward(width, inner, activation=GATES[kind], dropout=dropout)
+    return FeedForward(width, inner, activation=PLAIN[kind], dropout=dropout)

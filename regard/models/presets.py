@@ -9,6 +9,8 @@ __all__ = ["DEFAULTS", "PRESETS"]
 # Bahdanau et al. 2015, appendix A.1.1 and A.1.2; n' is the decoder's width.
 _BAHDANAU = dict(kind="gru", reset="before", update="renews", orthogonal=True)
 _ALIGNING = dict(kind="additive", heads=1, project=[])
+# A start of Saxe et al. 2014's; the paper's own, U(−0.1, 0.1) for every parameter, is model.init_uniform = 0.1.
+_LUONG = dict(kind="lstm", orthogonal=True)
 # Luong et al. 2015, §3.2: the best of its single models, D = 10.
 _LOCAL = dict(kind="local-p", heads=1, project=[], window=10, score=dict(kind="general"))
 
@@ -43,8 +45,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     ),
     "luong": dict(
         kind="recurrent",
-        encoder=dict(cell="lstm", bidirectional=False),
-        decoder=dict(cell="lstm", order="luong", input_feeding=True, start="copied"),
+        encoder=dict(cell=_LUONG, bidirectional=False),
+        decoder=dict(cell=_LUONG, order="luong", input_feeding=True, start="copied"),
         cross_attention=_LOCAL,
         encoder_layers=4,
         decoder_layers=4,
@@ -54,8 +56,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     ),
     "luong-small": dict(
         kind="recurrent",
-        encoder=dict(cell="lstm", bidirectional=False),
-        decoder=dict(cell="lstm", order="luong", input_feeding=True, start="copied"),
+        encoder=dict(cell=_LUONG, bidirectional=False),
+        decoder=dict(cell=_LUONG, order="luong", input_feeding=True, start="copied"),
         cross_attention=_LOCAL,
         encoder_layers=2,
         decoder_layers=2,

@@ -24,11 +24,22 @@ class RecurrentEncoder(Encoder):
     A layer is one cell, or one for each direction; the next reads both side by side, after dropout. The left-going
     cell starts at each sentence's true end. ``final`` holds, layer by layer, what every cell carries last, all hidden
     states of a layer before its LSTM cells: ←h_1 is among it (all that Bahdanau et al. start from), and with one
-    direction it is what Luong et al. copy. Cost: that of its cells, one column after the other.
+    direction it is what Luong et al. copy. ``reversed``, of one direction alone: every layer reads from the end, which
+    is their "reversing the source"; a state stays with its word. Cost: that of its cells, one column after the other.
     """
 
-    def __init__(self, embedding: TokenEmbedding, layers: Sequence[Sequence[Cell]], *, dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        embedding: TokenEmbedding,
+        layers: Sequence[Sequence[Cell]],
+        *,
+        dropout: float = 0.0,
+        reversed: bool = False,
+    ) -> None:
         super().__init__()
+        if reversed and len(layers[0]) > 1:
+            raise ValueError("an encoder of two directions reads both ways already")
+        self.reversed = reversed
         self.embedding, self.dropout = embedding, Dropout(dropout)
         self.layers = nn.ModuleList(nn.ModuleList(cells) for cells in layers)
         self.width = sum(cell.width for cell in layers[-1])
@@ -41,13 +52,14 @@ class RecurrentEncoder(Encoder):
     def forward(self, tokens: Int[Tensor, "sentences length"], valid: Bool[Tensor, "sentences length"]) -> Encoded:
         length = valid.sum(1)
         turned = _turned(length, tokens.shape[1])
+        orders = (turned,) if self.reversed else (None, turned)
         embedded = self.embedding(tokens)
         x, final = embedded, []
         for number, cells in enumerate(self.stack):
             x = self.dropout(x) if number else x
             states: list[Tensor] = []
             carried: list[Carried] = []
-            for cell, turn in zip(cells, (None, turned), strict=False):
+            for cell, turn in zip(cells, orders, strict=False):
                 state, last = cell.run(_take(x, turn), length, cell.start(len(x)))
                 states.append(_take(state, turn))
                 carried.append(last)

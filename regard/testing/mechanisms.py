@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -248,6 +249,32 @@ def weighted(case: MechanismCase, draw: Draw) -> None:
     key = case.mechanism.prepare(made.key)
     silent = case.mechanism(made.query, key, made.value, made.bound(), made.start(case))
     same(silent.context, context, "context when no weights are asked for")
+
+
+class _Doubled(nn.Module):
+    """Stands in for dropout: what a weight that is kept with probability ½ is multiplied by."""
+
+    def forward(self, weights: Tensor) -> Tensor:
+        return 2 * weights
+
+
+@law(MECHANISM_LAWS)
+def dropped(case: MechanismCase, draw: Draw) -> None:
+    """Dropout of weights stands between weights and values: in training alone, and unseen by weights and state."""
+    made = scene(case, draw)
+    other = replace(case, mechanism=copy.deepcopy(case.mechanism))
+    other.mechanism.drop_weights(_Doubled())
+    expected = made.attend(case)
+    same(made.attend(other).context, expected.context, "context in evaluation")
+    other.mechanism.train()
+    key = other.mechanism.prepare(made.key)
+    silent = other.mechanism(made.query, key, made.value, made.bound(), made.start(other))
+    seen = made.attend(other)
+    for context in (silent.context, seen.context):
+        same(context, 2 * expected.context, "context of doubled weights")
+    if expected.weights is not None and seen.weights is not None:
+        same(seen.weights, expected.weights, "weights that come out")
+    same_state(seen.state, expected.state, "state")
 
 
 @law(MECHANISM_LAWS, applies=lambda case: case.mechanism.can().weights)

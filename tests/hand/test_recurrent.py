@@ -171,7 +171,7 @@ def test_luong_reads_with_the_new_state_and_feeds_what_it_read():
     feed, expected = torch.zeros(2, things.WIDTH), []
     (cell,) = decoder.cells.layers
     for column in range(2):
-        x = torch.cat([decoder.embedding.weight[tokens[:, column]], feed], 1)
+        x = torch.cat([decoder.embedding(tokens)[:, column], feed], 1)
         (hidden,) = one_step(cell, x, hidden)
         context = attend(decoder, hidden, source.states)
         feed = torch.tanh(decoder.combine(torch.cat([context, hidden], 1)))
@@ -197,7 +197,7 @@ def test_bahdanau_reads_with_the_old_state_and_speaks_from_it():
     hidden, expected = torch.tanh(decoder.bridge.linear(source.final)), []
     (cell,) = decoder.cells.layers
     for column in range(2):
-        word, context = decoder.embedding.weight[tokens[:, column]], attend(decoder, hidden, source.states)
+        word, context = decoder.embedding(tokens)[:, column], attend(decoder, hidden, source.states)
         both = decoder.read_out(torch.cat([hidden, word, context], 1))
         expected.append(torch.maximum(both[:, 0::2], both[:, 1::2]))
         (hidden,) = one_step(cell, torch.cat([word, context], 1), hidden)

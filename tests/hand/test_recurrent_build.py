@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -119,6 +120,43 @@ def test_a_copied_first_state_is_the_encoders_last():
     torch.testing.assert_close(top, ends)
 
 
+def test_cells_get_embeddings_times_the_root_of_their_width():
+    """Of standard deviation 1 then, while the output that shares them has 1/√width; and as they are where so said."""
+    tokens = torch.tensor([[4, 5]])
+    for scaled, times in ((True, math.sqrt(8)), (False, 1.0)):
+        side = {"kind": "recurrent", "scale_embedding": scaled}
+        model = made(encoder=side, decoder=side)
+        for embedding in (model.encoder.embedding, model.decoder.embedding):
+            torch.testing.assert_close(embedding(tokens), times * embedding.weight[tokens])
+
+
+def test_luongs_cells_start_orthogonal():
+    model = made(preset="luong-small", width=8, share="none")
+    for block in model.decoder.cells.cells[0].core.weight_hh_l0.chunk(4):
+        torch.testing.assert_close(block @ block.T, torch.eye(8), atol=1e-5, rtol=0)
+
+
+def test_every_parameter_starts_in_the_range_of_the_paper():
+    model = made(kind="recurrent", cross_attention="general", init_uniform=0.1)
+    for name, parameter in model.named_parameters():
+        assert 0 < float(parameter.abs().max()) <= 0.1, name
+        assert parameter.numel() < 8 or float(parameter.min()) < 0 < float(parameter.max()), name
+
+
+def test_reading_the_source_backwards_is_reading_it_reversed():
+    """States stay with their words: those of the reversed sentence, in reverse; padding is not read."""
+    cells = {"kind": "recurrent", "bidirectional": False}
+    backwards = made(encoder={**cells, "reversed": True}, decoder=RECURRENT, encoder_layers=2).encoder
+    forwards = made(encoder=cells, decoder=RECURRENT, encoder_layers=2).encoder.eval()
+    forwards.load_state_dict(backwards.state_dict())
+    tokens = torch.tensor([[4, 5, 6, 7], [8, 4, 0, 0]])
+    turned = torch.tensor([[7, 6, 5, 4], [4, 8, 0, 0]])
+    ours, theirs = backwards(tokens, SOURCE), forwards(turned, SOURCE)
+    torch.testing.assert_close(ours.states[0], theirs.states[0].flip(0))
+    torch.testing.assert_close(ours.states[1, :2], theirs.states[1, :2].flip(0))
+    torch.testing.assert_close(ours.final, theirs.final)
+
+
 RECURRENT = {"kind": "recurrent"}
 COPIED = {"start": "copied"}
 
@@ -130,6 +168,8 @@ COPIED = {"start": "copied"}
     ({"encoder": {"bidirectional": False, "cell": "gru"}, "decoder": COPIED}, "gru cells"),
     ({"encoder": {"bidirectional": False}, "decoder": COPIED, "decoder_layers": 2}, "2 layers"),
     ({"width": 7}, "cannot share a width of 7"),
+    ({"encoder": {"reversed": True}}, "bidirectional = false"),
+    ({"encoder": {"kind": "transformer"}, "init_uniform": 0.1, "heads": 2}, "init_std"),
     ({"encoder": {"cell": {"kind": "lstm", "reset": "before"}}}, "choices of a GRU"),
     ({"encoder": {"cell": {"kind": "elman", "forget_bias": 1.0}}}, "no gate"),
     ({"decoder": {"order": "bahdanau", "readout": 3}}, "share"),

@@ -48,7 +48,7 @@ def encoded(states: Tensor, embedded: Tensor, length: Tensor) -> Encoded:
 
 def decoder(mechanism: Mechanism) -> LuongDecoder:
     cells = Given([LSTM(WIDTH, WIDTH)])
-    embedding = TokenEmbedding(nn.Parameter(torch.zeros(4, WIDTH)))
+    embedding = TokenEmbedding(nn.Parameter(torch.zeros(4, WIDTH)), scaled=False)
     return LuongDecoder(embedding, cells, AttentionReader(reader(mechanism)), LearnedState(WIDTH, cells))
 
 

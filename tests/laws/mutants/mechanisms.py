@@ -28,6 +28,22 @@ from regard.state import State
 from ..things import SIZES, bold
 
 
+class KeepsWeights(Dot):
+    """Forgets dropout of weights."""
+
+    def forward(self, query, key, value, bound, state=(), *, need_weights=False):
+        context, weights = attend(query, key, value, bound, scale=self.scale, need_weights=need_weights)
+        return Attended(context, weights, state)
+
+
+class ShowsDropped(Dot):
+    """Drops weights before they are shown."""
+
+    def forward(self, query, key, value, bound, state=(), *, need_weights=False):
+        context, weights = attend(query, key, value, bound, dropping=self.dropping, need_weights=True)
+        return Attended(context, weights if self.dropping is None else self.dropping(weights), state)
+
+
 class LeakyCausal(Dot):
     """Sees one key too many."""
 
@@ -305,6 +321,8 @@ def _location(kind: type[LocationAware] | type[Forward] | type[LocationRecurrent
 
 
 MUTANTS = {
+    "keeps-weights": (KeepsWeights, "dropped"),
+    "shows-dropped": (ShowsDropped, "dropped"),
     "leaky-causal": (LeakyCausal, "causal"),
     "leaky-mask": (LeakyCausal, "weighted"),
     "top-left-causal": (TopLeftCausal, "chunk"),
