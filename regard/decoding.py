@@ -75,7 +75,9 @@ class Decoding:
             return live, session.repeat(settings.nbest)
         if settings.beam == 1 and watch is None:
             return greedy(numbers, SYMBOLS, **options), session
-        options |= {"width": settings.beam, "best": settings.nbest, "watch": watch}
+        # The coverage penalty ranks all that a beam finished.
+        best = settings.beam if settings.covers else settings.nbest
+        options |= {"width": settings.beam, "best": best, "watch": watch}
         return beams(numbers, SYMBOLS, **options, **penalty), session
 
     @torch.no_grad()

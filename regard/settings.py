@@ -109,12 +109,18 @@ class SearchConfig(BaseModel):
     nbest: Positive = 1
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6  # α of ((k + length) / (k + 1))^α
     length_offset: Annotated[float, Field(ge=0)] = 5.0  # k there: 5 is GNMT's, 0 divides by length^α as fairseq does
+    coverage_penalty: Annotated[float, Field(ge=0, le=10)] = 0.0  # β: a beam's outputs lose β · Σ log coverage
     max_extra: Count = 50  # the output ends at the source's length plus this …
     max_length: Positive | None = None  # … and at this length at the latest
     temperature: Annotated[float, Field(gt=0)] | None = None  # given: draw instead of search
     top_k: Positive | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     batch_sentences: Positive = 64
+
+    @property
+    def covers(self) -> bool:
+        """Does the coverage penalty rank the outputs? One alone, or drawn ones, are not ranked."""
+        return self.coverage_penalty > 0 and self.temperature is None and self.beam > 1
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

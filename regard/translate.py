@@ -15,6 +15,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from regard.coverage_penalty import reranked
 from regard.data.batches import batches_in_order, pad_sources
 from regard.data.subword import ListedTokenizer, marked
 from regard.data.text import BEGIN, UNKNOWN, Tokenizer
@@ -148,7 +149,7 @@ class Translator:
                     done(1)
         results, at = [], 0
         for line, parts in zip(lines, inputs, strict=True):
-            results.append(self.assemble(line, parts, found[at : at + len(parts)]))
+            results.append(self.assemble(line, parts, found[at : at + len(parts)], search=settings))
             at += len(parts)
         return results
 
@@ -293,10 +294,18 @@ class Translator:
         if (first := waiting(room)) is not None:
             yield from search(step, first, waiting, room=room)
 
-    def assemble(self, line: str, parts: list[list[int]], found: list[list[Hypothesis]]) -> Translation:
+    def assemble(
+        self,
+        line: str,
+        parts: list[list[int]],
+        found: list[list[Hypothesis]],
+        *,
+        search: SearchConfig | None = None,
+    ) -> Translation:
         """The translation of a line whose ``parts`` have these outputs, best first; of several parts the best alone."""
         if not parts:
             return Translation(line, [Candidate("", 0.0, 0.0, [], [], True)], dict)
+        found = [self._ranked(part, each, search or self.search) for part, each in zip(parts, found, strict=True)]
         if len(parts) == 1:
             candidates = [self._candidate(hypothesis) for hypothesis in found[0]]
             best = found[0][0].tokens
@@ -312,6 +321,27 @@ class Translator:
             all(part.finished for part in best_parts),
         )
         return Translation(line, [joined], lambda: _refuse_long(self.max_length))
+
+    @torch.no_grad()
+    def _ranked(self, source: list[int], found: list[Hypothesis], search: SearchConfig) -> list[Hypothesis]:
+        """With the coverage penalty where ``search`` has one: by the mean weights of all heads that read the source."""
+        if not search.covers or not source:
+            return found
+        with self.observed() as model, observe(model) as seen:
+            self.features([source] * len(found), [each.tokens for each in found], model=model)
+        heads = [weights for name, weights in seen.items() if name.endswith("source")]
+        if not heads:
+            raise ConfigError(
+                "this model has no coverage penalty",
+                where="search.coverage_penalty",
+                why="its decoder does not look at the source",
+                help="search.coverage_penalty = 0",
+            )
+        mean = torch.cat(heads, 1).mean(1)
+        weights = [
+            row[: len(each.tokens) + each.finished, : len(source)] for row, each in zip(mean, found, strict=True)
+        ]
+        return reranked(found, weights, penalty=search.coverage_penalty)[: search.nbest]
 
     def _candidate(self, hypothesis: Hypothesis) -> Candidate:
         return Candidate(

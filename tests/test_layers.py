@@ -34,6 +34,7 @@ LAYERS = {
     "regard.beams": 1,
     "regard.constrained": 1,
     "regard.wanted": 1,
+    "regard.coverage_penalty": 2,
     "regard.losses": 1,
     "regard.optim": 1,
     "regard.settings": 1,

@@ -13,8 +13,10 @@ from regard.commands.options import (
     AsJson,
     Beam,
     CheckpointName,
+    CoveragePenalty,
     DeviceName,
     EngineName,
+    LengthPenalty,
     Run,
     Threads,
     checkpoint_name,
@@ -56,6 +58,8 @@ def evaluate(
     *,
     metric: Metric = "bleu,chrf",
     beam: Beam = None,
+    length_penalty: LengthPenalty = None,
+    coverage_penalty: CoveragePenalty = None,
     output: Output = None,
     as_json: AsJson = False,
     checkpoint: CheckpointName = None,
@@ -70,7 +74,9 @@ def evaluate(
     names = [name.strip() for name in metric.split(",") if name.strip()]
     check_names(names)
     model = open_model(run, checkpoint=checkpoint, device=device, threads=threads, engine=engine)
-    search = search_settings(model.search, beam=beam, nbest=1)
+    search = search_settings(
+        model.search, beam=beam, nbest=1, length_penalty=length_penalty, coverage_penalty=coverage_penalty
+    )
     examples = read_examples(source, targets or (), tokenizer=model.target.config)
     distinct = list(dict.fromkeys(examples.sources))
     began = time.perf_counter()

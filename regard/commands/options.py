@@ -17,8 +17,10 @@ __all__ = [
     "AsJson",
     "Beam",
     "CheckpointName",
+    "CoveragePenalty",
     "DeviceName",
     "EngineName",
+    "LengthPenalty",
     "Run",
     "Threads",
     "checkpoint_name",
@@ -45,6 +47,22 @@ EngineName = Annotated[
     Literal["reference", "float32", "bfloat16", "int8"] | None,
     typer.Option(
         "--engine", help="What decodes: float32 unless given, with the outputs of reference; the others: fewer bits."
+    ),
+]
+LengthPenalty = Annotated[
+    float | None,
+    typer.Option(
+        "--length-penalty",
+        metavar="A",
+        help="Beam: log P / ((k + length) / (k + 1))^A, k 5 unless the run says another; 0: log P.",
+    ),
+]
+CoveragePenalty = Annotated[
+    float | None,
+    typer.Option(
+        "--coverage-penalty",
+        metavar="B",
+        help="Beam: add B times the log of how much each source piece was looked at, summed; 0.2 in GNMT.",
     ),
 ]
 Beam = Annotated[int | None, typer.Option("--beam", min=1, metavar="N", help="Beam width; 1 is greedy.")]

@@ -15,8 +15,10 @@ import typer
 from regard.commands.options import (
     Beam,
     CheckpointName,
+    CoveragePenalty,
     DeviceName,
     EngineName,
+    LengthPenalty,
     Run,
     Threads,
     checkpoint_name,
@@ -41,14 +43,6 @@ Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", h
 NBest = Annotated[
     int | None,
     typer.Option("--nbest", min=1, metavar="N", help="The N best of a line: its number, score, text, by tabs."),
-]
-LengthPenalty = Annotated[
-    float | None,
-    typer.Option(
-        "--length-penalty",
-        metavar="A",
-        help="Beam: log P / ((k + length) / (k + 1))^A, k 5 unless the run says another; 0: log P.",
-    ),
 ]
 MaxLength = Annotated[int | None, typer.Option("--max-length", min=1, metavar="N", help="Pieces an output may have.")]
 Temperature = Annotated[
@@ -85,6 +79,7 @@ def translate(
     beam: Beam = None,
     nbest: NBest = None,
     length_penalty: LengthPenalty = None,
+    coverage_penalty: CoveragePenalty = None,
     max_length: MaxLength = None,
     temperature: Temperature = None,
     top_k: TopK = None,
@@ -109,7 +104,8 @@ def translate(
     begins = _Beginnings(prefix, prefixes)
     model = open_model(run, checkpoint=checkpoint, device=device, threads=threads, engine=engine)
     search = search_settings(
-        model.search, beam=beam, nbest=nbest, length_penalty=length_penalty, max_length=max_length,
+        model.search, beam=beam, nbest=nbest, length_penalty=length_penalty,
+        coverage_penalty=coverage_penalty, max_length=max_length,
         temperature=temperature, top_k=top_k, top_p=top_p,
     )  # fmt: skip
     given = file if file is not None and str(file) != "-" else None
