@@ -16,7 +16,7 @@ FLOOR = 1e-6  # a piece that was not looked at at all costs log FLOOR, not minus
 
 
 def coverage(weights: Float[Tensor, "target source"]) -> float:
-    """cp(X; Y) = Σ_i log min(Σ_j p_ij, 1): 0 where each source piece i got a whole look in all (Wu et al. 2016, Eq. 14).
+    """cp(X; Y) = Σ_i log min(Σ_j p_ij, 1): 0 where each source piece i got a whole look in all (Wu et al., Eq. 14).
 
     ``weights`` p: of what predicts each target piece, the end included, on each source piece.
     """

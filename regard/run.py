@@ -174,6 +174,11 @@ class RunFolder:
             )
         return Chosen("step" if which.isdigit() else which, checkpoint.step_path(folder, step), [step])
 
+    def has_average(self) -> bool:
+        """Whether there is an average that no later checkpoint has made old: what is then loaded unless named."""
+        steps = checkpoint.list_steps(self.checkpoints)
+        return self._average(steps[-1] if steps else 0)[1]
+
     def _average(self, last: int) -> tuple[list[int], bool]:
         """The steps that were averaged, and whether none was saved after that."""
         path = self.checkpoints / "average"

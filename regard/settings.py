@@ -9,6 +9,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
+from regard.keys import Misfit
+
 __all__ = ["SearchConfig", "TrainConfig"]
 
 Positive = Annotated[int, Field(gt=0)]
@@ -61,8 +63,10 @@ class TrainConfig(BaseModel):
     validate_every: Positive = 500  # updates
     save_every: Positive = 500
     keep: Positive = 10  # checkpoints on disk
-    early_stopping: Positive | None = None  # validations without a better one
-    best_by: Literal["loss", "bleu", "wer"] = "loss"
+    average: Count = 0  # checkpoints, the last ones, averaged when training ends; 0: none
+    early_stopping: Positive | None = None  # validations in a row that could be the best and were not
+    best_by: Literal["loss", "bleu", "bleu-tok-lc", "chrf", "ter", "wer", "per"] = "loss"
+    decode_every: Positive = 1  # validations; where best_by is a metric, the others measure the loss alone
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     engine: Literal["fast", "reference"] = "fast"  # reference: all but decoding as textbooks write it
@@ -96,6 +100,17 @@ class TrainConfig(BaseModel):
         if self.schedule == "linear" and (self.steps, self.minutes, self.tokens) == (None, None, None):
             raise ValueError(
                 "schedule 'linear' falls to zero at the last update: set train.steps, train.minutes or train.tokens"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _keeps_what_it_averages(self) -> Self:
+        if self.average > self.keep:
+            raise Misfit(
+                "train.average",
+                "train.keep",
+                why=f"of the last {self.average} checkpoints only {self.keep} are kept",
+                help=f"--set train.keep={self.average}, or a smaller train.average",
             )
         return self
 

@@ -19,10 +19,12 @@ import torch
 from torch import Tensor
 
 from regard import checkpoint, storage
+from regard.averaging import average_run
 from regard.config import Config
 from regard.data.batches import Batch, Indices, batches_in_order, collate, epoch_batches, mixed_epoch, pair_lengths
 from regard.data.corpora import Corpora
 from regard.errors import DataError, ModelError, TrainingError
+from regard.evaluate import METRICS
 from regard.gradients import Workers, batch_loss, gradient
 from regard.losses import Loss
 from regard.memory import within_memory
@@ -191,7 +193,17 @@ class Trainer:
         planned = reason != "interrupted"
         if (self.place.sound if planned else self.place.saved) < self.place.step:
             self.save(planned=planned)
+        if planned and self.config.train.average:
+            self._average(self.config.train.average)
         return Outcome(self.place, reason)
+
+    def _average(self, wanted: int) -> None:
+        """The mean of the last checkpoints, unless one was made since the last of them was saved."""
+        if self.run.has_average():
+            return
+        used = average_run(self.run, last=wanted)
+        fewer = f" ({wanted} were asked for; no more are kept)" if len(used) < wanted else ""
+        self.reporter.said(f"averaged the last {len(used)} checkpoints{fewer}: steps {', '.join(map(str, used))}")
 
     def save(self, *, planned: bool = True) -> None:
         """Commit a checkpoint of this very moment.
@@ -322,17 +334,28 @@ class Trainer:
         place = self.place
         place.validated = place.step
         by = self.config.train.best_by
-        value = measured.loss if by == "loss" else measured.metrics[by]
-        best = place.best_value
-        better = math.isfinite(value) and (best is None or (value > best if by == "bleu" else value < best))
+        value = measured.loss if by == "loss" else measured.metrics.get(by)  # None: this one did not decode
+        better = value is not None and self._better(value)
         self.metrics.write({"step": place.step, "validation": {"loss": measured.loss, **measured.metrics}})
         self.reporter.validated(place, measured, better)
         if better:
             place.best_step, place.best_value, place.without_better = place.step, value, 0
             self.save()
-        else:
+        elif value is not None:
             place.without_better += 1
         return True
+
+    def _better(self, value: float) -> bool:
+        """Whether a checkpoint of this value would be the best; one that is not finite never is."""
+        by, best = self.config.train.best_by, self.place.best_value
+        if best is None or not math.isfinite(value):
+            return math.isfinite(value)
+        return value < best if by == "loss" or METRICS[by].lower_is_better else value > best
+
+    def _decodes(self) -> bool:
+        """Whether the validation of this step decodes: every ``decode_every``-th, and the one at the end."""
+        number, beyond = divmod(self.place.step, self.config.train.validate_every)
+        return beyond != 0 or number % self.config.train.decode_every == 0 or self._done() is not None
 
     def _measure(self, corpora: Corpora) -> Validation | None:
         total, count = 0.0, 0
@@ -342,7 +365,7 @@ class Trainer:
             storage.at("validation")
             total += float(self.loss(batch, smoothing=0.0).nll)
             count += int(batch.target_valid.sum())
-        metrics = self.decode_metrics(self.model)
+        metrics = self.decode_metrics(self.model) if self._decodes() else {}
         return None if metrics is None else Validation(total / count, metrics)
 
     def _in_order(self, corpora: Corpora) -> Iterator[Batch]:

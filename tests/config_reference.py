@@ -118,7 +118,7 @@ MEANINGS = {
     "train.label_smoothing": "ε: the target has mass 1 − ε + ε/V, every other type ε/V",
     "train.clip_norm": "gradients are scaled down to this global norm",
     "train.save_every": "updates",
-    "train.best_by": "what makes a checkpoint the best; `bleu` and `wer` decode the validation data",
+    "train.best_by": "what makes a checkpoint the best; all but `loss` decode the validation data, greedily",
     "train.precision": "`auto` measures both once and keeps the quicker",
     "train.threads": "of torch; unset: torch's own choice, written down for resuming",
     "train.workers": "side by side, each with a share of the rows and threads of an update, on a CPU with many cores",

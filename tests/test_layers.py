@@ -64,6 +64,7 @@ LAYERS = {
     "regard.setup": 5,
     "regard.train": 5,
     "regard.gradients": 5,
+    "regard.averaging": 5,
     "regard.card": 5,
     "regard.checkpoint": 5,
     "regard.choosing": 5,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -11,18 +12,23 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from regard import checkpoint, setup
+from regard.averaging import average_run
+from regard.cli import build_app
 from regard.config import load_config
 from regard.data.batches import Batch, epoch_batches, pair_lengths
 from regard.errors import ConfigError, DataError, ModelError, TrainingError
+from regard.evaluate import METRICS, evaluate
 from regard.losses import Loss
-from regard.run import RunFolder
+from regard.run import Chosen, RunFolder
+from regard.settings import TrainConfig
 from regard.setup import set_up
 from regard.train import Place, Trainer, Validation
 
@@ -236,6 +242,41 @@ def scripted(trainer: Trainer, metric: str, values: list[float]) -> None:
     trainer.decode_metrics = lambda model: {metric: next(left)}
 
 
+@pytest.mark.parametrize("metric", METRICS)
+def test_the_best_by_any_metric_is_its_own_best(making: Making, metric: str) -> None:
+    """The direction of each is worked out by scoring a right and a wrong output."""
+    right, wrong = (evaluate(metric, [output], [["a b c d e"]]).value for output in ("a b c d e", "x y z"))
+    values = [(right + wrong) / 2, right, wrong, (right + wrong) / 2, (right + wrong) / 2]
+    trainer = making(valid=True, best_by=metric, validate_every=2)
+    scripted(trainer, metric, values)
+    assert trainer.fit().place.best_step == 4
+
+
+def test_every_metric_may_choose() -> None:
+    assert set(get_args(TrainConfig.model_fields["best_by"].annotation)) == {"loss", *METRICS}
+
+
+def test_decoding_less_often_than_validating(making: Making) -> None:
+    """What was not decoded is neither better nor worse; the end is decoded whenever it comes."""
+    trainer = making(valid=True, best_by="chrf", validate_every=2, decode_every=2, steps=15)
+    scripted(trainer, "chrf", [5.0, 7.0, 6.0, 8.0])
+    place = trainer.fit().place
+    validations = {record["step"]: record["validation"] for record in records(trainer) if "validation" in record}
+    assert list(validations) == [2, 4, 6, 8, 10, 12, 14, 15]
+    assert {step: found["chrf"] for step, found in validations.items() if "chrf" in found} == {
+        4: 5.0, 8: 7.0, 12: 6.0, 15: 8.0,
+    }  # fmt: skip
+    assert all("loss" in found for found in validations.values())
+    assert (place.best_step, place.best_value, place.without_better) == (15, 8.0, 0)
+
+
+def test_early_stopping_counts_the_validations_that_decode(making: Making) -> None:
+    trainer = making(valid=True, best_by="bleu", validate_every=2, decode_every=3, early_stopping=2, steps=100)
+    scripted(trainer, "bleu", [5.0, 4.0, 3.0])
+    outcome = trainer.fit()
+    assert (outcome.reason, outcome.place.step, outcome.place.best_step) == ("early stopping", 18, 6)
+
+
 @pytest.mark.parametrize(
     ("metric", "values", "best", "last"),
     [
@@ -285,6 +326,80 @@ def test_the_best_is_pointed_at_after_a_kill_between_the_two(making: Making, mon
     marked = checkpoint.read_best(trainer.run.checkpoints)
     assert marked is not None and marked.step == 4
     assert checkpoint.list_steps(trainer.run.checkpoints) == [4, 10]
+
+
+# The average at the end
+
+
+def content(path: Path) -> str:
+    return hashlib.sha256((path / "model.safetensors").read_bytes()).hexdigest()
+
+
+def test_the_average_at_the_end_is_that_of_the_command(making: Making) -> None:
+    """The same bytes, and what is loaded unless another is named."""
+    trainer = making(average=3, save_every=2, steps=9, valid=True)
+    trainer.fit()
+    made = trainer.run.checkpoints / "average"
+    mine = content(made)
+    assert trainer.run.weights_path() == Chosen("average", made, [6, 8, 9])
+    assert "averaged the last 3 checkpoints: steps 6, 8, 9" in said(trainer)
+    plain = making(save_every=2, steps=9, valid=True)
+    plain.fit()
+    assert not (plain.run.checkpoints / "average").exists()
+    assert CliRunner().invoke(build_app(), ["average", str(plain.run.path), "--last", "3"]).exit_code == 0
+    assert content(plain.run.checkpoints / "average") == mine
+
+
+def test_training_resumed_and_ended_by_patience_leaves_the_average_too(making: Making) -> None:
+    options: dict[str, Any] = dict(
+        valid=True, average=2, best_by="wer", early_stopping=2, validate_every=2, save_every=2, steps=100
+    )
+    whole, stopped = making(**options), making(**options)
+    scripted(whole, "wer", [5.0, 4.0, 6.0, 6.0])
+    assert whole.fit().reason == "early stopping"
+    scripted(stopped, "wer", [5.0, 4.0])
+    stopped.interrupted = lambda: stopped.place.step == 5
+    assert stopped.fit().reason == "interrupted"
+    assert not (stopped.run.checkpoints / "average").exists()
+    average_run(stopped.run)  # of what there is so far: old once training goes on
+    again = making.again(stopped.run)
+    assert again.resume()
+    scripted(again, "wer", [6.0, 6.0])
+    again.fit()
+    assert again.run.weights_path().steps == whole.run.weights_path().steps == [6, 8]
+    assert content(again.run.checkpoints / "average") == content(whole.run.checkpoints / "average")
+
+
+def test_an_average_that_is_missing_is_made_on_resuming_and_one_of_the_user_s_is_kept(
+    making: Making, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = making(average=2, save_every=3)
+    with monkeypatch.context() as patch:
+        patch.setattr("regard.train.average_run", lambda run, last: 1 / 0)  # killed between the two
+        with pytest.raises(ZeroDivisionError):
+            trainer.fit()
+
+    def again() -> list[int]:
+        second = making.again(trainer.run)
+        assert second.resume() and second.fit().place.step == 10
+        return trainer.run.weights_path("average").steps
+
+    assert again() == [9, 10]
+    average_run(trainer.run, steps=[3, 6])
+    assert again() == [3, 6]
+
+
+def test_fewer_checkpoints_than_asked_for_are_averaged_and_it_is_said(making: Making) -> None:
+    trainer = making(average=7)
+    trainer.fit()
+    assert "averaged the last 2 checkpoints (7 were asked for; no more are kept): steps 5, 10" in said(trainer)
+
+
+def test_what_is_averaged_must_be_kept(making: Making) -> None:
+    with pytest.raises(ConfigError, match=r"train\.average and train\.keep do not fit") as caught:
+        making.config(average=3, keep=2)
+    assert "train.keep=3" in str(caught.value.help)
+    making.config(average=3, keep=3)
 
 
 # A loss that is not finite

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from regard.commands.options import Run
-from regard.errors import ConfigError, ModelError
+from regard.errors import ConfigError
 
-__all__ = ["average_run", "register"]
+__all__ = ["register"]
 
 EPILOG = "Example: regard average runs/m30k --last 10   (translate and evaluate then use the average)"
 
@@ -28,48 +26,18 @@ def register(app: typer.Typer) -> None:
 
 def average(run: Run, *, last: Last = None, steps: Steps = None) -> None:
     """Average the weights of several checkpoints of a run; often better than any one of them."""
+    from regard.averaging import average_run
+    from regard.run import RunFolder
+
     if last is not None and steps is not None:
         raise ConfigError("--last and --steps both say what to average", help="give one of them")
     wanted = None if steps is None else _numbers(steps)
-    used = average_run(run, last=last or 10, steps=wanted)
+    used = average_run(RunFolder.open(run), last=last or 10, steps=wanted)
     fewer = f" ({last} were asked for; no more are kept)" if last is not None and len(used) < last else ""
     print(f"averaged {len(used)} checkpoints{fewer}: steps {', '.join(map(str, used))}")
     print(
         f"in {run / 'checkpoints' / 'average'}, which translate, evaluate and score now use; --checkpoint best does not"
     )
-
-
-def average_run(path: Path, *, last: int = 10, steps: list[int] | None = None) -> list[int]:
-    """Write ``checkpoints/average`` of a run from its ``last`` checkpoints, or from ``steps``; returns the steps used.
-
-    Whole or not there, as any checkpoint. Raises ModelError where one is missing or damaged; the average that was
-    there before then stays.
-    """
-    from regard import checkpoint, storage
-    from regard.run import RunFolder
-
-    run = RunFolder.open(path)
-    there = checkpoint.list_steps(run.checkpoints)
-    used = there[-last:] if steps is None else sorted(set(steps))
-    missing = [step for step in used if step not in there]
-    if missing or not used:
-        raise ModelError(
-            f"{path} has no checkpoint of step {', '.join(map(str, missing))}"
-            if missing
-            else f"{path} has no checkpoints",
-            where=str(run.checkpoints),
-            help=f"there are {', '.join(map(str, there))}" if there else f"regard train --resume {path}",
-        )
-    mean = checkpoint.average([checkpoint.step_path(run.checkpoints, step) for step in used])
-    # Made outside the folder of checkpoints, where a training that goes on would sweep it away half made.
-    workshop = storage.hidden(run.checkpoints, "tmp")
-    with storage.storing(workshop):
-        shutil.rmtree(workshop, ignore_errors=True)
-    made = checkpoint.save(workshop, used[-1], {"model": mean}, {"averaged": used, "newest": there[-1]}, keep=1)
-    storage.commit_folder(made, run.checkpoints / "average")
-    with storage.storing(workshop):
-        workshop.rmdir()
-    return used
 
 
 def _numbers(text: str) -> list[int]:

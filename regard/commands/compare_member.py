@@ -127,8 +127,7 @@ def _measure(run: RunFolder, key: dict[str, Any]) -> dict[str, Any]:
     """Quality and decoding speed of a trained run. ``key`` says on what, by what and how."""
     import torch
 
-    from regard.checkpoint import read_best
-    from regard.commands.average import average_run
+    from regard.averaging import average_run
     from regard.commands.options import search_settings
     from regard.translate import load
 
@@ -136,9 +135,8 @@ def _measure(run: RunFolder, key: dict[str, Any]) -> dict[str, Any]:
     if plan is not None:
         torch.set_num_threads(plan.threads)  # as in training, in whichever sitting
     if key["average"]:
-        average_run(run.path, last=key["average"])
-    which = "average" if key["average"] else "best" if read_best(run.checkpoints) else "last"
-    model = load(run.path, checkpoint=which)
+        average_run(run, last=key["average"])
+    model = load(run.path)  # an average where this or train.average has made one
     search = search_settings(model.search, beam=key["beam"], nbest=1)
     pairs = _pairs(key["test"])
     distinct = list(dict.fromkeys(source for source, _ in pairs))
@@ -154,7 +152,7 @@ def _measure(run: RunFolder, key: dict[str, Any]) -> dict[str, Any]:
     return {
         "value": value,
         "signature": signature,
-        "checkpoint": str(run.weights_path(which)),
+        "checkpoint": str(run.weights_path()),
         "parameters": sum(parameter.numel() for parameter in model.model.parameters()),
         "decode_tokens_per_second": sum(len(one.pieces) + one.finished for one in best) / seconds,
         "decode_lines_per_second": len(distinct) / seconds,

@@ -18,7 +18,7 @@ from regard.run import Chosen, RunFolder
 
 __all__ = ["sums", "write"]
 
-DECODED = ("bleu", "chrf", "wer")  # what the hub knows as metrics; a loss is one of our pieces
+DECODED = ("bleu", "chrf", "ter", "wer")  # what the hub knows as metrics; a loss is one of our pieces
 
 
 def write(run: RunFolder, which: str | None, folder: Path) -> None:

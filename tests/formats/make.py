@@ -14,7 +14,7 @@ from itertools import product
 from pathlib import Path
 
 from regard import checkpoint, storage
-from regard.commands.average import average_run
+from regard.averaging import average_run
 from regard.config import load_config
 from regard.run import RunFolder
 from regard.setup import set_up
@@ -63,7 +63,7 @@ def make(folder: Path) -> None:
         run, ready.model, ready.data, steps=ready.steps, reporter=Silent(), interrupted=lambda: False,
         decode_metrics=lambda model: {},
     ).fit()  # fmt: skip
-    average_run(run.path, last=1)
+    average_run(run, last=1)
     checkpoint.mark_best(run.checkpoints, 2000, "loss", 0.5)
     storage.remove_folder(checkpoint.step_path(run.checkpoints, 1000))
     shutil.rmtree(run.data)
