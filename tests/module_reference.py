@@ -1,4 +1,4 @@
-"""``docs/modules.md`` from the first line of every module's docstring: ``python -m tests.module_reference`` writes it."""
+"""``docs/modules.md`` from the first line of each module's docstring."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ there are these. Written by `scripts/config-reference`.
 
 def page() -> str:
     """The whole page; a module without a docstring is an error."""
-    files = sorted((path for path in PACKAGE.rglob("*.py") if path.stat().st_size), key=lambda path: (path.parent.relative_to(PACKAGE).parts, path.name))
+    files = sorted(
+        (path for path in PACKAGE.rglob("*.py") if path.stat().st_size),
+        key=lambda path: (path.parent.relative_to(PACKAGE).parts, path.name),
+    )
     parts = [HEAD]
     for folder, inside in groupby(files, key=lambda path: path.parent):
         parts.append(f"\n## `{folder.relative_to(ROOT).as_posix()}/`\n\n| File | Content |\n|---|---|\n")
