@@ -1,0 +1,51 @@
+"""Dropout by its definition: the mean is kept, and each element is 0 or x / P(keep)."""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+
+import pytest
+import torch
+
+from regard.models.dropout import Dropout
+from regard.textbook import as_textbook
+
+COUNT = 1 << 18
+
+
+@pytest.mark.parametrize("probability", [0.1, 0.3, 0.5])
+@pytest.mark.parametrize("form", ["fast", "textbook"])
+def test_what_is_kept_is_scaled_so_that_the_mean_stays(probability: float, form: str) -> None:
+    """y = x · keep / P(keep): of ones, a share p of zeros and 1/(1 − p) elsewhere; the gradient likewise."""
+    dropped = probability if form == "textbook" else round(probability * 256) / 256
+    deviation = math.sqrt(dropped * (1 - dropped) / COUNT)
+    x = torch.ones(COUNT, requires_grad=True)
+    with as_textbook() if form == "textbook" else nullcontext():
+        y = Dropout(probability)(x)
+    y.sum().backward()
+    kept = y.detach() > 0
+    torch.testing.assert_close(y.detach()[kept], torch.full((int(kept.sum()),), 1 / (1 - dropped)))
+    assert float(kept.float().mean()) == pytest.approx(1 - dropped, abs=5 * deviation)
+    assert float(y.detach().double().mean()) == pytest.approx(1, abs=5 * deviation / (1 - dropped))
+    assert torch.equal(x.grad, y.detach())
+
+
+def test_neighbours_are_dropped_independently() -> None:
+    """Eight elements share one draw of 64 bits: none of the eight knows of another."""
+    kept = (Dropout(0.5)(torch.ones(COUNT)) > 0).double().view(-1, 8)
+    correlation = torch.corrcoef(kept.T) - torch.eye(8, dtype=torch.float64)
+    assert float(correlation.abs().max()) < 5 / math.sqrt(len(kept))
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.5])
+def test_nothing_is_dropped_when_not_training_or_with_probability_zero(probability: float) -> None:
+    x = torch.randn(64)
+    assert torch.equal(Dropout(probability).eval()(x), x)
+    assert torch.equal(Dropout(0.0)(x), x)
+
+
+@pytest.mark.parametrize("probability", [-0.1, 1.0, math.nan])
+def test_what_is_no_probability_is_refused(probability: float) -> None:
+    with pytest.raises(ValueError, match=r"lies in \[0, 1\)"):
+        Dropout(probability)
