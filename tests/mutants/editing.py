@@ -1,8 +1,8 @@
 """One line of a function, replaced while a test runs."""
 
 from __future__ import annotations
-
 import __future__
+
 import inspect
 import textwrap
 from collections.abc import Callable

@@ -1,0 +1,99 @@
+"""Settings of a search, by what they do to outputs, in every way of decoding: each of them must arrive."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+
+from regard.data.text import BEGIN, END, PAD
+from regard.decoding import Decoding
+from regard.models.build import build
+from regard.models.configuration import ModelConfig
+from regard.search import Hypothesis, in_order, search
+from regard.settings import SearchConfig
+
+TYPES = 9
+SOURCES = [[5, 6, 7, 8], [5], [6, 8]]
+BEAM = dict(beam=3, nbest=3)
+WAYS: dict[str, dict[str, Any]] = {
+    "greedy": dict(beam=1),
+    "beam": BEAM,
+    "constrained": BEAM | dict(constraints=[[[4]], [[6]], [[7, 4]]]),
+    "sampled": dict(temperature=1.0, nbest=2),
+}
+
+
+@cache
+def decoding(end: float) -> Decoding:
+    """Of a random model that likes to end as much as ``end`` says, in logits."""
+    torch.manual_seed(3)
+    sizes = dict(encoder_layers=1, decoder_layers=1, width=8, feed_forward=8, heads=2)
+    model = build(ModelConfig(**sizes, output_bias=True, share="none"), source_types=TYPES, target_types=TYPES).eval()
+    with torch.no_grad():
+        model.output_bias.zero_()
+        model.output_bias[END] = end
+    return Decoding(model, "float32")
+
+
+def decoded(end: float, *, constraints: Any = None, **options: Any) -> list[list[Hypothesis]]:
+    generator = torch.Generator().manual_seed(4)
+    opened = decoding(end).open(
+        range(len(SOURCES)), SOURCES, SearchConfig(**options), generator=generator, constraints=constraints
+    )
+    return in_order(search(decoding(end).step, opened), len(SOURCES))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("extra", "most"), [(0, None), (3, None), (7, None), (7, 6)])
+def test_an_output_ends_at_the_source_s_length_plus_max_extra_and_at_max_length(
+    way: str, extra: int, most: int | None
+) -> None:
+    """By a model that never ends by itself. END counts on both sides, and one that was not said counts for a token."""
+    found = decoded(-1e9, max_extra=extra, max_length=most, **WAYS[way])
+    for source, hypotheses in zip(SOURCES, found, strict=True):
+        limit = len(source) + 1 + extra if most is None else min(len(source) + 1 + extra, most)
+        for hypothesis in hypotheses:
+            assert len(hypothesis.tokens) == limit and not hypothesis.finished
+
+
+@pytest.mark.parametrize("way", ["beam", "constrained"])
+@pytest.mark.parametrize(("penalty", "offset"), [(0.0, 5.0), (0.6, 5.0), (1.7, 5.0), (0.6, 0.0), (1.0, 2.0)])
+def test_scores_are_log_p_over_the_length_penalty_of_the_settings(way: str, penalty: float, offset: float) -> None:
+    """((k + |Y|) / (k + 1))^α, END counted."""
+    found = decoded(0.0, length_penalty=penalty, length_offset=offset, max_extra=4, **WAYS[way])
+    lengths = set()
+    for hypothesis in (each for hypotheses in found for each in hypotheses):
+        length = len(hypothesis.tokens) + hypothesis.finished
+        lengths.add(length)
+        wanted = hypothesis.log_probability / ((offset + length) / (offset + 1)) ** penalty
+        assert hypothesis.score == pytest.approx(wanted, abs=1e-12)
+    assert len(lengths) > 1, "or the offset would say nothing"
+
+
+@pytest.mark.parametrize("way", ["greedy", "sampled"])
+def test_where_nothing_is_ranked_by_length_the_score_is_log_p(way: str) -> None:
+    for hypotheses in decoded(0.0, length_penalty=1.5, **WAYS[way]):
+        for hypothesis in hypotheses:
+            assert hypothesis.score == hypothesis.log_probability
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_as_many_outputs_as_asked_for_and_none_with_what_is_never_said(way: str) -> None:
+    for hypotheses in decoded(0.0, **WAYS[way]):
+        assert len(hypotheses) == WAYS[way].get("nbest", 1)
+        assert not {PAD, BEGIN, END} & {token for hypothesis in hypotheses for token in hypothesis.tokens}
+
+
+@pytest.mark.parametrize("way", ["greedy", "beam", "sampled"])
+def test_a_learned_table_of_positions_limits_outputs(way: str) -> None:
+    sizes = dict(encoder_layers=1, decoder_layers=1, width=8, feed_forward=8, heads=2, position="learned", longest=6)
+    model = build(ModelConfig(**sizes, output_bias=True, share="none"), source_types=TYPES, target_types=TYPES).eval()
+    with torch.no_grad():
+        model.output_bias[END] = -1e9
+    short = Decoding(model, "float32")
+    opened = short.open([0], [[5, 6]], SearchConfig(**WAYS[way]), generator=torch.Generator().manual_seed(4))
+    (found,) = in_order(search(short.step, opened), 1)
+    assert {len(hypothesis.tokens) for hypothesis in found} == {6}

@@ -1,0 +1,132 @@
+"""Drawn tokens against the distribution they are said to come from, by Pearson's χ² with fixed seeds.
+
+By ``sample`` over a plain step, and by ``Decoding`` over a model that says the same log probabilities everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard.data.text import BEGIN, END, PAD
+from regard.decoding import SYMBOLS, Decoding
+from regard.models.build import build
+from regard.models.configuration import ModelConfig
+from regard.search import in_order, sample, search
+from regard.settings import SearchConfig
+
+DRAWS = 4000
+TYPES = 10
+# Those that are never drawn are the most probable, and END is one like others.
+P = torch.tensor([0.1, 0.05, 0.2, 0.12, 0.08, 0.16, 0.02, 0.18, 0.04, 0.05], dtype=torch.float64)
+ALLOWED = [token for token in range(TYPES) if token not in (PAD, BEGIN)]
+
+
+def drawn_from_step(seed: int, **options: Any) -> list[int]:
+    def step(tokens: Tensor, state: tuple[()]) -> tuple[Tensor, tuple[()]]:
+        return P.log().float().expand(*tokens.shape, -1), state
+
+    longest = torch.ones(DRAWS, dtype=torch.int64)
+    generator = torch.Generator().manual_seed(seed)
+    found = sample(step, (), SYMBOLS, longest=longest, generator=generator, **options)
+    return [hypothesis.tokens[0] if hypothesis.tokens else END for hypothesis in found]
+
+
+@cache
+def decoding() -> Decoding:
+    """Of a model whose output bias alone speaks."""
+    sizes = dict(encoder_layers=1, decoder_layers=1, width=4, feed_forward=4, heads=1)
+    model = build(ModelConfig(**sizes, output_bias=True, share="none"), source_types=TYPES, target_types=TYPES).eval()
+    with torch.no_grad():
+        model.projection.zero_()
+        model.output_bias.copy_(P.log())
+    return Decoding(model, "reference")
+
+
+def drawn_from_model(seed: int, *, temperature: float = 1.0, **options: Any) -> list[int]:
+    settings = SearchConfig(temperature=temperature, nbest=DRAWS, max_length=1, **options)
+    generator = torch.Generator().manual_seed(seed)
+    opened = decoding().open([0], [[5]], settings, generator=generator)
+    (found,) = in_order(search(decoding().step, opened), 1)
+    return [hypothesis.tokens[0] if hypothesis.tokens else END for hypothesis in found]
+
+
+def by_hand(*, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None) -> dict[int, float]:
+    """p^(1/temperature) over what may be said, then the ``top_k`` best, then the best until ``top_p`` is reached."""
+    weight = {token: float(P[token]) ** (1 / temperature) for token in ALLOWED}
+    best = sorted(weight, key=lambda token: -weight[token])[:top_k]
+    whole, kept, reached = sum(weight[token] for token in best), [], 0.0
+    for token in best:
+        kept.append(token)
+        reached += weight[token] / whole
+        if top_p is not None and reached >= top_p:
+            break
+    total = sum(weight[token] for token in kept)
+    return {token: weight[token] / total for token in kept}
+
+
+def chance(drawn: list[int], expected: dict[int, float]) -> float:
+    """P(χ² ≥ that of these draws), by the regularised incomplete gamma function; 0 where one is impossible."""
+    counts = torch.bincount(torch.tensor(drawn), minlength=TYPES).tolist()
+    if any(count for token, count in enumerate(counts) if token not in expected):
+        return 0.0
+    if len(expected) == 1:
+        return 1.0
+    statistic = sum((counts[t] - DRAWS * p) ** 2 / (DRAWS * p) for t, p in expected.items())
+    half = torch.tensor([(len(expected) - 1) / 2, statistic / 2], dtype=torch.float64)
+    return float(torch.special.gammaincc(half[0], half[1]))
+
+
+WAYS = pytest.mark.parametrize("draw", [drawn_from_step, drawn_from_model], ids=["step", "model"])
+TEMPERATURES = [0.5, 1.0, 2.0]
+CROSSING = 0.5  # of the 0.7 that may be said, 0.18 and 0.16 are less than half, and with 0.12 more
+
+
+@WAYS
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+def test_temperature_divides_log_probabilities(draw: Callable[..., list[int]], temperature: float) -> None:
+    assert chance(draw(1, temperature=temperature), by_hand(temperature=temperature)) > 1e-3
+
+
+@WAYS
+@pytest.mark.parametrize("top_k", [1, 3, TYPES + 5])
+def test_top_k_leaves_the_most_probable_in_their_proportions(draw: Callable[..., list[int]], top_k: int) -> None:
+    assert chance(draw(2, top_k=top_k), by_hand(top_k=top_k)) > 1e-3
+
+
+@WAYS
+def test_top_p_includes_the_token_that_crosses_it_and_none_after(draw: Callable[..., list[int]]) -> None:
+    expected = by_hand(top_p=CROSSING)
+    assert len(expected) == 3 and sum(float(P[token]) for token in list(expected)[:2]) / 0.7 < CROSSING
+    assert chance(draw(3, top_p=CROSSING), expected) > 1e-3
+
+
+@WAYS
+def test_limits_are_taken_after_temperature_and_the_smaller_first(draw: Callable[..., list[int]]) -> None:
+    """A flatter distribution needs more tokens to reach p; of the k best, their share among themselves counts."""
+    options = dict(temperature=2.0, top_k=5, top_p=0.7)
+    assert len(by_hand(**options)) != len(by_hand(**options | {"temperature": 1.0}))
+    assert len(by_hand(**options)) != len(by_hand(temperature=2.0, top_p=0.7))
+    assert chance(draw(4, **options), by_hand(**options)) > 1e-3
+
+
+@WAYS
+def test_so_many_draws_tell_other_distributions_apart(draw: Callable[..., list[int]]) -> None:
+    drawn = draw(5)
+    assert chance(drawn, by_hand(temperature=1.3)) < 1e-6
+    assert chance(drawn, {token: 1 / len(ALLOWED) for token in ALLOWED}) < 1e-6
+
+
+def test_what_is_reported_is_log_p_before_temperature_and_limits() -> None:
+    settings = SearchConfig(temperature=0.5, top_k=3, top_p=0.9, nbest=50, max_length=1)
+    opened = decoding().open([0], [[5]], settings, generator=torch.Generator().manual_seed(6))
+    (found,) = in_order(search(decoding().step, opened), 1)
+    for hypothesis in found:
+        token = hypothesis.tokens[0] if hypothesis.tokens else END
+        assert hypothesis.log_probability == pytest.approx(math.log(float(P[token]) / float(P.sum())), abs=1e-5)
