@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.attention.contract import Encoded, Rows
+from regard.attention.contract import Encoded, Mixed, Reader, Rows
 from regard.attention.dot import Dot
 from regard.attention.heads import AttentionReader, MultiHead
 from regard.attention.mask import Span
@@ -17,8 +17,8 @@ from regard.errors import ConfigError
 from regard.models import build_convolutional
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.models.convolution import Convolution, scale_gradient
-from regard.models.convolutional import ConvolutionalReader
+from regard.models.convolution import Convolution, GatedConvolution, scale_gradient
+from regard.models.convolutional import ConvolutionalLayer, ConvolutionalReader
 from regard.models.convolutional_encoder import CentredConvolution, ConvolutionalEncoder
 from regard.models.transformer import Embedding
 from regard.observe import observe
@@ -219,6 +219,68 @@ def test_the_reader_by_hand() -> None:
     query = torch.tensor([[[1.0, 0.0]]], dtype=torch.float64)
     read = reader(query, Span.of(torch.ones(1, 1).bool()), memory, rows, reader.start(memory, rows))
     close(read.output, [[[0.75 * (math.log(3) + 1), 0.75 * 4 + 0.25 * 8]]])
+
+
+class Asked(Reader):
+    """Answers 2 whatever it is asked, and remembers the question."""
+
+    width = 1
+
+    def prepare(self, encoded: Encoded) -> tuple[()]:
+        return ()
+
+    def start(self, memory: tuple[()], rows: Rows) -> tuple[()]:
+        return ()
+
+    def forward(self, query: Tensor, span: Span, memory: tuple[()], rows: Rows, state: tuple[()]) -> Mixed:
+        self.query = query
+        return Mixed(torch.full_like(query, 2.0), state)
+
+
+@pytest.mark.parametrize("widens", [False, True])
+@torch.no_grad()
+def test_a_decoder_layer_by_hand(widens: bool) -> None:
+    """Width 1, kernel 1, h = 3, g = 5. A = 2 · 3, B = ln 3: z = 6 · ¾. d = (W_d z + b_d + g)√½ with W_d = 2, b_d = 1.
+
+    ((z + W_c c + b_c)√½ + h)√½ with W_c = 4, b_c = ½ and c = 2: every sum of two is scaled, the last one, too. Where h
+    is as wide as another layer, R h stands in its place, with R = [7] and a bias.
+    """
+    reader = Asked()
+    mixer = GatedConvolution(1, kernel=1)
+    layer = ConvolutionalLayer(mixer, reader, width=1, embedding=1).double()
+    if widens:
+        layer.residual = Convolution(1, 1).double()
+        set_map(layer.residual, 7.0, 0.25)
+    mixer.convolution.direction.copy_(torch.tensor([2.0, 1.0]).view(2, 1, 1))
+    mixer.convolution.length.copy_(torch.tensor([2.0, 0.0]))
+    mixer.convolution.bias.copy_(torch.tensor([0.0, math.log(3)], dtype=torch.float64))
+    set_map(layer.query, 2.0, 1.0)
+    set_map(layer.context, 4.0, 0.5)
+    h, g = (torch.full((1, 1, 1), value, dtype=torch.float64) for value in (3.0, 5.0))
+    rows = Rows.of(torch.zeros(1, dtype=torch.int64), 1)
+    after, _ = layer(h, g, Span.of(torch.ones(1, 1).bool()), (), rows, (mixer.start(1), ()))
+    z, half = 6 * 0.75, math.sqrt(0.5)
+    close(reader.query, [[[(2 * z + 1 + 5) * half]]])
+    close(after, [[[((z + 4 * 2 + 0.5) * half + (7 * 3 + 0.25 if widens else 3)) * half]]])
+
+
+def set_map(one: Convolution, weight: float, bias: float) -> None:
+    one.direction.fill_(1.0)
+    one.length.fill_(weight)
+    one.bias.fill_(bias)
+
+
+@torch.no_grad()
+def test_an_encoder_layer_by_hand() -> None:
+    """(A σ(B) + x)√½ in the middle of three columns, of which the kernel takes 1, 10 and 100 times."""
+    layer = CentredConvolution(1, 1, kernel=3).double()
+    weight = torch.tensor([[[1.0, 10.0, 100.0]], [[1.0, 1.0, 1.0]]])
+    layer.convolution.direction.copy_(weight)
+    layer.convolution.length.copy_(torch.tensor([math.sqrt(10101), 0.0], dtype=torch.float64))
+    layer.convolution.bias.copy_(torch.tensor([0.0, math.log(3)], dtype=torch.float64))
+    x = torch.tensor([[[1.0], [2.0], [3.0]]], dtype=torch.float64)
+    expected = [[[(a * 0.75 + each) * math.sqrt(0.5)] for a, each in ((210, 1), (321, 2), (32, 3))]]
+    close(layer(x, torch.ones(1, 3).bool()), expected)
 
 
 def test_attention_is_seen_by_name_in_every_layer() -> None:

@@ -12,6 +12,7 @@ from regard.attention.contract import Encoded
 from regard.attention.mask import Span
 from regard.models.bridge import CopiedState, LearnedState
 from regard.models.cells import GRU, LSTM, Cell, Elman
+from regard.models.dropout import Dropout
 from regard.models.stack import Stack
 from regard.observe import observe
 
@@ -187,6 +188,35 @@ def test_without_input_feeding_the_cells_do_not_know_what_was_read():
     one, two = run(decoder, tokens, source), run(decoder, tokens, other)
     assert not torch.allclose(one.features, two.features)
     torch.testing.assert_close(one.state.layers, two.state.layers)
+
+
+@torch.no_grad()
+def test_luong_without_input_feeding_reads_with_the_new_state():
+    """h̃ = tanh(W_c [c; h]), c first, of every column by itself (Luong et al. 2015, Eq. 5)."""
+    decoder, source = things.luong_unfed("dot-unscaled", layers=1, cell="gru"), encoded(2)
+    tokens = torch.tensor([[3, 4], [5, 6]])
+    hidden, expected = torch.tanh(decoder.bridge.linear(source.final)), []
+    (cell,) = decoder.cells.layers
+    for column in range(2):
+        (hidden,) = one_step(cell, decoder.embedding.weight[tokens[:, column]], hidden)
+        context = attend(decoder, hidden, source.states)
+        expected.append(torch.tanh(decoder.combine(torch.cat([context, hidden], 1))))
+    torch.testing.assert_close(run(decoder, tokens, source).features, torch.stack(expected, 1))
+
+
+@torch.no_grad()
+def test_what_luong_feeds_back_is_not_dropped():
+    """Dropout falls on h̃ on its way out: training, all that is carried is as without, and what is kept is doubled."""
+    decoder, source = things.luong("dot-unscaled"), encoded(8)
+    tokens = torch.randint(1, things.TYPES, (8, 5))
+    plain = run(decoder.eval(), tokens, source)
+    decoder.dropout = Dropout(0.5)
+    dropped = run(decoder.train(), tokens, source)
+    torch.testing.assert_close(dropped.state, plain.state, rtol=0, atol=0)
+    kept = dropped.features != 0
+    assert 0.2 < float(kept.float().mean()) < 0.8
+    torch.testing.assert_close(dropped.features, 2 * kept * plain.features)
+    torch.testing.assert_close(plain.state.feed, plain.features[:, -1], rtol=0, atol=0)
 
 
 @torch.no_grad()

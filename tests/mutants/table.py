@@ -1,0 +1,202 @@
+"""Wrong versions that no law of ``regard.testing`` speaks of, each with the test that catches it.
+
+Of what a config, a run or a search is told; laws hold classes to each other (``tests/laws/mutants``), these rows hold
+numbers to where they count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from regard.beams import length_normaliser
+from regard.decoding import Decoding
+from regard.models.bahdanau import BahdanauDecoder
+from regard.models.convolutional import ConvolutionalLayer, ConvolutionalReader
+from regard.models.convolutional_encoder import CentredConvolution
+from regard.models.dropout import Dropout
+from regard.models.luong import InputFeedingDecoder, LuongDecoder
+from regard.search import _limit, sampling
+from regard.train import Trainer
+from tests import test_decoding, test_dropout, test_sampling, test_update
+from tests.hand import test_convolutional, test_recurrent
+
+from .editing import Edit
+
+__all__ = ["MUTANTS", "Mutant"]
+
+
+class Mutant(NamedTuple):
+    """A wrong version; ``test`` fails under it, given ``arguments`` where it has parameters, and fixtures by name."""
+
+    edit: Edit
+    test: Callable[..., None]
+    arguments: dict[str, Any] = {}  # noqa: RUF012  nobody writes to it
+
+
+def ignored(key: str) -> Edit:
+    """A trainer that leaves the optimiser its default."""
+    return Edit(Trainer.__init__, f"{key}=settings.{key},", "")
+
+
+def adam(**setting: Any) -> tuple[Callable[..., None], dict[str, Any]]:
+    return test_update.test_updates_are_those_of_adam_by_hand, {"setting": setting}
+
+
+def scores(penalty: float, offset: float, way: str = "beam") -> tuple[Callable[..., None], dict[str, Any]]:
+    arguments = {"way": way, "penalty": penalty, "offset": offset}
+    return test_decoding.test_scores_are_log_p_over_the_length_penalty_of_the_settings, arguments
+
+
+def limits(extra: int, most: int | None) -> tuple[Callable[..., None], dict[str, Any]]:
+    test = test_decoding.test_an_output_ends_at_the_source_s_length_plus_max_extra_and_at_max_length
+    return test, {"way": "greedy", "extra": extra, "most": most}
+
+
+STEP, MODEL = {"draw": test_sampling.drawn_from_step}, {"draw": test_sampling.drawn_from_model}
+
+# Dropout and the trainer
+TRAINING = {
+    "fast dropout without 1/(1 - p)": Mutant(
+        Edit(Dropout.forward, "keep.mul_(256 / (256 - self.threshold))", "keep"),
+        test_dropout.test_what_is_kept_is_scaled_so_that_the_mean_stays,
+        {"probability": 0.1, "form": "fast"},
+    ),
+    "textbook dropout without 1/(1 - p)": Mutant(
+        Edit(Dropout.forward, "x * kept / (1 - self.probability)", "x * kept"),
+        test_dropout.test_what_is_kept_is_scaled_so_that_the_mean_stays,
+        {"probability": 0.1, "form": "textbook"},
+    ),
+    "betas ignored": Mutant(ignored("betas"), *adam(betas=(0.5, 0.9))),
+    "epsilon ignored": Mutant(ignored("epsilon"), *adam(epsilon=0.1)),
+    "weight decay ignored": Mutant(ignored("weight_decay"), *adam(weight_decay=0.3)),
+    "clip norm ignored": Mutant(ignored("clip_norm"), *adam(clip_norm=0.05)),
+    "kind of optimiser ignored": Mutant(
+        Edit(Trainer.__init__, "kind=settings.optimizer,", ""), *adam(weight_decay=0.3, optimizer="adamw")
+    ),
+    "label smoothing ignored": Mutant(
+        Edit(Trainer._update, "smoothing=settings.label_smoothing", "smoothing=0.1"), *adam(label_smoothing=0.6)
+    ),
+    "warm-up ignored": Mutant(
+        Edit(Trainer.__init__, "warmup=settings.warmup", "warmup=4000"),
+        test_update.test_the_rate_of_an_update_is_that_of_its_own_number,
+    ),
+    "rate one update late": Mutant(
+        Edit(Trainer._update, "self.rate(place.step + 1)", "self.rate(place.step)"),
+        test_update.test_the_rate_of_an_update_is_that_of_its_own_number,
+    ),
+    "rate one update late, in the weights": Mutant(
+        Edit(Trainer._update, "self.optimizer.step(rate,", "self.optimizer.step(self.rate(place.step),"), *adam()
+    ),
+    "the same dropout at every update": Mutant(
+        Edit(Trainer._update, "(self.config.seed, place.step)", "(self.config.seed,)"),
+        test_update.test_every_update_draws_its_own_dropout,
+    ),
+}
+
+# What decoding is told
+DECODING = {
+    "length penalty ignored": Mutant(
+        Edit(Decoding.open, '"length_penalty": settings.length_penalty, ', ""), *scores(1.7, 5.0)
+    ),
+    "length offset ignored": Mutant(
+        Edit(Decoding.open, ', "length_offset": settings.length_offset', ""), *scores(0.6, 0.0)
+    ),
+    "length penalty ignored under constraints": Mutant(
+        Edit(
+            Decoding.open,
+            "constrained(numbers, SYMBOLS, **options, **penalty)",
+            "constrained(numbers, SYMBOLS, **options)",
+        ),
+        *scores(1.7, 5.0, "constrained"),
+    ),
+    "length penalty without its offset below": Mutant(
+        Edit(length_normaliser, "(offset + length) / (offset + 1)", "(offset + length) / offset"), *scores(0.6, 5.0)
+    ),
+    "max extra ignored": Mutant(Edit(Decoding.open, "settings.max_extra", "50"), *limits(3, None)),
+    "max length ignored": Mutant(
+        Edit(Decoding.open, "settings.max_length, self._positions", "None, self._positions"), *limits(7, 6)
+    ),
+    "temperature squared": Mutant(
+        Edit(sampling, "log_p / temperature", "log_p / temperature**2"),
+        test_sampling.test_temperature_divides_log_probabilities,
+        STEP | {"temperature": 2.0},
+    ),
+    "temperature ignored": Mutant(
+        Edit(Decoding.open, '"temperature": settings.temperature, ', ""),
+        test_sampling.test_temperature_divides_log_probabilities,
+        MODEL | {"temperature": 0.5},
+    ),
+    "top-p squared": Mutant(
+        Edit(_limit, ">= top_p", ">= top_p**2"),
+        test_sampling.test_top_p_includes_the_token_that_crosses_it_and_none_after,
+        STEP,
+    ),
+    "top-p without the token that crosses it": Mutant(
+        Edit(_limit, "probability.cumsum(-1) - probability >= top_p", "probability.cumsum(-1) >= top_p"),
+        test_sampling.test_top_p_includes_the_token_that_crosses_it_and_none_after,
+        STEP,
+    ),
+    "top-p ignored": Mutant(
+        Edit(Decoding.open, ', "top_p": settings.top_p', ""),
+        test_sampling.test_top_p_includes_the_token_that_crosses_it_and_none_after,
+        MODEL,
+    ),
+    "top-k always 1": Mutant(
+        Edit(_limit, "scores.topk(top_k, -1)", "scores.topk(1, -1)"),
+        test_sampling.test_top_k_leaves_the_most_probable_in_their_proportions,
+        STEP | {"top_k": 3},
+    ),
+    "top-k of the model always 1": Mutant(
+        Edit(Decoding.open, '"top_k": settings.top_k', '"top_k": 1'),
+        test_sampling.test_top_k_leaves_the_most_probable_in_their_proportions,
+        MODEL | {"top_k": 3},
+    ),
+}
+
+# Formulas of decoders
+MODELS = {
+    "attentional state dropped before it is fed": Mutant(
+        Edit(InputFeedingDecoder.forward, "feed = after if", "feed = self.dropout(after) if"),
+        test_recurrent.test_what_luong_feeds_back_is_not_dropped,
+    ),
+    "[h; c] for [c; h]": Mutant(
+        Edit(InputFeedingDecoder.forward, "[read.output[:, 0], hidden]", "[hidden, read.output[:, 0]]"),
+        test_recurrent.test_luong_reads_with_the_new_state_and_feeds_what_it_read,
+    ),
+    "[h; c] for [c; h] without input feeding": Mutant(
+        Edit(LuongDecoder.forward, "[read.output, hidden]", "[hidden, read.output]"),
+        test_recurrent.test_luong_without_input_feeding_reads_with_the_new_state,
+    ),
+    "[c; E y] for [E y; c]": Mutant(
+        Edit(BahdanauDecoder.forward, "torch.cat([x, contexts[-1]], 1)", "torch.cat([contexts[-1], x], 1)"),
+        test_recurrent.test_bahdanau_reads_with_the_old_state_and_speaks_from_it,
+    ),
+    "ConvS2S without the outer sqrt(1/2)": Mutant(
+        Edit(ConvolutionalLayer.forward, "(z + self.residual(h)) * HALF", "(z + self.residual(h))"),
+        test_convolutional.test_a_decoder_layer_by_hand,
+        {"widens": False},
+    ),
+    "ConvS2S without the inner sqrt(1/2)": Mutant(
+        Edit(ConvolutionalLayer.forward, "(mixed.output + self.context(read.output)) * HALF",
+             "(mixed.output + self.context(read.output))"),
+        test_convolutional.test_a_decoder_layer_by_hand,
+        {"widens": False},
+    ),
+    "ConvS2S query without sqrt(1/2)": Mutant(
+        Edit(ConvolutionalLayer.forward, "(self.query(mixed.output) + embedded) * HALF",
+             "(self.query(mixed.output) + embedded)"),
+        test_convolutional.test_a_decoder_layer_by_hand,
+        {"widens": False},
+    ),
+    "ConvS2S's encoder without sqrt(1/2)": Mutant(
+        Edit(CentredConvolution.forward, "(gated + self.residual(x)) * HALF", "gated + self.residual(x)"),
+        test_convolutional.test_an_encoder_layer_by_hand,
+    ),
+    "ConvS2S reads without sqrt(S)": Mutant(
+        Edit(ConvolutionalReader.forward, ".to(query.dtype).sqrt()", ".to(query.dtype).sqrt() ** 0"),
+        test_convolutional.test_the_reader_by_hand,
+    ),
+}  # fmt: skip
+
+MUTANTS = TRAINING | DECODING | MODELS

@@ -1,0 +1,47 @@
+"""A test that catches nothing is no test: each of these wrong versions must fail the one that is named beside it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.test_train import Making
+
+from .editing import Edit
+from .table import MUTANTS, Mutant
+
+
+@pytest.fixture
+def making(tmp_path: Path) -> Iterator[Making]:
+    yield Making(tmp_path)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
+def test_it_is_caught(mutant: Mutant, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    fixtures = [name for name in inspect.signature(mutant.test).parameters if name not in mutant.arguments]
+    arguments = mutant.arguments | {name: request.getfixturevalue(name) for name in fixtures}
+    with monkeypatch.context() as patch:
+        mutant.edit.apply(patch)
+        with pytest.raises(AssertionError):
+            mutant.test(**arguments)
+
+
+def sum_of(one: int, other: int) -> int:
+    return one + other
+
+
+def test_an_edit_holds_for_whoever_has_the_function_and_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = sum_of
+    with monkeypatch.context() as patch:
+        Edit(sum_of, "one + other", "one - other").apply(patch)
+        assert kept(3, 2) == 1
+    assert kept(3, 2) == 5
+
+
+@pytest.mark.parametrize("old", ["one * other", "one"])
+def test_an_edit_of_what_is_not_there_or_not_once_is_refused(old: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AssertionError, match="mend this row"):
+        Edit(sum_of, old, "0").apply(monkeypatch)
