@@ -2,7 +2,8 @@
 
 Each place in the code is as likely as any other, and then each operator that applies to it: otherwise one ``+``, which
 has eleven replacements, would count more than a whole condition. Left out is what no test can or need see: type
-annotations, arithmetic that a replacement turns into a TypeError, abstract methods without their mark.
+annotations, arithmetic that a replacement turns into a TypeError, abstract methods without their mark, the star among
+parameters (which cosmic-ray takes for a product), and ``strict=True``, which says that two lengths are the same anyway.
 """
 
 from __future__ import annotations
@@ -57,13 +58,15 @@ def annotations(source: str) -> list[tuple[Place, Place]]:
 
 def places(source: str) -> dict[Place, list[tuple[str, int]]]:
     """Where the code may be changed: the operators that apply there, each with its number among its occurrences."""
-    tree, typed = get_ast(source), annotations(source)
+    tree, typed, lines = get_ast(source), annotations(source), source.splitlines()
     found: dict[Place, list[tuple[str, int]]] = defaultdict(list)
     for name, operator in operators().items():
         positions = (each for node in ast_nodes(tree) for each in operator.mutation_positions(node))
         for occurrence, (start, end) in enumerate(positions):
-            line = source.splitlines()[start[0] - 1]
-            if "abstractmethod" not in line and not any(first <= start and end <= last for first, last in typed):
+            line = lines[start[0] - 1]
+            typing = any(first <= start and end <= last for first, last in typed)
+            guard = line[: start[1]].endswith("strict=") or line[start[1] :].startswith(("*,", "@abstractmethod"))
+            if not typing and not guard:
                 found[start].append((name, occurrence))
     return found
 
