@@ -9,9 +9,11 @@ import pytest
 import torch
 
 from regard.data.text import BEGIN, END, PAD
-from regard.decoding import Decoding
+from regard.decoding import Decoding, Engine
+from regard.engine.packed import counts_exactly
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
+from regard.models.model import Transducer
 from regard.search import Hypothesis, in_order, search
 from regard.settings import SearchConfig
 
@@ -27,15 +29,20 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 @cache
-def decoding(end: float) -> Decoding:
-    """Of a random model that likes to end as much as ``end`` says, in logits."""
+def model(end: float) -> Transducer:
+    """A random one that likes to end as much as ``end`` says, in logits."""
     torch.manual_seed(3)
     sizes = dict(encoder_layers=1, decoder_layers=1, width=8, feed_forward=8, heads=2)
-    model = build(ModelConfig(**sizes, output_bias=True, share="none"), source_types=TYPES, target_types=TYPES).eval()
+    made = build(ModelConfig(**sizes, output_bias=True, share="none"), source_types=TYPES, target_types=TYPES).eval()
     with torch.no_grad():
-        model.output_bias.zero_()
-        model.output_bias[END] = end
-    return Decoding(model, "float32")
+        made.output_bias.zero_()
+        made.output_bias[END] = end
+    return made
+
+
+@cache
+def decoding(end: float) -> Decoding:
+    return Decoding(model(end), "float32")
 
 
 def decoded(end: float, *, constraints: Any = None, **options: Any) -> list[list[Hypothesis]]:
@@ -73,6 +80,21 @@ def test_scores_are_log_p_over_the_length_penalty_of_the_settings(way: str, pena
     assert len(lengths) > 1, "or the offset would say nothing"
 
 
+def test_an_engine_computes_in_its_own_numbers() -> None:
+    """float32 gives what the model gives, to rounding; bfloat16 does not; nor does int8, where there is one."""
+
+    def log_p(engine: Engine) -> float:
+        made = Decoding(model(0.0), engine)
+        (found,) = in_order(search(made.step, made.open([0], [[5, 6, 7]], SearchConfig(beam=1, max_extra=2))), 1)
+        return found[0].token_log_probabilities[0]
+
+    plain = log_p("reference")
+    assert log_p("float32") == pytest.approx(plain, abs=1e-5)
+    others: list[Engine] = ["bfloat16", *(["int8"] if counts_exactly() else [])]
+    for engine in others:
+        assert log_p(engine) == pytest.approx(plain, abs=0.1) and abs(log_p(engine) - plain) > 1e-5
+
+
 @pytest.mark.parametrize("way", ["greedy", "sampled"])
 def test_where_nothing_is_ranked_by_length_the_score_is_log_p(way: str) -> None:
     for hypotheses in decoded(0.0, length_penalty=1.5, **WAYS[way]):
@@ -90,10 +112,10 @@ def test_as_many_outputs_as_asked_for_and_none_with_what_is_never_said(way: str)
 @pytest.mark.parametrize("way", ["greedy", "beam", "sampled"])
 def test_a_learned_table_of_positions_limits_outputs(way: str) -> None:
     sizes = dict(encoder_layers=1, decoder_layers=1, width=8, feed_forward=8, heads=2, position="learned", longest=6)
-    model = build(ModelConfig(**sizes, output_bias=True, share="none"), source_types=TYPES, target_types=TYPES).eval()
+    made = build(ModelConfig(**sizes, output_bias=True, share="none"), source_types=TYPES, target_types=TYPES).eval()
     with torch.no_grad():
-        model.output_bias[END] = -1e9
-    short = Decoding(model, "float32")
+        made.output_bias[END] = -1e9
+    short = Decoding(made, "float32")
     opened = short.open([0], [[5, 6]], SearchConfig(**WAYS[way]), generator=torch.Generator().manual_seed(4))
     (found,) = in_order(search(short.step, opened), 1)
     assert {len(hypothesis.tokens) for hypothesis in found} == {6}

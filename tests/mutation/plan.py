@@ -17,13 +17,16 @@ SETTINGS = ("tests/test_decoding.py", "tests/test_sampling.py")
 HAND = "tests/hand/test_"
 
 
+ABILITIES = ("tests/laws/test_abilities.py",)
+
+
 def laws(*kinds: str) -> tuple[str, ...]:
     return (LAWS, "-k", " or ".join(kinds))
 
 
 ATTENTION: Stages = (
     (HAND + "attention.py", HAND + "scores.py", "tests/parity/test_torch_layers.py"),
-    laws("transformer-multi-query", "transformer-rotary-half", "dot"),
+    laws("transformer-multi-query", "self-attention-multi-query", "dot-unscaled"),
 )
 RECURRENT: Stages = (
     (HAND + "recurrent.py", HAND + "recurrent_build.py", "tests/parity/test_torch_recurrent.py"),
@@ -39,17 +42,17 @@ TESTS: dict[str, Stages] = {
     "regard/gradients.py": (("tests/test_gradients.py",), ("tests/test_update.py", "tests/test_textbook.py")),
     "regard/decoding.py": (SETTINGS, ("tests/test_translator.py",)),
     "regard/search.py": (SETTINGS, SEARCH),
-    "regard/beams.py": (("tests/test_decoding.py",), SEARCH),
+    "regard/beams.py": (("tests/test_beam.py", "tests/test_decoding.py"), SEARCH),
     "regard/constrained.py": (("tests/test_constrained.py", "tests/test_decoding.py"),),
     "regard/wanted.py": (("tests/test_constrained.py",),),
     "regard/data/batches.py": (("tests/data/test_batches.py",), ("tests/test_update.py",)),
-    "regard/attention/mask.py": (("tests/test_mask.py",), laws("dot", "transformer-multi-query")),
+    "regard/attention/mask.py": (("tests/test_mask.py",), laws("dot-unscaled", "transformer-multi-query")),
     "regard/attention/kernel.py": (("tests/test_kernel.py",), *ATTENTION),
     "regard/attention/short.py": (("tests/test_kernel.py",), ATTENTION[0]),
     "regard/attention/contract.py": ATTENTION,
     "regard/attention/heads.py": ATTENTION,
-    "regard/attention/dot.py": ATTENTION,
-    "regard/attention/general.py": (ATTENTION[0], laws("general")),
+    "regard/attention/dot.py": (*ATTENTION, ABILITIES),
+    "regard/attention/general.py": (ATTENTION[0], laws("hard-general", "luong-unfed"), ABILITIES),
     "regard/attention/local.py": ((HAND + "location_family.py", HAND + "attention.py"), laws("local-p")),
     "regard/attention/position.py": POSITIONS,
     "regard/attention/rotary.py": POSITIONS,
