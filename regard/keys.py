@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from regard.errors import ConfigError
 from regard.layered import Key, Layer, locate, spell
+from regard.received import shortened
 
 __all__ = ["Misfit", "explain", "fields_of", "in_full", "key_in_full", "nearest", "short_keys"]
 
@@ -94,7 +95,7 @@ def explain(
     if failure["type"] == "extra_forbidden":
         why, meant = _other_kinds(key, model), nearest(key, model)
         help = f"did you mean {meant}?" if meant and not why else None
-        return ConfigError(f"unknown key {spell(key)}{more}", where=where, why=why, help=help)
+        return ConfigError(f"unknown key {shortened(spell(key))}{more}", where=where, why=why, help=help)
     if failure["type"] == "missing":
         return ConfigError(f"the key {spell(key)} is missing{more}", where=where)
     if failure["type"] == "union_tag_not_found":
@@ -102,11 +103,13 @@ def explain(
     if failure["type"] == "union_tag_invalid":
         tag, known = failure["ctx"]["tag"], failure["ctx"]["expected_tags"]
         return ConfigError(
-            f"{spell(key)}.kind cannot be {tag!r}{more}", where=where, why=f"it should be one of {known}"
+            f"{spell(key)}.kind cannot be {shortened(repr(tag))}{more}", where=where, why=f"it should be one of {known}"
         )
     reason = failure["msg"].removeprefix("Value error, ").replace("Input should be", "it should be")
     given = failure["input"]
-    what = f"{spell(key)} does not fit" if isinstance(given, dict) else f"{spell(key)} cannot be {given!r}"
+    what = (
+        f"{spell(key)} does not fit" if isinstance(given, dict) else f"{spell(key)} cannot be {shortened(repr(given))}"
+    )
     return ConfigError(what + more, where=where, why=reason)
 
 
@@ -149,12 +152,8 @@ def _place(key: Key, layers: Sequence[Layer], overridden: Sequence[Key]) -> str 
 
 def _innermost(failures: Sequence[ErrorDetails]) -> list[ErrorDetails]:
     """Without those that only follow from a failure further inside, such as a list short of its failed item."""
-    places = [failure["loc"] for failure in failures]
-    return [
-        failure
-        for failure in failures
-        if not any(place[: len(failure["loc"])] == failure["loc"] != place for place in places)
-    ]
+    around = {failure["loc"][:length] for failure in failures for length in range(len(failure["loc"]))}
+    return [failure for failure in failures if failure["loc"] not in around]
 
 
 def nearest(key: Key, model: type[BaseModel]) -> str | None:

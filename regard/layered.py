@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.errors import ConfigError
+from regard.received import TooDeep, parse_toml, read_bytes, require_shallow, shortened
 
 __all__ = ["Key", "Layer", "lay_over", "locate", "merge", "parse_override", "read_layers", "spell"]
 
 Key = tuple[str | int, ...]
 
-_HEADER = re.compile(r"^\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
-_ASSIGNMENT = re.compile(r"^\s*([\w\-.\"' ]+?)\s*=")
+_HEADER = re.compile(r"(\[\[?)([^\[\]]+)\]")
+LIMIT = 1 << 18  # bytes of a file
+PARTS = 16  # of a dotted key; a config has six at most
 
 
 class Layer(NamedTuple):
@@ -52,7 +54,7 @@ def read_layers(source: Path | Mapping[str, Any], find: Callable[[str, Path | No
             seen.append(source)
             layer, folder = _read_file(source), source.parent
         else:
-            layer, folder = Layer("", copy.deepcopy(dict(source)), {}), None
+            layer, folder = _from_mapping(source), None
         base = layer.values.pop("extends", None)
         layers.append(layer)
         if base is None:
@@ -62,10 +64,18 @@ def read_layers(source: Path | Mapping[str, Any], find: Callable[[str, Path | No
         source = find(base, folder)
 
 
+def _from_mapping(source: Mapping[str, Any]) -> Layer:
+    try:
+        require_shallow(dict(source))
+    except TooDeep as error:
+        raise ConfigError("this config is none", why=str(error)) from error
+    return Layer("", copy.deepcopy(dict(source)), {})
+
+
 def _read_file(path: Path) -> Layer:
     try:
-        text = path.read_text(encoding="utf-8")
-        return Layer(str(path), tomllib.loads(text), _key_lines(text))
+        text = read_bytes(path, LIMIT).decode("utf-8")
+        return Layer(str(path), parse_toml(text), _key_lines(text))
     except OSError as error:
         raise ConfigError("this recipe cannot be read", where=str(path), why=error.strerror or str(error)) from error
     except UnicodeDecodeError as error:
@@ -74,6 +84,8 @@ def _read_file(path: Path) -> Layer:
         line = re.search(r"at line (\d+)", str(error))
         where = f"{path}:{line[1]}" if line else str(path)
         raise ConfigError("this recipe is not TOML", where=where, why=str(error)) from error
+    except ValueError as error:
+        raise ConfigError("this recipe cannot be read", where=str(path), why=str(error)) from error
 
 
 def _key_lines(text: str) -> dict[Key, int]:
@@ -83,21 +95,23 @@ def _key_lines(text: str) -> dict[Key, int]:
     tables: dict[Key, int] = {}  # how often an array of tables was opened
     here: Key = ()
     for number, line in enumerate(text.splitlines(), start=1):
-        if header := _HEADER.match(line):
+        written = line.strip()
+        if header := _HEADER.match(written):
             here = _with_indices(_split(header[2]), tables)
             if header[1] == "[[":
                 tables[here] = tables.get(here, -1) + 1
                 here = (*here, tables[here])
             lines.setdefault(here, number)
-        elif assignment := _ASSIGNMENT.match(line):
-            parts = _split(assignment[1])
+        elif "=" in written:
+            parts = _split(written.partition("=")[0])
             for length in range(1, len(parts) + 1):  # `a.b = 1` opens a as well
                 lines.setdefault(here + parts[:length], number)
     return lines
 
 
 def _split(dotted: str) -> Key:
-    return tuple(part.strip().strip("\"'") for part in dotted.split("."))
+    """The parts of a key, at most one more than a key may have: what is written so is known to have too many."""
+    return tuple(part.strip().strip("\"'") for part in dotted.split(".", PARTS))
 
 
 def _with_indices(key: Key, tables: Mapping[Key, int]) -> Key:
@@ -119,14 +133,18 @@ def parse_override(text: str) -> tuple[Key, Any]:
             where=f"--set {text}",
             help="for example --set train.lr=1e-3",
         )
-    key = tuple(int(part) if isinstance(part, str) and part.isdigit() else part for part in _split(dotted))
+    key = tuple(int(part) if re.fullmatch("[0-9]{1,9}", part) else part for part in map(str, _split(dotted)))
+    if len(key) > PARTS:
+        raise ConfigError(f"a key has at most {PARTS} parts", where=f"--set {shortened(text)}")
     written = written.strip()
     if not written:
         return key, None
     try:
-        parsed = tomllib.loads(f"value = {written}")
+        parsed = parse_toml(f"value = {written}")
     except tomllib.TOMLDecodeError:
         return key, written
+    except ValueError as error:
+        raise ConfigError("this value cannot be read", where=f"--set {shortened(text)}", why=str(error)) from error
     return key, (parsed["value"] if len(parsed) == 1 else written)
 
 

@@ -43,6 +43,7 @@ LAYERS = {
     "regard.keys": 1,
     "regard.options": 1,
     "regard.storage": 0,
+    "regard.received": 0,
     "regard.tensors": 1,
     "regard.memory": 1,
     "regard.randomness": 1,

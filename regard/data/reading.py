@@ -6,7 +6,6 @@ import codecs
 import difflib
 import gzip
 import hashlib
-import json
 import zlib
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
@@ -17,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.data.alignment import first_shifted_line
 from regard.errors import DataError, StorageError
+from regard.received import parse_json
 
 __all__ = [
     "CorpusConfig",
@@ -54,6 +54,12 @@ class CorpusConfig(BaseModel):
     def _share_is_a_part(self) -> CorpusConfig:
         if not 0 <= self.share[0] < self.share[1] <= 1:
             raise ValueError(f"share is a part of the interval from 0 to 1, not {list(self.share)}")
+        return self
+
+    @model_validator(mode="after")
+    def _paths_are_names(self) -> CorpusConfig:
+        if "\0" in f"{self.source}{self.target}":
+            raise ValueError("a path holds no character 0")
         return self
 
 
@@ -279,8 +285,8 @@ def parse_json_pair(line: str, config: CorpusConfig, *, where: str) -> tuple[str
     if not line.strip():
         return "", ""
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        row = parse_json(line)
+    except ValueError as error:
         raise DataError("A line is not JSON.", where=where, why=str(error)) from error
     if not isinstance(row, dict):
         raise DataError("A line is not a JSON object.", where=where)
