@@ -6,20 +6,22 @@ each begins (``source.offsets``), the line every pair came from (``lines``), and
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field
 
 from regard.errors import DataError, StorageError
+from regard.received import SMALL, parse_json, read_bytes
 
 __all__ = ["FORMAT", "Corpora", "Corpus", "Parallel", "Report"]
 
 FORMAT = {"format": "regard-corpus", "version": 1}
 Numbers = npt.NDArray[Any]
+Count = Annotated[int, Field(ge=0, lt=1 << 60)]
 
 
 class Report(NamedTuple):
@@ -32,6 +34,32 @@ class Report(NamedTuple):
     source_unknown: int
     target_unknown: int
     max_length: int
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+
+class _Report(_Strict):
+    pairs: Count
+    blank: Count
+    long: Count
+    long_lines: list[Count]
+    source_unknown: Count
+    target_unknown: Count
+    max_length: Annotated[int, Field(ge=0, lt=1 << 31)]
+
+
+class _Head(_Strict):
+    """What ``corpus.json`` says. ``dtype`` is one of two: numpy follows addresses that a file holds for some others."""
+
+    name: str
+    fingerprint: str
+    content: str = ""
+    dtype: Literal["<u2", "<u4"]
+    source_tokens: Count
+    target_tokens: Count
+    report: _Report
 
 
 class Parallel(Protocol):
@@ -52,37 +80,59 @@ class Corpus:
     Twelve bytes of memory a pair; the tokens stay on disk.
     """
 
-    def __init__(self, folder: Path, head: dict[str, Any]) -> None:
-        """For ``Corpus.open``; raises DataError when a file has not the size that ``head`` says."""
+    def __init__(self, folder: Path, head: _Head) -> None:
+        """For ``Corpus.open``; raises DataError where a file does not hold what ``head`` says."""
         self.folder = folder
-        self.report = Report(**head["report"])
-        self.name: str = head["name"]
-        self.fingerprint: str = head["fingerprint"]
-        self.content: str = head.get("content", "")  # a sha256 of its text, wherever that lies
-        pairs, dtype = self.report.pairs, np.dtype(head["dtype"])
-        self._source_offsets = _map(folder / "source.offsets", np.dtype(np.int64), pairs + 1)
-        self._target_offsets = _map(folder / "target.offsets", np.dtype(np.int64), pairs + 1)
-        self._source = _map(folder / "source.tokens", dtype, head["source_tokens"])
-        self._target = _map(folder / "target.tokens", dtype, head["target_tokens"])
-        self._lines = _map(folder / "lines", np.dtype(np.int64), pairs)
-        self.source_length = np.diff(self._source_offsets).astype(np.int32)
-        self.target_length = np.diff(self._target_offsets).astype(np.int32)
+        self.report = Report(**head.report.model_dump())
+        self.name, self.fingerprint = head.name, head.fingerprint
+        self.content = head.content  # a sha256 of its text, wherever that lies
+        pairs, dtype, whole = self.report.pairs, np.dtype(head.dtype), np.dtype("<i8")
+        files = {
+            "source.offsets": (whole, pairs + 1), "target.offsets": (whole, pairs + 1), "lines": (whole, pairs),
+            "source.tokens": (dtype, head.source_tokens), "target.tokens": (dtype, head.target_tokens),
+        }  # fmt: skip
+        for name, (kind, count) in files.items():
+            _require_size(folder / name, count * kind.itemsize)
+        self._source_offsets, self._target_offsets, self._lines, self._source, self._target = (
+            _map(folder / name, kind, count) for name, (kind, count) in files.items()
+        )
+        self.source_length = self._lengths("source.offsets", self._source_offsets, head.source_tokens)
+        self.target_length = self._lengths("target.offsets", self._target_offsets, head.target_tokens)
 
     @classmethod
     def open(cls, folder: Path) -> Corpus:
-        """Open what ``prepare`` wrote. Raises DataError when it is missing, damaged or of another version."""
+        """Open what ``prepare`` wrote. Raises DataError when it is missing, damaged or of another version.
+
+        Nothing is read of the tokens themselves; ``require_types`` does.
+        """
         path = folder / "corpus.json"
         try:
-            head = json.loads(path.read_text(encoding="utf-8"))
+            head = parse_json(read_bytes(path, SMALL))
             if {key: head[key] for key in FORMAT} != FORMAT:
                 raise _damaged(path, "it has another format or version")
-            return cls(folder, head)
+            return cls(folder, _Head.model_validate(head))
         except FileNotFoundError as error:
             raise DataError("There is no prepared corpus here.", where=str(folder)) from error
         except OSError as error:
             raise StorageError("The prepared corpus cannot be read.", where=str(folder), why=error.strerror) from error
         except (KeyError, TypeError, ValueError) as error:
             raise _damaged(path, str(error)) from error
+
+    def _lengths(self, name: str, offsets: Numbers, tokens: int) -> npt.NDArray[np.int32]:
+        """Pieces of each sentence. DataError where the offsets do not lead from 0 to the last token, rising."""
+        path = self.folder / name
+        if offsets[0] != 0 or offsets[-1] != tokens or (offsets[1:] < offsets[:-1]).any():
+            raise _damaged(path, f"its offsets do not rise from 0 to {tokens}")
+        lengths = np.diff(offsets)
+        if (lengths > self.report.max_length).any():
+            raise _damaged(path, f"a sentence has more than {self.report.max_length} pieces")
+        return lengths.astype(np.int32)
+
+    def require_types(self, source: int, target: int) -> None:
+        """DataError where a token is none of a vocabulary of so many pieces. Reads all of them once."""
+        for name, tokens, types in (("source", self._source, source), ("target", self._target, target)):
+            if len(tokens) and int(tokens.max()) >= types:
+                raise _damaged(self.folder / f"{name}.tokens", f"it holds piece {tokens.max()} of {types}")
 
     def __len__(self) -> int:
         return self.report.pairs
@@ -134,13 +184,16 @@ class Corpora:
         return self.parts[part], int(index - self._start[part])
 
 
-def _map(path: Path, dtype: np.dtype[Any], count: int) -> Numbers:
+def _require_size(path: Path, wanted: int) -> None:
     try:
         size = path.stat().st_size
     except FileNotFoundError as error:
         raise _damaged(path, "the file is missing") from error
-    if size != count * dtype.itemsize:
-        raise _damaged(path, f"it has {size} bytes, not {count * dtype.itemsize}")
+    if size != wanted:
+        raise _damaged(path, f"it has {size} bytes, not {wanted}")
+
+
+def _map(path: Path, dtype: np.dtype[Any], count: int) -> Numbers:
     if count == 0:
         return np.empty(0, dtype)
     # A plain view of the map: indexing a np.memmap itself is several times slower.

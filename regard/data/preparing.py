@@ -94,6 +94,7 @@ def open_or_prepare(
     try:
         corpus = Corpus.open(folder)
         if corpus.fingerprint == wanted:
+            corpus.require_types(len(source_tokenizer), len(target_tokenizer))
             return corpus
     except DataError:
         pass  # missing or damaged: it is made anew from the text

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from regard.data.corpora import Corpus
@@ -16,6 +16,7 @@ from regard.data.text import UNKNOWN
 from regard.errors import DataError, StorageError
 from regard.inspection.lexical import lexical_links
 from regard.observe import observe
+from regard.received import SMALL, read_bytes
 from regard.run import RunFolder
 from regard.storage import write_json
 from regard.translate import Translator
@@ -57,8 +58,7 @@ class Aligner(NamedTuple):
 
     def fits(self, heads: dict[str, int]) -> bool:
         """Is it of a model with these heads?"""
-        known = self.attention in heads and self.shift in (0, 1)
-        return known and (self.head is None or 0 <= self.head < heads[self.attention])
+        return self.attention in heads and (self.head is None or self.head < heads[self.attention])
 
     def weights(self, attention: dict[str, Tensor]) -> Tensor:
         """(target, source), by which target pieces are aligned. The end of the output is aligned with nothing late."""
@@ -67,20 +67,35 @@ class Aligner(NamedTuple):
         return torch.cat([chosen[self.shift :], chosen.new_zeros(self.shift, chosen.shape[1])])
 
 
+class _Kept(BaseModel):
+    """What ``alignment.json`` says: which weights were measured, and what was found."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    checkpoint: str
+    attention: str
+    head: Annotated[int, Field(ge=0)] | None
+    shift: Literal[0, 1]
+    agreement: Annotated[float, Field(ge=0, le=1)]
+    links: Annotated[int, Field(ge=0)]
+
+
 def aligner_of(run: RunFolder, translator: Translator, *, checkpoint: str | None = None) -> Aligner | None:
     """That of a run's checkpoint, measured once and kept beside it; None for a model without encoder-decoder attention.
 
     Weights that are others than those measured, as after more training, are measured anew.
     """
     path, weights = run.path / "alignment.json", str(run.weights_path(checkpoint))
+    types = len(translator.source), len(translator.target)
     heads = _heads(translator)
     try:
-        kept = json.loads(path.read_bytes())
-        if kept.pop("checkpoint") == weights and (aligner := Aligner(**kept)).fits(heads):
+        kept = _Kept.model_validate_json(read_bytes(path, SMALL))
+        aligner = Aligner(**kept.model_dump(exclude={"checkpoint"}))
+        if kept.checkpoint == weights and aligner.fits(heads):
             return aligner
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+    except (OSError, ValueError):
         pass  # not measured yet, or damaged
-    found = choose_aligner(translator, *_pairs(run))
+    found = choose_aligner(translator, *_pairs(run, *types))
     if found is not None and found.agreement is not None:
         try:
             write_json(path, found._asdict() | {"checkpoint": weights})
@@ -95,10 +110,13 @@ def _heads(translator: Translator) -> dict[str, int]:
     return {name: len(weights) for name, weights in found.items() if name.endswith("source")}
 
 
-def _pairs(run: RunFolder) -> tuple[list[npt.NDArray[np.int64]], list[npt.NDArray[np.int64]]]:
-    """Training pairs from all over the first corpus; none where the arrays were deleted."""
+def _pairs(
+    run: RunFolder, source_types: int, target_types: int
+) -> tuple[list[npt.NDArray[np.int64]], list[npt.NDArray[np.int64]]]:
+    """Training pairs from all over the first corpus; none where the arrays were deleted, or are those of another."""
     try:
         corpus = Corpus.open(run.data / "train-0")
+        corpus.require_types(source_types, target_types)
     except (DataError, StorageError):
         return [], []
     longer = np.maximum(corpus.source_length, corpus.target_length)

@@ -2,6 +2,7 @@
 
 import errno
 import gzip
+import json
 import os
 from pathlib import Path
 
@@ -218,3 +219,64 @@ def test_multi30k_is_read_whole(tmp_path):
     assert corpus.source_length.tolist() == [len(line) for line in words]
     assert tokenizer.pieces(corpus.source(28_999)) == words[28_999]
     assert corpus.report.source_unknown == corpus.report.target_unknown == 0
+
+
+def rewritten(folder: Path, **head: object) -> Path:
+    """A prepared corpus whose ``corpus.json`` says otherwise."""
+    path = corpus_of(folder).folder / "corpus.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | head))
+    return path.parent
+
+
+@pytest.mark.parametrize("dtype", ["O", "<i8", "S2", "V4", "<u2,<u2", ">u2", "<f4", "object", 5, None, ["<u2"]])
+def test_tokens_are_of_two_kinds_of_numbers_and_no_other(tmp_path, monkeypatch, dtype):
+    folder = rewritten(tmp_path, dtype=dtype)
+    monkeypatch.setattr(np, "memmap", lambda *given, **options: pytest.fail("mapped before it was checked"))
+    with pytest.raises(DataError, match="damaged"):
+        Corpus.open(folder)
+
+
+REPORT = {"blank": 0, "long": 0, "long_lines": [], "source_unknown": 0, "target_unknown": 0, "max_length": 10}
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        {"source_tokens": -1}, {"source_tokens": 6.0}, {"source_tokens": 1 << 70}, {"target_tokens": True},
+        {"report": REPORT}, {"report": REPORT | {"pairs": -1}}, {"report": REPORT | {"pairs": 2}},
+        {"report": REPORT | {"pairs": 1 << 62}}, {"report": REPORT | {"pairs": 3, "max_length": 3}},
+        {"report": REPORT | {"pairs": 3, "long_lines": "1"}}, {"report": [1]}, {"name": ["x"]}, {"fingerprint": None},
+    ],
+)  # fmt: skip
+def test_a_head_that_lies_is_refused_before_a_file_is_mapped(tmp_path, monkeypatch, head):
+    folder = rewritten(tmp_path, **head)
+    if head.get("report", {}) != REPORT | {"pairs": 3, "max_length": 3}:
+        monkeypatch.setattr(np, "memmap", lambda *given, **options: pytest.fail("mapped before it was checked"))
+    with pytest.raises(DataError, match="damaged"):
+        Corpus.open(folder)
+
+
+@pytest.mark.parametrize(
+    "offsets", [[1, 2, 5, 6], [0, 2, 5, 5], [0, 5, 2, 6], [0, -1, 5, 6], [0, 2, 2**63 - 1, 6], [0, 7, 7, 6]]
+)
+def test_offsets_rise_from_nothing_to_all(tmp_path, offsets):
+    folder = corpus_of(tmp_path).folder
+    (folder / "source.offsets").write_bytes(np.array(offsets, "<i8").tobytes())
+    with pytest.raises(DataError, match="rise from 0 to 6"):
+        Corpus.open(folder)
+
+
+def test_tokens_that_no_vocabulary_has_are_found_and_the_corpus_made_anew(tmp_path):
+    config = files(tmp_path)
+
+    def open_again():
+        return open_or_prepare(config, WORDS, WORDS, tmp_path / "corpus", max_length=10)
+
+    wanted = [open_again().source(row).tolist() for row in range(3)]
+    path = tmp_path / "corpus" / "source.tokens"
+    path.write_bytes(np.full(len(path.read_bytes()) // 2, len(WORDS), "<u2").tobytes())
+    with pytest.raises(DataError, match=f"piece {len(WORDS)} of {len(WORDS)}"):
+        Corpus.open(path.parent).require_types(len(WORDS), len(WORDS))
+    again = open_again()
+    assert [again.source(row).tolist() for row in range(3)] == wanted
+    again.require_types(len(WORDS), len(WORDS))
