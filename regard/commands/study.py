@@ -70,8 +70,8 @@ def _list(studies: Any, *, as_json: bool) -> None:
         return
     for each in studies:
         claim = fill(each.claim, 100, initial_indent=" " * 15, subsequent_indent=" " * 15).lstrip()
-        duration = f"{each.seconds} s" if each.seconds < 90 else f"{each.seconds / 60:.0f} min"
-        print(f"{each.name:<14} {claim}\n{'':<14} {each.source}; about {duration}\n")
+        duration = f"{each.seconds} s" if each.seconds else "less than 1 s"
+        print(f"{each.name:<14} {claim}\n{'':<14} {each.source}; took {duration} with one thread\n")
 
 
 def _run(each: Study, folder: Path, *, seed: int, quick: bool, as_json: bool) -> None:

@@ -14,96 +14,96 @@ _ALL = (
         claim="Attention is a soft dictionary lookup: with the temperature going to 0 it answers as a dict does, and "
         "the order of the pairs does not matter.",
         source="Vaswani et al. 2017, §3.2 and Eq. 1",
-        seconds=3,
+        seconds=0,
     ),
     Study(
         name="saturation",
         claim="q·k has variance d_k, so without the scale 1/√d_k the softmax saturates as d_k grows and passes hardly "
         "any gradient; with it, none of that depends on d_k.",
         source="Vaswani et al. 2017, §3.2.1 and footnote 4",
-        seconds=8,
+        seconds=11,
     ),
     Study(
         name="dimension",
         claim="With wider keys a learned lookup by the unscaled product gets worse; scaled by 1/√d_k, or with an "
         "additive score, it does not.",
         source="Vaswani et al. 2017, §3.2.1; Britz et al. 2017, §4.4",
-        seconds=40,
+        seconds=82,
     ),
     Study(
         name="positions",
         claim="Without positions a self-attention encoder is blind to order (permuted words give permuted states); "
         "with sinusoids PE(p + k) is one linear function of PE(p) for all p.",
         source="Vaswani et al. 2017, §3.5",
-        seconds=3,
+        seconds=1,
     ),
     Study(
         name="gradients",
         claim="Over τ steps back the gradients of recurrent cells vanish or explode as ρ^τ; gates keep them alive, if "
         "they start open.",
         source="Pascanu et al. 2013, §2.1; Hochreiter & Schmidhuber 1997; Jozefowicz et al. 2015",
-        seconds=3,
+        seconds=1,
     ),
     Study(
         name="layers",
         claim="A layer costs n²·d (self-attention), n·d² (recurrent), k·n·d² (convolutional) or r·n·d (restricted); "
         "only the recurrent one takes n steps; the longest path is 1, n, n/k and n/r.",
         source="Vaswani et al. 2017, §4 and Table 1",
-        seconds=15,
+        seconds=26,
     ),
     Study(
         name="normalisation",
         claim="LayerNorm gives each column mean 0 and variance 1 whatever the scale of the weights, sees no "
         "neighbours, and shortens training; BatchNorm lets other sentences and padding in.",
         source="Ba et al. 2016, §3, §5 and Table 1",
-        seconds=45,
+        seconds=199,
     ),
     Study(
         name="warmup",
         claim="At a large learning rate a deep Transformer with its norms behind the sums (post-LN) stays at chance "
         "without a warm-up; with norms before the sub-layers (pre-LN) it learns with and without.",
         source="Xiong et al. 2020, §3 and §4; Vaswani et al. 2017, §5.3",
-        seconds=60,
+        seconds=140,
     ),
     Study(
         name="length",
         claim="With one vector for the whole source a recurrent model gets worse with longer sentences; with "
         "attention it does not.",
         source="Bahdanau et al. 2015, §5.1 and Fig. 2; Cho et al. 2014",
-        seconds=35,
+        seconds=50,
     ),
     Study(
         name="convergence",
         claim="A Transformer comes to the same loss in less time than recurrent models with attention.",
         source="Vaswani et al. 2017, §1 and §6.1",
-        seconds=40,
+        seconds=36,
     ),
     Study(
         name="heads",
         claim="Of equal width, several heads cost what one costs, and can look at several places where one averages.",
         source="Vaswani et al. 2017, §3.2.2 and Table 3, rows A",
-        seconds=30,
+        seconds=37,
     ),
     Study(
         name="alignment",
         claim="Attention by content alone loses its place in sentences longer than those of the training; with its "
         "last weights among what it sees, and sharpened, it stays aligned at five times their length.",
         source="Chorowski et al. 2015, §2.2, §2.3 and §4",
-        seconds=25,
+        seconds=57,
     ),
     Study(
         name="senses",
         claim="A word has one embedding for all of its senses; the states an encoder gives it in sentences tell them "
         "apart.",
         source="Peters et al. 2018, §5.3; Tang et al. 2018",
-        seconds=5,
+        seconds=8,
     ),
     Study(
         name="pronoun",
-        claim="Whether it is es or sie hangs on which noun is meant; a head reads that noun, and without it the right "
-        "pronoun gets less probable.",
+        claim="Whether it is es or sie hangs on which noun is meant; some head, of the encoder or of the decoder, "
+        "looks at that noun, and without it the right pronoun gets less probable.",
         source="Vaswani et al. 2017, appendix; Uszkoreit 2017",
-        seconds=12,
+        seconds=39,
     ),
 )
 STUDIES: dict[str, Study] = {study.name: study for study in _ALL}

@@ -1,8 +1,9 @@
 """Which word a pronoun stands for, the head that looks it up, and what happens without that head.
 
 Claim: to translate *it* into a language with genders, a model must find what it stands for. In "the animal didn't cross
-the street because it was too tired" heads of the Transformer look from *it* to the noun meant, which changes with the
-last word, tired or wide (Vaswani et al. 2017, appendix; Uszkoreit 2017).
+the street because it was too tired" heads of the Transformer's encoder look from *it* to the noun meant, which changes
+with the last word, tired or wide (Vaswani et al. 2017, appendix; Uszkoreit 2017). What is judged here is weaker: that
+some head does, of the encoder at *it* or of the decoder before the pronoun.
 
 Measured: English sentences of that form and their German, where *it* becomes *es* (das Tier) or *sie* (die Straße). The
 adjective alone tells which noun is meant, and that noun's gender is the pronoun's. Animals are subjects as well as
@@ -37,7 +38,7 @@ from regard.observe import observe
 from regard.optim import schedule
 from regard.studies import toy
 from regard.studies.sentences import PRONOUN, Meant, encode, pronouns, tokenizer_of
-from regard.studies.study import Cell, Findings, Kept, Report, at_least
+from regard.studies.study import Cell, Findings, Kept, Report, at_least, show
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -88,6 +89,7 @@ def run(*, seed: int, quick: bool, report: Report, sentences: Sequence[Meant] | 
             falls[head] = (whole - _log_p(model, judged, tokenizer)).tolist()
             rows.append((str(head), fmean(looks[head]), fmean(falls[head]), _right(model, judged, tokenizer)))
         report(0.9 + 0.1 * len(falls) / len(ALL_HEADS))
+    in_encoder = max(fmean(looks[head]) for head in ALL_HEADS if head.attention.startswith("encoder"))
     return Findings(
         columns=("switched off", "looks at the noun meant − the other", "fall of log p(pronoun)", "pronouns right"),
         rows=rows,
@@ -98,7 +100,9 @@ def run(*, seed: int, quick: bool, report: Report, sentences: Sequence[Meant] | 
         ],
         remarks=(
             "Weight on a noun includes that on the words beside it: a head may read the noun from a neighbour's state.",
-            "Other heads can cost as much: a pronoun also hangs on those that tell nouns what is said of them.",
+            "Of the heads of the encoder, asked by it, none looks at the noun meant by more than "
+            f"{show(in_encoder)} more than at the other.",
+            "Other heads can cost as much or more: a pronoun also hangs on those that tell nouns what is said of them.",
             "What a head looks at is not yet what it does; switching it off shows that it is needed here, not why.",
         ),
         draw=lambda figure: _draw(figure, model, tokenizer, reading, falls),

@@ -51,6 +51,13 @@ def test_the_page_of_the_docs_says_what_the_catalogue_says() -> None:
     assert [name for name in sections if f"\n> {STUDIES[name].claim}\n" not in text] == []
 
 
+def test_the_list_gives_the_times_that_the_page_measured() -> None:
+    """One source for both: whoever writes the page anew copies its times into the catalogue."""
+    took = re.findall(r"^\| \[(\w+)\]\(#\w+\) .* \| ([\d,]+) s \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert {name: STUDIES[name].seconds for name, _ in took} == {name: int(s.replace(",", "")) for name, s in took}
+    assert len(took) == len(STUDIES)
+
+
 def test_the_pictures_of_the_docs_are_there_and_small() -> None:
     pictures = re.findall(r"^!\[.*\]\((.+)\)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert pictures

@@ -87,6 +87,17 @@ def test_each_criterion_can_fail(
     assert [place for place, criterion in enumerate(found.criteria) if not criterion.holds] == failed
 
 
+def test_heads_of_the_encoder_are_told_apart_from_the_one_that_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The verdict may rest on the decoder; then the remarks say how little the encoder's heads look."""
+    values = dict.fromkeys(ALL_HEADS, 0.0) | {Head("encoder.1.self", 3): 0.0125, Head("decoder.0.source", 1): 0.5}
+    monkeypatch.setattr(pronoun, "_right", lambda *rest: 1.0)
+    monkeypatch.setattr(pronoun, "_looks", lambda *rest: {head: [each, each] for head, each in values.items()})
+    monkeypatch.setattr(pronoun, "_log_p", lambda *rest: torch.zeros(2))
+    found = pronoun.run(seed=1, quick=True, report=silent)
+    assert found.criteria[1].what.startswith("decoder.0.source, head 1")
+    assert any("of the encoder" in remark and " 0.0125 " in remark for remark in found.remarks)
+
+
 def test_a_head_whose_absence_helps_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     falls = iter([torch.tensor([0.0, 0.0, 0.0]), *[torch.tensor([0.3, 0.4, 0.5])] * len(ALL_HEADS)])
     monkeypatch.setattr(pronoun, "_log_p", lambda *rest: next(falls))
