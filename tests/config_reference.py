@@ -67,7 +67,7 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
 
 MEANINGS = {
     "format": "version of the config's format; a newer one is refused",
-    "seed": "of the first weights, the order of the data, dropout and sampling",
+    "seed": "seed for initialisation, data order, dropout and sampling",
     "data": "table, see below",
     "model": "table, see below",
     "train": "table, see below",

@@ -64,7 +64,7 @@ def _lines(doing: str, total: int | None, unit: str) -> Callable[[int], None]:
         nonlocal told, done
         done += count
         now = time.monotonic()
-        if now - told < EVERY:
+        if now - told < EVERY or not done:
             return
         told = now
         left = f" of {total:,} {unit}, {(total - done) / done * (now - began):,.0f} s left" if total else f" {unit}"

@@ -42,6 +42,17 @@ def test_a_line_every_half_minute_with_the_time_left(clock: Clock, capsys: pytes
     ]
 
 
+def test_a_first_part_that_takes_long_tells_nothing_yet(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    """A slow machine may have none done when the first line is due."""
+    with waiting.progress("translating", 1000) as advance:
+        clock.now += 31
+        advance(0)
+        assert capsys.readouterr().err == ""
+        clock.now += 9
+        advance(100)
+    assert capsys.readouterr().err == "translating: 100 of 1,000 lines, 360 s left\n"
+
+
 def test_without_a_total_it_counts(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     with waiting.progress("reading", None, unit="pairs") as advance:
         clock.now += 31
