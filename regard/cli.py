@@ -1,7 +1,6 @@
 """The command line: gathers the verbs, one file each under ``commands``, and turns failures into plain words.
 
-Exit codes: 0 done · 1 a defect of regard · 2 wrong usage or config · 3 data · 4 model or run folder · 5 training ·
-6 storage · 130 Ctrl-C · 141 the reader of the output went away · 143 SIGTERM.
+``EXIT_CODES`` says by which code each kind of failure ends.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from types import ModuleType, TracebackType
 from typing import Annotated, Any
 
@@ -36,7 +36,8 @@ from regard.commands import (
     train,
     translate,
 )
-from regard.errors import RegardError
+from regard.errors import RegardError, StorageError
+from regard.streams import flush_output, guard_streams
 
 __all__ = ["VERBS", "build_app", "main", "run"]
 
@@ -46,12 +47,18 @@ VERBS: tuple[ModuleType, ...] = (
     study, doctor, demo,
 )  # fmt: skip
 
+EXIT_CODES = (
+    "Exit codes: 0 done · 1 a defect of regard · 2 wrong usage or config · 3 data · 4 model or run folder · 5 training · "
+    "6 storage, or standard output cannot be written · 130 Ctrl-C · 141 the reader of the output went away · 143 SIGTERM"
+)
+
 # Wrong options, verbs and values. Typer bundles or imports click, by version; this is the name both have.
 _WrongUsage: Any = next(parent for parent in typer.BadParameter.__mro__ if parent.__name__ == "ClickException")
 
 
 def main() -> None:
     """The entry point ``regard``."""
+    guard_streams()
     arguments = sys.argv[1:]
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     debug = "--debug" in own  # anywhere, so that it can be put behind a command that has just failed
@@ -67,7 +74,7 @@ def run(arguments: Sequence[str], *, verbs: Sequence[ModuleType] = VERBS, debug:
     try:
         command = typer.main.get_command(build_app(verbs))
         code = command.main(list(arguments) or ["--help"], prog_name="regard", standalone_mode=False)
-        sys.stdout.flush()
+        flush_output()
         return code if isinstance(code, int) else 0
     except BrokenPipeError:
         return _unheard()
@@ -81,12 +88,19 @@ def run(arguments: Sequence[str], *, verbs: Sequence[ModuleType] = VERBS, debug:
     except RegardError as error:
         if debug:
             raise
+        _print_printed()
         _tell(error.what, where=error.where, why=error.why, help=error.help)
         return error.exit_code
     except _WrongUsage as error:
         context = getattr(error, "ctx", None)
         _tell(error.format_message(), help=f"{context.command_path if context else 'regard'} --help")
         return 2
+
+
+def _print_printed() -> None:
+    """What a command printed before it failed. Its failure is the one to tell, so another is not."""
+    with suppress(StorageError, OSError):
+        flush_output()
 
 
 def _unheard() -> int:
@@ -98,7 +112,10 @@ def _unheard() -> int:
 def build_app(verbs: Sequence[ModuleType] = VERBS) -> typer.Typer:
     """All verbs under one program. Imports no torch."""
     app = typer.Typer(
-        name="regard", help="Train, read and serve attention-based sequence models.", pretty_exceptions_enable=False
+        name="regard",
+        help="Train, read and serve attention-based sequence models.",
+        epilog=EXIT_CODES,
+        pretty_exceptions_enable=False,
     )
 
     @app.callback()

@@ -44,6 +44,7 @@ LAYERS = {
     "regard.options": 1,
     "regard.storage": 0,
     "regard.received": 0,
+    "regard.streams": 1,
     "regard.tensors": 1,
     "regard.memory": 1,
     "regard.randomness": 1,

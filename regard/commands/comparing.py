@@ -24,6 +24,8 @@ __all__ = ["Comparison"]
 
 START = """
 try:
+    from regard.streams import guard_streams
+    guard_streams()
     from regard.commands.compare_member import main
     main()
 except KeyboardInterrupt:  # while it still imports

@@ -59,7 +59,8 @@ def score(
         for number, scores, names in _scored(model, iter(pairs), source):
             if not as_json:
                 print("\n" * (number - printed - 1), end="")
-            print(_as_json(number, scores, names) if as_json else f"{math.fsum(scores):.4f}")
+            line = _as_json(number, scores, names) if as_json else f"{math.fsum(scores):.4f}"
+            print(line, flush=True)  # whose reader goes away, as head does, is not kept waiting
             log_p, pieces, printed = log_p + math.fsum(scores), pieces + len(scores), number
             advance(1)
     perplexity = math.exp(-log_p / pieces) if pieces else math.nan

@@ -6,12 +6,12 @@ import itertools
 import json
 import secrets
 import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.commands.incoming import chunks, incoming, reader_left
 from regard.commands.options import (
     Beam,
     CheckpointName,
@@ -27,7 +27,7 @@ from regard.commands.options import (
 )  # fmt: skip
 from regard.commands.waiting import progress
 from regard.commands.writing import writing
-from regard.errors import ConfigError, DataError, RegardError
+from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from regard.translate import Candidate, Translation
@@ -96,7 +96,8 @@ def translate(
 ) -> None:
     """Translate lines with a trained model.
 
-    Reads and writes as it goes, in order. A line of nothing but white space stays empty; one that is too long is
+    Reads and writes as it goes, in order: a pipe is answered when its writer pauses (with --seed after 1,024 lines or
+    at the end, so that the same is drawn again). A line of nothing but white space stays empty; one that is too long is
     translated in parts. A file given with -o is replaced once all is there; --resume goes on after an interruption.
     """
     from regard.data.corpora import read_lines
@@ -111,6 +112,8 @@ def translate(
     given = file if file is not None and str(file) != "-" else None
     # Someone who types wants each answer at once.
     size = 1 if given is None and sys.stdin.isatty() else BATCHES * search.batch_sentences
+    # What is to be drawn again, or gone on with, is cut alike each time; else the first lines are not kept waiting.
+    alike = seed is not None or (output is not None and given is not None)
     # The lines of a pipe would be gone once they are counted.
     total = sum(1 for _ in read_lines(given)) if given is not None and given.is_file() else None
     form = _as_json if as_json else _as_table if search.nbest > 1 else _as_text
@@ -122,16 +125,22 @@ def translate(
     with (
         writing(output, given, job=job, resume=resume) as lines,
         progress("translating", total, hidden=hidden) as advance,
+        incoming(given, watched=output is None) as (read, ready),
     ):
+        unheard = reader_left if output is None else lambda: False
         start = secrets.randbits(32) if seed is None else seed
         number = 0
-        for count, chunk in enumerate(chunks(standard_input() if given is None else read_lines(given), size)):
+        cut = chunks(read, size) if alike else chunks(read, size, first=search.batch_sentences, ready=ready)
+        for count, chunk in enumerate(cut):
             begin = begins.take(len(chunk))
             if lines.passed(chunk):
                 number += len(chunk)
                 advance(len(chunk))
                 continue
-            for one in model.translate(chunk, search=search, prefixes=begin, seed=start + count, done=advance):
+            found = model.translate(
+                chunk, search=search, prefixes=begin, seed=start + count, done=advance, interrupted=unheard
+            )
+            for one in found:
                 number += 1
                 lines.write(form(number, one))
             lines.commit(chunk)
@@ -171,37 +180,6 @@ class _Beginnings:
         if self.lines is not None and (rest := sum(1 for _ in self.lines)):
             where = f"{self.file}:{self.taken + 1}"
             raise DataError(f"{self.file} has {rest:,} lines more than there were sentences", where=where)
-
-
-def standard_input() -> Iterator[str]:
-    """Lines of standard input, strict UTF-8; DataError names the line."""
-    for number, raw in enumerate(sys.stdin.buffer, start=1):
-        try:
-            yield raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                "A line is not valid UTF-8.",
-                where=f"standard input:{number}",
-                why=f"byte {error.start + 1} of the line is 0x{error.object[error.start]:02x}: {error.reason}",
-                help="iconv -f WINDOWS-1252 -t UTF-8, if that is its encoding",
-            ) from error
-
-
-def chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
-    """``size`` lines at a time; those before a line that cannot be read are not lost with it."""
-    chunk: list[str] = []
-    try:
-        for line in lines:
-            chunk.append(line)
-            if len(chunk) == size:
-                yield chunk
-                chunk = []
-    except RegardError:
-        if chunk:
-            yield chunk
-        raise
-    if chunk:
-        yield chunk
 
 
 def _as_text(number: int, translation: Translation) -> str:

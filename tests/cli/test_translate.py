@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from regard.commands.translate import chunks
 from regard.errors import ConfigError, DataError, ModelError, StorageError
 from regard.translate import Translation, Translator
 
@@ -217,11 +216,6 @@ def test_options_that_cannot_be_used(regard, tiny_run: TinyRun, options: list[st
 def test_no_run_folder(regard, tmp_path: Path) -> None:
     result = regard("translate", tmp_path / "nothing", input="a\n")
     assert isinstance(result.exception, ModelError)
-
-
-def test_chunks_hold_no_more_than_their_size() -> None:
-    assert list(chunks(iter("abcde"), 2)) == [["a", "b"], ["c", "d"], ["e"]]
-    assert list(chunks(iter(""), 2)) == []
 
 
 def test_a_reader_that_goes_away_is_no_failure(tiny_run: TinyRun, tmp_path: Path) -> None:

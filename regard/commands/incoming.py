@@ -1,0 +1,180 @@
+"""Lines as they come: together while more are there, at once when their writer pauses."""
+
+from __future__ import annotations
+
+import codecs
+import errno
+import os
+import select
+import stat
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from regard.errors import DataError, RegardError
+
+__all__ = ["Incoming", "chunks", "incoming", "reader_left"]
+
+BLOCK = 1 << 16  # bytes read at a time, which is what a pipe holds
+
+
+class Incoming:
+    """Lines without their ends, in bytes. ``read`` waits for some bytes, and gives none at the end of all.
+
+    ``waiting`` says whether ``read`` would give some at once.
+    """
+
+    def __init__(self, read: Callable[[], bytes], waiting: Callable[[], bool]) -> None:
+        self._read, self._waiting = read, waiting
+        self._lines: deque[bytes] = deque()
+        self._begun = b""  # a line whose end has not come yet
+        self._ended = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        while True:
+            while not self._lines and not self._ended:
+                self._take()
+            if not self._lines:
+                return
+            yield self._lines.popleft()
+
+    def ready(self) -> bool:
+        """Whether the next line, or the end, is there already; half a line is not."""
+        while not self._lines and not self._ended:
+            if not self._waiting():
+                return False
+            self._take()
+        return True
+
+    def _take(self) -> None:
+        data = self._read()
+        whole, self._ended = self._begun + data, not data
+        *lines, self._begun = whole.split(b"\n")
+        if self._ended and self._begun:
+            lines.append(self._begun)
+        self._lines.extend(lines)
+
+
+@contextmanager
+def incoming(file: Path | None, *, watched: bool) -> Iterator[tuple[Iterator[str], Callable[[], bool]]]:
+    """Lines of a file, or of standard input, and whether the next is there already; DataError names a wrong one.
+
+    Who waits for a line and is ``watched`` ends when nobody reads standard output any more.
+    """
+    from regard.data.corpora import read_lines
+
+    if file is not None and (not file.exists() or file.is_file() or file.is_dir() or file.suffix == ".gz"):
+        yield read_lines(file), _always
+        return
+    with _opened(file) as number:
+        if number is None:
+            lines = (line.removesuffix(b"\n") for line in sys.stdin.buffer)
+            yield _decoded(lines, "standard input"), _always
+        else:
+            name = "standard input" if file is None else str(file)
+            coming = Incoming(partial(_read, number, name, watched), lambda: bool(_poll({number: select.POLLIN}, 0)))
+            yield _decoded(coming, name), coming.ready
+
+
+@contextmanager
+def _opened(file: Path | None) -> Iterator[int | None]:
+    """The number of a pipe or device; None where standard input is a file, or none of the system's."""
+    if file is None:
+        number = _number(sys.stdin)
+        yield None if number is None or stat.S_ISREG(os.fstat(number).st_mode) else number
+        return
+    try:
+        opened = file.open("rb", buffering=0)
+    except OSError as error:
+        raise _unreadable(str(file), error) from error
+    with opened:
+        yield opened.fileno()
+
+
+def chunks(
+    lines: Iterable[str], size: int, *, first: int | None = None, ready: Callable[[], bool] | None = None
+) -> Iterator[list[str]]:
+    """``size`` lines at a time, from ``first`` on twice as many each time; fewer where the next is not ``ready``.
+
+    Those before a line that cannot be read are not lost with it.
+    """
+    chunk: list[str] = []
+    room = size if first is None else min(first, size)
+    try:
+        for line in lines:
+            chunk.append(line)
+            if len(chunk) == room or (ready is not None and not ready()):
+                room = min(2 * room, size) if len(chunk) == room else room
+                yield chunk
+                chunk = []
+    except RegardError:
+        if chunk:
+            yield chunk
+        raise
+    if chunk:
+        yield chunk
+
+
+def reader_left() -> bool:
+    """Whether nobody reads standard output any more: raises BrokenPipeError then, as writing would."""
+    if _poll(_output(), 0):
+        raise BrokenPipeError
+    return False
+
+
+def _read(number: int, name: str, watched: bool) -> bytes:
+    """Some bytes of an open file, once there are any."""
+    output = _output() if watched else {}
+    if number not in _poll({number: select.POLLIN} | output, None):
+        raise BrokenPipeError
+    try:
+        return os.read(number, BLOCK)
+    except OSError as error:
+        raise _unreadable(name, error) from error
+
+
+def _output() -> dict[int, int]:
+    """Standard output where it is a pipe, the reader of which may go away; nothing is asked of it but that."""
+    number = _number(sys.stdout)
+    return {} if number is None or not stat.S_ISFIFO(os.fstat(number).st_mode) else {number: 0}
+
+
+def _poll(watched: dict[int, int], milliseconds: int | None) -> set[int]:
+    """Which of these open files have what is watched for, or have failed."""
+    poll = select.poll()
+    for number, events in watched.items():
+        poll.register(number, events)
+    return {number for number, _ in poll.poll(milliseconds)}
+
+
+def _number(stream: object) -> int | None:
+    try:
+        return int(stream.fileno())  # type: ignore[attr-defined]
+    except (OSError, AttributeError):  # replaced by one that is none of the system's
+        return None
+
+
+def _always() -> bool:
+    return True
+
+
+def _unreadable(name: str, error: OSError) -> DataError:
+    why = "it is closed" if error.errno == errno.EBADF else error.strerror or str(error)
+    return DataError(f"{name} cannot be read", why=why, help="name a file, or send text: … < FILE")
+
+
+def _decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
+    for number, raw in enumerate(lines, start=1):
+        try:
+            line = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
+            yield line.removesuffix(b"\r").decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                "A line is not valid UTF-8.",
+                where=f"{name}:{number}",
+                why=f"byte {error.start + 1} of the line is 0x{error.object[error.start]:02x}: {error.reason}",
+                help="iconv -f WINDOWS-1252 -t UTF-8, if that is its encoding",
+            ) from error

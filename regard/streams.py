@@ -1,0 +1,93 @@
+"""Standard streams that fail in plain words: full, closed, or with a reader that has gone away."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, TextIO
+
+from regard.errors import StorageError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+__all__ = ["flush_output", "guard_streams"]
+
+
+def guard_streams() -> None:
+    """Replace the standard streams of this process; called once, before anything is read or written.
+
+    A standard output that cannot be written is a StorageError, once; a reader that went away stays a BrokenPipeError.
+    What standard error cannot take is dropped: messages are no reason to lose the work they are about. A stream that
+    was closed keeps its number, so that no file which is opened later takes it and receives what is printed.
+    """
+    for number, flags in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        if not _is_open(number):  # one that cannot be used that way round: its use then fails as it should
+            os.set_inheritable(os.open(os.devnull, flags), True)  # the lowest number that is free, hence this one
+    sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)
+    sys.stdout = _text(_Output(1, "w", closefd=False), sys.stdout)
+    sys.stderr = _text(_Messages(2, "w", closefd=False), sys.stderr, at_once=True)
+
+
+def flush_output() -> None:
+    """Write what is printed. After a failure that was told, what is left is dropped."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+class _Output(io.FileIO):
+    """Standard output."""
+
+    _failed = False
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        size = memoryview(data).nbytes
+        if self._failed:
+            return size
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            self._failed = True
+            raise
+        except OSError as error:
+            self._failed = True
+            raise _unwritable(error) from error
+
+
+class _Messages(io.FileIO):
+    """Standard error."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        with suppress(OSError):
+            return super().write(data)
+        return memoryview(data).nbytes
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+
+
+def _text(raw: io.FileIO, before: TextIO | None, *, at_once: bool = False) -> TextIO:
+    """As Python has it, but that a character which the encoding lacks is spelled and no failure."""
+    encoding = before.encoding if before is not None else "utf-8"
+    lines = at_once or raw.isatty()
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw), encoding=encoding, errors="backslashreplace", line_buffering=lines,
+        write_through=at_once,
+    )  # fmt: skip
+
+
+def _unwritable(error: OSError) -> StorageError:
+    closed = error.errno == errno.EBADF
+    return StorageError(
+        "cannot write to standard output",
+        why="it is closed" if closed else error.strerror or str(error),
+        help="send it somewhere that can be written: a file, a pipe or the terminal",
+    )
