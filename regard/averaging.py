@@ -27,7 +27,7 @@ def average_run(run: RunFolder, *, last: int = 10, steps: Sequence[int] | None =
             if missing
             else f"{run.path} has no checkpoints",
             where=str(run.checkpoints),
-            help=f"there are {', '.join(map(str, there))}" if there else f"regard train --resume {run.path}",
+            help=f"there are {', '.join(map(str, there))}" if there else _how_to_train(run),
         )
     mean = checkpoint.average([checkpoint.step_path(run.checkpoints, step) for step in used])
     # Made outside the folder of checkpoints, where a training that goes on would sweep it away half made.
@@ -39,3 +39,7 @@ def average_run(run: RunFolder, *, last: int = 10, steps: Sequence[int] | None =
     with storage.storing(workshop):
         workshop.rmdir()
     return used
+
+
+def _how_to_train(run: RunFolder) -> str | None:
+    return f"regard train --resume {run.path}" if run.config.data.train else None

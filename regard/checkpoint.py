@@ -52,7 +52,7 @@ FORMAT = 1  # raised when an older regard could not read what this one writes
 GROUP = r"^[a-z][a-z0-9_]*$"  # a group is a file name: nothing in it may lead out of the folder
 JSON_LIMIT = 1 << 20  # bytes; manifest.json and best.json have a few hundred
 FOLDER = re.compile(r"(?:step-(\d{6,15})|\.step-(\d{6,15})\.old)")
-HELP = "remove this folder; --resume then goes on from the checkpoint before it"
+HELP = "copy the folder again; or remove it: the checkpoint before it, if there is one, is then used"
 
 
 class Checkpoint(NamedTuple):

@@ -48,8 +48,9 @@ VERBS: tuple[ModuleType, ...] = (
 )  # fmt: skip
 
 EXIT_CODES = (
-    "Exit codes: 0 done · 1 a defect of regard · 2 wrong usage or config · 3 data · 4 model or run folder · 5 training · "
-    "6 storage, or standard output cannot be written · 130 Ctrl-C · 141 the reader of the output went away · 143 SIGTERM"
+    "Exit codes: 0 done · 1 a defect of regard · 2 wrong usage or config · 3 data · 4 model or run folder · "
+    "5 training · 6 storage, standard output included · 130 Ctrl-C · 141 the reader of the output went away · "
+    "143 SIGTERM"
 )
 
 # Wrong options, verbs and values. Typer bundles or imports click, by version; this is the name both have.

@@ -14,6 +14,7 @@ runs/m30k/
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import platform
@@ -30,7 +31,7 @@ import regard
 from regard import checkpoint, storage
 from regard.config import Config, dump_config, load_config
 from regard.data.text import Tokenizer, load_tokenizer
-from regard.errors import ConfigError, ModelError
+from regard.errors import ConfigError, ModelError, RegardError
 
 __all__ = ["Chosen", "Metrics", "Plan", "RunFolder", "environment"]
 
@@ -76,9 +77,7 @@ class RunFolder:
     def create(cls, path: Path, config: Config) -> RunFolder:
         """A new run; refuses a folder that holds anything."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            resume = (path / "config.toml").is_file()
-            help = f"regard train --resume {path} goes on; --name OTHER starts another" if resume else "--name OTHER"
-            raise ConfigError(f"{path} exists already", where=str(path), help=help)
+            raise ConfigError(f"{path} exists already", where=str(path), help=_beside(path))
         with storage.storing(path):
             path.mkdir(parents=True, exist_ok=True)
         storage.write_bytes_atomically(path / "config.toml", dump_config(config).encode())
@@ -157,27 +156,39 @@ class RunFolder:
         if which is None:
             which = "average" if fresh else "best" if best else "last"
         if which == "average":
+            if not average and steps:
+                help = f"regard average {self.path}"
+                raise ModelError(f"{self.path} has no average checkpoint", where=str(folder), help=help)
             return Chosen(which, folder / "average", average)
         if which == "best" and best:
             step = best.step
         elif which == "last" and steps:
             step = steps[-1]
-        elif which.isdigit():
+        elif which.isdigit() and int(which) in steps:
             step = int(which)
         else:
-            trained = bool(self.config.data.train)
-            raise ModelError(
-                f"{self.path} has no {which} checkpoint",
-                where=str(folder),
-                why="training has not saved one yet" if trained else "it came without data to train on",
-                help=f"regard train --resume {self.path}" if trained else "--checkpoint last",
-            )
+            raise self._without(which, steps)
         return Chosen("step" if which.isdigit() else which, checkpoint.step_path(folder, step), [step])
 
     def has_average(self) -> bool:
         """Whether there is an average that no later checkpoint has made old: what is then loaded unless named."""
         steps = checkpoint.list_steps(self.checkpoints)
         return self._average(steps[-1] if steps else 0)[1]
+
+    def _without(self, which: str, steps: list[int]) -> ModelError:
+        """What to do where there is no checkpoint of that name: to go on helps only where it would save one."""
+        trained = bool(self.config.data.train)
+        why = "training has not saved one yet" if trained else "it came without data to train on"
+        help = f"regard train --resume {self.path}" if trained else None
+        if steps:
+            known = ["last", *(["best"] if checkpoint.read_best(self.checkpoints) else [])]
+            help = f"--checkpoint {' or '.join(known)}; or a step: {', '.join(map(str, steps))}"
+            near = difflib.get_close_matches(which, ["average", "best", "last"], n=1)
+            if which not in ("best", "last"):
+                why = "a checkpoint is average, best, last or a step" + (f"; did you mean {near[0]}?" if near else "")
+            elif trained and not self.config.data.valid:
+                why = "this run validates on nothing, so that none is better than another"
+        return ModelError(f"{self.path} has no {which} checkpoint", where=str(self.checkpoints), why=why, help=help)
 
     def _average(self, last: int) -> tuple[list[int], bool]:
         """The steps that were averaged, and whether none was saved after that."""
@@ -256,6 +267,17 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def _beside(path: Path) -> str:
+    """What to do about a folder that is there: to go on, where it is a run that has data to go on with."""
+    try:
+        config = RunFolder.open(path).config
+    except RegardError:
+        return "--name OTHER"
+    if not config.data.train:
+        return f"it was not trained here, so it cannot go on; --name OTHER starts another beside {path}"
+    return f"regard train --resume {path} goes on; --name OTHER starts another"
 
 
 def _runs_nearby(path: Path) -> str | None:

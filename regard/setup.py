@@ -33,7 +33,7 @@ from regard.tensors import kept_buffers
 from regard.textbook import as_textbook
 from regard.train import Prepared, batch_memory, planned_epoch, to_device
 
-__all__ = ["Ready", "prepare", "remarks", "require_trainable", "set_up"]
+__all__ = ["Ready", "prepare", "rehearse", "remarks", "require_trainable", "set_up"]
 
 TRIALS = 8  # updates timed per number format
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -61,6 +61,11 @@ def require_trainable(config: Config) -> None:
         )
     with torch.device("meta"):  # shapes alone: no memory, whatever the size
         _require_alone(build(config.model, source_types=8, target_types=8), config)
+
+
+def _require_batches(config: Config, data: Prepared) -> None:
+    """DataError for a pair that fits into no batch, before anything is kept that the run would have to agree with."""
+    planned_epoch(config, data, 0)
 
 
 def _require_corpora(config: Config) -> None:
@@ -96,6 +101,7 @@ def set_up(run: RunFolder, *, say: Callable[[str], None], progress: Callable[[in
     source, target, data = prepare(run, say=say, progress=progress)
     plan = run.read_plan()
     if plan is None:
+        _require_batches(config, data)
         plan = _make_plan(config, data, len(source), len(target))
         run.write_plan(plan)
         say(f"computing in {plan.precision}" + (f", {plan.steps:,} updates" if plan.steps else ""))
@@ -105,6 +111,19 @@ def set_up(run: RunFolder, *, say: Callable[[str], None], progress: Callable[[in
     for remark in remarks(model, data):
         say(remark)
     return Ready(model, data, source, target, plan.steps)
+
+
+def rehearse(run: RunFolder, *, progress: Callable[[int], None] | None = None) -> list[str]:
+    """All that comes before the first update but for what is measured; returns the remarks.
+
+    Raises what ``set_up`` would, with ``require_trainable`` before it.
+    """
+    require_trainable(run.config)
+    source, target, data = prepare(run, say=lambda message: None, progress=progress)
+    _require_batches(run.config, data)
+    with torch.device("meta"):
+        model = build(run.config.model, source_types=len(source), target_types=len(target))
+    return remarks(model, data)
 
 
 def prepare(

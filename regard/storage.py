@@ -49,8 +49,8 @@ __all__ = [
 CHUNK = 1 << 20  # bytes handed to one write call
 
 HELP = {
-    errno.ENOSPC: "make room on this disk (see df -h) or choose another folder, then go on with --resume",
-    errno.EDQUOT: "make room within your quota or choose another folder, then go on with --resume",
+    errno.ENOSPC: "make room on this disk (see df -h) or choose another folder",
+    errno.EDQUOT: "make room within your quota or choose another folder",
     errno.EROFS: "this disk is mounted read-only: choose another folder",
     errno.EACCES: "choose a folder you may write to, or have its owner grant it (chmod u+w)",
     errno.EEXIST: "name another, or remove what is there",
@@ -81,7 +81,7 @@ def storing(path: Path) -> Iterator[None]:
             f"cannot store {path}: {reason}",
             where=str(error.filename or path),
             why="nothing that was stored before is lost",
-            help=HELP.get(error.errno or 0, "check the disk and the folder, then go on with --resume"),
+            help=HELP.get(error.errno or 0, "check the disk and the folder"),
         ) from error
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from regard.commands.options import AsJson
 from regard.commands.waiting import progress
+from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.config import Config
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 EPILOG = (
-    "Exit code 3 when something keeps the corpus from being trained on, else 0. "
+    "Exit code 3 when something keeps the corpus from being trained on (2 where it is the config), else 0. "
     "Examples: regard check train.en train.de --test test.en,test.de · regard check multi30k"
 )
 
@@ -28,6 +30,13 @@ Source = Annotated[
     Path, typer.Argument(metavar="SOURCE", help="Sentences; a .tsv or .jsonl of both sides; or a recipe.")
 ]
 Target = Annotated[Path | None, typer.Argument(metavar="TARGET", help="The translation of each.")]
+Valid = Annotated[
+    tuple[Path, Path] | None,
+    typer.Option("--valid", help="Validation data as train takes it: source and target file.", show_default=False),
+]
+ValidFile = Annotated[
+    Path | None, typer.Option("--valid-file", help="Validation data: one .tsv or .jsonl.", show_default=False)
+]
 Test = Annotated[
     list[str] | None,
     typer.Option(
@@ -42,32 +51,85 @@ def register(app: typer.Typer) -> None:
     app.command("check", epilog=EPILOG)(check)
 
 
-def check(source: Source, target: Target = None, *, test: Test = None, most: Most = 5, as_json: AsJson = False) -> None:
-    """Look through parallel text and name the lines that are wrong or odd; or through a recipe, data and model."""
-    from regard.data.corpora import CorpusConfig
+def check(
+    source: Source,
+    target: Target = None,
+    *,
+    valid: Valid = None,
+    valid_file: ValidFile = None,
+    test: Test = None,
+    most: Most = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Look through parallel text, or through a recipe, and name the lines that are wrong or odd.
 
-    held_out = [_corpus(files) for files in test or []]
-    if target is None and _is_recipe(source):
-        config = _recipe(source)
-        # Training and validation may share a file, dealt out by a hash of each sentence.
-        shared = {corpus.source for corpus in config.data.train}
-        held_out += [corpus for corpus in config.data.valid or () if corpus.source not in shared]
-        looked = [(corpus, _look(corpus, held_out, most)) for corpus in config.data.train]
-        remarks = _remarks(config)
-        described: Any = {"corpora": [_described(found) for _, found in looked], "remarks": remarks}
-    else:
-        corpus = CorpusConfig(source=source, target=target)
-        looked, remarks = [(corpus, _look(corpus, held_out, most))], []
-        described = _described(looked[0][1])
+    Then all is done that training does before its first update, so that what passes here can be trained on.
+    """
+    asked = _asked(source, target, valid, valid_file)
+    held_out = [*asked.valid, *(_corpus(files) for files in test or [])]
+    looked = [(corpus, _look(corpus, held_out, most)) for corpus in asked.train]
+    looked += [(corpus, _look(corpus, (), most)) for corpus in asked.valid]
+    sound = not any(_is_error(kind) for _, found in looked for kind in found.counts)
+    remarks, refusal = _rehearse(asked.config) if sound else ([], None)
     if as_json:
-        print(json.dumps(described, indent=2, ensure_ascii=False))
+        found = [_described(found) for _, found in looked]
+        described: Any = {"corpora": found} if asked.recipe else {**found[0], "valid": found[1:]}
+        refused = None if refusal is None else {"what": refusal.what, "where": refusal.where, "why": refusal.why}
+        print(json.dumps(described | {"remarks": remarks, "refused": refused}, indent=2, ensure_ascii=False))
     else:
-        for corpus, found in looked:
-            _tell(corpus, found)
+        for corpus, lint in looked:
+            _tell(corpus, lint)
         for remark in remarks:
             print(f"\n{remark}")
-    if any(_is_error(kind) for _, found in looked for kind in found.counts):
+        if sound and refusal is None:
+            plain = not remarks and not any(found.counts for _, found in looked)
+            print("nothing to remark" if plain else "\nit can be trained on as it is")
+    if refusal is not None:
+        raise refusal
+    if not sound:
         raise typer.Exit(3)
+
+
+class _Asked(NamedTuple):
+    """The corpora to look through, and the config that training would take."""
+
+    train: Sequence[CorpusConfig]
+    valid: Sequence[CorpusConfig]
+    config: Callable[[], Config]
+    recipe: bool
+
+
+def _asked(
+    source: Path, target: Path | None, valid: tuple[Path, Path] | None, valid_file: Path | None
+) -> _Asked:  # fmt: skip
+    from regard.commands.train import find_config
+    from regard.data.corpora import CorpusConfig
+
+    names = [str(each) for each in (source, target) if each is not None]
+    find = partial(find_config, names, valid, valid_file, [], say=lambda reason: None)
+    if target is None and _is_recipe(source):
+        config = find()
+        # Training and validation may share a file, dealt out by a hash of each sentence.
+        shared = {corpus.source for corpus in config.data.train}
+        held_out = [corpus for corpus in config.data.valid or () if corpus.source not in shared]
+        return _Asked(config.data.train, held_out, lambda: config, True)
+    files = [CorpusConfig(source=valid[0], target=valid[1])] if valid else []
+    files = [CorpusConfig(source=valid_file)] if valid_file else files
+    return _Asked([CorpusConfig(source=source, target=target)], files, find, False)
+
+
+def _rehearse(find: Callable[[], Config]) -> tuple[list[str], RegardError | None]:
+    """What training would remark once the text is cut into pieces, or why it would refuse."""
+    import tempfile
+
+    from regard.run import RunFolder
+    from regard.setup import rehearse
+
+    try:
+        with tempfile.TemporaryDirectory() as folder, progress("cutting", None, unit="pairs") as advance:
+            return rehearse(RunFolder.create(Path(folder) / "run", find()), progress=advance), None
+    except RegardError as error:
+        return [], error
 
 
 def _look(corpus: CorpusConfig, held_out: Sequence[CorpusConfig], most: int) -> Lint:
@@ -88,35 +150,6 @@ def _is_recipe(source: Path) -> bool:
     from regard.config import recipe_names
 
     return source.suffix == ".toml" or (not source.exists() and str(source) in recipe_names())
-
-
-def _recipe(source: Path) -> Config:
-    from regard.commands.train import require_data
-    from regard.config import load_config
-    from regard.setup import require_trainable
-
-    config = load_config(str(source))
-    require_data(config)
-    require_trainable(config)
-    return config
-
-
-def _remarks(config: Config) -> list[str]:
-    """What is odd about the model for these sources, once they are cut into pieces."""
-    import tempfile
-
-    import torch
-
-    from regard.models.build import build
-    from regard.run import RunFolder
-    from regard.setup import prepare, remarks
-
-    with tempfile.TemporaryDirectory() as folder, progress("cutting", None, unit="pairs") as advance:
-        run = RunFolder.create(Path(folder) / "run", config)
-        source, pieces, data = prepare(run, say=lambda message: None, progress=advance)
-        with torch.device("meta"):
-            model = build(config.model, source_types=len(source), target_types=len(pieces))
-        return remarks(model, data)
 
 
 def _corpus(files: str) -> CorpusConfig:
@@ -146,10 +179,6 @@ def _tell(config: CorpusConfig, found: Lint) -> None:
             print(f"  and {count - len(named):,} more")
     for skipped in found.skipped:
         print(f"\nnot checked: {skipped}")
-    if not found.counts:
-        print("nothing to remark")
-    elif not any(_is_error(kind) for kind in found.counts):
-        print("\nit can be trained on as it is")
 
 
 def _described(found: Lint) -> dict[str, object]:

@@ -37,7 +37,7 @@ def demo(
     runs: Annotated[Path, typer.Option(help="Where run folders are made.")] = Path("runs"),
 ) -> None:
     """Learn to pronounce English from CMUdict: check, train, measure, use, look inside."""
-    from regard.commands.train import new_folder, train_run
+    from regard.commands.train import new_folder, train_new
     from regard.config import load_config
     from regard.pronunciation import Dictionary, find_dictionary, write_corpora
     from regard.run import RunFolder
@@ -54,7 +54,7 @@ def demo(
     overrides += [f'data.{part}.0.source="{paths[part]}"' for part in ("train", "valid")]
     run = RunFolder.create(new_folder(runs, "demo"), load_config("demo", overrides))
     typer.echo(f"training for {minutes:g} minutes; Ctrl-C saves and stops")
-    code = train_run(run)
+    code = train_new(run)
     if code:
         raise typer.Exit(code)
     model = load(run.path)

@@ -75,6 +75,9 @@ class TrainingDisplay:
     def finished(self, outcome: Outcome) -> None:
         place = outcome.place
         if outcome.reason == "interrupted":
+            if not place.step:
+                self.said(f"stopped before the first update; regard train --resume {self.run} begins with it")
+                return
             self.said(f"stopped and saved at step {place.step:,}; regard train --resume {self.run} goes on")
             return
         self.said(f"done ({outcome.reason}) after {place.step:,} updates in {place.seconds / 60:.1f} minutes")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.errors import ConfigError, DataError, ModelError
+from regard.errors import ConfigError, DataError, ModelError, RegardError, StorageError
 
 if TYPE_CHECKING:
     from regard.config import Config
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from regard.setup import Ready
     from regard.train import Outcome
 
-__all__ = ["new_folder", "register", "require_data", "train_run"]
+__all__ = ["find_config", "new_folder", "register", "require_data", "train_new", "train_run"]
 
 EPILOG = (
     "Examples:  regard train train.en train.de --valid val.en val.de   |   regard train pairs.tsv   |   "
@@ -57,19 +60,24 @@ def train(
     if resume is not None:
         if what or valid or valid_file or set_ or name:
             raise ConfigError("--resume takes the run as it is", help=f"regard train --resume {resume}")
-        run = RunFolder.open(resume)
-    else:
-        run = _new_run(what or [], valid, valid_file, set_ or [], name, runs)
-    raise typer.Exit(train_run(run, tensorboard=tensorboard))
+        raise typer.Exit(train_run(RunFolder.open(resume), tensorboard=tensorboard))
+    config = find_config(what or [], valid, valid_file, set_ or [])
+    asked = name or (config.name if any(each.partition("=")[0].strip() == "name" for each in set_ or []) else None)
+    folder = runs / asked if asked else new_folder(runs, config.name or _stem((what or [""])[0]))
+    raise typer.Exit(train_new(RunFolder.create(folder, config), tensorboard=tensorboard))
 
 
-def _new_run(
-    what: list[str], valid: tuple[Path, Path] | None, valid_file: Path | None, overrides: list[str],
-    name: str | None, runs: Path,
-) -> RunFolder:  # fmt: skip
+def find_config(
+    what: list[str],
+    valid: tuple[Path, Path] | None,
+    valid_file: Path | None,
+    overrides: list[str],
+    *,
+    say: Callable[[str], None] = partial(typer.echo, err=True),
+) -> Config:
+    """The config that files or a recipe mean, which can be trained as far as that shows without reading all text."""
     from regard.config import load_config
     from regard.data.corpora import CorpusConfig
-    from regard.run import RunFolder
     from regard.setup import require_trainable
 
     if os.environ.get("REGARD_QUICK"):  # the README's commands as a test: every part of the work, hardly any of it
@@ -82,7 +90,7 @@ def _new_run(
         held_out = CorpusConfig(source=valid_file) if valid_file else held_out
         choice = choose(corpus, held_out)
         for reason in choice.reasons:
-            typer.echo(reason, err=True)
+            say(reason)
         config = load_config(choice.config, overrides)
     elif len(what) == 1:
         if valid or valid_file:
@@ -95,8 +103,7 @@ def _new_run(
         )
     require_data(config)
     require_trainable(config)
-    asked = name or (config.name if any(each.partition("=")[0].strip() == "name" for each in overrides) else None)
-    return RunFolder.create(runs / asked if asked else new_folder(runs, config.name or _stem(what[0])), config)
+    return config
 
 
 def _corpus(what: list[str]) -> Any:
@@ -144,6 +151,23 @@ def new_folder(runs: Path, name: str) -> Path:
     return path
 
 
+def train_new(run: RunFolder, *, tensorboard: bool = False) -> int:
+    """``train_run`` for a folder that was made a moment ago: a start that leaves nothing to go on with is undone.
+
+    What fails before its first checkpoint, and what is stopped before there is a plan, gives its name back.
+    """
+    from regard import checkpoint, storage
+
+    try:
+        return train_run(run, tensorboard=tensorboard)
+    except BaseException as error:
+        planned = run.read_plan() is not None and not isinstance(error, RegardError)
+        if not planned and not checkpoint.list_steps(run.checkpoints):
+            with suppress(StorageError):  # a machine that refuses does so again; the first failure is the one to tell
+                storage.remove_folder(run.path)
+        raise
+
+
 def train_run(run: RunFolder, *, tensorboard: bool = False) -> int:
     """Train or go on with a run, telling of it on the terminal. Returns the exit code: 0, 130 or 143."""
     from regard.commands.display import TrainingDisplay
@@ -152,6 +176,7 @@ def train_run(run: RunFolder, *, tensorboard: bool = False) -> int:
     from regard.train import Trainer
 
     with (
+        _resumable(run),
         run.training(),
         Interrupts() as interrupts,
         TrainingDisplay(run.path, tensorboard=tensorboard) as progress,
@@ -168,6 +193,19 @@ def train_run(run: RunFolder, *, tensorboard: bool = False) -> int:
         _close(run, ready, outcome)
         progress.finished(outcome)
     return interrupts.exit_code if outcome.reason == "interrupted" else 0
+
+
+@contextmanager
+def _resumable(run: RunFolder) -> Iterator[None]:
+    """A machine that refuses is no end of a run that has saved something: say how it goes on."""
+    from regard import checkpoint
+
+    try:
+        yield
+    except StorageError as error:
+        if checkpoint.list_steps(run.checkpoints):
+            error.help = f"{error.help}, then regard train --resume {run.path}"
+        raise
 
 
 def _decoder(config: Config, ready: Ready, interrupts: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import NamedTuple
 
-from regard.data.reading import CorpusConfig, layout, parse_json_pair, parse_tab_pair, read_raw_lines
+from regard.data.reading import CorpusConfig, layout, parse_json_pair, parse_tab_pair, read_raw_lines, refuse_pipes
 from regard.errors import DataError
 
 __all__ = ["Row", "read_rows"]
@@ -25,7 +25,8 @@ class Row(NamedTuple):
 
 
 def read_rows(config: CorpusConfig) -> Iterator[Row]:
-    """Every line of ``config``, blank ones too. Raises only where a file cannot be read at all."""
+    """Every line of ``config``, blank ones too. Raises only where a file cannot be read at all, or only once."""
+    refuse_pipes(config)
     if layout(config) == "two files":
         assert config.target is not None
         sides = zip_longest(read_raw_lines(config.source), read_raw_lines(config.target))

@@ -28,6 +28,7 @@ __all__ = [
     "read_lines",
     "read_pairs",
     "read_raw_lines",
+    "refuse_pipes",
 ]
 
 NAMED_LINES = 10  # how many line numbers a message lists
@@ -79,7 +80,7 @@ class Pairs:
 
     def __iter__(self) -> Iterator[tuple[int, str, str]]:
         self.blank, self._one_sided, self._one_sided_count = 0, [], 0
-        _refuse_pipes(self.config)
+        refuse_pipes(self.config)
         for number, source, target in _raw_pairs(self.config):
             has_source, has_target = bool(source.strip()), bool(target.strip())
             if has_source and has_target:
@@ -108,8 +109,8 @@ class Pairs:
         )
 
 
-def _refuse_pipes(config: CorpusConfig) -> None:
-    """A corpus is read several times: to check it, to count it, to cut it into pieces."""
+def refuse_pipes(config: CorpusConfig) -> None:
+    """DataError for a pipe: a corpus is read several times, to check it, to count it, to cut it into pieces."""
     for path in (config.source, config.target):
         if path is not None and path.exists() and not path.is_file() and not path.is_dir():
             raise DataError(

@@ -15,6 +15,8 @@ import pytest
 import torch
 
 from regard import checkpoint, cli, storage
+from regard.run import RunFolder
+from regard.setup import set_up
 
 from .conftest import TinyRun
 
@@ -37,7 +39,7 @@ def call(capfd: pytest.CaptureFixture[str]) -> Callable[..., Said]:
         code = cli.run([str(each) for each in arguments])
         torch.set_num_threads(threads)
         error = capfd.readouterr().err
-        assert error.count("error: ") == (0 if code in (0, 130) else 1), error
+        assert error.count("error: ") == (0 if code in (0, 130) else 1) or "check" in arguments, error
         assert "Traceback" not in error and "defect" not in error
         return Said(code, error)
 
@@ -192,6 +194,73 @@ def test_what_cannot_be_trained_is_told_before_a_run_is_made(
     assert not (tmp_path / "runs").exists()
 
 
+TEXTS: dict[str, Callable[[list[str]], None]] = {
+    "as it is": lambda lines: None,
+    "few": lambda lines: lines.__delitem__(slice(2, None)),
+    "blank": lambda lines: lines.__setitem__(slice(None), [" "] * len(lines)),
+    "half blank": lambda lines: lines.__setitem__(slice(0, 30), [""] * 30),
+    "invisible": lambda lines: lines.__setitem__(5, "\u200b"),
+    "control": lambda lines: lines.__setitem__(5, "a\x00b"),
+    "every line too long": lambda lines: lines.__setitem__(
+        slice(None), [" ".join(random.Random(place).choices("abcdefgh", k=2_000)) for place in range(len(lines))]
+    ),
+    "one line too long": lambda lines: lines.__setitem__(5, "a b " * 5_000),
+    "one character": lambda lines: lines.__setitem__(slice(None), ["a"] * len(lines)),
+}
+
+
+REFUSED = ("blank", "half blank", "every line too long")
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("part", ["train", "valid"])
+def test_check_and_train_agree(
+    call, pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, text: str
+) -> None:
+    """Training here is all that comes before the first update, with the config that is chosen for these files."""
+    from regard.commands import train
+
+    def start(run: RunFolder, **options: object) -> int:
+        set_up(run, say=lambda message: None)
+        return 0
+
+    monkeypatch.setattr(train, "train_run", start)
+    files, options = pair, []
+    if part == "valid":
+        files = tuple(Path(shutil.copy(path, tmp_path / f"valid.{path.name}")) for path in pair)
+        options = ["--valid", *files]
+    for path in files[:1] if text == "half blank" else files:
+        change(path, TEXTS[text])
+    once = ("--runs", tmp_path / "runs", "--set", "train.steps=1", "--set", "train.precision=float32")
+    code = call("train", *pair, *options, *once).code
+    assert call("check", *pair, *options).code == code == (3 if text in REFUSED else 0)
+
+
+def test_check_refuses_a_pipe_as_train_does(call, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.tsv")
+    for verb in ("check", "train"):
+        code, error = call(verb, tmp_path / "pipe.tsv")
+        assert code == 3 and "pipe" in error
+
+
+def test_check_of_a_recipe_reads_its_validation_data_too(call, pair: tuple[Path, Path], tmp_path: Path) -> None:
+    valid = tmp_path / "valid.tsv"
+    valid.write_text("a\tA\nb\t\nc\t\n")
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text(
+        f'[data]\ntrain = [{{ source = "{pair[0]}", target = "{pair[1]}" }}]\nvalid = [{{ source = "{valid}" }}]\n'
+        '[model]\npreset = "tiny"\n[train]\nsteps = 2\n'
+    )
+    assert cli.run(["check", str(recipe)]) == 3
+    valid.write_text("a\tA\n")
+    assert call("check", recipe).code == 0
+    recipe.write_text(recipe.read_text() + "batch_tokens = 4\n")
+    code, error = call("check", recipe)
+    assert code == 3 and "do not fit into a batch" in error
+    assert call("train", recipe, "--runs", tmp_path / "runs").code == 3
+    assert not list((tmp_path / "runs").iterdir())
+
+
 # Run folders
 
 
@@ -207,6 +276,37 @@ def test_a_name_that_was_asked_for_is_not_renumbered(train, pair: tuple[Path, Pa
 def test_a_name_that_nobody_asked_for_is(train, pair: tuple[Path, Path], tmp_path: Path) -> None:
     assert train(*pair).code == train(*pair).code == 0
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["text", "text-2"]
+
+
+def test_a_start_that_fails_gives_its_name_back(train, pair: tuple[Path, Path], tmp_path: Path, monkeypatch) -> None:
+    from regard.errors import StorageError, TrainingError
+    from regard.train import Trainer
+
+    runs = tmp_path / "runs"
+    with monkeypatch.context() as patch:
+        for problem in (TrainingError("it diverged"), StorageError("full", help="make room")):
+            patch.setattr(Trainer, "fit", lambda self, problem=problem: (_ for _ in ()).throw(problem))
+            code, error = train(*pair, "--name", "mine")
+            assert code == problem.exit_code and "--resume" not in error and not list(runs.iterdir())
+        patch.setattr(Trainer, "fit", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert train(*pair, "--name", "mine").code == 130
+        assert (runs / "mine" / "plan.json").exists(), "there is much to go on with"
+    assert train("--resume", runs / "mine").code == 2  # which takes no --set
+    assert cli.run(["train", "--resume", str(runs / "mine")]) == 0
+
+
+def test_no_advice_to_go_on_where_that_cannot_help(call, tiny_copy: TinyRun) -> None:
+    for name, told in (("bset", "did you mean best?"), ("999", "or a step: 100, 200"), ("average", "regard average ")):
+        code, error = call("translate", tiny_copy.path, tiny_copy.source, "--checkpoint", name)
+        assert code == 4 and told in error and "--resume" not in error
+    text = (tiny_copy.path / "config.toml").read_text()
+    head, _, rest = text.partition("[[data.train]]")
+    without = rest.partition("[[data.valid]]")[2].partition("[data.")[2]
+    (tiny_copy.path / "config.toml").write_text(
+        f"{head.replace('[data]', '[data]' + chr(10) + 'train = []')}[data.{without}"
+    )
+    code, error = call("train", tiny_copy.source, tiny_copy.target, "--runs", tiny_copy.path.parent, "--name", "run")
+    assert code == 2 and "exists already" in error and "--resume" not in error
 
 
 def test_resuming_takes_no_other_options(call, tiny_run: TinyRun) -> None:
@@ -384,7 +484,7 @@ def test_control_c_in_averaging_keeps_the_average_of_before(
     assert not list(tiny_copy.path.rglob(".*"))
 
 
-def test_a_run_goes_on_once_its_corpus_is_mended(call, pair: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_same_command_works_once_the_corpus_is_mended(call, pair: tuple[Path, Path], tmp_path: Path) -> None:
     good, run = pair[1].read_text(), tmp_path / "runs" / "mine"
     change(pair[1], lambda lines: lines.__setitem__(6, ""))
     recipe = tmp_path / "mine.toml"
@@ -392,20 +492,9 @@ def test_a_run_goes_on_once_its_corpus_is_mended(call, pair: tuple[Path, Path], 
         f'[[data.train]]\nsource = "{pair[0]}"\ntarget = "{pair[1]}"\n[data.tokenizer]\nkind = "word"\n'
         '[model]\npreset = "tiny"\n[train]\nsteps = 2\nthreads = 1\n'
     )
-    assert call("train", recipe, "--runs", run.parent, "--name", "mine").code == 3
-    assert not (run / "plan.json").exists()
+    same = ("train", recipe, "--runs", run.parent, "--name", "mine")
+    assert call(*same).code == 3
+    assert not run.exists(), "its name is taken"
     pair[1].write_text(good)
-    assert call("train", "--resume", run).code == 0
+    assert call(*same).code == 0
     assert json.loads((run / "plan.json").read_text())["steps"] == 2
-
-
-def test_a_recipe_whose_corpus_was_not_fetched_says_how_and_makes_no_run(call, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    said = call("train", "multi30k")
-    assert said.code == 3 and "regard data fetch multi30k --to data/multi30k" in said.error
-    assert not (tmp_path / "runs").exists()
-
-
-def test_one_side_alone_asks_for_the_other(call, pair: tuple[Path, Path]) -> None:
-    said = call("train", pair[0])
-    assert said.code == 2 and f"regard train {pair[0]} TARGET" in said.error
