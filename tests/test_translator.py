@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from regard.errors import ConfigError, ModelError, TrainingError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.settings import SearchConfig
-from regard.translate import Translator
+from regard.translate import Translation, Translator
 
 LONGEST, PIECES = 9, 8
 WORDS = train_tokenizer(["a b c d e f"], TokenizerConfig(kind="word"))
@@ -96,3 +97,36 @@ def test_every_engine_translates(engine: Engine) -> None:
     plain = Translator(model, WORDS, WORDS, SearchConfig(), max_length=PIECES)("a b c")
     found = Translator(model, WORDS, WORDS, SearchConfig(), max_length=PIECES, engine=engine)("a b c")
     assert found.score == pytest.approx(plain.score, abs=0.3)
+
+
+def test_a_text_gives_one_translation_and_a_list_a_list(translator: Translator) -> None:
+    one = translator("a b")
+    many = translator(["a b", "", "c"], beam=2, nbest=2)
+    assert isinstance(one, Translation) and isinstance(many, list)
+    assert [each.source for each in many] == ["a b", "", "c"]
+    assert many[0].text == translator("a b", beam=2).text and len(many[2].candidates) == 2
+    assert translator([]) == [] and translator(("a b",))[0].text == one.text
+
+
+@pytest.mark.parametrize("given", [3, None, b"a", ["a", 3], {"a": "b"}, iter(["a"])])
+def test_what_is_no_text_is_told(translator: Translator, given: Any) -> None:
+    with pytest.raises(ConfigError, match="is no text to translate"):
+        translator(given)
+
+
+def test_representations_are_short(translator: Translator) -> None:
+    found = translator("a b c", nbest=3)
+    long = found.saying("word " * 1_000)
+    for shown in (repr(translator), repr(found), repr(long), repr(found.candidates), repr([found] * 2)):
+        assert "tensor" not in shown and "\n" not in shown and len(shown) < 400
+    assert "3 candidates" in repr(found) and "…" in repr(long)
+    assert f"{sum(each.numel() for each in translator.model.parameters()):,} parameters" in repr(translator)
+
+
+def test_a_notebook_shows_every_candidate_and_takes_no_text_as_markup(translator: Translator) -> None:
+    found = translator("a <b>&amp;", nbest=2).saying('<script>alert(1)</script>\n"x"')
+    shown = found._repr_html_()
+    assert "<script>" not in shown and "&lt;script&gt;alert(1)&lt;/script&gt;" in shown
+    assert "a &lt;b&gt;&amp;amp;" in shown
+    assert shown.count("<tr>") == 3 and all(f"{each.score:.3f}" in shown for each in found.candidates)
+    assert ElementTree.fromstring(shown).tag == "table"

@@ -133,7 +133,8 @@ class Comparison:
     def tell(self, *, as_json: bool) -> None:
         """The table, or all of it as JSON, on standard output; and the picture."""
         from regard.compare_results import draw, text_table
-        from regard.studies.figure import INSTALL, can_draw, save_figure
+        from regard.installation import add_extra
+        from regard.studies.figure import can_draw, save_figure
 
         rows, metric = self.summaries(), self.key["metric"]
         if as_json:
@@ -141,7 +142,7 @@ class Comparison:
         else:
             print(text_table(rows, metric))
         if not can_draw():
-            _say(f"no picture: matplotlib is not installed; {INSTALL}")
+            _say(f"no picture: matplotlib is not installed; {add_extra('plot')}")
         elif any(row.values for row in rows):
             save_figure(lambda figure: draw(figure, rows, metric), self.folder)
         _say(f"in {self.folder}: results.json, results.md" + (", figure.png, figure.svg" if can_draw() else ""))

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from regard.errors import ConfigError
+from regard.installation import add_extra
 from regard.train import Outcome, Place, Validation
 
 __all__ = ["TrainingDisplay"]
@@ -98,5 +99,5 @@ def _tensorboard(run: Path) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        raise ConfigError("TensorBoard is not installed", help="pip install 'regard[tensorboard]'") from error
+        raise ConfigError("TensorBoard is not installed", help=add_extra("tensorboard")) from error
     return SummaryWriter(str(run / "tensorboard"))

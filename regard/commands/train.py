@@ -52,7 +52,7 @@ def train(
     resume: Annotated[
         Path | None, typer.Option(help="Go on with this run folder.", metavar="RUN", show_default=False)
     ] = None,
-    tensorboard: Annotated[bool, typer.Option(help="Write TensorBoard curves too (regard[tensorboard]).")] = False,
+    tensorboard: Annotated[bool, typer.Option(help="Write TensorBoard curves too (the extra tensorboard).")] = False,
 ) -> None:
     """Train a model from parallel text. Ctrl-C saves and stops; --resume goes on as if nothing had happened."""
     from regard.run import RunFolder

@@ -16,6 +16,7 @@ from regard.data.languages import Identify, Sample, language_identifier, strange
 from regard.data.lenient import Row, read_rows
 from regard.data.linerules import judge_pair, main_script
 from regard.data.reading import CorpusConfig
+from regard.installation import add_package
 
 __all__ = ["KINDS", "Finding", "Lint", "lint"]
 
@@ -84,7 +85,7 @@ def lint(
         _overlap(other, texts, collected)
     skipped = []
     if identify is None:
-        skipped.append("language: py3langid is not installed (pip install py3langid)")
+        skipped.append(f"language: py3langid is not installed; {add_package('py3langid')}")
     else:
         for line, message in strangers(texts.sample.rows, identify):
             collected.add("language", line, message, str(config.source))

@@ -22,6 +22,7 @@ from regard.data.subword import (
 from regard.data.tokenizer import BEGIN, END, FORMAT, PAD, SPECIALS, UNKNOWN, Tokenizer, TokenizerConfig
 from regard.data.vocabulary import ByteTokenizer, CharacterTokenizer, WordTokenizer, count_pieces
 from regard.errors import ConfigError, ModelError
+from regard.installation import upgrade
 
 __all__ = [
     "BEGIN",
@@ -116,7 +117,7 @@ def _read_head(path: Path) -> dict[str, Any]:
             f"The tokenizer {path.name} has format version {head.get('version')}.",
             where=str(path),
             why=f"this version of regard reads {FORMAT['version']}",
-            help="upgrade regard: pip install --upgrade regard",
+            help=upgrade(),
         )
     return head
 

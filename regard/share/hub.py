@@ -69,7 +69,16 @@ def _card(run: RunFolder, chosen: Chosen, parameters: int) -> Iterator[str]:
         "Validation": ", ".join(f"{name} {value:.4f}" for name, value in validation.items()),
     }
     yield from (f"| {name} | {_cell(value)} |" for name, value in rows.items() if value)
-    yield from ("", "## Use", "", "    pip install regard", "", "```python", "import regard", "")
+    yield from (
+        "",
+        "## Use",
+        "",
+        "With regard installed from its own repository, for its name on an index of packages may be another's:",
+        "",
+        "```python",
+        "import regard",
+        "",
+    )
     yield 'model = regard.load("FOLDER")  # where these files are'
     yield from ('print(model("…").text)', "```", "")
     yield "`sha256sum --check SHA256SUMS` tells whether the files are whole. No file is a pickle."

@@ -16,9 +16,8 @@ from regard.storage import write_bytes_atomically
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["INSTALL", "can_draw", "save_figure"]
+__all__ = ["can_draw", "save_figure"]
 
-INSTALL = "pip install 'regard[plot]'"
 SIZE = (9.0, 3.6)  # inches
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "regard",

@@ -17,6 +17,7 @@ import pytest
 from regard.config import dump_config, load_config
 from regard.data.corpora import CorpusConfig
 from regard.errors import ConfigError, DataError, ModelError
+from regard.installation import add_extra
 from regard.storage import locked
 from regard.studies.figure import can_draw
 
@@ -228,5 +229,5 @@ def test_without_matplotlib_there_is_a_table(
     monkeypatch.setattr("regard.studies.figure.find_spec", lambda name: None)
     found = regard("compare", compared.folder.parent / "unknown.toml", "--budget", "3steps", "--out", tmp_path / "out")
     assert found.exit_code == 2
-    assert "pip install 'regard[plot]'" in found.stderr
+    assert add_extra("plot") in found.stderr
     assert found.stdout.splitlines()[1].split()[:2] == ["unknown", "failed"]

@@ -37,7 +37,7 @@ def test_an_export_stands_by_itself_and_says_the_same(
 
 def test_an_export_to_onnx_says_the_same(tiny_run: TinyRun, regard: Callable[..., Result], tmp_path: Path) -> None:
     for name in ("onnx", "onnxscript", "onnxruntime"):
-        pytest.importorskip(name, reason=f"needs {name}: pip install 'regard[onnx]'")
+        pytest.importorskip(name, reason=f"needs {name}: pip install '.[onnx]'")
     folder = tmp_path / "exported"
     with unchecked():
         done = regard("export", tiny_run.path, folder, "--to", "onnx", "--source", tiny_run.source)
@@ -55,7 +55,7 @@ def test_what_cannot_be_run_is_written_and_not_compared(
     from regard.share import onnx
 
     for name in ("onnx", "onnxscript"):
-        pytest.importorskip(name, reason=f"needs {name}: pip install 'regard[onnx]'")
+        pytest.importorskip(name, reason=f"needs {name}: pip install '.[onnx]'")
     monkeypatch.setattr(onnx, "write", lambda model, source, target, folder: folder.mkdir())
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     done = regard("export", tiny_run.path, tmp_path / "exported", "--to", "onnx", "--source", tiny_run.source)
@@ -70,7 +70,7 @@ def test_what_writes_a_format_must_be_there(
     monkeypatch.setitem(sys.modules, "onnx", ModuleType("onnx"))
     done = regard("export", tiny_run.path, tmp_path / "exported", "--to", "onnx")
     assert isinstance(done.exception, ConfigError)
-    assert "onnxscript is not installed" in str(done.exception) and "regard[onnx]" in str(done.exception)
+    assert "onnxscript is not installed" in str(done.exception) and "pip install" in str(done.exception)
     assert not list(tmp_path.iterdir())
 
 

@@ -55,7 +55,7 @@ class Export(NamedTuple):
 
 def needs(*libraries: str) -> None:
     for name in libraries:
-        pytest.importorskip(name, reason=f"needs {name}: pip install 'regard[onnx]'")
+        pytest.importorskip(name, reason=f"needs {name}: pip install '.[onnx]'")
 
 
 def letters() -> Tokenizer:

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from regard import cli
 from regard.errors import ConfigError, ModelError
+from regard.installation import add_extra
 from regard.studies import catalogue, figure
 from regard.studies.page import write_page
 from regard.studies.record import read_record, record_study
@@ -129,7 +130,7 @@ def test_without_matplotlib_all_but_the_figure_is_there(
     monkeypatch.setattr(figure, "find_spec", lambda name: None)
     code, out, err = regard("toy", "--out", str(tmp_path))
     assert code == 0 and "toy does not hold" in out
-    assert "pip install 'regard[plot]'" in err
+    assert add_extra("plot") in err
     assert [path.name for path in (tmp_path / "toy").iterdir()] == ["result.json"]
 
 
