@@ -39,6 +39,7 @@ __all__ = [
     "average",
     "best_or_none",
     "digest",
+    "identity",
     "list_steps",
     "load",
     "load_latest",
@@ -209,6 +210,17 @@ def average(sources: Sequence[Path | Mapping[str, Tensor]], *, group: str = "mod
         return source if isinstance(source, Mapping) else load(source, only={group}).groups[group]
 
     return mean(tensors(source) for source in sources)
+
+
+def identity(path: Path, group: str = "model") -> str:
+    """What tells the tensors of a group from others without reading them: their sha256, as the manifest has it.
+
+    Raises ModelError where the manifest is missing, damaged or lists no such group.
+    """
+    manifest = _parse(_Manifest, path / "manifest.json", _read(path / "manifest.json", limit=JSON_LIMIT))
+    if (name := f"{group}.safetensors") not in manifest.files:
+        raise _damaged(path / "manifest.json", f"does not list {name}")
+    return manifest.files[name].sha256
 
 
 def _write(temporary: Path, step: int, groups: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]) -> None:

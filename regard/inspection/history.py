@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from contextlib import suppress
 from functools import lru_cache
 from math import isfinite
 from pathlib import Path
@@ -12,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from regard import checkpoint
+from regard.errors import RegardError
+from regard.inspection.example import example_of
 from regard.models.words import in_words
 from regard.run import RunFolder
 
-__all__ = ["checkpoints", "chosen_checkpoint", "curves", "details"]
+__all__ = ["checkpoints", "chosen_checkpoint", "curves", "details", "identities"]
 
 POINTS = 400  # of a curve: more than a screen shows
 UNITS = {"loss": "nats"}
@@ -34,6 +37,8 @@ def details(run: RunFolder, *, name: str, checkpoint: str) -> dict[str, Any]:
         "target": data.target_language,
         "checkpoints": checkpoints(run),
         "checkpoint": checkpoint,
+        "weights": identities(run),
+        "example": example_of(run),
         "search": run.config.search.model_dump(include={"beam", "length_penalty", "nbest"}),
         "parts": parts,
         "curves": curves(run.path / "metrics.jsonl"),
@@ -45,6 +50,15 @@ def checkpoints(run: RunFolder) -> list[str]:
     steps = [str(step) for step in checkpoint.list_steps(run.checkpoints)]
     best = ["best"] if checkpoint.read_best(run.checkpoints) else []
     return [*steps, *best, *(["average"] if (run.checkpoints / "average").is_dir() else [])]
+
+
+def identities(run: RunFolder) -> dict[str, str]:
+    """By checkpoint, what tells its weights from others: two of one value are the same model twice."""
+    found = {}
+    for name in checkpoints(run):
+        with suppress(RegardError):  # a damaged one is told when it is opened
+            found[name] = checkpoint.identity(run.weights_path(name).path)[:16]
+    return found
 
 
 def chosen_checkpoint(run: RunFolder, which: str | None = None) -> str:

@@ -42,22 +42,26 @@ def inspect_text(
     *,
     settings: SearchConfig | None = None,
     force: Sequence[int] = (),
+    candidate: int = 0,
     include: Collection[Part] = (),
     aligner: Aligner | None = None,
     model: Mapping[str, str | None] | None = None,
 ) -> Inspection:
     """Translate a text, then pass the pair through the reference path once and note everything.
 
-    ``force``: numbers of the pieces that the output begins with. ``include`` what costs more: ``ablation`` (a pass an
+    ``force``: numbers of the pieces that the output begins with. ``candidate``: which of the n best outputs is looked
+    at, the best one unless given. ``include`` what costs more: ``ablation`` (a pass an
     attention), ``beam`` (the branches of the search), ``vectors`` (queries, keys and values, which are large). Refused
-    with a ConfigError: a text that is blank or of more than 128 pieces, since a head's weights are their product.
+    with a ConfigError: a text that is blank or of more than 128 pieces, since a head's weights are their product; a
+    candidate beyond the outputs that were found.
     """
     settings = _searching(settings or translator.search)
     source = _source(translator, text)
     _require_pieces(translator, force)
     branches = Branches(settings)
     found = _decoded(translator, source, settings, force, branches)
-    best = found[0]
+    _require_candidate(candidate, len(found))
+    best = found[candidate]
     whole, log_p = _looked(translator, source, best)
     looks = {name: _cut(look, name, len(_outputs(best))) for name, look in whole.items()}
     weights = {name: look.weights[0].cpu() for name, look in looks.items()}
@@ -68,6 +72,7 @@ def inspect_text(
         "model": dict(model or {}),
         "search": settings.model_dump(include={"beam", "length_penalty", "nbest"}),
         "forced": len(force),
+        "candidate": candidate,
         "source": _side(translator.source, [*source, END]) | {"text": text},
         "target": _target(translator.target, best),
         "score": best.score,
@@ -115,6 +120,13 @@ def _require_pieces(translator: Translator, force: Sequence[int]) -> None:
         piece in SYMBOLS.never or not 0 <= piece < len(translator.target) for piece in force
     ):
         raise ConfigError("the output cannot begin so", why="a forced piece is none that this model can say")
+
+
+def _require_candidate(candidate: int, found: int) -> None:
+    if not 0 <= candidate < found:
+        raise ConfigError(
+            f"there is no candidate {candidate}", why=f"the search found {found}, counted from 0", help="a wider beam"
+        )
 
 
 def _decoded(

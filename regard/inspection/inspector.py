@@ -56,6 +56,7 @@ class Inspector:
         checkpoint: str | None = None,
         settings: SearchConfig | None = None,
         force: Sequence[int] = (),
+        candidate: int = 0,
         include: Collection[Part] = (),
     ) -> Inspection:
         """What this run's model does with ``text`` (``inspect_text``)."""
@@ -69,7 +70,8 @@ class Inspector:
             }
             return inspect_text(
                 self._translator(checkpoint), text,
-                settings=settings, force=force, include=include, aligner=self._aligner, model=model,
+                settings=settings, force=force, candidate=candidate, include=include, aligner=self._aligner,
+                model=model,
             )  # fmt: skip
 
     @cached_property

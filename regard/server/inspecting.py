@@ -13,12 +13,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from regard.errors import ConfigError
 from regard.inspection.history import checkpoints
+from regard.inspection.inspecting import LONGEST
 from regard.inspection.page import FOLDER, offline, require_page
+from regard.server.files import FORMATS
 from regard.server.models import ServedModel
 from regard.server.own import PROBLEMS
 from regard.server.refused import Refused
 from regard.server.requests import sender, texts_of, unless_gone
 from regard.server.service import Service
+from regard.server.settings import ServerSettings
 
 __all__ = ["pages", "router"]
 
@@ -26,7 +29,9 @@ OBJECT: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json":
 
 
 class InspectRequest(BaseModel):
-    """`force`: numbers of the pieces that the output begins with. `include` asks for what costs more."""
+    """`force`: numbers of the pieces that the output begins with. `candidate`: which of the `nbest` outputs is looked
+    at, 0 the best. `include` asks for what costs more.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -37,6 +42,7 @@ class InspectRequest(BaseModel):
     nbest: Annotated[int, Field(ge=1)] | None = None
     length_penalty: Annotated[float, Field(ge=0, le=10)] | None = None
     force: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=256)] = []
+    candidate: Annotated[int, Field(ge=0, lt=1000)] = 0
     include: Annotated[list[Literal["ablation", "beam", "vectors"]], Field(max_length=3)] = []
 
 
@@ -45,10 +51,11 @@ def router(service: Service) -> APIRouter:
 
     @routes.get("/v1/models/{name}", response_class=Response, responses=OBJECT | PROBLEMS)
     async def model(name: str, request: Request) -> Response:
-        """What it is made of, its checkpoints, and how its training went."""
+        """What it is made of, its checkpoints, how its training went, a sentence to try, and the limits here."""
         service.admit(sender(request, "Bearer"))
         found = service.models.named(name)
-        return _json(await asyncio.to_thread(_inspector(found).details))
+        details = await asyncio.to_thread(_inspector(found).details)
+        return _json(details | {"limits": _limits(service.settings)})
 
     @routes.post("/v1/inspect", response_class=Response, responses=OBJECT | PROBLEMS)
     async def inspect(asked: InspectRequest, request: Request) -> Response:
@@ -63,8 +70,9 @@ def router(service: Service) -> APIRouter:
             if asked.checkpoint and asked.checkpoint not in checkpoints(_inspector(model).run):
                 raise Refused(404, f"The model {model.name} has no checkpoint {asked.checkpoint}.")
             found = _inspector(model).inspect(
-                texts[0], checkpoint=asked.checkpoint, settings=search, force=asked.force, include=asked.include
-            )
+                texts[0], checkpoint=asked.checkpoint, settings=search, force=asked.force, candidate=asked.candidate,
+                include=asked.include,
+            )  # fmt: skip
             return _json(found.document)
 
         try:
@@ -105,6 +113,14 @@ def _require_page() -> None:
         require_page()
     except ConfigError as error:
         raise Refused(404, f"{_said(error)}; the interfaces are described by /openapi.json") from error
+
+
+def _limits(allowed: ServerSettings) -> dict[str, Any]:
+    """What the page names before a request is refused."""
+    return {
+        "characters": allowed.characters, "pieces": LONGEST, "beam": allowed.beam, "nbest": allowed.nbest,
+        "file_bytes": allowed.body_bytes, "files": list(FORMATS),
+    }  # fmt: skip
 
 
 def _inspector(model: ServedModel) -> Any:

@@ -53,12 +53,16 @@ def router(service: Service) -> APIRouter:
 
     @routes.post("/translate_file")
     async def translate_file(request: Request) -> dict[str, str]:
-        """A form with `file` (UTF-8), `source` and `target`; `translatedFileUrl` holds for ten minutes."""
+        """A form with `file` (UTF-8), `source` and `target`; `translatedFileUrl` holds for ten minutes.
+
+        `model`, which is ours, asks for one by its name.
+        """
         given, sent = await read_form(request)
         source, target = (_code(given, key) for key in ("source", "target"))
         markup = Markup.of("html") if sent.suffix.startswith(".htm") else None
         who = _sender(request, given)
-        asked = Asked([sent.text], None if source == "auto" else source, target, who, markup=markup)
+        named = given.get("model") or None
+        asked = Asked([sent.text], None if source == "auto" else source, target, who, named, markup=markup)
         (answer,) = await unless_gone(request, service.translate(asked))
         name = files.add(sent.suffix, answer.text)
         return {"translatedFileUrl": f"{str(request.base_url).rstrip('/')}{DOWNLOADS}{name}"}

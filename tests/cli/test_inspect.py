@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ import pytest
 
 from regard import cli, load
 from regard import inspect as look
+from regard.inspection.example import example_of
 from regard.inspection.page import FOLDER
+from regard.run import RunFolder
 from regard.server.keys import add_key
 
 from .conftest import TinyRun
@@ -60,14 +63,27 @@ def test_pieces_can_be_forced_and_checkpoints_looked_into(url: str) -> None:
     assert forced["target"]["ids"][:2] == [other, other] and forced["forced"] == 2
 
 
-def test_details_of_a_model(url: str) -> None:
+def test_details_of_a_model(url: str, tiny_run: TinyRun) -> None:
     found = httpx.get(f"{url}/v1/models/run").json()
+    weights = found["weights"]
+    assert weights["best"] == weights["400"] and len({weights[step] for step in ("100", "200", "300", "400")}) == 4
+    assert found["example"] in tiny_run.source.read_text(encoding="utf-8").splitlines()
+    assert found["limits"] == {
+        "characters": 5000, "pieces": 128, "beam": 10, "nbest": 10, "file_bytes": 131072,
+        "files": [".txt", ".md", ".html", ".htm"],
+    }  # fmt: skip
     assert found["checkpoints"] == ["100", "200", "300", "400", "best"] and found["checkpoint"] == "best"
     curves = {curve["name"]: curve["points"] for curve in found["curves"]}
     assert [step for step, _ in curves["validation loss"]] == [100, 200, 300, 400]
     assert curves["training loss"][0][1] > curves["training loss"][-1][1]
     assert httpx.get(f"{url}/v1/models/nobody").status_code == 404
     assert httpx.get(f"{url}/v1/models/..%2F..%2Fetc").status_code == 404
+
+
+def test_another_output_than_the_best_can_be_looked_at(url: str) -> None:
+    first, second = (inspect(url, nbest=3, candidate=number).json() for number in (0, 1))
+    assert first["candidates"] == second["candidates"] and (first["candidate"], second["candidate"]) == (0, 1)
+    assert [each["target"]["text"] for each in (first, second)] == [each["text"] for each in first["candidates"][:2]]
 
 
 @pytest.mark.parametrize(
@@ -83,6 +99,7 @@ def test_details_of_a_model(url: str) -> None:
         ({"force": [0]}, 400, "cannot begin so"),
         ({"force": [10**12]}, 422, "force"),
         ({"beam": 11}, 400, "wider than 10"),
+        ({"candidate": 1, "nbest": 1}, 400, "no candidate 1"),
         ({"include": ["everything"]}, 422, "include"),
         ({"model": "nobody"}, 404, "nobody"),
     ],
@@ -105,6 +122,39 @@ def test_scores_are_those_of_the_command(url: str, tiny_run: TinyRun) -> None:
     assert few.status_code == 400 and "2 sources for 1 targets" in few.text
     long = httpx.post(f"{url}/v1/score", json={"sources": ["a"], "targets": ["A " * 600]})
     assert long.status_code == 413 and "/" not in long.json()["error"]
+
+
+def test_an_example_has_a_fitting_length_and_no_piece_that_the_vocabulary_lacks(tiny_copy: TinyRun) -> None:
+    folder, run = tiny_copy.path / "data" / "valid-0", RunFolder.open(tiny_copy.path)
+    source, _ = run.load_tokenizers()
+    write_corpus(folder, [source.encode(" ".join("abcdefgh" * 4)), source.encode("a b"), source.encode("c d e")])
+    assert example_of(run) == "c d e"  # none fits: the longest of those that are shorter
+    for path, pairs, wanted in (
+        ("fits", [source.encode("c d e"), source.encode("a b c d e f"), source.encode("h g f e d c b")], "a b c d e f"),
+        ("unknown", [[1, 4, 4, 4, 4, 4], [99, 4, 4, 4, 4, 4], source.encode("a b")], "a b"),
+        ("gone", None, None),
+    ):
+        copy = tiny_copy.path.parent / path
+        shutil.copytree(tiny_copy.path, copy)
+        if pairs is None:
+            shutil.rmtree(copy / "data")
+        else:
+            write_corpus(copy / "data" / "valid-0", pairs)
+        assert example_of(RunFolder.open(copy)) == wanted, path
+
+
+def write_corpus(folder: Path, sources: list[list[int]]) -> None:
+    """The sources of a prepared corpus in the stead of its own, with targets as long."""
+    head = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+    tokens = [piece for source in sources for piece in source]
+    offsets = np.cumsum([0, *map(len, sources)], dtype=np.int64)
+    for side in ("source", "target"):
+        (folder / f"{side}.tokens").write_bytes(np.array(tokens, dtype=head["dtype"]).tobytes())
+        (folder / f"{side}.offsets").write_bytes(offsets.tobytes())
+        head[f"{side}_tokens"] = len(tokens)
+    (folder / "lines").write_bytes(np.arange(1, len(sources) + 1, dtype=np.int64).tobytes())
+    head["report"]["pairs"] = len(sources)
+    (folder / "corpus.json").write_text(json.dumps(head), encoding="utf-8")
 
 
 @built

@@ -128,6 +128,19 @@ def test_no_text_and_one_that_is_too_long_are_refused(text: str) -> None:
         inspect_text(translator(), text)
 
 
+def test_a_candidate_is_looked_at_as_the_best_would_be() -> None:
+    model = translator(search={"nbest": 3})
+    whole = [inspect_text(model, TEXT, candidate=number).document for number in range(3)]
+    assert [each["candidate"] for each in whole] == [0, 1, 2] and len({each["target"]["text"] for each in whole}) == 3
+    for number, document in enumerate(whole):
+        told = document["candidates"][number]
+        assert (document["target"]["text"], document["score"]) == (told["text"], told["score"])
+        assert sum(step["log_probability"] for step in document["steps"]) == pytest.approx(told["log_probability"])
+    for number in (3, -1):
+        with pytest.raises(ConfigError, match="no candidate"):
+            inspect_text(model, TEXT, candidate=number)
+
+
 def test_switching_a_head_off_is_to_take_its_part_of_the_output_projection_away() -> None:
     model = translator()
     document = inspect_text(model, TEXT, include=["ablation"]).document

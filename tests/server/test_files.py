@@ -44,6 +44,14 @@ def test_a_file_is_sent_and_its_translation_fetched(serve: Serve) -> None:
     assert settings["filesTranslation"] and ".html" in settings["supportedFilesFormat"]
 
 
+def test_a_file_is_for_the_model_that_is_named(serve: Serve) -> None:
+    server = serve()
+    named = {"source": "auto", "target": "und", "model": server.model.name}
+    assert send(server, "a.txt", b"A dog.", **named).status_code == 200
+    answer = send(server, "a.txt", b"A dog.", **named | {"model": "nobody"})
+    assert answer.status_code == 404 and "nobody" in answer.json()["error"]
+
+
 def test_what_is_no_such_file_is_refused(serve: Serve) -> None:
     server = serve(characters=50, body_bytes=2000)
     cases = [
