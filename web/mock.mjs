@@ -42,7 +42,7 @@ function attend(kind, layer, heads, queries, keys) {
   return {
     attention: { kind, layer, mechanism: "scaled dot product", weights: floats([heads, queries, keys], all.map((head) => head.rows)), measures },
     vectors: { kind: "product", scale: 0.25, query: three("q", queries), key: three("k", keys), value: three("v", keys), allowed: floats([queries, keys], all[0].rows.map((row) => row.map((weight) => (weight > 0 ? 1 : 0)))), vector: null, bias: null, formula: "q·k / √16" },
-    rows: all[0].rows,
+    rows: all.map((head) => head.rows),
   };
 }
 
@@ -53,13 +53,19 @@ const beamOf = (pieces) => pieces.flatMap((piece, step) => list(3, (way) => ({
   state: way === 2 ? "pruned" : step === pieces.length - 1 ? "ended" : "live", best: way === 0,
 })));
 
-function inspect({ text, model = "large", checkpoint = "best", beam = 4, length_penalty = 0.6, force = [], include = [] }) {
+const sentencesOf = (text) => text.trim().split(/\n+|(?<=[.!?])\s+/);
+
+function inspect({ text: whole, model = "large", checkpoint = "best", beam = 4, nbest = 3, length_penalty = 0.6, force = [], candidate = 0, sentence = 0, include = [] }) {
+  const sentences = sentencesOf(whole);
+  const text = sentences[sentence];
   seed = 1 + [...text + model + checkpoint].reduce((sum, c) => (sum * 31 + c.codePointAt(0)) % 1e6, 7);
   const { layers, heads } = MODELS[model];
   const words = text.trim().split(/\s+/);
   const source = side(words, (piece) => piece);
   const target = side(words, (piece) => piece.replace(/[aeiou]/g, (c) => "eioua"["aeiou".indexOf(c)]));
   if (model === "small" && target.pieces.length > 3) target.pieces[2] = "▁other";
+  if (candidate) target.pieces[0] = `▁output${candidate}`;
+  if (candidate) target.text = target.text.replace(/\S+/, `output${candidate}`);
   force.forEach((id, index) => ((target.ids[index] = id), (target.pieces[index] = id >= 500 ? `▁forced${id}` : target.pieces[index])));
   target.inputs = ["<s>", ...target.pieces.slice(0, -1)];
   const [S, T] = [source.pieces.length, target.pieces.length];
@@ -77,10 +83,11 @@ function inspect({ text, model = "large", checkpoint = "best", beam = 4, length_
   const rows = list(layers, (n) => [add(`decoder.${n}.self`, "decoder", n, heads, T, T), add(`decoder.${n}.source`, "source", n, heads, T, S)]).at(-1)?.[1];
   return {
     format: "regard-inspection", version: 1, model: { name: model, checkpoint, source_language: "en", target_language: "de" },
-    search: { beam, length_penalty, nbest: 3 }, forced: force.length, source, target, score: -1.234, log_probability: -5.678, finished: true,
-    candidates: list(3, (n) => ({ text: `${target.text} ${"!".repeat(n)}`, score: -1.2 - n, log_probability: -5.6 - n })), steps, attention,
-    alignment: rows ? { attention: `decoder.${layers - 1}.source`, head: 0, shift: 0, why: "This head agrees best with the aligner on 500 sentences.", links: [] } : null,
-    rollout: rows ? { encoder: floats([S, S], list(S * S, random)), source: floats([T, S], rows) } : {},
+    search: { beam, length_penalty, nbest }, forced: force.length, candidate, source, target,
+    unknown: [...new Set(text.match(/[^\p{Script=Latin}\p{N}\p{P}\s]/gu) ?? [])], ...(sentences.length > 1 && { sentences, sentence }), score: -1.234, log_probability: -5.678, finished: true,
+    candidates: list(nbest, (n) => ({ text: n ? target.text.replace(/\S+/, `output${n}`) : source.text.replace(/[aeiou]/g, "e"), score: -1.2 - n, log_probability: -5.6 - n })), steps, attention,
+    alignment: rows ? { attention: `decoder.${layers - 1}.source`, head: 0, shift: 1, why: "This head agrees best with the aligner on 500 sentences.", links: [], weights: floats([T, S], [...rows[0].slice(1), Array(S).fill(0)]) } : null,
+    rollout: rows ? { encoder: floats([S, S], list(S * S, random)), source: floats([T, S], rows[0]) } : {},
     ...(include.includes("vectors") && { vectors }), ...(include.includes("ablation") && { ablation }),
     ...(include.includes("beam") && { beam: beamOf(target.pieces) }),
   };
@@ -88,7 +95,9 @@ function inspect({ text, model = "large", checkpoint = "best", beam = 4, length_
 
 const curve = (name, unit, value) => ({ name, unit, points: list(40, (n) => [n * 500, value(n)]) });
 const details = (name) => ({
-  name, source: "en", target: "de", checkpoints: ["1000", "5000", "20000", "best"], checkpoint: "best", search: { beam: 4, length_penalty: 0.6, nbest: 3 },
+  name, source: "en", target: "de", checkpoints: ["1000", "5000", "20000", "best"], checkpoint: "best",
+  weights: { 1000: `${name}1`, 5000: `${name}2`, 20000: `${name}3`, best: `${name}3` }, example: `The ${name} model is cleaning a window on a ladder .`,
+  limits: { characters: 5000, pieces: 128, beam: 10, nbest: 10, file_bytes: 131072, files: [".txt", ".md", ".html", ".htm"] }, search: { beam: 4, length_penalty: 0.6, nbest: 3 },
   parts: [["Kind", "transformer"], ["Layers", String(MODELS[name].layers)], ["Heads", String(MODELS[name].heads)]],
   curves: [curve("training loss", "nats", (n) => 6 / (1 + n / 4)), curve("validation loss", "nats", (n) => 6.4 / (1 + n / 5)), curve("BLEU", "BLEU", (n) => 38 - 38 / (1 + n / 3))],
 });
@@ -97,9 +106,13 @@ async function answer(request) {
   const path = new URL(request.url, "http://localhost").pathname;
   if (path === "/v1/models") return [200, "json", Object.keys(MODELS).map((name) => ({ name, source: "en", target: "de", ready: name !== "plain" }))];
   if (path.startsWith("/v1/models/")) return [200, "json", details(path.slice(11))];
-  if (path === "/v1/inspect") {
+  if (path === "/translate_file") return [200, "json", { translatedFileUrl: "http://elsewhere/download_file/x.txt" }];
+  if (path.startsWith("/download_file/")) return [200, "text", "Ein Hund."];
+  if (path === "/v1/inspect" || path === "/v1/translate") {
     const body = JSON.parse(Buffer.concat(await request.toArray()).toString());
+    if (path === "/v1/translate") return [200, "json", { translations: [{ text: body.text.replace(/[aeiou]/g, "e") }] }];
     if (body.text === "error") return [400, "json", { error: "This text is an error." }];
+    if (body.text === "often") return [429, "json", { error: "Slowdown: 120 per 1 minute" }];
     if (body.text === "secret" && !request.headers.authorization) return [401, "json", { error: "An API key is needed." }];
     return [200, "json", inspect(body)];
   }

@@ -1,56 +1,48 @@
 import { batch, effect } from "@preact/signals";
 import { readAddress, writeAddress } from "./address";
-import { fetchDetails, fetchModels, inspect, keepKey, KeyNeeded, type InspectRequest } from "./api";
-import type { Inspection } from "./document";
-import { asking, cell, details, inspection, keyNeeded, models, other, replay, status, type Place } from "./state";
-
-const controllers = new Map<Place, AbortController>();
+import { fetchDetails, fetchModels, inspect, keepKey, translateFile, translateWhole, type InspectRequest } from "./api";
+import { distinct } from "./checkpoints";
+import { fileProblem, textProblem } from "./limits";
+import { run, stop } from "./running";
+import {
+  answer, answered, asking, cell, details, inspection, isExample, keyNeeded, models, other, replay, status, subject,
+  translatedFile, whole,
+} from "./state";
 
 /** What the inspection on the page was asked with. */
 let asked: InspectRequest = { text: "" };
 
-/** Runs `task` with its state and problem kept at `place`, in the stead of what still runs there. */
-async function run(place: Place, task: (signal: AbortSignal) => Promise<void>): Promise<void> {
-  controllers.get(place)?.abort();
-  const controller = new AbortController();
-  controllers.set(place, controller);
-  status[place].value = { busy: true, problem: "" };
-  let problem = "";
-  try {
-    await task(controller.signal);
-  } catch (error) {
-    if (error instanceof KeyNeeded) keyNeeded.value = true;
-    problem = error instanceof Error ? error.message : String(error);
-  }
-  if (controllers.get(place) === controller) status[place].value = { busy: false, problem };
-}
-
-function stop(...places: Place[]): void {
-  for (const place of places) {
-    controllers.get(place)?.abort();
-    controllers.delete(place);
-    status[place].value = { busy: false, problem: "" };
-  }
-}
+/** What is being translated: as long as it runs the form may not come to say something else. */
+let running = "";
 
 /** What is as the model's own config has it is left out: a server may allow less to those who ask. */
 function request(): InspectRequest {
-  const { text, model, checkpoint, beam, lengthPenalty, force } = asking;
+  const { text, model, checkpoint, beam, lengthPenalty, force, candidate, sentence } = asking;
   const own = details.value?.search;
   return {
     text: text.value.trim(),
     model: model.value || undefined,
     checkpoint: checkpoint.value || undefined,
     beam: beam.value === own?.beam ? undefined : (beam.value ?? undefined),
+    nbest: nbest(),
     length_penalty: lengthPenalty.value === own?.length_penalty ? undefined : (lengthPenalty.value ?? undefined),
     force: force.value.length ? force.value : undefined,
+    candidate: candidate.value || undefined,
+    sentence: sentence.value || undefined,
   };
 }
 
-async function loadDetails(keep: boolean): Promise<void> {
+/** As many outputs as the beam holds and the server gives. */
+function nbest(): number | undefined {
+  const [limits, beam] = [details.value?.limits, asking.beam.value ?? details.value?.search.beam ?? 1];
+  if (!limits || beam < 2 || beam > limits.beam) return undefined;
+  return Math.min(beam, limits.nbest);
+}
+
+async function loadDetails(keep: boolean, signal: AbortSignal): Promise<void> {
   const name = asking.model.value;
   const found = await fetchDetails(name);
-  if (asking.model.value !== name) return;
+  if (signal.aborted || asking.model.value !== name) return;
   batch(() => {
     details.value = found;
     if (!keep || !asking.checkpoint.value) asking.checkpoint.value = found.checkpoint;
@@ -59,9 +51,9 @@ async function loadDetails(keep: boolean): Promise<void> {
   });
 }
 
-/** Reads the address and the models, and translates the text that the address gives. */
-export function start(): Promise<void> {
-  return run("translate", async () => {
+/** Reads the address and the models, and translates the text that the address gives, or else the model's example. */
+export async function start(): Promise<void> {
+  await run("translate", async (signal) => {
     const address = readAddress(location.hash, location.search);
     batch(() => {
       asking.text.value = address.text || asking.text.value;
@@ -69,21 +61,41 @@ export function start(): Promise<void> {
       asking.beam.value = address.beam;
       asking.lengthPenalty.value = address.lengthPenalty;
       asking.force.value = address.force;
+      asking.candidate.value = asking.sentence.value = 0;
     });
-    models.value = await fetchModels();
-    const named = models.value.find((model) => model.name === address.model) ?? models.value[0];
+    const found = await fetchModels();
+    if (signal.aborted) return;
+    models.value = found;
+    const named = found.find((model) => model.name === address.model) ?? found[0];
     if (!named) throw new Error("The server has no model.");
     asking.model.value = named.name;
-    await loadDetails(true);
-    if (asking.text.value.trim()) void translate();
+    await loadDetails(true, signal);
+    if (!signal.aborted && !asking.text.value.trim()) asking.text.value = details.value?.example ?? "";
   });
+  if (details.value && !status.translate.value.problem) await translate();
 }
 
-export function pickModel(name: string): Promise<void> {
-  asking.model.value = name;
-  asking.checkpoint.value = "";
+/** Another model begins with its own example, unless a text was written for the one before. */
+export async function pickModel(name: string): Promise<void> {
+  const untouched = isExample.value || !asking.text.value.trim();
+  stop("translate", "file");
+  batch(() => {
+    details.value = translatedFile.value = null;
+    asking.model.value = name;
+    asking.checkpoint.value = "";
+    letGo();
+  });
+  await run("translate", async (signal) => {
+    await loadDetails(false, signal);
+    if (!signal.aborted && untouched) asking.text.value = details.value?.example ?? "";
+  });
+  if (untouched && asking.model.value === name && details.value) await translate();
+}
+
+/** What belonged to one output of one sentence. */
+function letGo(): void {
   asking.force.value = [];
-  return run("translate", () => loadDetails(false));
+  asking.candidate.value = asking.sentence.value = 0;
 }
 
 export function useKey(key: string): Promise<void> {
@@ -94,28 +106,36 @@ export function useKey(key: string): Promise<void> {
 
 /** Translates, paints, and then asks for what takes longer. */
 export async function translate(): Promise<void> {
-  const wanted = request();
+  const [wanted, of] = [request(), subject.value];
   if (!wanted.text) return;
+  running = of;
   await run("translate", async (signal) => {
+    const problem = textProblem(wanted.text, details.value?.limits);
+    if (problem) throw new Error(problem);
     const found = await inspect(wanted, signal);
+    if (signal.aborted) return;
     stop("extras", "vectors", "compare", "replay");
+    const another = answered.value !== of;
     asked = wanted;
     batch(() => {
       keyNeeded.value = false;
-      inspection.value = found;
-      other.value = null;
+      answer.value = found;
+      answered.value = of;
+      other.value = cell.value = null;
       replay.value = [];
-      cell.value = null;
+      if (another) whole.value = null;
     });
-    history.replaceState(null, "", writeAddress({ ...current(), text: wanted.text }));
+    if (!isExample.value || location.hash) history.replaceState(null, "", writeAddress(current()));
     void loadExtras();
+    if (another) void loadWhole();
   });
+  if (running === of) running = "";
 }
 
 function current() {
   const { text, model, checkpoint, beam, lengthPenalty, force } = asking;
   return {
-    text: text.value,
+    text: text.value.trim(),
     model: model.value,
     checkpoint: checkpoint.value,
     beam: beam.value,
@@ -125,42 +145,80 @@ function current() {
 }
 
 function loadExtras(): Promise<void> {
-  const heads = Object.keys(inspection.value?.attention ?? {}).length > 0;
+  const heads = Object.keys(answer.value?.attention ?? {}).length > 0;
   return run("extras", async (signal) => {
     const { ablation, beam } = await inspect({ ...asked, include: heads ? ["ablation", "beam"] : ["beam"] }, signal);
-    if (inspection.value) inspection.value = { ...inspection.value, ablation, beam };
+    if (!signal.aborted && answer.value) answer.value = { ...answer.value, ablation, beam };
   });
 }
 
 export function loadVectors(): Promise<void> {
   return run("vectors", async (signal) => {
     const { vectors } = await inspect({ ...asked, include: ["vectors"] }, signal);
-    if (inspection.value) inspection.value = { ...inspection.value, vectors };
+    if (!signal.aborted && answer.value) answer.value = { ...answer.value, vectors };
   });
 }
 
-/** Decodes on from the outputs before `step` and then `token`. */
-export async function force(step: number, token: number): Promise<void> {
-  const before = asking.force.value;
-  asking.force.value = [...(inspection.value?.target.ids.slice(0, step) ?? []), token];
+/** A text of several sentences, of which one is looked at, by the checkpoint that the server translates with. */
+async function loadWhole(): Promise<void> {
+  stop("whole");
+  const several = (answer.value?.sentences?.length ?? 1) > 1;
+  if (!several || (asked.checkpoint && asked.checkpoint !== details.value?.checkpoint)) return;
+  await run("whole", async (signal) => {
+    const found = await translateWhole(asked, signal);
+    if (!signal.aborted) whole.value = found;
+  });
+}
+
+/** Translates again with `change` made to what is asked; as it was where that fails. */
+async function changed(change: () => void): Promise<void> {
+  const { force, candidate, sentence } = asking;
+  const before = [force.value, candidate.value, sentence.value] as const;
+  batch(change);
   await translate();
-  if (status.translate.value.problem) asking.force.value = before;
+  if (status.translate.value.problem) batch(() => ([force.value, candidate.value, sentence.value] = before));
+}
+
+/** Decodes on from the outputs before `step` and then `token`. */
+export function force(step: number, token: number): Promise<void> {
+  return changed(() => {
+    asking.force.value = [...(inspection.value?.target.ids.slice(0, step) ?? []), token];
+    asking.candidate.value = 0;
+  });
 }
 
 export function release(): Promise<void> {
-  asking.force.value = [];
-  return translate();
+  return changed(() => {
+    asking.force.value = [];
+    asking.candidate.value = 0;
+  });
+}
+
+/** Looks at another of the n best outputs. */
+export function chooseCandidate(candidate: number): Promise<void> {
+  return changed(() => (asking.candidate.value = candidate));
+}
+
+export function chooseSentence(sentence: number): Promise<void> {
+  return changed(() => {
+    letGo();
+    asking.sentence.value = sentence;
+  });
 }
 
 /** Another text is decoded freely: what was forced belonged to the old one. */
 export function translateText(): Promise<void> {
-  if (asking.text.value.trim() !== asked.text) asking.force.value = [];
+  if (asking.text.value.trim() !== asked.text) letGo();
+  asking.candidate.value = 0;
   return translate();
 }
 
 export function loadOther(model: string, checkpoint: string): Promise<void> {
   return run("compare", async (signal) => {
-    other.value = await inspect({ ...asked, force: undefined, model, checkpoint: checkpoint || undefined }, signal);
+    other.value = null;
+    const wanted = { ...asked, force: undefined, candidate: undefined, nbest: undefined };
+    const found = await inspect({ ...wanted, model, checkpoint: checkpoint || undefined }, signal);
+    if (!signal.aborted) other.value = found;
   });
 }
 
@@ -168,9 +226,33 @@ export function loadReplay(): Promise<void> {
   return run("replay", async (signal) => {
     replay.value = [];
     const model = details.value;
-    for (const checkpoint of model?.checkpoints ?? []) {
-      const found: Inspection = await inspect({ ...asked, force: undefined, model: model?.name, checkpoint }, signal);
+    const wanted = { ...asked, force: undefined, candidate: undefined, nbest: undefined, model: model?.name };
+    for (const checkpoint of model ? distinct(model) : []) {
+      const found = await inspect({ ...wanted, checkpoint }, signal);
+      if (signal.aborted) return;
       replay.value = [...replay.value, found];
+    }
+  });
+}
+
+export function loadFile(file: File): Promise<void> {
+  return run("file", async (signal) => {
+    translatedFile.value = null;
+    const model = details.value;
+    const problem = fileProblem(file, model?.limits) || textProblem(await file.text(), model?.limits);
+    if (problem || !model) throw new Error(problem || "The model is not known yet.");
+    const content = await translateFile(file, model, signal);
+    if (!signal.aborted) translatedFile.value = { name: file.name.replace(/(\.\w+)$/, `.${model.target ?? "translated"}$1`), content };
+  });
+}
+
+/** Stops a translation whose text, model or search has been changed under it: its answer would stand beside another. */
+export function followForm(): void {
+  effect(() => {
+    const wanted = subject.value;
+    if (running && running !== wanted) {
+      running = "";
+      stop("translate");
     }
   });
 }

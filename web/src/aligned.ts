@@ -30,6 +30,14 @@ const SPAN = 120;
 
 type Measure = (text: string) => number;
 
+const LANE = 4;
+
+/** How far from the middle of a piece the links of a head begin, so that those of several heads lie side by side. */
+function laneOf(links: Link[]): (link: Link, room: number) => number {
+  const last = Math.max(0, ...links.map((link) => link.layer ?? 0));
+  return (link, room) => ((link.layer ?? 0) - last / 2) * Math.min(LANE, room / (last + 1));
+}
+
 /** Keys in a row above queries, joined by arcs. */
 export function layRows(keys: string[], queries: string[], links: Link[], measure: Measure): AlignedLayout {
   const widths = (labels: string[]) => labels.map((label) => measure(visible(label)) + 2 * PADDING);
@@ -47,9 +55,11 @@ export function layRows(keys: string[], queries: string[], links: Link[], measur
   };
   const placedKeys = place(keys, above, NOTE, NOTE - 5);
   const placedQueries = place(queries, below, lowerTop, lowerTop + PIECE_HEIGHT + 13);
+  const lane = laneOf(links);
+  const startOf = (piece: Placed, link: Link) => piece.x + piece.width / 2 + lane(link, piece.width);
   const path = linkVertical<unknown, Link, [number, number]>()
-    .source((link) => [placedKeys[link.key].x + placedKeys[link.key].width / 2, NOTE + PIECE_HEIGHT])
-    .target((link) => [placedQueries[link.query].x + placedQueries[link.query].width / 2, lowerTop]);
+    .source((link) => [startOf(placedKeys[link.key], link), NOTE + PIECE_HEIGHT])
+    .target((link) => [startOf(placedQueries[link.query], link), lowerTop]);
   const arcs = links.map((link) => ({ ...link, path: path(link) ?? "" }));
   return { width, height: lowerTop + PIECE_HEIGHT + NOTE, keys: placedKeys, queries: placedQueries, arcs };
 }
@@ -63,9 +73,11 @@ export function layColumns(keys: string[], queries: string[], links: Link[], mea
   const start = noteWidth + left;
   const end = start + span;
   const yOf = (index: number) => index * (PIECE_HEIGHT + 2) + 2;
+  const lane = laneOf(links);
+  const heightOf = (index: number, link: Link) => yOf(index) + PIECE_HEIGHT / 2 + lane(link, PIECE_HEIGHT);
   const path = linkHorizontal<unknown, Link, [number, number]>()
-    .source((link) => [start, yOf(link.key) + PIECE_HEIGHT / 2])
-    .target((link) => [end, yOf(link.query) + PIECE_HEIGHT / 2]);
+    .source((link) => [start, heightOf(link.key, link)])
+    .target((link) => [end, heightOf(link.query, link)]);
   const textY = (index: number) => yOf(index) + PIECE_HEIGHT / 2 + 4;
   return {
     width: end + right + noteWidth,

@@ -1,12 +1,16 @@
 import type { Inspection, ModelDetails, ModelEntry } from "./document";
+import { refusal } from "./limits";
 
 export interface InspectRequest {
   text: string;
   model?: string;
   checkpoint?: string;
   beam?: number;
+  nbest?: number;
   length_penalty?: number;
   force?: number[];
+  candidate?: number;
+  sentence?: number;
   include?: ("ablation" | "vectors" | "beam")[];
 }
 
@@ -28,15 +32,20 @@ async function fetchChecked(path: string, options: RequestInit = {}): Promise<Re
     response = await fetch(path, { ...options, headers });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new Error("The server does not answer.");
+    throw new Error("The server does not answer. Is it still running?");
   }
   if (response.ok) return response;
   const said = await response.json().then(
     (body: { error?: unknown }) => (typeof body.error === "string" ? body.error : ""),
     () => "",
   );
-  const message = said || `The server answered with status ${response.status}.`;
+  const message = refusal(response.status, said, response.headers.get("Retry-After"));
   throw response.status === 401 || response.status === 403 ? new KeyNeeded(message) : new Error(message);
+}
+
+function post(path: string, body: object, signal: AbortSignal): Promise<Response> {
+  const headers = { "Content-Type": "application/json" };
+  return fetchChecked(path, { method: "POST", headers, body: JSON.stringify(body), signal });
 }
 
 export async function fetchModels(): Promise<ModelEntry[]> {
@@ -48,8 +57,26 @@ export async function fetchDetails(name: string): Promise<ModelDetails> {
 }
 
 export async function inspect(request: InspectRequest, signal: AbortSignal): Promise<Inspection> {
-  const headers = { "Content-Type": "application/json" };
-  return (await fetchChecked("./v1/inspect", { method: "POST", headers, body: JSON.stringify(request), signal })).json();
+  return (await post("./v1/inspect", request, signal)).json();
+}
+
+/** All sentences of a text. */
+export async function translateWhole(request: InspectRequest, signal: AbortSignal): Promise<string> {
+  const { text, model, beam, length_penalty } = request;
+  const found = await (await post("./v1/translate", { text, model, beam, length_penalty }, signal)).json();
+  return found.translations[0].text;
+}
+
+export async function translateFile(file: File, model: ModelDetails, signal: AbortSignal): Promise<Blob> {
+  const body = new FormData();
+  body.set("file", file);
+  body.set("model", model.name);
+  body.set("source", model.source ?? "auto");
+  body.set("target", model.target ?? "und");
+  const found = await (await fetchChecked("./translate_file", { method: "POST", body, signal })).json();
+  // The name alone: behind a proxy the rest of the address may be another than the page's own.
+  const name = String(found.translatedFileUrl).split("/").at(-1);
+  return (await fetchChecked(`./download_file/${name}`, { signal })).blob();
 }
 
 export async function fetchTemplate(): Promise<string> {

@@ -17,3 +17,19 @@ export function colourOf(share: number, dark: boolean): Colour {
 export function cssColour(share: number, dark: boolean): string {
   return `rgb(${colourOf(share, dark).join(",")})`;
 }
+
+/** Of heads drawn over each other, light and dark; the first is the one that is looked at. */
+const LAYERS: [string, string][] = [
+  ["#0f6a8b", "#6fc4e2"], ["#c2410c", "#ff9d5c"], ["#6d28d9", "#b79bff"], ["#3f7d20", "#8fd46a"],
+  ["#a8125f", "#ff86c2"], ["#7a5c00", "#e3c34a"], ["#475569", "#b5c0d0"], ["#00786c", "#4fd6c4"],
+];
+// Dashes tell heads apart where colours do not.
+const DASHES = ["", "7 3", "2 3", "10 3 2 3"];
+
+export function layerColour(layer: number, dark: boolean): string {
+  return LAYERS[layer % LAYERS.length][dark ? 1 : 0];
+}
+
+export function layerDash(layer: number): string {
+  return DASHES[layer % DASHES.length];
+}

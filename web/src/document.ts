@@ -120,6 +120,13 @@ export interface Inspection {
   search: Search;
   /** How many target pieces, from the first, were forced. */
   forced: number;
+  /** Which of `candidates` this is; 0 is the best. */
+  candidate?: number;
+  /** Characters of the text that the model has never seen, each once. */
+  unknown?: string[];
+  /** The sentences of the text that was given, and which of them this is; 0 is the first. */
+  sentences?: string[];
+  sentence?: number;
   source: Side;
   target: Target;
   score: number;
@@ -147,6 +154,19 @@ export interface Curve {
   points: [number, number][];
 }
 
+/** What a server allows. */
+export interface Limits {
+  /** Of a text, or of a file. */
+  characters: number;
+  /** Of a sentence that is looked into. */
+  pieces: number;
+  beam: number;
+  nbest: number;
+  file_bytes: number;
+  /** What file names may end in. */
+  files: string[];
+}
+
 export interface ModelDetails {
   name: string;
   source: string | null;
@@ -154,6 +174,12 @@ export interface ModelDetails {
   /** Oldest first, then names such as "best" and "average". */
   checkpoints: string[];
   checkpoint: string;
+  /** By checkpoint, what tells its weights from others. */
+  weights?: Record<string, string>;
+  /** A sentence of the validation data. */
+  example?: string | null;
+  /** None in a page that works offline. */
+  limits?: Limits;
   search: Search;
   /** What the model is made of: label and value. */
   parts: [string, string][];

@@ -1,12 +1,11 @@
 // SVG documents built from data, in the light colours, for print.
 import { PIECE_HEIGHT, type AlignedLayout, type Placed } from "./aligned";
-import { cssColour } from "./colour";
+import { cssColour, layerColour, layerDash } from "./colour";
 import { largest, type Matrix } from "./matrix";
 import { visible } from "./words";
 
 const FONT = "system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
 const INK = "#1d2129";
-const ARC = "#0f6a8b";
 const MARGIN = 12;
 const HEADING = 26;
 
@@ -33,7 +32,8 @@ function round(value: number): string {
 export function drawAligned(layout: AlignedLayout, title: string): string {
   const arcs = layout.arcs.map(
     (arc) =>
-      `<path d="${arc.path}" fill="none" stroke="${ARC}" stroke-width="${round(0.5 + 4 * arc.weight)}" ` +
+      `<path d="${arc.path}" fill="none" stroke="${layerColour(arc.layer ?? 0, false)}" ` +
+      `stroke-dasharray="${layerDash(arc.layer ?? 0) || "none"}" stroke-width="${round(0.5 + 4 * arc.weight)}" ` +
       `stroke-opacity="${round(0.2 + 0.7 * arc.weight)}"/>`,
   );
   const piece = (placed: Placed) =>

@@ -1,6 +1,6 @@
 import { effect } from "@preact/signals";
 import { render } from "preact";
-import { followAddress, start } from "./actions";
+import { followAddress, followForm, start } from "./actions";
 import { App } from "./components/App";
 import { offline, theme } from "./state";
 import "uplot/dist/uPlot.min.css";
@@ -11,4 +11,5 @@ effect(() => {
 });
 render(<App />, document.getElementById("app")!);
 followAddress();
+followForm();
 if (!offline) void start();

@@ -6,6 +6,9 @@ import { inputWords, type Words } from "./words";
 /** `head` null is the mean of the heads; `attention` "rollout" with a name of `rollout` in `rollout`. */
 export type Choice = { attention: string; head: number | null } | { rollout: string };
 
+/** A head drawn over another. */
+export type Overlaid = { attention: string; head: number | null };
+
 export interface Shown {
   title: string;
   why: string;
@@ -61,12 +64,29 @@ export function titleOf(choice: Choice): string {
   return `${choice.attention}, ${choice.head === null ? "mean of the heads" : `head ${choice.head}`}`;
 }
 
+/** Those of `heads` that can be drawn over `choice`: there, of its kind, and not the same. */
+export function fitting(inspection: Inspection, choice: Choice, heads: Overlaid[]): Overlaid[] {
+  const { kind } = show(inspection, choice);
+  const there = (each: Overlaid) => inspection.attention[each.attention]?.kind === kind && (each.head ?? 0) < headsOf(inspection, each.attention);
+  return heads.filter((each) => there(each) && !sameChoice(each, choice));
+}
+
+/** `heads` with one more, or without it where it is among them. */
+export function toggled(heads: Overlaid[], head: Overlaid): Overlaid[] {
+  const others = heads.filter((each) => !sameChoice(each, head));
+  return others.length < heads.length ? others : [...heads, head];
+}
+
+/** Whether the aligned text reads the rows of `choice` one step late. */
+export function readLate(inspection: Inspection, choice: Choice): boolean {
+  return !("rollout" in choice) && show(inspection, choice).why !== "" && !!inspection.alignment?.shift;
+}
+
 /** As `show`, for the aligned text: an alignment may read the row after a piece, where the piece was just fed in. */
 export function showAligned(inspection: Inspection, choice: Choice): Shown {
   const shown = show(inspection, choice);
-  const { alignment } = inspection;
-  if ("rollout" in choice || shown.why === "" || !alignment?.shift) return shown;
-  return { ...shown, title: `${shown.title}, read one step late`, matrix: plane(alignment.weights) };
+  if (!readLate(inspection, choice)) return shown;
+  return { ...shown, title: `${shown.title}, read one step late`, matrix: plane(inspection.alignment!.weights) };
 }
 
 function labelsOf(inspection: Inspection, kind: Kind) {

@@ -1,7 +1,7 @@
 import { computed, signal } from "@preact/signals";
 import type { Inspection, ModelDetails, ModelEntry } from "./document";
 import { readBundle } from "./offline";
-import { settle, show, showAligned, type Choice } from "./shown";
+import { fitting, settle, show, showAligned, type Choice, type Overlaid } from "./shown";
 
 const bundle = readBundle();
 
@@ -10,7 +10,10 @@ export const offline = bundle !== null;
 
 export const models = signal<ModelEntry[]>([]);
 export const details = signal<ModelDetails | null>(bundle?.model ?? null);
-export const inspection = signal<Inspection | null>(bundle?.main ?? null);
+
+/** The last answer, and what was asked for it (`subject`). */
+export const answer = signal<Inspection | null>(bundle?.main ?? null);
+export const answered = signal("");
 export const other = signal<Inspection | null>(bundle?.other ?? null);
 export const replay = signal<Inspection[]>(bundle?.replay ?? []);
 
@@ -22,7 +25,33 @@ export const asking = {
   beam: signal<number | null>(null),
   lengthPenalty: signal<number | null>(null),
   force: signal<number[]>([]),
+  candidate: signal(0),
+  sentence: signal(0),
 };
+
+/** What an answer belongs to: another text, model or search is another subject; another piece of it is not. */
+export const subject = computed(() => {
+  const { text, model, checkpoint, beam, lengthPenalty } = asking;
+  return JSON.stringify([text.value.trim(), model.value, checkpoint.value, beam.value, lengthPenalty.value]);
+});
+
+/** What is shown: never an answer to something else than what stands in the form. */
+export const inspection = computed(() => (offline || answered.value === subject.value ? answer.value : null));
+
+/** Whether the text in the form is the one that the model came with. */
+export const isExample = computed(() => {
+  const example = details.value?.example?.trim();
+  return !offline && !!example && asking.text.value.trim() === example;
+});
+
+/** The translation of a text of several sentences. */
+export const whole = signal<string | null>(null);
+
+/** The translation of a file, ready to be saved. */
+export const translatedFile = signal<{ name: string; content: Blob } | null>(null);
+
+/** Heads drawn over the one that is looked at, where they are of its kind. */
+export const overlay = signal<Overlaid[]>([]);
 
 /** The attention that was chosen to look at; null for the default of each inspection. */
 export const choice = signal<Choice | null>(null);
@@ -34,6 +63,13 @@ export const shown = computed(() =>
 /** The same in the aligned text. */
 export const aligned = computed(() =>
   inspection.value && settled.value ? showAligned(inspection.value, settled.value) : null,
+);
+
+/** What is drawn over it. */
+export const overlaid = computed(() =>
+  inspection.value && settled.value
+    ? fitting(inspection.value, settled.value, overlay.value).map((each) => showAligned(inspection.value!, each))
+    : [],
 );
 
 /** The cell worked out, by query and key. */
@@ -48,7 +84,7 @@ export const threshold = signal(0.05);
 export const hideSpecial = signal(false);
 export const stretchRows = signal(false);
 
-export type Place = "translate" | "extras" | "vectors" | "compare" | "replay" | "export";
+export type Place = "translate" | "file" | "whole" | "extras" | "vectors" | "compare" | "replay" | "export";
 interface Status {
   busy: boolean;
   problem: string;
@@ -56,6 +92,8 @@ interface Status {
 const idle: Status = { busy: false, problem: "" };
 export const status = {
   translate: signal(idle),
+  file: signal(idle),
+  whole: signal(idle),
   extras: signal(idle),
   vectors: signal(idle),
   compare: signal(idle),

@@ -1,21 +1,29 @@
 // What the aligned text and the heat map draw, shared with their export.
 import { computed } from "@preact/signals";
 import { pick, renormalise, stretch } from "./matrix";
-import { aligned, hideSpecial, linkCount, shown, stretchRows, threshold, unit } from "./state";
+import { aligned, hideSpecial, linkCount, overlaid, shown, stretchRows, threshold, unit } from "./state";
 import { isSpecial, mergeWords, strongest } from "./words";
 
 export const alignedView = computed(() => {
   const current = aligned.value;
   if (!current) return null;
   const words = unit.value === "words";
-  const matrix = words ? mergeWords(current.matrix, current.queryWords, current.keyWords) : current.matrix;
+  const layers = [current, ...overlaid.value].map(({ title, matrix, attention, head, queryWords, keyWords }) => ({
+    title,
+    attention,
+    head,
+    matrix: words ? mergeWords(matrix, queryWords, keyWords) : matrix,
+  }));
   return {
-    title: current.title,
+    title: current.title + (layers.length > 1 ? `, and ${layers.length - 1} more drawn over it` : ""),
     kind: current.kind,
-    matrix,
+    /** The head that is looked at, then those drawn over it. */
+    layers,
     queries: words ? current.queryWords.spelled : current.queries,
     keys: words ? current.keyWords.spelled : current.keys,
-    links: strongest(matrix, linkCount.value, threshold.value),
+    links: layers.flatMap(({ matrix }, layer) =>
+      strongest(matrix, linkCount.value, threshold.value).map((link) => ({ ...link, layer })),
+    ),
   };
 });
 

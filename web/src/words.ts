@@ -30,6 +30,8 @@ export interface Link {
   query: number;
   key: number;
   weight: number;
+  /** Which of several heads drawn over each other it is of; 0 unless given. */
+  layer?: number;
 }
 
 /** The `count` largest weights of each row that reach `threshold`. */

@@ -1,7 +1,9 @@
 import { useSignal } from "@preact/signals";
 import { PIECE_HEIGHT, type AlignedLayout, type Placed } from "../aligned";
+import { layerColour, layerDash } from "../colour";
 import { fixed } from "../format";
 import type { Matrix } from "../matrix";
+import { dark } from "../state";
 
 export interface Pointed {
   side: "query" | "key";
@@ -10,6 +12,7 @@ export interface Pointed {
 
 interface Properties {
   layout: AlignedLayout;
+  /** Of the head that is looked at, whose weights stand beside the pieces. */
   matrix: Matrix;
   sides: Record<Pointed["side"], string>;
   active: Pointed | null;
@@ -32,9 +35,11 @@ export function AlignedDrawing({ layout, matrix, sides, active, locked, onHover,
     >
       {layout.arcs.map((arc) => (
         <path
-          key={`${arc.query} ${arc.key}`}
+          key={`${arc.layer ?? 0} ${arc.query} ${arc.key}`}
           class={touches(arc) ? "arc on" : "arc"}
           d={arc.path}
+          stroke={layerColour(arc.layer ?? 0, dark.value)}
+          stroke-dasharray={layerDash(arc.layer ?? 0) || "none"}
           stroke-width={0.5 + 4 * arc.weight}
           opacity={active && !touches(arc) ? 0.06 : 0.2 + 0.7 * arc.weight}
         />
@@ -49,7 +54,7 @@ export function AlignedDrawing({ layout, matrix, sides, active, locked, onHover,
           active={active}
           weightOf={(index) => {
             if (!active || active.side === side) return null;
-            const arc = layout.arcs.find((link) => touches(link) && link[side] === index);
+            const arc = layout.arcs.find((link) => !link.layer && touches(link) && link[side] === index);
             const [query, key] = side === "key" ? [active.index, index] : [index, active.index];
             return { shade: matrix.values[query * matrix.columns + key], linked: arc !== undefined };
           }}

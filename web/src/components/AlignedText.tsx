@@ -4,10 +4,13 @@ import { layColumns, layRows } from "../aligned";
 import { fixed } from "../format";
 import { useWidth } from "../hooks";
 import { measureText } from "../paint";
-import { aligned, choice, inspection, linkCount, threshold, unit } from "../state";
+import { READ_LATE } from "../help";
+import { readLate } from "../shown";
+import { aligned, choice, inspection, linkCount, settled, threshold, unit } from "../state";
 import { alignedView } from "../views";
 import { visible } from "../words";
 import { AlignedDrawing, type Pointed } from "./AlignedDrawing";
+import { Layers } from "./Layers";
 
 const SIDES = {
   source: { key: "source", query: "target" },
@@ -85,6 +88,11 @@ export function AlignedText() {
   const links = active ? view.links.filter((link) => link[active.side] === active.index) : [];
   const across = active?.side === "key" ? "query" : "key";
   const why = aligned.value!.why;
+  const weightsOf = (layer: number) =>
+    links
+      .filter((link) => (link.layer ?? 0) === layer)
+      .map((link) => `${labelOf({ side: across, index: link[across] })} ${fixed(link.weight, 3)}`)
+      .join(", ") || "nothing above the threshold";
   return (
     <>
       <p data-testid="attention-name">
@@ -96,12 +104,18 @@ export function AlignedText() {
         )}
       </p>
       <p class="quiet">Attention shows where the model looked, not why it decided.</p>
+      {readLate(inspection.value!, settled.value!) && (
+        <p class="quiet" data-testid="read-late">
+          {READ_LATE}
+        </p>
+      )}
       <Options />
+      <Layers />
       <div ref={holder} class="scroller">
         {width > 0 && (
           <AlignedDrawing
             layout={width < 560 ? layout.value.narrow(width) : layout.value.wide}
-            matrix={view.matrix}
+            matrix={view.layers[0].matrix}
             sides={sides}
             active={active}
             locked={locked}
@@ -124,8 +138,13 @@ export function AlignedText() {
               labelOf(active)
             )}{" "}
             {active.side === "query" ? "→" : "←"}{" "}
-            {links.map((link) => `${labelOf({ side: across, index: link[across] })} ${fixed(link.weight, 3)}`).join(", ") ||
-              "nothing above the threshold"}
+            {view.layers.length === 1
+              ? weightsOf(0)
+              : view.layers.map(({ attention, head }, layer) => (
+                  <span class="layer" key={layer}>
+                    <b>{head === null ? `mean of ${attention ?? "all"}` : `${attention}, head ${head}`}:</b> {weightsOf(layer)}
+                  </span>
+                ))}
           </>
         ) : (
           <span class="quiet">Point at a piece for its weights; click or Enter locks it, Esc unlocks.</span>

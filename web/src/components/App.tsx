@@ -1,4 +1,5 @@
 import type { ComponentType } from "preact";
+import { HELP } from "../help";
 import { details, inspection, offline, other, replay } from "../state";
 import { heatView } from "../views";
 import { AlignedText } from "./AlignedText";
@@ -75,7 +76,7 @@ export function App() {
       <main class={long ? "long" : ""}>
         <TranslateBar />
         {parts.map(({ id, title, body: Body, always }) => (
-          <Section key={id} id={id} title={title}>
+          <Section key={id} id={id} title={title} help={HELP[id]}>
             {blind && !always ? <p class="quiet">This model has no attention, so there is nothing to show here.</p> : <Body />}
           </Section>
         ))}

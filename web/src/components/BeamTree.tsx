@@ -56,10 +56,6 @@ function Tree({ nodes }: { nodes: BeamNode[] }) {
   };
   return (
     <>
-      <p class="quiet">
-        Each step to the right is a piece; the number below it is the sum of log p, and where a hypothesis ended its score with length
-        penalty follows. Filled and thick: the path of the output. Framed: ended. Struck through, dashed: pruned.
-      </p>
       <div class="scroller beam">
         <svg
           ref={drawing}

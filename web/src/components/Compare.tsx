@@ -2,54 +2,67 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { loadOther } from "../actions";
 import { fetchDetails } from "../api";
+import { identityOf, labelOf, others } from "../checkpoints";
 import { firstDifference } from "../difference";
-import type { Inspection } from "../document";
-import { asking, details, inspection, models, offline, other } from "../state";
+import type { Inspection, ModelDetails } from "../document";
+import { details, inspection, models, offline, other } from "../state";
 import { visible } from "../words";
 import { Chosen } from "./Chosen";
 import { Scores } from "./Output";
 import { Problem } from "./Problem";
 
+/** A model and one of its checkpoints with other weights than those that are shown. */
 function Picker() {
-  const model = useSignal(asking.model.value);
-  const checkpoint = useSignal("");
-  const checkpoints = useSignal<string[]>(details.value?.checkpoints ?? []);
+  const [shown, main] = [inspection.value!.model, details.value];
+  const model = useSignal(shown.name);
+  const found = useSignal<ModelDetails | null>(main);
+  const picked = useSignal("");
   useEffect(() => {
     const name = model.value;
     fetchDetails(name).then(
-      (found) => name === model.value && (checkpoints.value = found.checkpoints),
-      () => (checkpoints.value = []),
+      (told) => name === model.value && (found.value = told),
+      () => name === model.value && (found.value = null),
     );
   }, [model.value]);
+  const identity = main?.name === shown.name ? identityOf(main, shown.checkpoint) : "";
+  const known = found.value?.name === model.value ? found.value : null;
+  const offered = known ? others(known, identity) : [];
+  const checkpoint = offered.includes(picked.value) ? picked.value : (offered[0] ?? "");
   return (
     <div class="controls">
-      <label>
-        Model{" "}
-        <select
-          data-testid="compare-model"
-          value={model.value}
-          onChange={(event) => {
-            model.value = event.currentTarget.value;
-            checkpoint.value = "";
-          }}
-        >
-          {models.value.map(({ name }) => (
-            <option key={name}>{name}</option>
-          ))}
-        </select>
-      </label>
-      <label>
-        Checkpoint{" "}
-        <select data-testid="compare-checkpoint" value={checkpoint.value} onChange={(event) => (checkpoint.value = event.currentTarget.value)}>
-          <option value="">its own choice</option>
-          {checkpoints.value.map((name) => (
-            <option key={name}>{name}</option>
-          ))}
-        </select>
-      </label>
-      <button type="button" data-testid="compare-load" onClick={() => void loadOther(model.value, checkpoint.value)}>
-        Compare
-      </button>
+      {models.value.length > 1 && (
+        <label>
+          Model{" "}
+          <select data-testid="compare-model" value={model.value} onChange={(event) => (model.value = event.currentTarget.value)}>
+            {models.value.map(({ name }) => (
+              <option key={name}>{name}</option>
+            ))}
+          </select>
+        </label>
+      )}
+      {known && offered.length === 0 && (
+        <span data-testid="compare-none">
+          {model.value} has no checkpoint with other weights than those above
+          {models.value.length > 1 ? "." : "; serve a second run beside it to compare."}
+        </span>
+      )}
+      {offered.length > 0 && (
+        <>
+          <label>
+            Checkpoint{" "}
+            <select data-testid="compare-checkpoint" value={checkpoint} onChange={(event) => (picked.value = event.currentTarget.value)}>
+              {offered.map((name) => (
+                <option key={name} value={name}>
+                  {labelOf(known!, name)}
+                </option>
+              ))}
+            </select>
+          </label>
+          <button type="button" data-testid="compare-load" onClick={() => void loadOther(model.value, checkpoint)}>
+            Compare
+          </button>
+        </>
+      )}
       <Problem place="compare" doing="Translating with the other …" />
     </div>
   );

@@ -128,7 +128,7 @@ export function HeadGrid() {
           </div>
         )}
       </Tabs>
-      <p class="quiet">Layers and heads are counted from 0. In a thumbnail a row is a query and a column a key.</p>
+      <p class="quiet">Layers and heads are counted from 0.</p>
     </>
   );
 }

@@ -1,6 +1,11 @@
+import { chooseCandidate, chooseSentence } from "../actions";
+import { unknownNotice } from "../characters";
 import type { Inspection } from "../document";
 import { fixed } from "../format";
-import { inspection, offline } from "../state";
+import { languageName } from "../languages";
+import { inspection, offline, status, whole } from "../state";
+import { Copy } from "./Copy";
+import { Problem } from "./Problem";
 import { Release } from "./Release";
 
 export function Scores({ of }: { of: { score: number; log_probability: number } }) {
@@ -11,14 +16,31 @@ export function Scores({ of }: { of: { score: number; log_probability: number } 
   );
 }
 
-function Candidates({ candidates }: { candidates: Inspection["candidates"] }) {
+/** The outputs that the search ended with; each can be looked at in the best one's stead. */
+function Candidates({ candidates, chosen, language }: { candidates: Inspection["candidates"]; chosen: number; language?: string }) {
   return (
-    <details>
-      <summary>{candidates.length} best outputs</summary>
+    <details open data-testid="candidates">
+      <summary>
+        {candidates.length} best outputs{!offline && "; choose one to look at it"}
+      </summary>
       <ol data-testid="nbest">
         {candidates.map((candidate, index) => (
-          <li key={index}>
-            {candidate.text} <Scores of={candidate} />
+          <li key={index} aria-current={index === chosen || undefined}>
+            {offline ? (
+              <span lang={language}>{candidate.text}</span>
+            ) : (
+              <button
+                type="button"
+                class="plain"
+                lang={language}
+                data-testid={`nbest-${index}`}
+                aria-pressed={index === chosen}
+                onClick={() => void chooseCandidate(index)}
+              >
+                {candidate.text || "(nothing)"}
+              </button>
+            )}{" "}
+            <Scores of={candidate} />
           </li>
         ))}
       </ol>
@@ -26,27 +48,75 @@ function Candidates({ candidates }: { candidates: Inspection["candidates"] }) {
   );
 }
 
+/** Of a text of several sentences: all of it, and which sentence is looked at. */
+function Sentences({ sentences, sentence, language }: { sentences: string[]; sentence: number; language?: string }) {
+  return (
+    <div class="whole">
+      <Problem place="whole" doing="Translating the whole text …" />
+      {whole.value !== null && (
+        <>
+          <h3>The whole text</h3>
+          <p data-testid="whole" class="lines" lang={language}>
+            {whole.value}
+          </p>
+          <Copy text={whole.value} of="the whole translation" testId="copy-whole" />
+        </>
+      )}
+      <div class="controls">
+        <label>
+          Looked at: sentence{" "}
+          <select
+            data-testid="sentence"
+            value={sentence}
+            disabled={offline || status.translate.value.busy}
+            onChange={(event) => void chooseSentence(Number(event.currentTarget.value))}
+          >
+            {sentences.map((text, index) => (
+              <option key={index} value={index}>
+                {index + 1} of {sentences.length}: {text.length > 60 ? `${text.slice(0, 59)}…` : text}
+              </option>
+            ))}
+          </select>
+        </label>
+      </div>
+    </div>
+  );
+}
+
 export function Output() {
   const current = inspection.value;
   if (!current) return null;
-  const { model, search, source, target } = current;
+  const { model, search, source, target, sentences = [], sentence = 0, candidate = 0 } = current;
+  const language = model.target_language ?? undefined;
+  const unknown = unknownNotice(current.unknown);
   return (
-    <div class="output">
+    <div class="output" aria-busy={status.translate.value.busy}>
       {offline && (
         <p data-testid="source" lang={model.source_language ?? undefined}>
           {source.text}
         </p>
       )}
-      <p class="translation" data-testid="output" lang={model.target_language ?? undefined} aria-live="polite">
-        {target.text}
+      {unknown && (
+        <p class="notice" role="status" data-testid="unknown">
+          {unknown}
+        </p>
+      )}
+      {sentences.length > 1 && <Sentences sentences={sentences} sentence={sentence} language={language} />}
+      <h3>{languageName(language) || "Output"}</h3>
+      <p class="translation">
+        <span data-testid="output" lang={language} aria-live="polite">
+          {target.text}
+        </span>{" "}
+        <Copy text={target.text} of="the translation" testId="copy" />
       </p>
       <p class="quiet">
         {model.name}, checkpoint {model.checkpoint}, beam {search.beam}, length penalty {search.length_penalty} ·{" "}
         <Scores of={current} />
+        {candidate > 0 && ` · output ${candidate + 1} of the search, not its best`}
         {!current.finished && " · not finished: the longest output allowed was reached"}
       </p>
       <Release testId="release" />
-      {current.candidates.length > 1 && <Candidates candidates={current.candidates} />}
+      {current.candidates.length > 1 && <Candidates candidates={current.candidates} chosen={candidate} language={language} />}
     </div>
   );
 }

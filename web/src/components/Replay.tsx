@@ -1,5 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { loadReplay } from "../actions";
+import { distinct } from "../checkpoints";
+import { count } from "../limits";
 import { details, offline, replay } from "../state";
 import { Chosen } from "./Chosen";
 import { Scores } from "./Output";
@@ -11,14 +13,14 @@ export function Replay() {
   const all = replay.value;
   const index = Math.min(place.value, all.length - 1);
   const current = all[index];
-  const wanted = details.value?.checkpoints.length ?? 0;
+  const wanted = details.value ? distinct(details.value).length : 0;
   return (
     <div data-testid="replay">
       <h3>The sentence over the training</h3>
       {!offline && (
         <div class="controls">
           <button type="button" data-testid="replay-load" onClick={() => void loadReplay()}>
-            Load {wanted} checkpoints
+            Load {count(wanted, "checkpoint")}
           </button>
           <Problem place="replay" doing={`${all.length} of ${wanted} …`} />
         </div>

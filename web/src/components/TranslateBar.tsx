@@ -1,82 +1,38 @@
-import { pickModel, translateText } from "../actions";
-import { asking, details, keyNeeded, models, offline } from "../state";
+import { translateText } from "../actions";
+import { directionOf, languageName } from "../languages";
+import { lengthOf, textProblem } from "../limits";
+import { answer, asking, details, inspection, isExample, keyNeeded, offline, status } from "../state";
+import { FileField } from "./FileField";
 import { KeyField } from "./KeyField";
 import { Output } from "./Output";
 import { Problem } from "./Problem";
+import { Settings } from "./Settings";
 
-const LANGUAGES = new Intl.DisplayNames(["en"], { type: "language", fallback: "code" });
-
-function languageOf(code: string | null): string {
-  try {
-    return code ? (LANGUAGES.of(code) ?? code) : "";
-  } catch {
-    return code ?? "";
-  }
-}
-
-function ModelPicker() {
+/** How much of what a server takes has been written. */
+function Count() {
+  const limits = details.value?.limits;
+  if (!limits) return null;
+  const length = lengthOf(asking.text.value.trim());
+  const over = textProblem(asking.text.value, limits) !== "";
   return (
-    <label>
-      Model{" "}
-      <select id="model" data-testid="model" value={asking.model.value} onChange={(event) => pickModel(event.currentTarget.value)}>
-        {models.value.map((model) => (
-          <option key={model.name} value={model.name}>
-            {model.name}
-            {model.source && model.target ? ` (${model.source} → ${model.target})` : ""}
-            {model.ready ? "" : " – loads at first use"}
-          </option>
-        ))}
-      </select>
-    </label>
+    <span id="text-limits" class={over ? "problem figures" : "quiet figures"} data-testid="text-limits">
+      {length.toLocaleString("en")} of {limits.characters.toLocaleString("en")} characters; a sentence of at most {limits.pieces} pieces
+    </span>
   );
 }
 
-function Settings() {
-  const { checkpoint, beam, lengthPenalty } = asking;
-  const numeric = (text: string) => (text === "" ? null : Number(text));
+/** What the page waits for, where nothing is shown. */
+function Waiting() {
+  if (offline || inspection.value || status.translate.value.busy || status.translate.value.problem || !details.value) return null;
+  const written = asking.text.value.trim() !== "";
   return (
-    <>
-      {models.value.length > 1 && <ModelPicker />}
-      {details.value && details.value.checkpoints.length > 1 && (
-        <label>
-          Checkpoint{" "}
-          <select
-            id="checkpoint"
-            data-testid="checkpoint"
-            value={checkpoint.value}
-            onChange={(event) => (checkpoint.value = event.currentTarget.value)}
-          >
-            {details.value.checkpoints.map((name) => (
-              <option key={name}>{name}</option>
-            ))}
-          </select>
-        </label>
-      )}
-      <label>
-        Beam{" "}
-        <input
-          id="beam-size"
-          data-testid="beam-size"
-          type="number"
-          min="1"
-          max="64"
-          value={beam.value ?? ""}
-          onInput={(event) => (beam.value = numeric(event.currentTarget.value))}
-        />
-      </label>
-      <label>
-        Length penalty{" "}
-        <input
-          id="length-penalty"
-          data-testid="length-penalty"
-          type="number"
-          step="0.1"
-          min="0"
-          value={lengthPenalty.value ?? ""}
-          onInput={(event) => (lengthPenalty.value = numeric(event.currentTarget.value))}
-        />
-      </label>
-    </>
+    <p class="quiet" data-testid="waiting">
+      {!written
+        ? "Write a text: its translation and all that the model looked at appear here."
+        : answer.value
+          ? "This is not translated yet; what was shown belonged to another text, model or search. Press Translate."
+          : "Press Translate."}
+    </p>
   );
 }
 
@@ -86,15 +42,26 @@ function Form() {
     event.preventDefault();
     void translateText();
   };
-  const language = languageOf(details.value?.source ?? null);
+  const model = details.value;
+  const language = languageName(model?.source);
   return (
     <form onSubmit={submit}>
+      <div class="controls">
+        <label for="text">
+          <b data-testid="direction">{(model && directionOf(model)) || "Text"}</b>
+        </label>
+        {isExample.value && (
+          <span class="quiet" data-testid="example">
+            An example from the validation data of {model?.name}; write your own.
+          </span>
+        )}
+      </div>
       <textarea
         id="text"
         data-testid="text"
         aria-label="Text to translate"
-        aria-describedby="text-keys"
-        lang={details.value?.source ?? undefined}
+        aria-describedby="text-keys text-limits"
+        lang={model?.source ?? undefined}
         rows={2}
         value={text.value}
         placeholder={language ? `A sentence in ${language}` : "A sentence"}
@@ -109,6 +76,7 @@ function Form() {
         <span id="text-keys" class="quiet">
           Enter translates, Shift+Enter begins a line.
         </span>
+        <Count />
       </div>
     </form>
   );
@@ -118,8 +86,10 @@ export function TranslateBar() {
   return (
     <section id="translation" aria-label="Translation">
       {!offline && <Form />}
+      {!offline && <FileField />}
       {keyNeeded.value && <KeyField />}
       <Problem place="translate" doing="Translating …" />
+      <Waiting />
       <Output />
     </section>
   );

@@ -1,0 +1,22 @@
+/** Into the clipboard, also where a page without encryption is refused the newer way. */
+export async function copyText(text: string): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return copySelected(text);
+  }
+}
+
+function copySelected(text: string): boolean {
+  const field = document.createElement("textarea");
+  field.value = text;
+  field.className = "hidden";
+  const focused = document.activeElement;
+  document.body.append(field);
+  field.select();
+  const done = document.execCommand("copy");
+  field.remove();
+  if (focused instanceof HTMLElement) focused.focus();
+  return done;
+}

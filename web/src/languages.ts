@@ -1,0 +1,23 @@
+import type { ModelEntry } from "./document";
+
+const NAMES = new Intl.DisplayNames(["en"], { type: "language", fallback: "code" });
+
+/** As a person reads it; "" where a model says none. */
+export function languageName(code: string | null | undefined): string {
+  try {
+    return code ? (NAMES.of(code) ?? code) : "";
+  } catch {
+    return code ?? "";
+  }
+}
+
+/** "English → German"; one side alone where the other is not said. */
+export function directionOf({ source, target }: { source?: string | null; target?: string | null }): string {
+  const [from, to] = [languageName(source), languageName(target)];
+  return from && to ? `${from} → ${to}` : from ? `from ${from}` : to ? `to ${to}` : "";
+}
+
+export function modelLabel(model: ModelEntry): string {
+  const direction = directionOf(model);
+  return model.name + (direction && `: ${direction}`) + (model.ready ? "" : " – loads at first use");
+}

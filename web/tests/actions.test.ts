@@ -1,0 +1,156 @@
+import { afterEach, expect, test, vi } from "vitest";
+import { inspectionOf, openExample, openPage, settled } from "./server";
+
+afterEach(() => vi.unstubAllGlobals());
+
+test("the first visit shows the model's example, and the address stays as it was", async () => {
+  const { asked, state } = await openExample();
+  expect(asked[0].body).toMatchObject({ text: "Example of one.", model: "one", nbest: 4 });
+  expect([state.asking.text.value, state.isExample.value]).toEqual(["Example of one.", true]);
+  expect(state.inspection.value?.target.text).toBe("EXAMPLE OF ONE.");
+  expect(location.hash).toBe("");
+});
+
+test("a text in the address goes before the example", async () => {
+  const { asked, actions, state } = await openPage("#text=A+dog.");
+  void actions.start();
+  await settled();
+  expect(asked.map(({ body }) => body.text)).toEqual(["A dog."]);
+  expect(state.isExample.value).toBe(false);
+});
+
+test("typing hides what belonged to the old text, and the old text brings it back", async () => {
+  const { state } = await openExample();
+  state.asking.text.value = "Example of one, but";
+  expect(state.inspection.value).toBeNull();
+  state.asking.text.value = "  Example of one.\n";
+  expect(state.inspection.value).not.toBeNull();
+});
+
+test.each(["checkpoint", "beam", "lengthPenalty"] as const)("another %s hides the results, too", async (what) => {
+  const { state } = await openExample();
+  (state.asking[what] as { value: unknown }).value = what === "checkpoint" ? "100" : 2;
+  expect(state.inspection.value).toBeNull();
+});
+
+test("typing while a text is translated stops it, and its late answer is dropped", async () => {
+  const { asked, actions, state } = await openExample();
+  state.asking.text.value = "first";
+  void actions.translateText();
+  const first = asked.at(-1)!;
+  state.asking.text.value = "second";
+  expect(first.signal?.aborted).toBe(true);
+  expect(state.status.translate.value.busy).toBe(false);
+  await first.answer(inspectionOf("first"));
+  state.asking.text.value = "first";
+  expect(state.inspection.value).toBeNull();
+});
+
+test("of two requests the earlier one's late answer is dropped", async () => {
+  const { asked, actions, state } = await openExample();
+  state.asking.text.value = "first";
+  void actions.translateText();
+  state.asking.text.value = "second";
+  void actions.translateText();
+  const [first, second] = asked.slice(-2);
+  await second.answer(inspectionOf("second"));
+  await first.answer(inspectionOf("first"));
+  expect(state.inspection.value?.target.text).toBe("SECOND");
+});
+
+test("what was asked of the old text beside its translation does not come to the new one", async () => {
+  const { asked, actions, state } = await openExample();
+  const extras = asked.at(-1)!;
+  expect(extras.body.include).toEqual(["ablation", "beam"]);
+  void actions.loadVectors();
+  void actions.loadOther("one", "100");
+  const old = [extras, ...asked.slice(-2)];
+  state.asking.text.value = "new";
+  void actions.translateText();
+  await asked.at(-1)!.answer(inspectionOf("new"));
+  for (const each of old) await each.answer(inspectionOf("old", { beam: [], ablation: {}, vectors: {} }));
+  expect(state.inspection.value?.target.text).toBe("NEW");
+  expect([state.inspection.value?.beam, state.inspection.value?.vectors, state.other.value]).toEqual([undefined, undefined, null]);
+});
+
+test("another model begins with its own example; a text of one's own stays, and is not translated unasked", async () => {
+  const { asked, actions, state } = await openExample();
+  const before = asked.length;
+  void actions.pickModel("two");
+  expect(state.inspection.value).toBeNull();
+  await settled();
+  expect(asked.slice(before).map(({ body }) => [body.text, body.model])).toEqual([["Example of two.", "two"]]);
+  state.asking.text.value = "mine";
+  await actions.pickModel("one");
+  expect([asked.length, state.asking.text.value]).toEqual([before + 1, "mine"]);
+});
+
+test("another of the n best outputs and another sentence are asked for, and a new text begins anew", async () => {
+  const { asked, actions, state } = await openExample();
+  void actions.chooseCandidate(2);
+  expect(asked.at(-1)!.body).toMatchObject({ text: "Example of one.", candidate: 2 });
+  expect(state.inspection.value).not.toBeNull(); // it is of the same text, and stays until the other comes
+  void actions.chooseSentence(1);
+  expect(asked.at(-1)!.body).toMatchObject({ sentence: 1 });
+  expect(asked.at(-1)!.body.candidate).toBeUndefined();
+  state.asking.text.value = "new";
+  void actions.translateText();
+  expect(asked.at(-1)!.body).not.toHaveProperty("sentence");
+});
+
+test("a choice that the server refuses is taken back", async () => {
+  const { asked, actions, state } = await openExample();
+  void actions.chooseCandidate(3);
+  await asked.at(-1)!.answer({ error: "Slowdown: 120 per 1 minute" }, 429);
+  expect(state.asking.candidate.value).toBe(0);
+  expect(state.status.translate.value.problem).toContain("asked too much");
+});
+
+test("a text of several sentences is translated whole, once", async () => {
+  const { asked, actions, state } = await openExample();
+  const found = inspectionOf("A.", { sentences: ["A.", "B."], sentence: 0 });
+  state.asking.text.value = "A. B.";
+  void actions.translateText();
+  await asked.at(-1)!.answer(found);
+  const whole = asked.find(({ path }) => path === "./v1/translate")!;
+  expect(whole.body).toEqual({ text: "A. B.", model: "one" });
+  await whole.answer({ translations: [{ text: "a. b." }] });
+  expect(state.whole.value).toBe("a. b.");
+  void actions.chooseSentence(1);
+  await asked.at(-1)!.answer({ ...found, sentence: 1 });
+  expect(asked.filter(({ path }) => path === "./v1/translate")).toHaveLength(1);
+});
+
+test("a text beyond the limit is not sent", async () => {
+  const { asked, actions, state } = await openExample();
+  const before = asked.length;
+  state.asking.text.value = "a".repeat(41);
+  await actions.translateText();
+  expect(asked).toHaveLength(before);
+  expect(state.status.translate.value.problem).toContain("41 characters");
+});
+
+test("a checkpoint's sentence is replayed for each weights once", async () => {
+  const { asked, actions } = await openExample();
+  void actions.loadReplay();
+  await asked.at(-1)!.answer(inspectionOf("x"));
+  await asked.at(-1)!.answer(inspectionOf("x"));
+  expect(asked.slice(-2).map(({ body }) => body.checkpoint)).toEqual(["100", "200"]);
+});
+
+test("a file is sent to the model by name, and one that cannot be is not sent", async () => {
+  const { asked, actions, state } = await openExample();
+  await actions.loadFile(new File(["x"], "a.pdf"));
+  expect(state.status.file.value.problem).toContain(".txt, .md");
+  await actions.loadFile(new File(["x".repeat(41)], "a.txt"));
+  expect(state.status.file.value.problem).toContain("too long");
+  void actions.loadFile(new File(["A dog."], "notes.md"));
+  await settled();
+  expect(asked.at(-1)!.path).toBe("./translate_file");
+  await asked.at(-1)!.answer({ translatedFileUrl: "http://elsewhere:1/download_file/abc.md" });
+  expect(asked.at(-1)!.path).toBe("./download_file/abc.md");
+  await asked.at(-1)!.answer("x");
+  expect(state.translatedFile.value?.name).toBe("notes.de.md");
+  void actions.pickModel("two");
+  expect(state.translatedFile.value).toBeNull();
+});
