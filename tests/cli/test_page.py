@@ -32,8 +32,14 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def url(tiny_run: TinyRun) -> Iterator[str]:
-    with serving(f"one={tiny_run.path}", f"two={tiny_run.path}", "--threads", "1", "--timeout", "60") as (url, _):
+def url(tiny_run: TinyRun, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Two models of the same weights; the second names its languages."""
+    two = Path(shutil.copytree(tiny_run.path, tmp_path_factory.mktemp("page") / "two"))
+    config = (two / "config.toml").read_text(encoding="utf-8")
+    assert config.count("[data]\n") == 1
+    named = config.replace("[data]\n", '[data]\nsource_language = "en"\ntarget_language = "de"\n')
+    (two / "config.toml").write_text(named, encoding="utf-8")
+    with serving(f"one={tiny_run.path}", f"two={two}", "--threads", "1", "--timeout", "60") as (url, _):
         yield url
 
 
@@ -55,7 +61,8 @@ def page(browser: Any, url: str) -> Iterator[Any]:
 
 def _complaint(message: Any) -> bool:
     """A refusal by the server is none: the page shows it."""
-    return message.type == "error" and "400 (Bad Request)" not in message.text
+    refused = ("400 (Bad Request)", "429 (Too Many Requests)")
+    return message.type == "error" and not any(each in message.text for each in refused)
 
 
 def on(page: Any, name: str) -> Any:
@@ -85,11 +92,18 @@ def test_hover_lock_and_unlock(page: Any) -> None:
     playwright.expect(on(page, "locked")).to_have_count(0)
 
 
-def test_attention_is_named_and_is_not_called_an_explanation(page: Any) -> None:
+def test_attention_is_named_and_not_called_an_explanation_and_every_panel_tells_how_to_read_it(page: Any) -> None:
     playwright.expect(on(page, "attention-name")).to_contain_text("decoder.0.source")
     playwright.expect(on(page, "section-aligned")).to_contain_text("where the model looked, not why")
     click(page, "head-decoder.0.source-1")
     playwright.expect(on(page, "heatmap-name")).to_contain_text("head 1")
+    panels = page.locator("main > section[id]:not(#translation)")
+    assert panels.count() == panels.locator("details.told").count() >= 10
+    first = on(page, "help-aligned")
+    playwright.expect(first.locator("p").first).to_be_hidden()
+    first.locator("summary").press("Enter")
+    playwright.expect(first).to_contain_text("What it cannot say.")
+    playwright.expect(first.locator("p").first).to_be_visible()
 
 
 def test_a_cell_is_worked_out(page: Any) -> None:
@@ -114,13 +128,103 @@ def test_force_a_token_and_let_go(page: Any) -> None:
     playwright.expect(on(page, "output")).to_contain_text("C A B", timeout=60_000)
 
 
-def test_compare_two_checkpoints_and_replay_the_training(page: Any) -> None:
-    on(page, "compare-model").select_option("two")
+def options(page: Any, name: str) -> list[str]:
+    return on(page, name).locator("option").evaluate_all("all => all.map(each => each.value)")
+
+
+def test_compare_two_different_checkpoints_and_replay_the_training(page: Any) -> None:
+    playwright.expect(on(page, "compare-checkpoint")).to_have_value("300")
+    assert options(page, "compare-checkpoint") == ["300", "200", "100"]  # neither best nor 400, which is the best
+    on(page, "compare-model").select_option("two")  # the same weights under another name
+    playwright.expect(on(page, "compare-checkpoint")).to_have_value("300")
+    assert options(page, "compare-checkpoint") == ["300", "200", "100"]
+    on(page, "compare-checkpoint").select_option("100")
     click(page, "compare-load")
-    playwright.expect(on(page, "difference")).to_contain_text("same", ignore_case=True, timeout=60_000)
+    playwright.expect(on(page, "compare-right")).to_contain_text("two, 100", timeout=60_000)
     click(page, "replay-load")
-    playwright.expect(on(page, "replay-slider")).to_be_visible(timeout=120_000)
-    playwright.expect(on(page, "replay-slider")).to_have_attribute("max", "4", timeout=60_000)  # four steps, the best
+    playwright.expect(on(page, "replay-slider")).to_have_attribute("max", "3", timeout=60_000)  # four steps, once each
+
+
+def test_the_first_visit_shows_an_example_and_what_is_changed_clears_it(page: Any, url: str, tiny_run: TinyRun) -> None:
+    page.goto("about:blank")
+    page.goto(url)
+    playwright.expect(on(page, "example")).to_contain_text("An example from the validation data of one")
+    text = on(page, "text").input_value()
+    assert text in tiny_run.source.read_text(encoding="utf-8").splitlines()
+    playwright.expect(on(page, "output")).to_have_text(text.upper(), timeout=60_000)
+    playwright.expect(on(page, "beam-tree")).to_be_visible(timeout=60_000)
+    assert "#" not in page.url
+    on(page, "text").press_sequentially(" a")
+    playwright.expect(on(page, "output")).to_have_count(0)
+    playwright.expect(on(page, "section-aligned")).to_have_count(0)
+    playwright.expect(on(page, "waiting")).to_contain_text("not translated yet")
+    on(page, "model").select_option("two")
+    playwright.expect(on(page, "direction")).to_have_text("English → German")
+    playwright.expect(on(page, "output")).to_have_count(0)  # what is written is not the example: it waits
+    on(page, "text").fill("d e")
+    on(page, "translate").click()
+    playwright.expect(on(page, "output")).to_have_text("D E", timeout=60_000)
+    assert on(page, "output").get_attribute("lang") == "de"
+
+
+def test_any_of_the_best_outputs_can_be_looked_at_and_copied(page: Any) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    second = on(page, "nbest-1").inner_text()
+    assert second != "C A B"
+    click(page, "nbest-1")
+    playwright.expect(on(page, "output")).to_have_text(second, timeout=60_000)
+    playwright.expect(on(page, "nbest-1")).to_have_attribute("aria-pressed", "true")
+    click(page, "copy")
+    playwright.expect(on(page, "copy-told")).to_have_text("Copied.")
+    assert page.evaluate("navigator.clipboard.readText()") == second
+
+
+def test_several_heads_are_drawn_over_each_other(page: Any) -> None:
+    click(page, "head-decoder.0.source-0")
+    colours = "all => new Set(all.map(each => each.getAttribute('stroke'))).size"
+    arcs = on(page, "aligned").locator("path")
+    assert arcs.evaluate_all(colours) == 1
+    click(page, "overlay-decoder.0.source-1")
+    playwright.expect(on(page, "attention-name")).to_contain_text("1 more drawn over it")
+    playwright.expect(on(page, "overlay-decoder.0.source-1")).to_have_attribute("aria-pressed", "true")
+    assert arcs.evaluate_all(colours) == 2
+    on(page, "aligned-query-0").focus()
+    playwright.expect(on(page, "weights")).to_contain_text("head 1:")
+    click(page, "overlay-none")
+    assert arcs.evaluate_all(colours) == 1
+
+
+def test_a_file_is_translated_and_saved_and_another_kind_refused(page: Any, tmp_path: Path) -> None:
+    on(page, "file-field").locator("summary").click()
+    on(page, "file").set_input_files({"name": "a.pdf", "mimeType": "text/plain", "buffer": b"x"})
+    playwright.expect(on(page, "status-file")).to_contain_text(".txt, .md, .html, .htm")
+    on(page, "file").set_input_files({"name": "notes.txt", "mimeType": "text/plain", "buffer": b"c a b\n\nd e\n"})
+    playwright.expect(on(page, "file-save")).to_be_visible(timeout=60_000)
+    with page.expect_download() as waiting:
+        click(page, "file-save")
+    assert waiting.value.suggested_filename == "notes.translated.txt"
+    waiting.value.save_as(tmp_path / "a.txt")
+    assert (tmp_path / "a.txt").read_text(encoding="utf-8") == "C A B\n\nD E\n"
+
+
+def test_sentences_and_characters_that_the_model_has_never_seen(page: Any) -> None:
+    def told(route: Any) -> None:
+        asked = json.loads(route.request.post_data)
+        sentence = asked.pop("sentence", 0)
+        answer = route.fetch(post_data=json.dumps(asked))
+        more = {"unknown": ["猫"], "sentences": ["d e.", "f."], "sentence": sentence}
+        route.fulfill(response=answer, json=answer.json() | more)
+
+    page.route("**/v1/inspect", told)
+    on(page, "text").fill("d e")
+    on(page, "text").press("Enter")
+    playwright.expect(on(page, "unknown")).to_contain_text("1 character is unknown to this model: 猫 (U+732B)")
+    playwright.expect(on(page, "whole")).to_have_text("D E", timeout=60_000)
+    with page.expect_request("**/v1/inspect") as asked:
+        on(page, "sentence").select_option("1")
+    assert json.loads(asked.value.post_data)["sentence"] == 1
+    playwright.expect(on(page, "sentence")).to_have_value("1")
+    page.unroute_all(behavior="wait")
 
 
 def test_the_exported_file_works_without_a_network(page: Any, browser: Any, tmp_path: Path) -> None:
@@ -142,20 +246,20 @@ def test_the_exported_file_works_without_a_network(page: Any, browser: Any, tmp_
     playwright.expect(on(offline, "output")).to_contain_text("C A B")
     on(offline, "aligned-query-1").hover()
     playwright.expect(on(offline, "weights")).to_contain_text("a")
-    playwright.expect(on(offline, "translate")).to_have_count(0)
+    for name in ("translate", "file", "nbest-0", "example", "waiting"):
+        playwright.expect(on(offline, name)).to_have_count(0)
+    playwright.expect(on(offline, "nbest")).to_contain_text("C A B")
     assert asked == [path.as_uri()] and told == []
     context.close()
 
 
-@pytest.mark.parametrize(
-    "name", ["export-aligned-svg", "export-heatmap-svg", "export-aligned-png", "export-heatmap-png"]
-)
-def test_pictures(page: Any, name: str, tmp_path: Path) -> None:
-    with page.expect_download() as waiting:
-        click(page, name)
-    waiting.value.save_as(tmp_path / "picture")
-    begin = (tmp_path / "picture").read_bytes()[:8]
-    assert begin.startswith(b"<svg") if name.endswith("svg") else begin == b"\x89PNG\r\n\x1a\n"
+def test_pictures(page: Any, tmp_path: Path) -> None:
+    for name in ("export-aligned-svg", "export-heatmap-svg", "export-aligned-png", "export-heatmap-png"):
+        with page.expect_download() as waiting:
+            click(page, name)
+        waiting.value.save_as(tmp_path / "picture")
+        begin = (tmp_path / "picture").read_bytes()[:8]
+        assert begin.startswith(b"<svg") if name.endswith("svg") else begin == b"\x89PNG\r\n\x1a\n", name
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -164,6 +268,8 @@ def test_it_fits_a_narrow_screen(browser: Any, url: str, scheme: str) -> None:
     page = context.new_page()
     page.goto(f"{url}/?text=c+a+b")
     playwright.expect(on(page, "output")).to_contain_text("C A B", timeout=60_000)
+    click(page, "overlay-all")
+    page.locator("details").evaluate_all("all => all.forEach(each => { each.open = true; })")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     context.close()
 
@@ -172,3 +278,12 @@ def test_what_the_server_refuses_is_shown(page: Any) -> None:
     on(page, "text").fill("a " * 300)
     on(page, "text").press("Enter")
     playwright.expect(on(page, "status-translate")).to_contain_text("too long", timeout=60_000)
+    playwright.expect(on(page, "output")).to_have_count(0)
+    on(page, "text").fill("a " * 3000)
+    playwright.expect(on(page, "text-limits")).to_contain_text("5,999 of 5,000 characters")
+    headers = {"Retry-After": "7"}
+    refused = {"status": 429, "headers": headers, "json": {"error": "Too many requests are waiting."}}
+    page.route("**/v1/inspect", lambda route: route.fulfill(**refused))
+    on(page, "text").fill("d e")
+    on(page, "text").press("Enter")
+    playwright.expect(on(page, "status-translate")).to_contain_text("Try again in 7 seconds.")
