@@ -1,43 +1,14 @@
+// What is done with the form: a model chosen, a text or a file translated.
 import { batch, effect } from "@preact/signals";
-import { readAddress, writeAddress } from "./address";
-import { fetchDetails, fetchModels, inspect, keepKey, translateFile, translateWhole, type InspectRequest } from "./api";
-import { distinct } from "./checkpoints";
+import { readAddress } from "./address";
+import { fetchDetails, fetchModels, keepKey, translateFile } from "./api";
 import { fileProblem, textProblem } from "./limits";
 import { run, stop } from "./running";
-import {
-  answer, answered, asking, cell, details, inspection, isExample, keyNeeded, models, other, replay, status, subject,
-  translatedFile, whole,
-} from "./state";
+import { asking, details, inspection, isExample, keyNeeded, models, status, translatedFile } from "./state";
+import { letGo, translate, translateAnew } from "./translating";
 
-/** What the inspection on the page was asked with. */
-let asked: InspectRequest = { text: "" };
-
-/** What is being translated: as long as it runs the form may not come to say something else. */
-let running = "";
-
-/** What is as the model's own config has it is left out: a server may allow less to those who ask. */
-function request(): InspectRequest {
-  const { text, model, checkpoint, beam, lengthPenalty, force, candidate, sentence } = asking;
-  const own = details.value?.search;
-  return {
-    text: text.value.trim(),
-    model: model.value || undefined,
-    checkpoint: checkpoint.value || undefined,
-    beam: beam.value === own?.beam ? undefined : (beam.value ?? undefined),
-    nbest: nbest(),
-    length_penalty: lengthPenalty.value === own?.length_penalty ? undefined : (lengthPenalty.value ?? undefined),
-    force: force.value.length ? force.value : undefined,
-    candidate: candidate.value || undefined,
-    sentence: sentence.value || undefined,
-  };
-}
-
-/** As many outputs as the beam holds and the server gives. */
-function nbest(): number | undefined {
-  const [limits, beam] = [details.value?.limits, asking.beam.value ?? details.value?.search.beam ?? 1];
-  if (!limits || beam < 2 || beam > limits.beam) return undefined;
-  return Math.min(beam, limits.nbest);
-}
+/** Asked for before the model was known: translated once it is. */
+let pending = false;
 
 async function loadDetails(keep: boolean, signal: AbortSignal): Promise<void> {
   const name = asking.model.value;
@@ -53,10 +24,12 @@ async function loadDetails(keep: boolean, signal: AbortSignal): Promise<void> {
 
 /** Reads the address and the models, and translates the text that the address gives, or else the model's example. */
 export async function start(): Promise<void> {
+  let given = false;
   await run("translate", async (signal) => {
     const address = readAddress(location.hash, location.search);
+    given = address.text.trim() !== "";
     batch(() => {
-      asking.text.value = address.text || asking.text.value;
+      if (!pending) asking.text.value = address.text || asking.text.value;
       asking.checkpoint.value = address.checkpoint;
       asking.beam.value = address.beam;
       asking.lengthPenalty.value = address.lengthPenalty;
@@ -70,14 +43,31 @@ export async function start(): Promise<void> {
     if (!named) throw new Error("The server has no model.");
     asking.model.value = named.name;
     await loadDetails(true, signal);
-    if (!signal.aborted && !asking.text.value.trim()) asking.text.value = details.value?.example ?? "";
+    given = beginWithExample(signal) || given;
   });
-  if (details.value && !status.translate.value.problem) await translate();
+  await translateIf(given);
+}
+
+/** Whether the text is the model's own example, put where none was written. */
+function beginWithExample(signal: AbortSignal): boolean {
+  const example = details.value?.example;
+  if (signal.aborted || !example || asking.text.value.trim()) return false;
+  asking.text.value = example;
+  return true;
+}
+
+/** Once the model is known, what is given; of what is being written only what was asked for. */
+async function translateIf(given: boolean): Promise<void> {
+  if (!details.value || status.translate.value.busy || status.translate.value.problem) return;
+  if (!given && !pending) return;
+  pending = false;
+  await translate();
 }
 
 /** Another model begins with its own example, unless a text was written for the one before. */
 export async function pickModel(name: string): Promise<void> {
-  const untouched = isExample.value || !asking.text.value.trim();
+  let given = false;
+  if (isExample.value) asking.text.value = "";
   stop("translate", "file");
   batch(() => {
     details.value = translatedFile.value = null;
@@ -87,152 +77,29 @@ export async function pickModel(name: string): Promise<void> {
   });
   await run("translate", async (signal) => {
     await loadDetails(false, signal);
-    if (!signal.aborted && untouched) asking.text.value = details.value?.example ?? "";
+    given = beginWithExample(signal);
   });
-  if (untouched && asking.model.value === name && details.value) await translate();
-}
-
-/** What belonged to one output of one sentence. */
-function letGo(): void {
-  asking.force.value = [];
-  asking.candidate.value = asking.sentence.value = 0;
+  if (asking.model.value === name) await translateIf(given);
 }
 
 export function useKey(key: string): Promise<void> {
   keepKey(key);
   keyNeeded.value = false;
-  return details.value ? translate() : start();
+  return details.value ? translate() : begin();
 }
 
-/** Translates, paints, and then asks for what takes longer. */
-export async function translate(): Promise<void> {
-  const [wanted, of] = [request(), subject.value];
-  if (!wanted.text) return;
-  running = of;
-  await run("translate", async (signal) => {
-    const problem = textProblem(wanted.text, details.value?.limits);
-    if (problem) throw new Error(problem);
-    const found = await inspect(wanted, signal);
-    if (signal.aborted) return;
-    stop("extras", "vectors", "compare", "replay");
-    const another = answered.value !== of;
-    asked = wanted;
-    batch(() => {
-      keyNeeded.value = false;
-      answer.value = found;
-      answered.value = of;
-      other.value = cell.value = null;
-      replay.value = [];
-      if (another) whole.value = null;
-    });
-    if (!isExample.value || location.hash) history.replaceState(null, "", writeAddress(current()));
-    void loadExtras();
-    if (another) void loadWhole();
-  });
-  if (running === of) running = "";
+/** As far as the page has not come yet. */
+function begin(): Promise<void> {
+  return models.value.length ? pickModel(asking.model.value) : start();
 }
 
-function current() {
-  const { text, model, checkpoint, beam, lengthPenalty, force } = asking;
-  return {
-    text: text.value.trim(),
-    model: model.value,
-    checkpoint: checkpoint.value,
-    beam: beam.value,
-    lengthPenalty: lengthPenalty.value,
-    force: force.value,
-  };
-}
-
-function loadExtras(): Promise<void> {
-  const heads = Object.keys(answer.value?.attention ?? {}).length > 0;
-  return run("extras", async (signal) => {
-    const { ablation, beam } = await inspect({ ...asked, include: heads ? ["ablation", "beam"] : ["beam"] }, signal);
-    if (!signal.aborted && answer.value) answer.value = { ...answer.value, ablation, beam };
-  });
-}
-
-export function loadVectors(): Promise<void> {
-  return run("vectors", async (signal) => {
-    const { vectors } = await inspect({ ...asked, include: ["vectors"] }, signal);
-    if (!signal.aborted && answer.value) answer.value = { ...answer.value, vectors };
-  });
-}
-
-/** A text of several sentences, of which one is looked at, by the checkpoint that the server translates with. */
-async function loadWhole(): Promise<void> {
-  stop("whole");
-  const several = (answer.value?.sentences?.length ?? 1) > 1;
-  if (!several || (asked.checkpoint && asked.checkpoint !== details.value?.checkpoint)) return;
-  await run("whole", async (signal) => {
-    const found = await translateWhole(asked, signal);
-    if (!signal.aborted) whole.value = found;
-  });
-}
-
-/** Translates again with `change` made to what is asked; as it was where that fails. */
-async function changed(change: () => void): Promise<void> {
-  const { force, candidate, sentence } = asking;
-  const before = [force.value, candidate.value, sentence.value] as const;
-  batch(change);
-  await translate();
-  if (status.translate.value.problem) batch(() => ([force.value, candidate.value, sentence.value] = before));
-}
-
-/** Decodes on from the outputs before `step` and then `token`. */
-export function force(step: number, token: number): Promise<void> {
-  return changed(() => {
-    asking.force.value = [...(inspection.value?.target.ids.slice(0, step) ?? []), token];
-    asking.candidate.value = 0;
-  });
-}
-
-export function release(): Promise<void> {
-  return changed(() => {
-    asking.force.value = [];
-    asking.candidate.value = 0;
-  });
-}
-
-/** Looks at another of the n best outputs. */
-export function chooseCandidate(candidate: number): Promise<void> {
-  return changed(() => (asking.candidate.value = candidate));
-}
-
-export function chooseSentence(sentence: number): Promise<void> {
-  return changed(() => {
-    letGo();
-    asking.sentence.value = sentence;
-  });
-}
-
-/** Another text is decoded freely: what was forced belonged to the old one. */
-export function translateText(): Promise<void> {
-  if (asking.text.value.trim() !== asked.text) letGo();
-  asking.candidate.value = 0;
-  return translate();
-}
-
-export function loadOther(model: string, checkpoint: string): Promise<void> {
-  return run("compare", async (signal) => {
-    other.value = null;
-    const wanted = { ...asked, force: undefined, candidate: undefined, nbest: undefined };
-    const found = await inspect({ ...wanted, model, checkpoint: checkpoint || undefined }, signal);
-    if (!signal.aborted) other.value = found;
-  });
-}
-
-export function loadReplay(): Promise<void> {
-  return run("replay", async (signal) => {
-    replay.value = [];
-    const model = details.value;
-    const wanted = { ...asked, force: undefined, candidate: undefined, nbest: undefined, model: model?.name };
-    for (const checkpoint of model ? distinct(model) : []) {
-      const found = await inspect({ ...wanted, checkpoint }, signal);
-      if (signal.aborted) return;
-      replay.value = [...replay.value, found];
-    }
-  });
+export async function translateText(): Promise<void> {
+  if (!details.value) {
+    pending = true;
+    if (!status.translate.value.busy) await begin();
+    return;
+  }
+  await translateAnew();
 }
 
 export function loadFile(file: File): Promise<void> {
@@ -243,17 +110,6 @@ export function loadFile(file: File): Promise<void> {
     if (problem || !model) throw new Error(problem || "The model is not known yet.");
     const content = await translateFile(file, model, signal);
     if (!signal.aborted) translatedFile.value = { name: file.name.replace(/(\.\w+)$/, `.${model.target ?? "translated"}$1`), content };
-  });
-}
-
-/** Stops a translation whose text, model or search has been changed under it: its answer would stand beside another. */
-export function followForm(): void {
-  effect(() => {
-    const wanted = subject.value;
-    if (running && running !== wanted) {
-      running = "";
-      stop("translate");
-    }
   });
 }
 

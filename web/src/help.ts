@@ -26,7 +26,7 @@ export const HELP: Record<string, Help> = {
     drawn: "The weights of the chosen head, one cell for each query (row) and key (column); the stronger the colour, the larger.",
     read:
       "Point at a cell, or move with the arrow keys, for its exact weight; click or Enter works it out. In encoder-decoder " +
-      "attention a row predicts the piece it is named after; here no row is read late.",
+      "attention a row predicts the piece it is named after; no row is read late here.",
     cannot: "Colours are scaled to the largest weight, so two heat maps compare by their numbers alone.",
   },
   cell: {
@@ -69,5 +69,5 @@ export const HELP: Record<string, Help> = {
 };
 
 export const READ_LATE =
-  "Read one step late: the links of a piece are taken from the row after its own, where the decoder has just been fed that " +
-  "piece, not from the row that predicts it. In this model that row agreed more with word links. The heat map shows rows as they are.";
+  "The links of a piece are taken from the row after its own, where the decoder has just been fed that piece, not from the row " +
+  "that predicts it: in this model that row agreed more with word links. The heat map shows every row in its own place.";

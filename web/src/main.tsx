@@ -1,8 +1,9 @@
 import { effect } from "@preact/signals";
 import { render } from "preact";
-import { followAddress, followForm, start } from "./actions";
+import { followAddress, start } from "./actions";
 import { App } from "./components/App";
 import { offline, theme } from "./state";
+import { followForm } from "./translating";
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
 

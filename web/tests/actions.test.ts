@@ -154,3 +154,29 @@ test("a file is sent to the model by name, and one that cannot be is not sent", 
   void actions.pickModel("two");
   expect(state.translatedFile.value).toBeNull();
 });
+
+test("Enter before the model is known counts once it is, and what is only being written does not", async () => {
+  for (const enter of [true, false]) {
+    const { asked, actions, state } = await openPage();
+    void actions.start();
+    state.asking.text.value = "early";
+    if (enter) void actions.translateText();
+    await settled();
+    expect(asked.map(({ body }) => body.text)).toEqual(enter ? ["early"] : []);
+    expect(state.details.value?.name).toBe("one");
+  }
+});
+
+test("what failed at the beginning is tried again, with the text that was written meanwhile", async () => {
+  const { asked, actions, state } = await openPage("#text=old");
+  const server = globalThis.fetch;
+  vi.stubGlobal("fetch", () => Promise.reject(new TypeError("no network")));
+  await actions.start();
+  expect(state.status.translate.value.problem).toContain("does not answer");
+  expect(asked).toHaveLength(0);
+  vi.stubGlobal("fetch", server);
+  state.asking.text.value = "new";
+  void actions.translateText();
+  await settled();
+  expect(asked.map(({ body }) => body.text)).toEqual(["new"]);
+});

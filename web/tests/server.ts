@@ -53,7 +53,8 @@ export async function openPage(hash = "", models = ["one", "two"]) {
       asked.push({ path, body, signal: options.signal, answer: async (found, status) => (resolve(said(found, status)), await settled()) });
     });
   });
-  const [actions, state] = [await import("../src/actions"), await import("../src/state")];
+  const actions = { ...(await import("../src/actions")), ...(await import("../src/translating")) };
+  const state = await import("../src/state");
   return { asked, actions, state };
 }
 

@@ -105,9 +105,10 @@ export function AlignedText() {
       </p>
       <p class="quiet">Attention shows where the model looked, not why it decided.</p>
       {readLate(inspection.value!, settled.value!) && (
-        <p class="quiet" data-testid="read-late">
-          {READ_LATE}
-        </p>
+        <details class="told" data-testid="read-late">
+          <summary>What “read one step late” means</summary>
+          <p>{READ_LATE}</p>
+        </details>
       )}
       <Options />
       <Layers />

@@ -1,5 +1,5 @@
 import { useEffect } from "preact/hooks";
-import { loadVectors } from "../actions";
+import { loadVectors } from "../translating";
 import type { Vectors } from "../document";
 import { exact } from "../format";
 import { row } from "../matrix";

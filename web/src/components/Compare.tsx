@@ -1,6 +1,6 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { loadOther } from "../actions";
+import { loadOther } from "../translating";
 import { fetchDetails } from "../api";
 import { identityOf, labelOf, others } from "../checkpoints";
 import { firstDifference } from "../difference";

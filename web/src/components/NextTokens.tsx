@@ -1,6 +1,6 @@
 import { useSignal } from "@preact/signals";
 import { Fragment } from "preact";
-import { force } from "../actions";
+import { force } from "../translating";
 import type { Step } from "../document";
 import { fixed, percent } from "../format";
 import { inspection, offline } from "../state";

@@ -1,4 +1,4 @@
-import { chooseCandidate, chooseSentence } from "../actions";
+import { chooseCandidate, chooseSentence } from "../translating";
 import { unknownNotice } from "../characters";
 import type { Inspection } from "../document";
 import { fixed } from "../format";

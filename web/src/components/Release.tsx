@@ -1,4 +1,4 @@
-import { release } from "../actions";
+import { release } from "../translating";
 import { inspection, offline } from "../state";
 
 /** Says which pieces were forced, and lets them go. */

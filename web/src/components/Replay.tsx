@@ -1,5 +1,5 @@
 import { useSignal } from "@preact/signals";
-import { loadReplay } from "../actions";
+import { loadReplay } from "../translating";
 import { distinct } from "../checkpoints";
 import { count } from "../limits";
 import { details, offline, replay } from "../state";
