@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 
 from regard.server.asked import Asked
 from regard.server.deepl_glossaries import chosen, key_sender
-from regard.server.languages import name
+from regard.server.languages import NAMELESS, base, name
 from regard.server.refused import Refused
 from regard.server.requests import fields, texts_of, unless_gone
 from regard.server.scanning import Markup
@@ -49,7 +49,7 @@ def router(service: Service) -> APIRouter:
         return {
             "translations": [
                 {
-                    "detected_source_language": (answer.source or "und").partition("-")[0].upper(),
+                    "detected_source_language": base(answer.source or NAMELESS).upper(),
                     "text": answer.text,
                     "billed_characters": len(text),
                 }
@@ -64,7 +64,7 @@ def router(service: Service) -> APIRouter:
         kind = (await fields(request)).get("type", "source")
         if kind not in ("source", "target"):
             raise Refused(400, "Value for 'type' not supported.")
-        codes = {(model.source if kind == "source" else model.target) or "und" for model in service.models.all}
+        codes = {(model.source if kind == "source" else model.target) or NAMELESS for model in service.models.all}
         regional = [each for code in sorted(codes) for each in _regions(code.upper(), kind == "target")]
         extra = {"supports_formality": False} if kind == "target" else {}
         return [{"language": code, "name": name(code)} | extra for code in regional]

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from regard.server.glossaries import Glossaries, Kept
 from regard.server.glossary import entries_of, tsv
+from regard.server.languages import base
 from regard.server.refused import Refused
 from regard.server.requests import Sender, fields, sender
 from regard.server.service import Service
@@ -88,7 +89,7 @@ def chosen(glossaries: Glossaries, client: str, id: Any, source: Any, target: st
 
 
 def _plain(code: str) -> str:
-    return code.partition("-")[0].upper()
+    return base(code).upper()
 
 
 def _text(given: dict[str, Any], key: str) -> str:

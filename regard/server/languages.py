@@ -6,7 +6,9 @@ import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Identifier", "Language", "name"]
+__all__ = ["NAMELESS", "Identifier", "Language", "base", "fit", "name"]
+
+NAMELESS = "und"  # the code (ISO 639-2) for what a model that names no language reads and writes
 
 # English names of the languages that models are most often made for; of others the code itself.
 NAMES = {
@@ -41,7 +43,7 @@ class Identifier:
             return [Language(code, 1.0 if len(self.codes) == 1 else 0.0) for code in self.codes]
         with self._lock:
             ranked = {code: float(share) for code, share in self._identifier().rank(text)}
-        found = [Language(code, ranked.get(_short(code), 0.0)) for code in self.codes]  # 0: py3langid does not know it
+        found = [Language(code, ranked.get(base(code), 0.0)) for code in self.codes]  # 0: py3langid does not know it
         return sorted(found, key=lambda each: -each.confidence)
 
     def _identifier(self) -> Any:
@@ -49,16 +51,36 @@ class Identifier:
             from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
             self._library = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-            self._library.set_languages(
-                sorted({_short(code) for code in self.codes} & set(self._library.labels)) or None
-            )
+            self._library.set_languages(sorted({base(code) for code in self.codes} & set(self._library.labels)) or None)
         return self._library
 
 
-def _short(code: str) -> str:
-    return code.lower().partition("-")[0]
+def base(code: str) -> str:
+    """The language without its region: ``en`` of ``EN-GB`` and of ``en_GB``."""
+    return _plain(code).partition("-")[0]
+
+
+def fit(language: str | None, wanted: str | None) -> int | None:
+    """How well a model's language is the wanted one: 3 the same code, 2 without a region, 1 of another region, 0 where
+    one of the two is open; None: not at all.
+    """
+    if wanted is None:
+        return 0
+    if _plain(wanted) == NAMELESS:
+        return 3 if language is None else None
+    if language is None:
+        return 0
+    if _plain(language) == _plain(wanted):
+        return 3
+    if base(language) != base(wanted):
+        return None
+    return 1 if "-" in _plain(language) else 2
+
+
+def _plain(code: str) -> str:
+    return code.strip().lower().replace("_", "-")
 
 
 def name(code: str) -> str:
     """As a person reads it."""
-    return NAMES.get(_short(code), code)
+    return NAMES.get(base(code), code)

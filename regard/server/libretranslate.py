@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse, Response
 
 from regard.server.asked import Answer, Asked
 from regard.server.files import FORMATS, Files, read_form
-from regard.server.languages import Language, name
+from regard.server.languages import NAMELESS, Language, name
 from regard.server.refused import Refused
 from regard.server.requests import Sender, fields, sender, texts_of, unless_gone
 from regard.server.scanning import Markup
@@ -86,7 +86,7 @@ def router(service: Service) -> APIRouter:
     def languages() -> list[dict[str, Any]]:
         targets: dict[str, list[str]] = {}
         for model in service.models.all:
-            targets.setdefault(model.source or "und", []).append(model.target or "und")
+            targets.setdefault(model.source or NAMELESS, []).append(model.target or NAMELESS)
         return [{"code": code, "name": name(code), "targets": sorted(set(of))} for code, of in sorted(targets.items())]
 
     @routes.post("/frontend/settings", include_in_schema=False)
@@ -101,7 +101,7 @@ def router(service: Service) -> APIRouter:
             "suggestions": False,
             "filesTranslation": True,
             "supportedFilesFormat": list(FORMATS),
-            "language": {side: {"code": code or "und", "name": name(code or "und")} for side, code in
+            "language": {side: {"code": code or NAMELESS, "name": name(code or NAMELESS)} for side, code in
                          (("source", first.source), ("target", first.target))},
         }  # fmt: skip
 

@@ -16,6 +16,7 @@ from regard.inspection.inspector import Inspector
 from regard.search import Hypothesis
 from regard.server.constraints import constraints_of, widened
 from regard.server.kept import Demand
+from regard.server.languages import NAMELESS, fit
 from regard.server.links import links
 from regard.server.refused import Refused
 from regard.server.schedule import Closed, Deadline, Job, Limits, Overloaded, Scheduler, TooMany, Watch
@@ -35,7 +36,7 @@ class ServedModel:
     What else is asked of it (``score``, ``links``) is computed ``beside`` that, in one thread more: every thread that
     computes keeps buffers of its own.
 
-    ``source`` and ``target`` are the languages that its config names; None stands for any.
+    ``source`` and ``target`` are the languages that its config names; None: it names none.
     """
 
     def __init__(
@@ -202,7 +203,7 @@ def _in_thread(work: Callable[[], object], name: str) -> asyncio.Future[None]:
 
 
 class Models:
-    """By name; and by the languages of their cards."""
+    """By name; and by the languages that their configs name."""
 
     def __init__(self, models: Sequence[ServedModel]) -> None:
         names = [model.name for model in models]
@@ -224,27 +225,44 @@ class Models:
 
     def to(self, target: str | None) -> list[ServedModel]:
         """Those that write this language, whatever they read."""
-        return [model for model in self.all if _same(model.target, target)]
+        return [model for model in self.all if self._rank(model, None, target) is not None]
 
     def between(self, source: str | None, target: str | None) -> ServedModel:
-        """The first model from ``source`` to ``target``; None stands for any. Regions and case do not matter."""
-        for alike in (_equal, _same):
-            for model in self.all:
-                if alike(model.source, source) and alike(model.target, target):
-                    return model
-        raise Refused(400, f"{source or 'any language'} to {target or 'any language'} is not supported.")
+        """The model that fits these languages best, of several the first; None stands for any.
+
+        The same code wins, then the language without a region, then another region of it, then a model that names one
+        side alone. A model that names neither is asked by its name, as ``und``, or where there is no other. Refused
+        where none fits.
+        """
+        ranked = [(rank, model) for model in self.all if (rank := self._rank(model, source, target)) is not None]
+        if not ranked:
+            raise Refused(400, self._unsupported(source, target))
+        best = max(rank for rank, _ in ranked)
+        return next(model for rank, model in ranked if rank == best)
+
+    def _rank(self, model: ServedModel, source: str | None, target: str | None) -> tuple[int, int] | None:
+        """Of the target and the source; None where the model does not do this."""
+        target_fit, source_fit = fit(model.target, target), fit(model.source, source)
+        if target_fit is None or source_fit is None:
+            return None
+        nameless = model.source is None and model.target is None
+        if nameless and len(self.by_name) > 1 and NAMELESS not in (source, target):
+            return None
+        return target_fit, source_fit
+
+    def _unsupported(self, source: str | None, target: str | None) -> str:
+        """The pair that no model does, and those that some do."""
+        pairs = {f"{model.source or 'any'} to {model.target or 'any'}" for model in self.all if _names_any(model)}
+        others = [model.name for model in self.all if not _names_any(model)]
+        known = [f"this server does {', '.join(sorted(pairs))}"] if pairs else []
+        by_name = [f"by its name alone: {', '.join(others)}"] if others else []
+        what = f"{source or 'any language'} to {target or 'any language'}"
+        return f"{what} is not supported: {'; '.join([*known, *by_name])}."
 
     def stop(self) -> None:
         for model in self.all:
             model.stop()
 
 
-def _equal(language: str | None, wanted: str | None) -> bool:
-    return language is None or wanted is None or language.lower() == wanted.lower()
-
-
-def _same(language: str | None, wanted: str | None) -> bool:
-    """A model of no language does for any, since its owner has said nothing."""
-    if language is None or wanted is None:
-        return True
-    return language.lower().partition("-")[0] == wanted.lower().partition("-")[0]
+def _names_any(model: ServedModel) -> bool:
+    return model.source is not None or model.target is not None
