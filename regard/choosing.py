@@ -1,12 +1,15 @@
-"""A config for a corpus nobody wrote a recipe for: sizes that suit its size, each choice with its reason."""
+"""A config for a corpus nobody wrote a recipe for: sizes that suit it and the time given, each with its reason."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from regard.data.corpora import CorpusConfig, read_pairs
 
-__all__ = ["Choice", "choose"]
+__all__ = ["ENDS", "Choice", "choose"]
+
+ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: one that is given leaves no other chosen
 
 
 class Choice(NamedTuple):
@@ -37,41 +40,120 @@ SIZES = (
 )
 HELD_OUT_SHARE, HELD_OUT_PAIRS = 0.02, 2_000  # for validation where no data is given: whichever is fewer
 FEWEST_PAIRS = 200  # with fewer than these, a held out share could be nothing at all
-CHARACTERS_A_SIDE = 30  # below this mean length the sides are words rather than sentences
+CHARACTERS_A_SIDE = 30  # below this mean length a side is words rather than sentences
+SYMBOLS, USES = 200, 20  # so few different words, each used so often on average, are symbols such as phonemes
+BATCH, FEWEST_TOKENS = 4_096, 512  # tokens
+UPDATES_AN_EPOCH = 50  # at least, where batches of FEWEST_TOKENS allow
+PIECES_A_WORD = 1.3  # of 8,000 BPE pieces, about
+
+# A short budget wants many updates of a small model rather than good ones of a large. Up to so many minutes.
+SHORT_MINUTES, SHORT_BATCH = 15, 1_024
+LARGEST = ((30, 1), (300, 2))  # up to so many minutes, the sizes up to this row of SIZES
+TOKENS_A_MINUTE = 200_000  # that the preset tiny learns from on two cores, about
+PASSES_WITHOUT_DROPOUT, PASSES_WITH_LITTLE = 5, 15  # over data seen less often than this, dropout only slows learning
 
 
-def choose(train: CorpusConfig, valid: CorpusConfig | None) -> Choice:
-    """Read the corpus once and choose. Raises the reader's DataErrors."""
-    pairs = characters = words = 0
-    for _, source, target in read_pairs(train):
-        pairs += 1
-        characters += len(source) + len(target)
-        words += len(source.split()) + len(target.split())
-    size = next(size for size in SIZES if pairs <= size.pairs)
-    tokenizer = _tokenizer(size, pairs, characters)
+class _Side:
+    """One side of a corpus, counted line by line."""
+
+    def __init__(self) -> None:
+        self.lines = self.characters = self.words = 0
+        self.seen: set[str] = set()
+
+    def add(self, line: str) -> None:
+        words = line.split()
+        self.lines, self.characters, self.words = (
+            self.lines + 1, self.characters + len(line), self.words + len(words),
+        )  # fmt: skip
+        if len(self.seen) <= SYMBOLS:
+            self.seen.update(words)
+
+    @property
+    def kind(self) -> str:
+        """Of its tokenizer."""
+        if len(self.seen) <= SYMBOLS and self.words >= USES * len(self.seen) > 0:
+            return "word"
+        return "character" if self.characters < CHARACTERS_A_SIDE * self.lines else "bpe"
+
+    @property
+    def pieces(self) -> float:
+        """About how many, with the end symbols."""
+        count = {"word": self.words, "character": self.characters, "bpe": PIECES_A_WORD * self.words}[self.kind]
+        return count + self.lines
+
+
+def choose(train: CorpusConfig, valid: CorpusConfig | None, given: Mapping[str, Any] | None = None) -> Choice:
+    """Read the corpus once and choose. ``given``: keys of train that the user sets. Raises the reader's DataErrors."""
+    given = {key: value for key, value in (given or {}).items() if value is not None}
+    source, target = _Side(), _Side()
+    for _, left, right in read_pairs(train):
+        source.add(left)
+        target.add(right)
+    pairs = source.lines
+    size = _size(pairs, given.get("minutes"))
     parts, reason = _parts(train, valid, pairs)
-    every = 250 if pairs < 100_000 else 1_000
-    settings: dict[str, Any] = {
-        "learning_rate": size.learning_rate,
-        "warmup": size.warmup,
-        "epochs": size.epochs,
-        "validate_every": every,
-        "save_every": every,
-    }
-    if "valid" in parts:
-        settings["early_stopping"] = 10
-    data = {**parts, "joint": True, "tokenizer": tokenizer}
-    reasons = [
-        f"{pairs:,} pairs, {words / max(2 * pairs, 1):.0f} words a side: preset {size.preset}, "
-        f"{_pieces(tokenizer)} for both sides, at most {size.epochs} epochs",
-        reason,
+    batch = _batch_tokens(max(source.pieces, target.pieces), given)
+    settings: dict[str, Any] = {"learning_rate": size.learning_rate, "batch_tokens": batch}
+    model: dict[str, Any] = {"preset": size.preset, "norm": "pre"}
+    ends = [key for key in ENDS if key in given]
+    if ends:
+        told = f"training ends by train.{' and train.'.join(ends)}"
+        reason = reason.replace(EARLY, told)
+        model |= _dropout(max(source.pieces, target.pieces), batch, given)
+        if not set(ends) <= {"epochs", "early_stopping"}:
+            settings |= {"schedule": "linear", "clip_norm": 1.0}
+    else:
+        every = 250 if pairs < 100_000 else 1_000
+        settings |= {"warmup": size.warmup, "epochs": size.epochs, "validate_every": every, "save_every": every}
+        if "valid" in parts:
+            settings["early_stopping"] = 10
+    words = (source.words + target.words) / max(2 * pairs, 1)
+    data, pieces = _pieces(size, source.kind, target.kind)
+    if not data["joint"]:
+        model["share"] = "target"
+    most = "" if ends else f", at most {size.epochs} epochs"
+    reasons = [f"{pairs:,} pairs, {words:.0f} words a side: preset {size.preset}, {pieces}{most}", reason]
+    return Choice({"data": {**parts, **data}, "model": model, "train": settings}, reasons)
+
+
+def _size(pairs: int, minutes: Any) -> _Size:
+    """What suits so many pairs; no larger than what learns something in the minutes, where they are given."""
+    number = next(number for number, size in enumerate(SIZES) if pairs <= size.pairs)
+    for most, largest in LARGEST:
+        if isinstance(minutes, int | float) and minutes <= most:
+            number = min(number, largest)
+    return SIZES[number]
+
+
+def _batch_tokens(pieces: float, given: Mapping[str, Any]) -> int:
+    """Small enough for an epoch of many updates, and for many updates in a short time."""
+    minutes = given.get("minutes")
+    short = isinstance(minutes, int | float) and minutes <= SHORT_MINUTES
+    wanted = int(pieces / UPDATES_AN_EPOCH) // 64 * 64
+    return min(SHORT_BATCH if short else BATCH, max(wanted, FEWEST_TOKENS))
+
+
+def _dropout(pieces: float, batch: int, given: Mapping[str, Any]) -> dict[str, float]:
+    """Less than the preset's where the data are passed over a few times only."""
+    if isinstance(given.get("batch_tokens"), int):
+        batch = given["batch_tokens"]
+    seen = [
+        given[key] * each
+        for key, each in (("minutes", TOKENS_A_MINUTE), ("steps", batch), ("tokens", 1), ("epochs", pieces))
+        if isinstance(given.get(key), int | float)
     ]
-    return Choice({"data": data, "model": {"preset": size.preset, "norm": "pre"}, "train": settings}, reasons)
+    passes = min(seen, default=float("inf")) / max(pieces, 1)
+    if passes < PASSES_WITHOUT_DROPOUT:
+        return {"dropout": 0.0}
+    return {"dropout": 0.1} if passes < PASSES_WITH_LITTLE else {}
+
+
+EARLY = "training ends early after 10 validations without a lower loss"
 
 
 def _parts(train: CorpusConfig, valid: CorpusConfig | None, pairs: int) -> tuple[dict[str, Any], str]:
     """The tables ``train`` and ``valid``, and why they are so."""
-    reason = "training ends early after 10 validations without a lower loss"
+    reason = EARLY
     if valid is None:
         if pairs < FEWEST_PAIRS:
             return {"train": [_table(train)]}, (
@@ -89,14 +171,21 @@ def _table(corpus: CorpusConfig) -> dict[str, Any]:
     return corpus.model_dump(mode="json", exclude_none=True)
 
 
-def _pieces(tokenizer: dict[str, Any]) -> str:
-    if tokenizer["kind"] == "character":
-        return "characters"
-    return f"{tokenizer['size']:,} bpe pieces" if "size" in tokenizer else "up to 8,000 bpe pieces"
+def _pieces(size: _Size, source: str, target: str) -> tuple[dict[str, Any], str]:
+    """The tokenizers, one for both sides where they are of one kind; and how to call them."""
+    kinds: Collection[str] = {source, target}
+    if len(kinds) == 1:
+        return {"joint": True, "tokenizer": _tokenizer(size, source)}, f"{_name(size, source)} for both sides"
+    tables = {"source_tokenizer": _tokenizer(size, source), "target_tokenizer": _tokenizer(size, target)}
+    return {"joint": False, **tables}, f"{_name(size, source)} to {_name(size, target)}"
 
 
-def _tokenizer(size: _Size, pairs: int, characters: int) -> dict[str, Any]:
-    if characters < CHARACTERS_A_SIDE * pairs:
-        return {"kind": "character"}
+def _tokenizer(size: _Size, kind: str) -> dict[str, Any]:
     # A size is exact; without one the vocabulary has 8,000 pieces, or as many as a small corpus allows.
-    return {"kind": "bpe"} if size.vocabulary == 8_000 else {"kind": "bpe", "size": size.vocabulary}
+    return {"kind": kind} if kind != "bpe" or size.vocabulary == 8_000 else {"kind": kind, "size": size.vocabulary}
+
+
+def _name(size: _Size, kind: str) -> str:
+    if kind == "bpe":
+        return "up to 8,000 bpe pieces" if size.vocabulary == 8_000 else f"{size.vocabulary:,} bpe pieces"
+    return {"word": "words", "character": "characters"}[kind]

@@ -57,8 +57,8 @@ class Entry(NamedTuple):
 def parse_budget(text: str) -> Budget:
     """``90s``, ``10m`` and ``1.5h`` of training, ``2Mtokens`` of the target, ``3000steps``. Raises ConfigError.
 
-    Time is that of updates alone: preparing, validating, saving and decoding are not counted. It is turned into a
-    number of updates by timing a few, once a member; tokens are so exactly, by the member's own batches.
+    Time is that of updates alone: preparing, validating, saving and decoding are not counted. Tokens are turned into a
+    number of updates exactly, by the member's own batches.
     """
     found = _BUDGET.fullmatch(text.strip())
     amount = float(found[1].replace("_", "")) if found else 0.0

@@ -32,6 +32,7 @@ from regard import checkpoint, storage
 from regard.config import Config, dump_config, load_config
 from regard.data.text import Tokenizer, load_tokenizer
 from regard.errors import ConfigError, ModelError, RegardError
+from regard.pace import Decision, Fit
 
 __all__ = ["Chosen", "Metrics", "Plan", "RunFolder", "environment"]
 
@@ -48,6 +49,9 @@ class Plan(BaseModel):
     source_types: int
     target_types: int
     corpora: dict[str, str] = {}  # the content of each, by its folder under data/; nothing in older runs
+    most: int | None = None  # the updates that something else than train.minutes allows
+    fit: Fit | None = None  # None in older runs, whose config says all of it
+    decisions: list[Decision] | None = None  # of the clock, where minutes end training; None in older runs
 
 
 class Chosen(NamedTuple):

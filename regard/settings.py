@@ -51,7 +51,7 @@ class TrainConfig(BaseModel):
     learning_rate: Annotated[float, Field(gt=0)] = Field(
         default_factory=_usual_learning_rate, validation_alias=AliasChoices("learning_rate", "lr")
     )
-    warmup: Count = 4000
+    warmup: Count | None = None  # unset: 4,000, but at most a tenth of the planned updates
     betas: tuple[Fraction, Fraction] = (0.9, 0.98)
     rho: Fraction = 0.95
     epsilon: Annotated[float, Field(gt=0)] = Field(default_factory=_usual_epsilon)
@@ -60,8 +60,8 @@ class TrainConfig(BaseModel):
     clip_norm: Annotated[float, Field(gt=0)] | None = None
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None  # decay of the moving average of the parameters
 
-    validate_every: Positive = 500  # updates
-    save_every: Positive = 500
+    validate_every: Positive | None = None  # updates; unset: 500, but at most a tenth of the planned ones
+    save_every: Positive | None = None
     keep: Positive = 10  # checkpoints on disk
     average: Count = 0  # checkpoints, the last ones, averaged when training ends; 0: none
     early_stopping: Positive | None = None  # validations in a row that could be the best and were not

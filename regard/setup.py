@@ -6,6 +6,7 @@ the first time and read from there ever after, so that a resumed run is the same
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +29,7 @@ from regard.gradients import Workers, batch_loss, gradient
 from regard.models.build import build
 from regard.models.model import Transducer
 from regard.optim import Optimizer
+from regard.pace import fit
 from regard.run import Plan, RunFolder
 from regard.tensors import kept_buffers
 from regard.textbook import as_textbook
@@ -104,7 +106,8 @@ def set_up(run: RunFolder, *, say: Callable[[str], None], progress: Callable[[in
         _require_batches(config, data)
         plan = _make_plan(config, data, len(source), len(target))
         run.write_plan(plan)
-        say(f"computing in {plan.precision}" + (f", {plan.steps:,} updates" if plan.steps else ""))
+        for message in _about(plan):
+            say(message)
     torch.set_num_threads(plan.threads)
     model = _build(config, len(source), len(target), plan.precision)
     _require_alone(model, config)
@@ -141,6 +144,15 @@ def remarks(model: nn.Module, data: Prepared) -> list[str]:
     longest = int(data.train.source_length.max()) + 1  # the end symbol
     found = (module.remark(longest) for module in model.modules() if isinstance(module, Mechanism))
     return [f"warning: {text}" for text in dict.fromkeys(filter(None, found))]
+
+
+def _about(plan: Plan) -> Iterator[str]:
+    yield f"computing in {plan.precision}" + (f", {plan.steps:,} updates" if plan.steps else "")
+    if plan.fit is not None and plan.steps is not None and plan.fit.warmup >= plan.steps:
+        yield (
+            f"warning: the warm-up of {plan.fit.warmup:,} updates is not over when training ends, after "
+            f"{plan.steps:,}; --set train.warmup= makes it fit"
+        )
 
 
 def _build(config: Config, source_types: int, target_types: int, precision: str) -> Transducer:
@@ -215,20 +227,33 @@ def _make_plan(config: Config, data: Prepared, source_types: int, target_types: 
             name: _time_update(config, data, source_types, target_types, name) if timed else 0.0 for name in formats
         }
     precision = min(formats, key=lambda name: seconds[name])
-    ends = [settings.steps] if settings.steps is not None else []
-    if settings.minutes is not None:
-        ends.append(max(int(settings.minutes * 60 / seconds[precision]), 1))
+    others = [settings.steps] if settings.steps is not None else []
     if settings.tokens is not None:
-        ends.append(_updates_of(settings.tokens, config, data))
+        others.append(_updates_of(settings.tokens, config, data))
+    fitting = None
+    if settings.minutes is not None:
+        fitting = max(int(settings.minutes * 60 / seconds[precision]), 1)
+    steps = min([*others, *([fitting] if fitting is not None else [])], default=None)
     return Plan(
         precision=precision,
-        steps=min(ends, default=None),
+        steps=steps,
         threads=torch.get_num_threads(),
         seconds_per_update=seconds,
         source_types=source_types,
         target_types=target_types,
         corpora={part.folder.name: part.content for side in (data.train, data.valid) if side for part in side.parts},
+        most=min(others, default=None),
+        fit=fit(settings, _planned(steps, config, data)),
+        decisions=None if fitting is None else [],
     )
+
+
+def _planned(steps: int | None, config: Config, data: Prepared) -> int | None:
+    """The updates of a training that nothing ends early; None where nobody knows."""
+    if config.train.epochs is None:
+        return steps
+    by_epochs = config.train.epochs * math.ceil(len(planned_epoch(config, data, 0)) / config.train.accumulate)
+    return by_epochs if steps is None else min(steps, by_epochs)
 
 
 def _updates_of(tokens: int, config: Config, data: Prepared) -> int:

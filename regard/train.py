@@ -29,7 +29,8 @@ from regard.gradients import Workers, batch_loss, gradient
 from regard.losses import Loss
 from regard.memory import within_memory
 from regard.models.model import Transducer
-from regard.optim import Optimizer, schedule
+from regard.optim import Optimizer, Schedule, schedule
+from regard.pace import Decision, Pace, fit, rate_over
 from regard.run import Metrics, RunFolder
 from regard.textbook import as_textbook
 
@@ -107,7 +108,7 @@ class Trainer:
         interrupted: Callable[[], bool],
         decode_metrics: Callable[[Transducer], dict[str, float] | None],
     ) -> None:
-        self.run, self.model, self.data, self.steps = run, model, data, steps
+        self.run, self.model, self.data = run, model, data
         self.config: Config = run.config
         self.reporter, self.interrupted, self.decode_metrics = reporter, interrupted, decode_metrics
         settings = self.config.train
@@ -121,20 +122,44 @@ class Trainer:
             clip_norm=settings.clip_norm,
             ema=settings.ema,
         )
-        self.rate = schedule(
-            settings.schedule,
-            learning_rate=settings.learning_rate,
-            warmup=settings.warmup,
-            width=self.config.model.width,
-            last_step=steps,
-            halve_after=settings.halve_after,
-            halve_every=settings.halve_every,
+        self.clock = time.perf_counter
+        plan = run.read_plan()
+        self.intervals = plan.fit if plan is not None and plan.fit is not None else fit(settings, steps)
+        self.pace = Pace(
+            steps,
+            (plan.decisions if plan is not None else None) or [],
+            minutes=settings.minutes if plan is not None and plan.decisions is not None else None,
+            most=plan.most if plan is not None else None,
+            record=self._record,
         )
+        self.rate = self._rate()
         self.device = model.projection.device
         self.workers = Workers(settings.workers, torch.get_num_threads())
         self.place = Place()
         self._planned: tuple[int, list[Any]] = (-1, [])
         self.metrics = Metrics(run.path / "metrics.jsonl")
+
+    def _rate(self) -> Schedule:
+        """The learning rate under the ends decided so far."""
+
+        def shape(last: int | None) -> Schedule:
+            settings = self.config.train
+            return schedule(
+                settings.schedule,
+                learning_rate=settings.learning_rate,
+                warmup=self.intervals.warmup,
+                width=self.config.model.width,
+                last_step=last,
+                halve_after=settings.halve_after,
+                halve_every=settings.halve_every,
+            )
+
+        return rate_over(shape, self.pace.first, self.pace.decisions)
+
+    def _record(self, decisions: list[Decision]) -> None:
+        plan = self.run.read_plan()
+        assert plan is not None
+        self.run.write_plan(plan.model_copy(update={"decisions": decisions}))
 
     def resume(self) -> bool:
         """Go to the newest whole checkpoint, if there is one."""
@@ -164,14 +189,16 @@ class Trainer:
         while True:
             if self.interrupted():
                 return self._leave("interrupted")
-            due = self._due(self.config.train.validate_every, self.place.validated)
+            if self.pace.ask(self.place.step, self.place.seconds):
+                self.rate = self._rate()
+            due = self._due(self.intervals.validate_every, self.place.validated)
             last = self._done() is not None and self.place.validated < self.place.step
             if (due or last) and not self._validate():
                 return self._leave("interrupted")
             reason = self._done()
             if reason is not None:
                 return self._leave(reason)
-            if self.place.nonfinite == 0 and self._due(self.config.train.save_every, self.place.sound):
+            if self.place.nonfinite == 0 and self._due(self.intervals.save_every, self.place.sound):
                 self.save()
             with batch_memory("training", self.config):
                 self._update()
@@ -181,7 +208,8 @@ class Trainer:
 
     def _done(self) -> str | None:
         settings, place = self.config.train, self.place
-        if self.steps is not None and place.step >= self.steps:
+        steps = self.pace.end(place.step)
+        if steps is not None and place.step >= steps:
             return "steps"
         if settings.epochs is not None and place.epoch >= settings.epochs:
             return "epochs"
@@ -238,7 +266,7 @@ class Trainer:
 
     def _update(self) -> None:
         settings, place = self.config.train, self.place
-        started = time.perf_counter()
+        started = self.clock()
         batches = self._next_batches()
         self.model.train()
         with as_textbook(settings.engine == "reference"):
@@ -250,7 +278,7 @@ class Trainer:
         norm = self.optimizer.step(rate, found.values) if sound else self.optimizer.skip()
         place.step += 1
         storage.at("update")
-        seconds = time.perf_counter() - started
+        seconds = self.clock() - started
         place.seconds += seconds
         if not math.isfinite(norm):
             self._skip(batches)
@@ -292,11 +320,11 @@ class Trainer:
 
     def _expected(self) -> int | None:
         """How many updates there will be if nothing ends training early; for whoever shows progress."""
-        epochs = self.config.train.epochs
+        epochs, steps = self.config.train.epochs, self.pace.end(self.place.step)
         if epochs is None:
-            return self.steps
+            return steps
         by_epochs = epochs * math.ceil(len(self._planned[1]) / self.config.train.accumulate)
-        return by_epochs if self.steps is None else min(self.steps, by_epochs)
+        return by_epochs if steps is None else min(steps, by_epochs)
 
     def _skip(self, batches: list[Batch]) -> None:
         """A loss or gradient that is not finite: nothing was learned; too many in a row roll back, then stop."""
@@ -354,7 +382,7 @@ class Trainer:
 
     def _decodes(self) -> bool:
         """Whether the validation of this step decodes: every ``decode_every``-th, and the one at the end."""
-        number, beyond = divmod(self.place.step, self.config.train.validate_every)
+        number, beyond = divmod(self.place.step, self.intervals.validate_every)
         return beyond != 0 or number % self.config.train.decode_every == 0 or self._done() is not None
 
     def _measure(self, corpora: Corpora) -> Validation | None:

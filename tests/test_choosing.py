@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.choosing import choose
+from regard.choosing import ENDS, choose
 from regard.config import load_config
 from regard.data.corpora import CorpusConfig, read_pairs
 
@@ -55,3 +55,54 @@ def test_given_validation_data_are_used_and_the_corpus_left_whole(tmp_path: Path
 def test_words_are_cut_into_characters_and_sentences_into_pieces(tmp_path: Path) -> None:
     assert load_config(choose(corpus(tmp_path, 100, 1), None).config).data.tokenizer.kind == "character"
     assert load_config(choose(corpus(tmp_path, 100, 9), None).config).data.tokenizer.kind == "bpe"
+
+
+def lines(folder: Path, rows: list[tuple[str, str]]) -> CorpusConfig:
+    path = folder / "rows.tsv"
+    path.write_text("".join(f"{left}\t{right}\n" for left, right in rows), encoding="utf-8")
+    return CorpusConfig(source=path)
+
+
+def test_each_side_is_judged_by_itself(tmp_path: Path) -> None:
+    """Few symbols used again and again are pieces of their own: phonemes, of words in characters."""
+    words = [f"w{number * 7919 % 100_003}" for number in range(3_000)]
+    sounds = [" ".join(f"P{int(sign)}" for sign in word[1:]) for word in words]
+    config = load_config(choose(lines(tmp_path, list(zip(words, sounds, strict=True))), None).config)
+    assert config.data.source_tokenizer is not None and config.data.target_tokenizer is not None
+    assert (config.data.source_tokenizer.kind, config.data.target_tokenizer.kind) == ("character", "word")
+    assert not config.data.joint and config.model.share == "target"
+    both = load_config(choose(lines(tmp_path, list(zip(sounds, sounds, strict=True))), None).config)
+    assert both.data.joint and both.data.tokenizer.kind == "word"
+
+
+def test_an_epoch_of_a_small_corpus_has_many_updates(tmp_path: Path) -> None:
+    small, larger = (
+        load_config(choose(corpus(tmp_path, pairs, words), None).config).train.batch_tokens
+        for pairs, words in ((6_000, 1), (20_000, 12))
+    )
+    assert small == 896  # 6,000 words of not quite seven letters and an end, by 50, by 64
+    assert larger == 4_096
+
+
+@pytest.mark.parametrize("given", ["steps=400", "minutes=3.5", "tokens=100000", "epochs=3", "early_stopping=4"])
+def test_an_end_that_is_given_beats_those_that_are_chosen(tmp_path: Path, given: str) -> None:
+    key, _, value = given.partition("=")
+    choice = choose(corpus(tmp_path, 300, 6), None, {key: float(value) if key == "minutes" else int(value)})
+    settings = load_config(choice.config, [f"train.{given}"]).train
+    assert [end for end in ENDS if getattr(settings, end) is not None] == [key]
+    assert settings.schedule == ("inverse-sqrt" if key in ("epochs", "early_stopping") else "linear")
+    assert settings.warmup is None and settings.validate_every is None, "they suit the length, which is not known yet"
+    assert choice.reasons[1].endswith(f"training ends by train.{key}") and "epochs" not in choice.reasons[0]
+
+
+def test_an_end_taken_out_is_not_given(tmp_path: Path) -> None:
+    settings = load_config(choose(corpus(tmp_path, 300, 6), None, {"minutes": None}).config).train
+    assert settings.epochs == 100 and settings.early_stopping == 10
+
+
+def test_a_short_budget_wants_many_updates_of_a_small_model(tmp_path: Path) -> None:
+    large = corpus(tmp_path, 101_000, 10)
+    short, long = (load_config(choose(large, None, {"minutes": minutes}).config, ["train.minutes=9"])
+                   for minutes in (3.5, 2_000))  # fmt: skip
+    assert (short.model.preset, short.train.batch_tokens, short.model.dropout) == ("tiny", 1_024, 0.0)
+    assert (long.model.preset, long.train.batch_tokens, long.model.dropout) == ("small", 4_096, 0.2)

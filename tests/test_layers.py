@@ -39,6 +39,7 @@ LAYERS = {
     "regard.losses": 1,
     "regard.optim": 1,
     "regard.settings": 1,
+    "regard.pace": 1,
     "regard.journal": 1,
     "regard.layered": 1,
     "regard.keys": 1,

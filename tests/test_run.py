@@ -55,7 +55,7 @@ def test_determinism_asks_cublas_too(
 
 def test_a_damaged_note_of_the_best_stops_neither_resume_nor_save(making: Making) -> None:
     trainer = making(steps=10, valid=True, validate_every=5, save_every=5)
-    trainer.steps = 5
+    trainer.pace.first = 5
     trainer.fit()
     best = trainer.run.checkpoints / "best.json"
     whole = checkpoint.read_best(trainer.run.checkpoints)

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, get_args
 
@@ -526,6 +526,120 @@ def test_a_plan_is_measured_once_and_used_ever_after(making: Making, monkeypatch
     assert torch.get_num_threads() == 1
 
 
+class Clock:
+    """Asked before and after each update: it takes as long as ``seconds`` says of the one that is made."""
+
+    def __init__(self, trainer: Trainer, seconds: Callable[[int], float]) -> None:
+        self.trainer, self.seconds, self.now, self.working = trainer, seconds, 0.0, False
+
+    def __call__(self) -> float:
+        self.now += self.seconds(self.trainer.place.step) if self.working else 0.0
+        self.working = not self.working
+        return self.now
+
+
+@pytest.fixture
+def paced(making: Making, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Trainer]:
+    """``paced(seconds, run)``: three seconds are planned as 30 updates; each then takes what ``seconds`` says of it."""
+    monkeypatch.setattr(setup, "_time_update", lambda *arguments: 0.1)
+    options: dict[str, Any] = dict(minutes=0.05, steps=None, schedule="linear", warmup=None, save_every=4)
+
+    def make(seconds: Callable[[int], float], run: RunFolder | None = None, **more: Any) -> Trainer:
+        trainer = making(**options | more) if run is None else making.again(run)
+        trainer.clock = Clock(trainer, seconds)
+        return trainer
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("seconds", "last"),
+    [
+        pytest.param(lambda step: 0.1, 30, id="as planned"),
+        pytest.param(lambda step: 0.25, 12, id="slower"),
+        pytest.param(lambda step: 0.05, 60, id="quicker"),
+        pytest.param(lambda step: 0.1 if step < 15 else 0.3, 20, id="slower from its half on"),
+        pytest.param(lambda step: 60.0, 1, id="over at once"),
+    ],
+)
+def test_minutes_hold_whatever_was_measured(
+    paced: Callable[..., Trainer], seconds: Callable[[int], float], last: int
+) -> None:
+    """To an update; and the line falls to zero there, without a leap."""
+    trainer = paced(seconds)
+    assert trainer.run.read_plan().steps == 30
+    place = trainer.fit().place
+    assert abs(place.step - last) <= 1
+    assert place.seconds - seconds(place.step - 1) < 3.0 + 1e-9
+    rates = [record["rate"] for record in records(trainer)]
+    assert max(rates) == pytest.approx(0.01) or last < 3
+    if last > 3:
+        assert rates[-1] < 0.0035
+        falls = [a - b for a, b in pairwise(rates[2:])]
+        assert all(0 <= fall < 0.005 for fall in falls)
+
+
+def test_something_else_may_end_it_before_the_minutes(paced: Callable[..., Trainer]) -> None:
+    assert paced(lambda step: 0.05, steps=40).fit().place.step == 40
+
+
+def test_what_the_clock_decided_is_replayed(paced: Callable[..., Trainer]) -> None:
+    """Resumed on a machine ten times as quick: the bits of the sitting that was killed, as far as its decisions go."""
+
+    def uneven(step: int) -> float:
+        return 0.05 if step < 6 else 0.3
+
+    whole, stopped = paced(uneven), paced(uneven)
+    whole.fit()
+    decided = whole.run.read_plan().decisions
+    assert decided is not None and len(decided) > 2
+    assert len({steps for _, steps in decided}) > 2
+    stopped.interrupted = lambda: stopped.place.step == 5
+    assert stopped.fit().reason == "interrupted"
+    assert stopped.run.read_plan().decisions == decided[: len(stopped.run.read_plan().decisions)] != decided
+    quick = RunFolder.open(Path(shutil.copytree(stopped.run.path, stopped.run.path.with_name("quick"))))
+    quick.write_plan(quick.read_plan().model_copy(update={"decisions": decided}))  # killed later, between checkpoints
+    same = paced(uneven, stopped.run)
+    replayed = paced(lambda step: 0.005, quick)
+    for trainer in (same, replayed):
+        assert trainer.resume()
+        trainer.fit()
+        assert trainer.run.read_plan().decisions == decided
+        assert [one["rate"] for one in records(trainer)] == [one["rate"] for one in records(whole)]
+        assert checkpoint.digest({"": weights(trainer)}) == checkpoint.digest({"": weights(whole)})
+
+
+def test_a_run_of_an_older_version_keeps_its_plan(paced: Callable[..., Trainer]) -> None:
+    run = paced(lambda step: 0.1).run
+    run.write_plan(run.read_plan().model_copy(update={"decisions": None, "fit": None}))
+    assert paced(lambda step: 1.0, run).fit().place.step == 30
+
+
+def test_warm_up_and_intervals_suit_the_length_unless_given(making: Making) -> None:
+    usual: dict[str, Any] = dict(warmup=None, validate_every=None, save_every=None)
+
+    def fitted(**options: Any) -> tuple[int, ...]:
+        return tuple(making(**usual | options).intervals)
+
+    assert fitted(steps=80) == (8, 8, 8)
+    assert fitted(steps=100_000) == (4000, 500, 500)
+    assert fitted(steps=80, warmup=30, save_every=5) == (30, 8, 5)
+    assert fitted(steps=80, schedule="noam", learning_rate=1.0) == (4000, 8, 8)
+    one = making(**usual | dict(steps=None, epochs=20))
+    updates = 20 * len(epoch_batches(pair_lengths(one.data.train), 64, seed=1, epoch=0))
+    assert one.intervals == (updates // 10,) * 3
+    assert making(**usual | dict(steps=None, early_stopping=3, valid=True)).intervals == (4000, 500, 500)
+
+
+def test_a_warm_up_that_does_not_end_is_said(making: Making) -> None:
+    told: list[str] = []
+    for warmup in (9, 10):
+        run = RunFolder.create(making.folder / f"warm-up-{warmup}", making.config(warmup=warmup))
+        set_up(run, say=told.append)
+    warnings = [message for message in told if message.startswith("warning: the warm-up of")]
+    assert len(warnings) == 1 and "of 10 updates is not over when training ends, after 10" in warnings[0]
+
+
 def test_several_workers_resumed_are_as_if_never_stopped(making: Making) -> None:
     whole = making(workers=2, threads=2, dropout=0.3)
     whole.fit()
@@ -558,8 +672,8 @@ def test_tokens_end_training_with_the_update_that_reaches_them(making: Making) -
     whole.fit()
     totals = list(accumulate(record["tokens"] for record in records(whole) if "loss" in record))
     for tokens, steps in ((1, 1), (totals[11], 12), (totals[11] + 1, 13), (totals[30], 31)):
-        assert making(steps=None, tokens=tokens, accumulate=2).steps == steps
-    assert making(steps=7, tokens=totals[11], accumulate=2).steps == 7  # whichever comes first
+        assert making(steps=None, tokens=tokens, accumulate=2).pace.first == steps
+    assert making(steps=7, tokens=totals[11], accumulate=2).pace.first == 7  # whichever comes first
 
 
 def test_a_line_needs_an_end(making: Making) -> None:

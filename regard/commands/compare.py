@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 EPILOG = (
-    "A budget is time of training (90s, 10m, 1.5h; only updates count, timed and turned into a number of updates once "
-    "a run), target tokens (2000000tokens, 2Mtokens) or updates (3000steps); it replaces steps, epochs, minutes, "
+    "A budget is time of training (90s, 10m, 1.5h; only updates count, and the clock decides "
+    "how many), target tokens (2000000tokens, 2Mtokens) or updates (3000steps); it replaces steps, epochs, minutes, "
     "tokens and early_stopping of every config. Stopped or killed, the same command goes on. "
     "Examples:  regard compare small.toml large.toml --budget 10m --seeds 2   |   regard compare multi30k "
     "--vary model.cross_attention.kind=dot,additive,general --budget 3000steps --test test.en test.de"

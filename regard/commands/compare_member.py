@@ -72,9 +72,7 @@ def _prepare(path: Path) -> int:
 
     run = RunFolder.open(path)
     with run.training(), TrainingDisplay(path) as display:
-        steps, warmup = set_up(run, say=display.said, progress=display.prepared).steps, run.config.train.warmup
-        if steps is not None and warmup >= steps:
-            display.said(f"warning: the warm-up of {warmup:,} updates is not over when training ends, after {steps:,}")
+        set_up(run, say=display.said, progress=display.prepared)
     return 0
 
 

@@ -88,7 +88,7 @@ def find_config(
 
         held_out = CorpusConfig(source=valid[0], target=valid[1]) if valid else None
         held_out = CorpusConfig(source=valid_file) if valid_file else held_out
-        choice = choose(corpus, held_out)
+        choice = choose(corpus, held_out, _given(overrides))
         for reason in choice.reasons:
             say(reason)
         config = load_config(choice.config, overrides)
@@ -104,6 +104,14 @@ def find_config(
     require_data(config)
     require_trainable(config)
     return config
+
+
+def _given(overrides: list[str]) -> dict[str, Any]:
+    """The keys of train that are set by hand: what is chosen goes by them."""
+    from regard.layered import merge, parse_override
+
+    train = merge([], map(parse_override, overrides)).get("train")
+    return train if isinstance(train, dict) else {}
 
 
 def _corpus(what: list[str]) -> Any:
