@@ -39,7 +39,6 @@ SIZES = (
     _Size(float("inf"), "big", 32_000, 5e-4, 4_000, 10),
 )
 HELD_OUT_SHARE, HELD_OUT_PAIRS = 0.02, 2_000  # for validation where no data is given: whichever is fewer
-FEWEST_DECODED = 300  # with fewer than these, an error rate is too rough to choose by
 FEWEST_PAIRS = 200  # with fewer than these, a held out share could be nothing at all
 CHARACTERS_A_SIDE = 30  # below this mean length a side is words rather than sentences
 SYMBOLS, USES = 200, 20  # so few different words, each used so often on average, are symbols such as phonemes
@@ -95,10 +94,6 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, given: Mapping[str, 
     parts, reason = _parts(train, valid, pairs)
     batch = _batch_tokens(max(source.pieces, target.pieces), given)
     settings: dict[str, Any] = {"learning_rate": size.learning_rate, "batch_tokens": batch}
-    if target.kind == "word" and (valid is not None or HELD_OUT_SHARE * pairs >= FEWEST_DECODED):
-        # The loss begins to rise long before whole outputs stop getting better (docs/results.md, CMUdict).
-        settings["best_by"] = "per"
-        reason = reason.replace("a lower loss", "fewer wrong symbols")
     model: dict[str, Any] = {"preset": size.preset, "norm": "pre"}
     ends = [key for key in ENDS if key in given]
     if ends:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from regard.choosing import ENDS, choose
-from regard.commands.train import _given
 from regard.config import load_config
 from regard.data.corpora import CorpusConfig, read_pairs
 
@@ -72,10 +71,6 @@ def test_each_side_is_judged_by_itself(tmp_path: Path) -> None:
     assert config.data.source_tokenizer is not None and config.data.target_tokenizer is not None
     assert (config.data.source_tokenizer.kind, config.data.target_tokenizer.kind) == ("character", "word")
     assert not config.data.joint and config.model.share == "target"
-    assert config.train.best_by == "loss", "60 pairs are held out: too few to count errors"
-    valid = CorpusConfig(source=tmp_path / "valid.tsv")
-    choice = choose(lines(tmp_path, list(zip(words, sounds, strict=True))), valid)
-    assert load_config(choice.config).train.best_by == "per" and "fewer wrong symbols" in choice.reasons[1]
     both = load_config(choose(lines(tmp_path, list(zip(sounds, sounds, strict=True))), None).config)
     assert both.data.joint and both.data.tokenizer.kind == "word"
 
@@ -101,9 +96,6 @@ def test_an_end_that_is_given_beats_those_that_are_chosen(tmp_path: Path, given:
 
 
 def test_an_end_taken_out_is_not_given(tmp_path: Path) -> None:
-    given = _given(["train.steps=400", "train.minutes=3", "train.minutes=", "data.valid.0.source=valid.tsv"])
-    assert given == {"steps": 400}
-    assert _given(["train=fast", "seed=2"]) == {}
     settings = load_config(choose(corpus(tmp_path, 300, 6), None, {"minutes": None}).config).train
     assert settings.epochs == 100 and settings.early_stopping == 10
 
