@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import sys
@@ -100,6 +101,27 @@ def test_the_bytes_of_a_step_are_those_of_the_matrices_that_it_multiplies_by(mon
         engine.step(torch.tensor([[2]]), session)
     assert _step_bytes(made, "int8") == weights.total
     assert _step_bytes(made, "float32") == 4 * weights.total
+
+
+def test_a_row_alone_is_timed_in_both_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    from one_row import NAMES, measure
+
+    found = measure([1, 3], width=8, within=0.001)
+    assert list(found) == [1, 3] and all(len(times) == len(NAMES) for times in found.values())
+    assert all(0 < seconds < 0.1 for times in found.values() for seconds in times)
+
+
+def test_memory_is_watched_until_a_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    from translate_memory import _resident, watch
+
+    before = _resident(os.getpid())
+    held = b"x" * (64 << 20)
+    assert 32 < _resident(os.getpid()) - before < 128, f"MiB, of which {len(held) >> 20} are held"
+    assert all(0 < each < 1000 for each in watch([sys.executable, "-c", ""], every=0.01))
+    with pytest.raises(SystemExit, match="exit code 3"):
+        watch([sys.executable, "-c", "exit(3)"], every=0.01)
 
 
 def test_the_time_to_a_score_lies_on_the_line_between_two(monkeypatch: pytest.MonkeyPatch) -> None:
