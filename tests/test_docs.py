@@ -71,6 +71,20 @@ def test_the_list_of_modules_is_current() -> None:
     assert "| `dot.py` | Scaled dot-product attention. |" in written
 
 
+RECALLED = ("about 38", "33.36", "29.88")  # published, it is remembered; nobody has read the source
+
+
+@pytest.mark.parametrize("figure", RECALLED)
+def test_a_figure_from_memory_is_marked_wherever_it_stands(figure: str) -> None:
+    paths = [*PAGES, ROOT / "README.md", *(ROOT / "regard" / "recipes").glob("*.toml")]
+    texts = {name(path): path.read_text(encoding="utf-8") for path in paths}
+    places = {
+        where: [text[found.end() :][:100] for found in re.finditer(figure, text)] for where, text in texts.items()
+    }
+    assert any(places.values()), "gone: take it out of this test"
+    assert [where for where, after in places.items() for each in after if "recalled" not in each] == []
+
+
 def test_pages_stay_short() -> None:
     assert len((DOCS / "architecture.md").read_text(encoding="utf-8").splitlines()) <= 200
 
