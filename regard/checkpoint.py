@@ -31,6 +31,7 @@ from regard import storage
 from regard.errors import ModelError, RegardError, StorageError
 from regard.installation import upgrade
 from regard.tensors import digest, mean, shared_names
+from regard.wording import explained
 
 __all__ = [
     "FORMAT",
@@ -348,8 +349,7 @@ def _parse(kind: type[_Part], file: Path, data: bytes) -> _Part:
 
 def _short(error: Exception) -> str:
     if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        return explained(error)
     return f"{type(error).__name__}: {error}"
 
 

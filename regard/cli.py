@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -38,6 +39,7 @@ from regard.commands import (
 )
 from regard.errors import RegardError, StorageError
 from regard.streams import flush_output, guard_streams
+from regard.wording import did_you_mean
 
 __all__ = ["VERBS", "build_app", "main", "run"]
 
@@ -94,8 +96,15 @@ def run(arguments: Sequence[str], *, verbs: Sequence[ModuleType] = VERBS, debug:
         return error.exit_code
     except _WrongUsage as error:
         context = getattr(error, "ctx", None)
-        _tell(error.format_message(), help=f"{context.command_path if context else 'regard'} --help")
+        what = error.format_message().replace("Value error, ", "")
+        _tell(what, help=_nearest_choice(what) or f"{context.command_path if context else 'regard'} --help")
         return 2
+
+
+def _nearest_choice(what: str) -> str | None:
+    """The value that was probably meant, where an option takes one of a few."""
+    given, found, known = what.partition(" is not one of ")
+    return did_you_mean(given.rpartition(" ")[2].strip("'"), re.findall(r"'([^']+)'", known)) if found else None
 
 
 def _print_printed() -> None:

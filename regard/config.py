@@ -5,7 +5,6 @@ Imports no torch, so that commands answer at once.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -22,6 +21,7 @@ from regard.keys import Misfit, explain, in_full, key_in_full, short_keys
 from regard.layered import Layer, locate, merge, parse_override, read_layers
 from regard.models.configuration import ModelConfig
 from regard.settings import SearchConfig, TrainConfig
+from regard.wording import did_you_mean
 
 __all__ = [
     "FORMAT",
@@ -170,11 +170,10 @@ def find_recipe(name: str, folder: Path | None = None) -> Path:
         raise ConfigError(f"there is no recipe file {name}", where=str(path))
     if name in recipe_names():
         return Path(str(resources.files("regard") / "recipes" / f"{name}.toml"))
-    nearest = difflib.get_close_matches(name, recipe_names(), n=1)
     raise ConfigError(
         f"there is no recipe {name!r}",
         why=f"the recipes are {', '.join(recipe_names()) or 'none'}; a file of your own ends in .toml",
-        help=f"did you mean {nearest[0]!r}?" if nearest else None,
+        help=did_you_mean(name, recipe_names()),
     )
 
 

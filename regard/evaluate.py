@@ -20,6 +20,7 @@ import regard
 from regard.data.corpora import CorpusConfig, read_pairs
 from regard.data.tokenizer import TokenizerConfig
 from regard.errors import ConfigError, DataError
+from regard.wording import did_you_mean
 
 if TYPE_CHECKING:
     from regard.translate import Translator
@@ -85,7 +86,9 @@ def check_names(names: Sequence[str]) -> None:
     """ConfigError for a metric that does not exist; asked before anything is decoded."""
     unknown = [name for name in names if name not in METRICS]
     if unknown or not names:
-        raise ConfigError(f"there is no metric {', '.join(unknown) or 'named'}", help=f"one of {', '.join(METRICS)}")
+        why, meant = f"the metrics are {', '.join(METRICS)}", [did_you_mean(name, METRICS) for name in unknown]
+        what = f"there is no metric {', '.join(unknown) or 'named'}"
+        raise ConfigError(what, why=why, help=next(filter(None, meant), None))
 
 
 def read_examples(source: Path, targets: Sequence[Path] = (), *, tokenizer: TokenizerConfig) -> Examples:

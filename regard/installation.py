@@ -54,10 +54,10 @@ def upgrade() -> str:
     """What to do for a newer regard."""
     origin = _origin() or {}
     if origin.get("dir_info", {}).get("editable"):
-        return f"git -C {shlex.quote(_path(origin['url']))} pull"
+        return f"upgrade regard: git -C {shlex.quote(_path(origin['url']))} pull"
     if "vcs_info" in origin:
-        return f"{_pip()} --upgrade {_requirement('')}"
-    return "install a newer regard" + (
+        return f"upgrade regard: {_pip()} --upgrade {_requirement('')}"
+    return "upgrade regard: install a newer one" + (
         f" in place of {origin['url']}" if "url" in origin else " from where this one came"
     )
 

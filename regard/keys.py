@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
@@ -12,6 +13,7 @@ from pydantic_core import ErrorDetails
 from regard.errors import ConfigError
 from regard.layered import Key, Layer, locate, spell
 from regard.received import shortened
+from regard.wording import did_you_mean, reason
 
 __all__ = ["Misfit", "explain", "fields_of", "in_full", "key_in_full", "nearest", "short_keys"]
 
@@ -102,15 +104,20 @@ def explain(
         return ConfigError(f"the key {spell(key)}.kind is missing{more}", where=where)
     if failure["type"] == "union_tag_invalid":
         tag, known = failure["ctx"]["tag"], failure["ctx"]["expected_tags"]
-        return ConfigError(
-            f"{spell(key)}.kind cannot be {shortened(repr(tag))}{more}", where=where, why=f"it should be one of {known}"
-        )
-    reason = failure["msg"].removeprefix("Value error, ").replace("Input should be", "it should be")
+        help = did_you_mean(tag, _quoted(known))
+        why = f"it should be one of {known}"
+        return ConfigError(f"{spell(key)}.kind cannot be {shortened(repr(tag))}{more}", where=where, why=why, help=help)
     given = failure["input"]
     what = (
         f"{spell(key)} does not fit" if isinstance(given, dict) else f"{spell(key)} cannot be {shortened(repr(given))}"
     )
-    return ConfigError(what + more, where=where, why=reason)
+    known = _quoted(failure["ctx"]["expected"]) if failure["type"] == "literal_error" else []
+    return ConfigError(what + more, where=where, why=reason(failure), help=did_you_mean(given, known))
+
+
+def _quoted(names: str) -> list[str]:
+    """The names in a list that pydantic has spelled: ``'a', 'b' or 'c'``."""
+    return re.findall(r"'([^']+)'", names)
 
 
 def _untagged(key: Key, model: type[BaseModel]) -> Key:
@@ -153,7 +160,11 @@ def _place(key: Key, layers: Sequence[Layer], overridden: Sequence[Key]) -> str 
 def _innermost(failures: Sequence[ErrorDetails]) -> list[ErrorDetails]:
     """Without those that only follow from a failure further inside, such as a list short of its failed item."""
     around = {failure["loc"][:length] for failure in failures for length in range(len(failure["loc"]))}
-    return [failure for failure in failures if failure["loc"] not in around]
+    return [
+        failure
+        for failure in failures
+        if failure["type"] != "default_factory_not_called" and failure["loc"] not in around
+    ]
 
 
 def nearest(key: Key, model: type[BaseModel]) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping
 from inspect import signature
 from typing import Any, get_type_hints
@@ -10,6 +9,7 @@ from typing import Any, get_type_hints
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from regard.errors import ConfigError
+from regard.wording import did_you_mean, reason
 
 __all__ = ["checked"]
 
@@ -27,14 +27,12 @@ def checked(make: type, options: Mapping[str, Any], *, given: Collection[str], w
     for name, value in options.items():
         key = f"{where}.{name}"
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
             why = f"options of this kind: {', '.join(known) or 'none'}"
-            raise ConfigError(
-                f"unknown key {key}", where=key, why=why, help=f"did you mean {where}.{near[0]}?" if near else None
-            )
+            meant = did_you_mean(key, [f"{where}.{other}" for other in known])
+            raise ConfigError(f"unknown key {key}", where=key, why=why, help=meant)
         try:
             fitting[name] = TypeAdapter(hints[name], config=TYPES).validate_python(value)
         except ValidationError as error:
-            why = error.errors(include_url=False)[0]["msg"].replace("Input should be", "it should be")
+            why = reason(error.errors(include_url=False)[0])
             raise ConfigError(f"{key} cannot be {value!r}", where=key, why=why) from error
     return fitting

@@ -14,7 +14,6 @@ runs/m30k/
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import platform
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 import regard
 from regard import checkpoint, storage
@@ -33,6 +32,7 @@ from regard.config import Config, dump_config, load_config
 from regard.data.text import Tokenizer, load_tokenizer
 from regard.errors import ConfigError, ModelError, RegardError
 from regard.pace import Decision, Fit
+from regard.wording import did_you_mean, explained
 
 __all__ = ["Chosen", "Metrics", "Plan", "RunFolder", "environment"]
 
@@ -142,7 +142,8 @@ class RunFolder:
             return Plan.model_validate_json(path.read_bytes())
         except ValueError as error:
             help = "copy the whole run folder again"
-            raise ModelError("plan.json is damaged", where=str(path), why=str(error), help=help) from error
+            why = explained(error) if isinstance(error, ValidationError) else str(error)
+            raise ModelError("plan.json is damaged", where=str(path), why=why, help=help) from error
 
     def weights(self, which: str | None = None) -> checkpoint.Checkpoint:
         """The weights of the checkpoint that ``weights_path`` finds."""
@@ -187,9 +188,9 @@ class RunFolder:
         if steps:
             known = ["last", *(["best"] if checkpoint.read_best(self.checkpoints) else [])]
             help = f"--checkpoint {' or '.join(known)}; or a step: {', '.join(map(str, steps))}"
-            near = difflib.get_close_matches(which, ["average", "best", "last"], n=1)
+            meant = did_you_mean(which, ["average", "best", "last"])
             if which not in ("best", "last"):
-                why = "a checkpoint is average, best, last or a step" + (f"; did you mean {near[0]}?" if near else "")
+                why = "a checkpoint is average, best, last or a step" + (f"; {meant}" if meant else "")
             elif trained and not self.config.data.valid:
                 why = "this run validates on nothing, so that none is better than another"
         return ModelError(f"{self.path} has no {which} checkpoint", where=str(self.checkpoints), why=why, help=help)
@@ -286,5 +287,5 @@ def _beside(path: Path) -> str:
 
 def _runs_nearby(path: Path) -> str | None:
     parent = path.parent if path.parent.is_dir() else Path("runs")
-    names = sorted(str(each.parent) for each in parent.glob("*/config.toml"))[:5] if parent.is_dir() else []
-    return f"runs here: {', '.join(names)}" if names else None
+    names = sorted(str(each.parent) for each in parent.glob("*/config.toml")) if parent.is_dir() else []
+    return did_you_mean(path, names) or (f"runs here: {', '.join(names[:5])}" if names else None)

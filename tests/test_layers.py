@@ -14,6 +14,7 @@ import pytest
 LAYERS = {
     "regard.errors": 0,
     "regard.installation": 0,
+    "regard.wording": 0,
     "regard.state": 0,
     "regard": 1,  # the package itself; it fetches what is above when asked
     "regard.data": 1,

@@ -30,6 +30,7 @@ from regard.attention.tanh_dot import TanhDot
 from regard.attention.top_k import TopK
 from regard.errors import ConfigError
 from regard.options import checked
+from regard.wording import did_you_mean
 
 __all__ = ["MECHANISMS", "PLACED", "build_mechanism"]
 
@@ -74,7 +75,8 @@ def build_mechanism(
     score, dot unless given: ``{kind = "local-p", score = {kind = "general"}}``.
     """
     if kind not in MECHANISMS:
-        raise ConfigError(f"no mechanism is called {kind!r}", where=where, help=f"one of: {', '.join(MECHANISMS)}")
+        why, meant = f"one of: {', '.join(MECHANISMS)}", did_you_mean(kind, MECHANISMS)
+        raise ConfigError(f"no mechanism is called {kind!r}", where=where, why=why, help=meant)
     wanted = signature(MECHANISMS[kind]).parameters
     given: dict[str, Any] = {name: size for name, size in (sizes or {}).items() if name in wanted} | dict(parts or {})
     if "score" in wanted:

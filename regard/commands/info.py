@@ -11,6 +11,7 @@ import typer
 
 from regard.commands.options import AsJson
 from regard.errors import ConfigError, ModelError
+from regard.wording import did_you_mean
 
 if TYPE_CHECKING:
     from regard.models.configuration import ModelConfig
@@ -45,7 +46,7 @@ def info(what: What, *, types: Types = 8000, as_json: AsJson = False) -> None:
         raise ConfigError(
             f"{what} is neither a preset nor a folder",
             why=f"the presets are {', '.join(PRESETS)}",
-            help="regard info runs/NAME",
+            help=did_you_mean(what, PRESETS) or "regard info runs/NAME",
         )
     else:
         found = _run(RunFolder.open(path))

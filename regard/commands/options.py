@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from regard.errors import ConfigError
+from regard.wording import reason
 
 if TYPE_CHECKING:
     from regard.settings import SearchConfig
@@ -123,4 +124,4 @@ def search_settings(base: SearchConfig, **given: Any) -> SearchConfig:
     except ValidationError as error:
         first = error.errors()[0]
         where = "--" + str(first["loc"][0]).replace("_", "-") if first["loc"] else None
-        raise ConfigError("these options cannot be used", where=where, why=str(first["msg"])) from error
+        raise ConfigError("these options cannot be used", where=where, why=reason(first)) from error

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
 from regard.errors import ConfigError
+from regard.wording import did_you_mean
 
 __all__ = ["PublicCorpus", "PublicFile", "corpora", "corpus_named"]
 
@@ -60,10 +60,9 @@ def corpus_named(name: str) -> PublicCorpus:
     """The corpus called ``name``. Raises ConfigError naming the nearest where there is none."""
     known = corpora()
     if name not in known:
-        nearest = difflib.get_close_matches(name, known, n=1)
         raise ConfigError(
             f"There is no public corpus {name!r}.",
             why=f"known are {', '.join(known)}",
-            help=f"did you mean {nearest[0]}?" if nearest else "regard data list",
+            help=did_you_mean(name, known) or "regard data list",
         )
     return known[name]

@@ -23,6 +23,7 @@ from regard.data.tokenizer import BEGIN, END, FORMAT, PAD, SPECIALS, UNKNOWN, To
 from regard.data.vocabulary import ByteTokenizer, CharacterTokenizer, WordTokenizer, count_pieces
 from regard.errors import ConfigError, ModelError
 from regard.installation import upgrade
+from regard.wording import explained
 
 __all__ = [
     "BEGIN",
@@ -67,7 +68,8 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
         digests = dict(head["files"])
         pieces = head["pieces"]
     except (KeyError, TypeError, ValueError, ValidationError) as error:
-        raise _foreign(head_path, str(error)) from error
+        why = explained(error) if isinstance(error, ValidationError) else str(error)
+        raise _foreign(head_path, why) from error
     if config.kind == "byte":
         return ByteTokenizer(config)
     if config.kind in ("character", "word", "pretokenised", "listed") and not _is_list_of_text(pieces):

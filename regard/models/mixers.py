@@ -10,6 +10,7 @@ from regard.errors import ConfigError
 from regard.models.average import Average
 from regard.models.ssru import SimpleRecurrent
 from regard.options import checked
+from regard.wording import did_you_mean
 
 __all__ = ["MIXERS", "build_mixer"]
 
@@ -22,7 +23,8 @@ MIXERS: dict[str, type[Mixer]] = {
 def build_mixer(kind: str, options: Mapping[str, Any], *, width: int, where: str) -> Mixer:
     """The mixer of that kind for sequences of ``width``; ``where`` is the config key it came from, for the error."""
     if kind not in MIXERS:
-        raise ConfigError(f"no mixer is called {kind!r}", where=where, help=f"one of: {', '.join(MIXERS)}")
+        why, meant = f"one of: {', '.join(MIXERS)}", did_you_mean(kind, MIXERS)
+        raise ConfigError(f"no mixer is called {kind!r}", where=where, why=why, help=meant)
     fitting = checked(MIXERS[kind], options, given=("width",), where=where)
     try:
         return MIXERS[kind](width, **fitting)

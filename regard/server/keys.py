@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from regard import storage
 from regard.errors import ConfigError
+from regard.wording import explained
 
 __all__ = ["Key", "KeyFile", "Keys", "add_key", "remove_key"]
 
@@ -49,7 +50,7 @@ class KeyFile(BaseModel):
         try:
             return cls.model_validate_json(path.read_bytes())
         except (OSError, ValidationError) as error:
-            why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error.strerror)
+            why = explained(error) if isinstance(error, ValidationError) else str(error.strerror)
             raise ConfigError(
                 f"{path} is no file of keys", where=str(path), why=why, help=f"regard keys add {path} NAME"
             ) from error

@@ -29,6 +29,7 @@ from regard.server.requests import Sender
 from regard.server.scanning import without_tags
 from regard.server.settings import ServerSettings
 from regard.settings import SearchConfig
+from regard.wording import explained
 
 __all__ = ["Service"]
 
@@ -228,7 +229,7 @@ class Service:
         try:
             search = SearchConfig.model_validate(model.search.model_dump() | wanted)
         except ValidationError as error:
-            raise Refused(400, f"Invalid request: {error.errors()[0]['msg']}") from error
+            raise Refused(400, f"Invalid request: {explained(error)}") from error
         if search.beam > self.settings.beam and "beam" in wanted:
             raise Refused(400, f"Invalid request: a beam of {search.beam} is wider than {self.settings.beam}")
         return search

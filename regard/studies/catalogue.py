@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from regard.errors import ConfigError
 from regard.studies.study import Study
+from regard.wording import did_you_mean
 
 __all__ = ["STUDIES", "find_study"]
 
@@ -112,7 +113,7 @@ STUDIES: dict[str, Study] = {study.name: study for study in _ALL}
 def find_study(name: str) -> Study:
     """The study of that name. Raises ConfigError with the names there are."""
     if name not in STUDIES:
-        raise ConfigError(
-            f"no study is called {name!r}", why=f"there are {', '.join(STUDIES)}", help="regard study list"
-        )
+        why = f"there are {', '.join(STUDIES)}"
+        help = did_you_mean(name, [*STUDIES, "list", "all", "page"]) or "regard study list"
+        raise ConfigError(f"no study is called {name!r}", why=why, help=help)
     return STUDIES[name]

@@ -1,0 +1,78 @@
+"""Failures of values in plain words: what pydantic says of them, and the name that was probably meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
+
+__all__ = ["did_you_mean", "explained", "reason"]
+
+# What a value should be, by the type of pydantic's error; in braces what the error knows.
+SHOULD_BE = {
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "dict_type": "a table of keys",
+    "finite_number": "a finite number",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "greater_than": "greater than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number of fewer digits",
+    "int_type": "a whole number",
+    "json_invalid": "JSON",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+    "list_type": "a list",
+    "literal_error": "{expected}",
+    "model_attributes_type": "a table of keys",
+    "model_type": "a table of keys",
+    "none_required": "left out",
+    "path_type": "a path",
+    "string_too_long": "a text of at most {max_length} characters",
+    "string_too_short": "a text of at least {min_length} characters",
+    "string_type": "a text",
+    "string_unicode": "a text",
+    "too_long": "a list of at most {max_length}",
+    "too_short": "a list of at least {min_length}",
+    "tuple_type": "a list",
+}
+
+
+def reason(failure: ErrorDetails) -> str:
+    """Why a value does not fit."""
+    kind, known = failure["type"], failure.get("ctx", {})
+    if kind in ("value_error", "assertion_error"):  # raised by a validator of ours
+        return str(known.get("error", failure["msg"]))
+    if kind == "extra_forbidden":
+        return "there is no such key"
+    if kind == "missing":
+        return "it is missing"
+    if kind == "default_factory_not_called":
+        return "what it is unless given follows from another key, which does not fit"
+    if kind.startswith("union_tag"):
+        return f"its kind should be one of {known['expected_tags']}" if "expected_tags" in known else "it has no kind"
+    if kind in SHOULD_BE:
+        known = {name: f"{value:g}" if isinstance(value, float) else value for name, value in known.items()}
+        return f"it should be {SHOULD_BE[kind].format_map(known)}"
+    return failure["msg"].replace("Input should be", "it should be")
+
+
+def explained(error: ValidationError) -> str:
+    """Where and why a value of a file does not fit: the first of the failures."""
+    failure = error.errors(include_url=False)[0]
+    key = ".".join(map(str, failure["loc"]))
+    return f"{key}: {reason(failure)}" if key else reason(failure)
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str | None:
+    """A question with the known name that is most like ``name``; None where none is."""
+    spelled = {each.lower(): each for each in known}
+    found = difflib.get_close_matches(str(name).lower(), spelled, n=1, cutoff=0.6)
+    return f"did you mean {spelled[found[0]]}?" if found else None
