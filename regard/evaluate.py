@@ -12,7 +12,8 @@ Every score carries a signature that says how it was computed; two figures compa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,8 +32,10 @@ __all__ = [
     "Score",
     "check_names",
     "edit_distance",
+    "error_counts",
     "evaluate",
     "read_examples",
+    "sacrebleu_parts",
     "score_texts",
     "validation_metrics",
 ]
@@ -142,12 +145,17 @@ def score_texts(name: str, texts: Mapping[str, str], examples: Examples, *, lang
     return evaluate(name, [texts[source] for source in items.sources], items.references, language=language)
 
 
+def error_counts(metric: str, outputs: Sequence[str], references: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
+    """Errors of each item, and of how many: wer 0 or 1 of 1, per edits of the tokens of the nearest reference."""
+    count = {"wer": _word_errors, "per": _token_errors}[metric]
+    return [
+        count(output.split(), [each.split() for each in own]) for output, own in zip(outputs, references, strict=True)
+    ]
+
+
 def word_error_rate(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, str]:
     """Per cent of items that equal none of their references, white space aside."""
-    wrong = sum(
-        output.split() not in [reference.split() for reference in accepted]
-        for output, accepted in zip(outputs, references, strict=True)
-    )
+    wrong = sum(errors for errors, _ in error_counts("wer", outputs, references))
     return 100 * wrong / len(outputs), _signature("WER", references, "match:any")
 
 
@@ -156,14 +164,19 @@ def token_error_rate(outputs: Sequence[str], references: Sequence[Sequence[str]]
 
     Nearest is the fewest edits, and of equally near ones the longest. Tokens stand between white space.
     """
-    edits, tokens = 0, 0
-    for output, accepted in zip(outputs, references, strict=True):
-        split = [reference.split() for reference in accepted]
-        nearest, length = min((edit_distance(output.split(), one), -len(one)) for one in split)
-        edits, tokens = edits + nearest, tokens - length
+    edits, tokens = map(sum, zip(*error_counts("per", outputs, references), strict=True))
     if not tokens:
         raise DataError("the references hold no tokens")
     return 100 * edits / tokens, _signature("PER", references, "match:nearest|tok:space")
+
+
+def _word_errors(output: list[str], references: Sequence[list[str]]) -> tuple[int, int]:
+    return int(output not in references), 1
+
+
+def _token_errors(output: list[str], references: Sequence[list[str]]) -> tuple[int, int]:
+    edits, length = min((edit_distance(output, each), -len(each)) for each in references)
+    return edits, -length
 
 
 def edit_distance(left: Sequence[str], right: Sequence[str]) -> int:
@@ -185,6 +198,16 @@ def _signature(name: str, references: Sequence[Sequence[str]], how: str) -> str:
 def _sacrebleu(
     metric: str, outputs: Sequence[str], references: Sequence[Sequence[str]], language: str | None
 ) -> tuple[float, str]:
+    with sacrebleu_parts(metric, references, language) as (scorer, streams):
+        value = scorer.corpus_score(list(outputs), streams)
+        return float(value.score), f"{value.name}|{scorer.get_signature()}"
+
+
+@contextmanager
+def sacrebleu_parts(
+    metric: str, references: Sequence[Sequence[str]], language: str | None
+) -> Iterator[tuple[Any, Any]]:
+    """sacreBLEU's metric, and the references as it wants them; ConfigError where it cannot compute it."""
     kind, options = SACREBLEU[metric]
     if metric == "bleu" and language:
         options = {**options, "trg_lang": language.lower().partition("-")[0]}
@@ -193,15 +216,13 @@ def _sacrebleu(
     try:
         from sacrebleu import metrics
 
-        scorer = getattr(metrics, kind)(**options)
-        value = scorer.corpus_score(list(outputs), streams)
+        yield getattr(metrics, kind)(**options), streams
     except (ImportError, RuntimeError) as error:  # the tokenisers of Japanese and Korean come apart from sacreBLEU
         raise ConfigError(
             f"sacreBLEU cannot compute {metric} for target language {language}",
             why=str(error).strip(),
             help="install what it names, or set data.target_language= (nothing) and say so with the figure",
         ) from error
-    return float(value.score), f"{value.name}|{scorer.get_signature()}"
 
 
 class _About(NamedTuple):

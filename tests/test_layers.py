@@ -68,6 +68,7 @@ LAYERS = {
     "regard.pronunciation": 5,
     "regard.run": 5,
     "regard.setup": 5,
+    "regard.significance": 5,
     "regard.train": 5,
     "regard.gradients": 5,
     "regard.averaging": 5,

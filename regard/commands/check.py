@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from regard.commands import completion
 from regard.commands.options import AsJson
 from regard.commands.waiting import progress
 from regard.errors import RegardError
@@ -27,7 +28,12 @@ EPILOG = (
 )
 
 Source = Annotated[
-    Path, typer.Argument(metavar="SOURCE", help="Sentences; a .tsv or .jsonl of both sides; or a recipe.")
+    Path,
+    typer.Argument(
+        metavar="SOURCE",
+        help="Sentences; a .tsv or .jsonl of both sides; or a recipe.",
+        autocompletion=completion.recipes_and_files,
+    ),
 ]
 Target = Annotated[Path | None, typer.Argument(metavar="TARGET", help="The translation of each.")]
 Valid = Annotated[

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.commands import completion
 from regard.commands.options import AsJson, Beam
 
 if TYPE_CHECKING:
@@ -25,11 +26,18 @@ EPILOG = (
 )
 
 Sources = Annotated[
-    list[str], typer.Argument(metavar="[NAME=]RECIPE…", help="Recipes or .toml files; NAME is shown in the table.")
+    list[str],
+    typer.Argument(
+        metavar="[NAME=]RECIPE…",
+        help="Recipes or .toml files; NAME is shown in the table.",
+        autocompletion=completion.recipes_and_files,
+    ),
 ]
 Given = Annotated[str | None, typer.Option("--budget", metavar="B", help="How long each trains, see below.")]
 Seeds = Annotated[int, typer.Option("--seeds", min=1, metavar="N", help="Runs a row: the config's seed and the next.")]
-Metric = Annotated[str, typer.Option("--metric", metavar="NAME", help="One of evaluate's, or loss.")]
+Metric = Annotated[
+    str, typer.Option("--metric", metavar="NAME", help="One of evaluate's, or loss.", autocompletion=completion.metrics)
+]
 Test = Annotated[
     tuple[Path, Path] | None,
     typer.Option(

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.commands import completion
+
 if TYPE_CHECKING:
     from regard.data.fetch import Fetched, Progress
     from regard.data.public import PublicCorpus, PublicFile
@@ -44,7 +46,9 @@ def list_corpora(*, as_json: AsJson = False) -> None:
 
 @commands.command("fetch")
 def fetch_corpus(
-    name: Annotated[str, typer.Argument(help="A name that `regard data list` shows.")],
+    name: Annotated[
+        str, typer.Argument(help="A name that `regard data list` shows.", autocompletion=completion.corpora)
+    ],
     *,
     origin: Annotated[
         Path | None, typer.Option("--from", metavar="DIR", help="Copy from this folder instead of downloading.")

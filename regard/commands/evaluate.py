@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.commands import completion
 from regard.commands.options import (
     AsJson,
     Beam,
@@ -24,10 +25,12 @@ from regard.commands.options import (
     search_settings,
 )
 from regard.commands.waiting import progress
+from regard.errors import ModelError
 
 if TYPE_CHECKING:
     from regard.evaluate import Examples, Score
     from regard.settings import SearchConfig
+    from regard.significance import Difference
 
 __all__ = ["register"]
 
@@ -35,14 +38,27 @@ EPILOG = (
     "Metrics: bleu, chrf, ter (sacreBLEU) · bleu-tok-lc (BLEU of papers that print tokenised, lowercased figures) · "
     "wer (per cent of items whose output equals none of their references: the word error rate of pronunciation) · "
     "per (edits per reference token, to the nearest reference). For wer and per, lines with the same source are one "
-    "item with several references. Example: regard evaluate runs/m30k test.en test.de --metric bleu,chrf"
+    "item with several references. Examples:  regard evaluate runs/m30k test.en test.de --metric bleu,chrf   |   "
+    "regard evaluate runs/m30k test.en test.de --against runs/gru   |   "
+    "regard evaluate runs/m30k test.en test.de --against outputs.txt --json"
 )
 
 Source = Annotated[Path, typer.Argument(metavar="SOURCE", help="Text to translate; or a .tsv or .jsonl of both sides.")]
 Targets = Annotated[
     list[Path] | None, typer.Argument(metavar="TARGET", help="Its translation; several files are several references.")
 ]
-Metric = Annotated[str, typer.Option("--metric", metavar="NAMES", help="One or more, by commas.")]
+Metric = Annotated[
+    str, typer.Option("--metric", metavar="NAMES", help="One or more, by commas.", autocompletion=completion.metrics)
+]
+Against = Annotated[
+    Path | None,
+    typer.Option(
+        "--against",
+        metavar="RUN|FILE",
+        help="Another run, or a file of outputs, and how probable the difference is by chance (paired bootstrap).",
+        autocompletion=completion.runs_and_files,
+    ),
+]
 Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the outputs, a line a line.")]
 
 
@@ -60,6 +76,7 @@ def evaluate(
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
     coverage_penalty: CoveragePenalty = None,
+    against: Against = None,
     output: Output = None,
     as_json: AsJson = False,
     checkpoint: CheckpointName = None,
@@ -71,6 +88,8 @@ def evaluate(
     from regard.evaluate import check_names, read_examples, score_texts
     from regard.run import RunFolder
 
+    if against is not None and not against.exists():
+        raise ModelError(f"there is neither a run nor a file {against}", where="--against", help="regard info RUN")
     names = [name.strip() for name in metric.split(",") if name.strip()]
     check_names(names)
     model = open_model(run, checkpoint=checkpoint, device=device, threads=threads, engine=engine)
@@ -89,10 +108,59 @@ def evaluate(
     language = RunFolder.open(run).config.data.target_language
     scores = [score_texts(name, texts, examples, language=language) for name in names]
     which = checkpoint_name(run, checkpoint)
+    outputs = [texts[line] for line in examples.sources]
+    opening = {"device": device, "threads": threads, "engine": engine}
+    differences = _compare(names, outputs, against, examples, beam, language, opening) if against else []
     if as_json:
-        print(json.dumps(_described(scores, examples, search, which, seconds), indent=2))
+        described = _described(scores, examples, search, which, seconds)
+        print(json.dumps(described | _against(against, differences), indent=2))
     else:
         _tell(scores, examples, search, which, seconds)
+        _tell_differences(against, differences)
+
+
+def _compare(
+    names: list[str], outputs: list[str], against: Path, examples: Examples, beam: int | None, language: str | None,
+    opening: dict[str, Any],
+) -> list[Difference]:  # fmt: skip
+    """Each metric of these outputs and of another system's, which are read or decoded alike."""
+    from regard.data.corpora import read_lines
+    from regard.significance import compare_outputs
+
+    if against.is_dir():
+        other = open_model(against, checkpoint=None, **opening)
+        distinct = list(dict.fromkeys(examples.sources))
+        with progress(f"translating by {against.name}", len(distinct)) as advance:
+            search = search_settings(other.search, beam=beam, nbest=1)
+            found = other.translate(distinct, search=search, done=advance)
+        texts = {line: one.text for line, one in zip(distinct, found, strict=True)}
+        others = [texts[line] for line in examples.sources]
+    else:
+        others = list(read_lines(against))
+    return [compare_outputs(name, outputs, others, examples, language=language) for name in names]
+
+
+def _tell_differences(against: Path | None, differences: list[Difference]) -> None:
+    from regard.significance import RESAMPLES
+
+    if differences:
+        print(
+            f"\nagainst {against}, and p of so large a difference by chance (paired bootstrap, {RESAMPLES:,} resamples)"
+        )
+    width = max((len(each.metric) for each in differences), default=0)
+    for each in differences:
+        print(f"{each.metric:<{width}}  {each.other:6.2f}  {each.value - each.other:+6.2f}  p = {each.p:.4f}")
+
+
+def _against(against: Path | None, differences: list[Difference]) -> dict[str, object]:
+    from regard.significance import RESAMPLES
+
+    if against is None:
+        return {}
+    scores = {
+        each.metric: {"value": each.other, "difference": each.value - each.other, "p": each.p} for each in differences
+    }
+    return {"against": {"name": str(against), "scores": scores, "test": f"paired bootstrap, {RESAMPLES} resamples"}}
 
 
 def _keep(output: Path, lines: list[str]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.commands import completion
 from regard.commands.options import AsJson
 from regard.errors import ConfigError, ModelError
 from regard.wording import did_you_mean
@@ -21,7 +22,14 @@ __all__ = ["parameters_by_part", "register"]
 
 EPILOG = "Examples: regard info runs/m30k · regard info base --types 37000"
 
-What = Annotated[str, typer.Argument(metavar="RUN|PRESET", help="A run folder, or a preset: tiny, base, luong, …")]
+What = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN|PRESET",
+        help="A run folder, or a preset: tiny, base, luong, …",
+        autocompletion=completion.presets_and_runs,
+    ),
+]
 Types = Annotated[
     int,
     typer.Option("--types", min=5, metavar="N", help="Of a preset: pieces in the vocabulary, shared by both sides."),

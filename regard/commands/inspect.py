@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.commands import completion
 from regard.commands.options import AsJson, Beam, CheckpointName, DeviceName, EngineName, Run, Threads
 from regard.errors import ConfigError
 
@@ -26,7 +27,10 @@ HOST = "127.0.0.1"
 Text = Annotated[str | None, typer.Argument(metavar="TEXT", help="What to begin with; needed for a file.")]
 Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="The page and this text in one HTML file.")]
 Npz = Annotated[Path | None, typer.Option("--npz", metavar="FILE", help="All weights by name, for NumPy.")]
-Against = Annotated[Path | None, typer.Option("--against", metavar="RUN", help="A second run, side by side.")]
+Against = Annotated[
+    Path | None,
+    typer.Option("--against", metavar="RUN", help="A second run, side by side.", autocompletion=completion.runs),
+]
 Replay = Annotated[bool, typer.Option("--replay", help="Into the HTML file: the same text at every checkpoint.")]
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")]
 Browser = Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page, or only say where it is.")]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from regard.commands import completion
 from regard.errors import ConfigError
 from regard.wording import reason
 
@@ -30,12 +31,15 @@ __all__ = [
     "set_threads",
 ]
 
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, as runs/m30k.")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, as runs/m30k.", autocompletion=completion.runs)]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 CheckpointName = Annotated[
     str | None,
     typer.Option(
-        "--checkpoint", metavar="WHICH", help="average, best, last or a step; the first that exists unless given."
+        "--checkpoint",
+        metavar="WHICH",
+        help="average, best, last or a step; the first that exists unless given.",
+        autocompletion=completion.checkpoints,
     ),
 ]
 DeviceName = Annotated[

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.commands import completion
 from regard.commands.options import CheckpointName, DeviceName, EngineName, Threads
 from regard.errors import ConfigError, ModelError
 from regard.installation import add_extra
@@ -29,7 +30,12 @@ EPILOG = (
 CONNECTIONS = 1024  # at once; more are told to come back
 LOCAL = ("127.0.0.1", "::1", "localhost")
 
-Runs = Annotated[list[str], typer.Argument(metavar="[NAME=]RUN…", help="Run folders; the first is loaded at once.")]
+Runs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="[NAME=]RUN…", help="Run folders; the first is loaded at once.", autocompletion=completion.runs
+    ),
+]
 Host = Annotated[str, typer.Option("--host", help="Address to listen at; 0.0.0.0 is the whole network.")]
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")]
 Characters = Annotated[int, typer.Option("--char-limit", min=1, help="Characters a request may have.")]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.commands import completion
 from regard.commands.options import AsJson, Threads, set_threads
 
 if TYPE_CHECKING:
@@ -20,7 +21,12 @@ __all__ = ["register"]
 EPILOG = "Examples: regard study list · regard study saturation · regard study all --page docs/studies.md"
 
 Names = Annotated[
-    list[str], typer.Argument(metavar="NAME…|list|all|page", help="Studies; page writes the page from results there.")
+    list[str],
+    typer.Argument(
+        metavar="NAME…|list|all|page",
+        help="Studies; page writes the page from results there.",
+        autocompletion=completion.studies,
+    ),
 ]
 Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where each study gets a folder of its name.")]
 Page = Annotated[

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.commands import completion
 from regard.errors import ConfigError, DataError, ModelError, RegardError, StorageError
 
 if TYPE_CHECKING:
@@ -36,7 +37,11 @@ def register(app: typer.Typer) -> None:
 def train(
     what: Annotated[
         list[str] | None,
-        typer.Argument(help="SOURCE TARGET, one .tsv or .jsonl, a recipe's name, or a .toml file.", show_default=False),
+        typer.Argument(
+            help="SOURCE TARGET, one .tsv or .jsonl, a recipe's name, or a .toml file.",
+            show_default=False,
+            autocompletion=completion.recipes_and_files,
+        ),
     ] = None,
     valid: Annotated[
         tuple[Path, Path] | None, typer.Option(help="Validation data: source and target file.", show_default=False)
@@ -50,7 +55,10 @@ def train(
     name: Annotated[str | None, typer.Option(help="Name of the run folder under --runs.")] = None,
     runs: Annotated[Path, typer.Option(help="Where run folders are made.")] = Path("runs"),
     resume: Annotated[
-        Path | None, typer.Option(help="Go on with this run folder.", metavar="RUN", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Go on with this run folder.", metavar="RUN", show_default=False, autocompletion=completion.runs
+        ),
     ] = None,
     tensorboard: Annotated[bool, typer.Option(help="Write TensorBoard curves too (the extra tensorboard).")] = False,
 ) -> None:

@@ -11,6 +11,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from regard.installation import Extra, add_extra, extras
+
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -24,6 +26,16 @@ def test_facts(regard, here: Path) -> None:
     assert found["folder"] == str(here)
     assert found["disk write test"].endswith("MB/s")
     assert list(here.iterdir()) == []
+
+
+def test_every_extra_is_named_with_what_it_is_for(regard, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = json.loads(regard("doctor", "--json").stdout)["facts"]
+    assert {name for name in found if name.startswith("extra ")} == {f"extra {each.name}" for each in extras()} != set()
+    assert found["extra serve"] == "for regard serve and the page of regard inspect; installed"
+    lacking = [Extra("plot", "pictures", ["matplotlib"])]
+    monkeypatch.setattr("regard.commands.doctor.extras", lambda: lacking)
+    told = json.loads(regard("doctor", "--json").stdout)["facts"]["extra plot"]
+    assert told == f"for pictures; lacks matplotlib: {add_extra('plot')}"
 
 
 def test_a_table_to_paste(regard) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.errors import ConfigError, DataError
+from regard.errors import ConfigError, DataError, ModelError
 
 from .conftest import TinyRun
 
@@ -67,3 +67,19 @@ def test_files_that_are_not_parallel(regard, tiny_run: TinyRun, tmp_path: Path) 
     (tmp_path / "t").write_text("A B\n")
     result = regard("evaluate", tiny_run.path, tiny_run.source, tmp_path / "t")
     assert isinstance(result.exception, DataError)
+
+
+def test_two_systems_are_compared(regard, tiny_run: TinyRun, tmp_path: Path) -> None:
+    call = ("evaluate", tiny_run.path, tiny_run.source, tiny_run.target, "--metric", "bleu,wer", "--beam", "1")
+    poor = tmp_path / "poor"
+    poor.write_text("X Y Z\n" * 40)
+    found = json.loads(regard(*call, "--against", poor, "--json").stdout)
+    for name, better in (("bleu", 1), ("wer", -1)):
+        compared = found["against"]["scores"][name]
+        assert compared["p"] < 0.01 and compared["difference"] * better > 0
+        assert compared["value"] + compared["difference"] == pytest.approx(found["scores"][name]["value"], abs=1e-3)
+    told = regard(*call, "--against", tiny_run.path).stdout
+    assert f"against {tiny_run.path}" in told and "+0.00  p = 1.0000" in told
+    (tmp_path / "short").write_text("X\n")
+    assert isinstance(regard(*call, "--against", tmp_path / "short").exception, DataError)
+    assert isinstance(regard(*call, "--against", tmp_path / "absent").exception, ModelError)

@@ -1,0 +1,99 @@
+"""What a shell offers for a word that is begun. Imports no torch: a shell asks at every press of a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import typer
+
+__all__ = [
+    "checkpoints",
+    "corpora",
+    "metrics",
+    "presets_and_runs",
+    "recipes_and_files",
+    "runs",
+    "runs_and_files",
+    "studies",
+]
+
+
+def runs(incomplete: str) -> list[str]:
+    """Run folders: those of ``runs`` and those where the word leads, or else the folders there."""
+    begun = Path(incomplete)
+    folder = begun if incomplete.endswith("/") else begun.parent
+    places = [folder] if "/" in incomplete else [Path("runs"), folder]
+    found = [str(path.parent) for place in places for path in sorted(place.glob("*/config.toml"))]
+    return _beginning(found, incomplete) or [f"{path}/" for path in _files(incomplete) if path.is_dir()]
+
+
+def runs_and_files(incomplete: str) -> list[str]:
+    """Run folders, then files."""
+    return _once([*runs(incomplete), *map(_shown, _files(incomplete))])
+
+
+def presets_and_runs(incomplete: str) -> list[str]:
+    """Presets, then run folders."""
+    from regard.models.presets import PRESETS
+
+    return [*_beginning(PRESETS, incomplete), *runs(incomplete)]
+
+
+def recipes_and_files(incomplete: str) -> list[str]:
+    """Recipes that come with the package, then files."""
+    from regard.config import recipe_names
+
+    return [*_beginning(recipe_names(), incomplete), *map(_shown, _files(incomplete))]
+
+
+def metrics(incomplete: str) -> list[str]:
+    """Metrics, behind those that the word has already."""
+    from regard.evaluate import METRICS
+
+    before, comma, last = incomplete.rpartition(",")
+    taken = before.split(",")
+    return [before + comma + name for name in _beginning(METRICS, last) if name not in taken]
+
+
+def studies(incomplete: str) -> list[str]:
+    """Studies, and what may stand for them."""
+    from regard.studies.catalogue import STUDIES
+
+    return _beginning(["list", "all", "page", *STUDIES], incomplete)
+
+
+def corpora(incomplete: str) -> list[str]:
+    """Public corpora."""
+    from regard.data.public import corpora as known
+
+    return _beginning(known(), incomplete)
+
+
+def checkpoints(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names of checkpoints, and the steps that the run has which stands before."""
+    before = map(Path, filter(None, [ctx.params.get("run"), *ctx.args]))  # where an option lacks its value, in args
+    run = next((path for path in before if (path / "config.toml").is_file()), None)
+    folders = sorted(run.glob("checkpoints/step-*")) if run else []
+    steps = [str(int(folder.name.removeprefix("step-"))) for folder in folders if folder.name[5:].isdigit()]
+    return _beginning(["average", "best", "last", *steps], incomplete)
+
+
+def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _files(incomplete: str) -> Iterator[Path]:
+    """Files and folders that the word may become; hidden ones where it begins so."""
+    begun = Path(incomplete)
+    folder, name = (begun, "") if incomplete.endswith("/") or not incomplete else (begun.parent, begun.name)
+    if folder.is_dir():
+        yield from sorted(p for p in folder.iterdir() if p.name.startswith(name) and (name or p.name[0] != "."))
+
+
+def _shown(path: Path) -> str:
+    return f"{path}/" if path.is_dir() else str(path)
+
+
+def _once(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))
