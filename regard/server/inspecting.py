@@ -54,8 +54,10 @@ def router(service: Service) -> APIRouter:
         """What it is made of, its checkpoints, how its training went, a sentence to try, and the limits here."""
         service.admit(sender(request, "Bearer"))
         found = service.models.named(name)
-        details = await asyncio.to_thread(_inspector(found).details)
-        return _json(details | {"limits": _limits(service.settings)})
+        inspector = _inspector(found)
+        details = await asyncio.to_thread(inspector.details)
+        pieces = min(LONGEST, inspector.run.config.data.max_length)
+        return _json(details | {"limits": _limits(service.settings, pieces)})
 
     @routes.post("/v1/inspect", response_class=Response, responses=OBJECT | PROBLEMS)
     async def inspect(asked: InspectRequest, request: Request) -> Response:
@@ -115,10 +117,10 @@ def _require_page() -> None:
         raise Refused(404, f"{_said(error)}; the interfaces are described by /openapi.json") from error
 
 
-def _limits(allowed: ServerSettings) -> dict[str, Any]:
+def _limits(allowed: ServerSettings, pieces: int) -> dict[str, Any]:
     """What the page names before a request is refused."""
     return {
-        "characters": allowed.characters, "pieces": LONGEST, "beam": allowed.beam, "nbest": allowed.nbest,
+        "characters": allowed.characters, "pieces": pieces, "beam": allowed.beam, "nbest": allowed.nbest,
         "file_bytes": allowed.body_bytes, "files": list(FORMATS),
     }  # fmt: skip
 

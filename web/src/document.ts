@@ -178,7 +178,7 @@ export interface ModelDetails {
   weights?: Record<string, string>;
   /** A sentence of the validation data. */
   example?: string | null;
-  /** None in a page that works offline. */
+  /** Said by a server alone. */
   limits?: Limits;
   search: Search;
   /** What the model is made of: label and value. */
