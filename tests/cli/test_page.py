@@ -33,11 +33,12 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def url(tiny_run: TinyRun, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Two models of the same weights; the second names its languages."""
+    """Two models of the same weights; the second names its languages, and was trained on shorter sentences."""
     two = Path(shutil.copytree(tiny_run.path, tmp_path_factory.mktemp("page") / "two"))
     config = (two / "config.toml").read_text(encoding="utf-8")
-    assert config.count("[data]\n") == 1
+    assert config.count("[data]\n") == config.count("max_length = 256\n") == 1
     named = config.replace("[data]\n", '[data]\nsource_language = "en"\ntarget_language = "de"\n')
+    named = named.replace("max_length = 256\n", "max_length = 100\n")
     (two / "config.toml").write_text(named, encoding="utf-8")
     with serving(f"one={tiny_run.path}", f"two={two}", "--threads", "1", "--timeout", "60") as (url, _):
         yield url
@@ -160,6 +161,7 @@ def test_the_first_visit_shows_an_example_and_what_is_changed_clears_it(page: An
     playwright.expect(on(page, "waiting")).to_contain_text("not translated yet")
     on(page, "model").select_option("two")
     playwright.expect(on(page, "direction")).to_have_text("English → German")
+    playwright.expect(on(page, "text-limits")).to_contain_text("a sentence of at most 100 pieces")
     playwright.expect(on(page, "output")).to_have_count(0)  # what is written is not the example: it waits
     on(page, "text").fill("d e")
     on(page, "translate").click()
