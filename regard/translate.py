@@ -15,6 +15,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from regard.beams import length_normaliser
 from regard.coverage_penalty import reranked
 from regard.data.batches import batches_in_order, pad_sources
 from regard.data.subword import ListedTokenizer, marked
@@ -51,7 +52,11 @@ class Candidate(NamedTuple):
 
 
 class Translation:
-    """The outputs for one input, best first; ``attention`` is computed when asked for, over ``pieces`` of the input."""
+    """The outputs for one input, best first; ``attention`` is computed when asked for, over ``pieces`` of the input.
+
+    ``unknown``: what of the input the model has no piece for, as often as it stands there: characters, or words where
+    pieces are words. The model reads ``<unk>`` in their place.
+    """
 
     def __init__(
         self,
@@ -60,8 +65,9 @@ class Translation:
         attend: Callable[[], Mapping[str, Tensor]],
         *,
         pieces: Sequence[str] = (),
+        unknown: Sequence[str] = (),
     ) -> None:
-        self.source, self.candidates, self.pieces = source, candidates, pieces
+        self.source, self.candidates, self.pieces, self.unknown = source, candidates, pieces, unknown
         self._attend = attend
 
     @property
@@ -82,9 +88,9 @@ class Translation:
         return self._attend()
 
     def saying(self, text: str) -> Translation:
-        """The same with another text for the best output."""
+        """The same with another text for the best output, whose pieces ``Translator.spelling`` finds."""
         candidates = [self.candidates[0]._replace(text=text), *self.candidates[1:]]
-        return Translation(self.source, candidates, lambda: self.attention, pieces=self.pieces)
+        return Translation(self.source, candidates, lambda: self.attention, pieces=self.pieces, unknown=self.unknown)
 
     def __repr__(self) -> str:
         more = f", {len(self.candidates)} candidates" if len(self.candidates) > 1 else ""
@@ -160,9 +166,9 @@ class Translator:
     ) -> list[Translation]:
         """One translation a line, in order. ``prefixes`` force the beginnings of the outputs.
 
-        A blank line gives an empty translation. A line of more than ``max_length`` pieces is cut at spaces, its
-        parts translated and joined, never truncated. ``done`` is told how many parts are completed;
-        ``interrupted`` is asked before every step and raises KeyboardInterrupt.
+        A blank line gives an empty translation, and a line's end inside one is read as a space. A line of more than
+        ``max_length`` pieces is cut at spaces, its parts translated and joined, never truncated. ``done`` is told how
+        many parts are completed; ``interrupted`` is asked before every step and raises KeyboardInterrupt.
         """
         settings = search or self.search
         inputs = [self.parts(line) for line in lines]
@@ -197,7 +203,7 @@ class Translator:
         Pairs of like length go together, ``tokens`` of the longer side at a time, padding included. Raises DataError
         for one of more than ``max_length`` pieces, named by ``where(index)``.
         """
-        encoded = [self.source.encode(line) for line in sources]
+        encoded = [self.source.encode(self._readable(line)) for line in sources]
         wanted = [self.target.encode(line) for line in targets]
         lengths = np.array([max(map(len, pair)) for pair in zip(encoded, wanted, strict=True)], np.int64)
         for index in np.flatnonzero(lengths > self.max_length)[:1].tolist():
@@ -264,6 +270,7 @@ class Translator:
 
         A mark in ``>>`` and ``<<`` that a line begins with, where these are one piece, is before every part.
         """
+        line = self._readable(line)
         pieces = self.source.encode(line) if line.strip() else []
         if len(pieces) <= self.max_length:
             return [pieces] if pieces else []
@@ -279,6 +286,41 @@ class Translator:
         parts.append(self.source.encode(current))
         before = parts[0][: len(found)]
         return [[*before, *chunk] for part in parts for chunk in _chunks(part[len(found) :], room)]
+
+    def unknown(self, line: str) -> list[str]:
+        """What of a line the model has no piece for (``Tokenizer.unknown``)."""
+        return self.source.unknown(self._readable(line))
+
+    def _readable(self, line: str) -> str:
+        """With a space for every other white space that no training line had; line ends never stood in one."""
+        for space in {sign for sign in line if sign.isspace()} - {" "}:
+            if space in "\r\n" or UNKNOWN in self.source.encode(space):
+                line = line.replace(space, " ")
+        return line
+
+    def spelling(self, found: Translation, text: str, search: SearchConfig, *, scored: bool = True) -> Translation:
+        """The same with another text for the best output: its pieces, log probabilities, score and attention.
+
+        Where the pair is too long for one pass, or not to be ``scored``, the score stays and log probabilities are left
+        out.
+        """
+        parts, pieces = self.parts(found.source), self.target.encode(text)
+        best = found.candidates[0]._replace(
+            text=text, pieces=self.target.pieces(pieces), piece_log_probabilities=[], finished=True
+        )
+        one = len(parts) == 1 and len(pieces) <= self.max_length
+        if one and scored:
+            with torch.no_grad():
+                (values,) = self._scored(parts, [pieces])
+            total = sum(values)
+            by_length = search.temperature is None and search.beam > 1  # as the searches rank
+            penalty = length_normaliser(len(values), search.length_penalty, search.length_offset) if by_length else 1.0
+            best = best._replace(log_probability=total, score=total / penalty, piece_log_probabilities=values)
+        return Translation(
+            found.source, [best, *found.candidates[1:]],
+            (lambda: self.attention(parts[0], pieces)) if one else (lambda: _refuse_long(self.max_length)),
+            pieces=found.pieces, unknown=found.unknown,
+        )  # fmt: skip
 
     def spelled(self, phrase: str) -> list[int] | None:
         """The target pieces of a phrase, as it stands inside a sentence; None where they cannot spell it."""
@@ -335,12 +377,13 @@ class Translator:
         """The translation of a line whose ``parts`` have these outputs, best first; of several parts the best alone."""
         if not parts:
             return Translation(line, [Candidate("", 0.0, 0.0, [], [], True)], dict)
+        unknown = self.unknown(line) if any(UNKNOWN in part for part in parts) else []
         found = [self._ranked(part, each, search or self.search) for part, each in zip(parts, found, strict=True)]
         if len(parts) == 1:
             candidates = [self._candidate(hypothesis) for hypothesis in found[0]]
             best = found[0][0].tokens
             pieces = self.source.pieces(parts[0])
-            return Translation(line, candidates, lambda: self.attention(parts[0], best), pieces=pieces)
+            return Translation(line, candidates, lambda: self.attention(parts[0], best), pieces=pieces, unknown=unknown)
         best_parts = [self._candidate(hypotheses[0]) for hypotheses in found]
         joined = Candidate(
             " ".join(part.text for part in best_parts),
@@ -350,7 +393,7 @@ class Translator:
             [value for part in best_parts for value in part.piece_log_probabilities],
             all(part.finished for part in best_parts),
         )
-        return Translation(line, [joined], lambda: _refuse_long(self.max_length))
+        return Translation(line, [joined], lambda: _refuse_long(self.max_length), unknown=unknown)
 
     @torch.no_grad()
     def _ranked(self, source: list[int], found: list[Hypothesis], search: SearchConfig) -> list[Hypothesis]:

@@ -9,6 +9,7 @@ import typer
 
 from regard.commands import completion
 from regard.commands.options import AsJson, Beam, CheckpointName, DeviceName, EngineName, Run, Threads
+from regard.commands.writing import printable
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ Against = Annotated[
     typer.Option("--against", metavar="RUN", help="A second run, side by side.", autocompletion=completion.runs),
 ]
 Replay = Annotated[bool, typer.Option("--replay", help="Into the HTML file: the same text at every checkpoint.")]
+Sentence = Annotated[
+    int | None, typer.Option("--sentence", min=1, metavar="N", help="Of a TEXT of several; the first unless given.")
+]
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")]
 Browser = Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page, or only say where it is.")]
 
@@ -50,6 +54,7 @@ def inspect(
     as_json: AsJson = False,
     against: Against = None,
     replay: Replay = False,
+    sentence: Sentence = None,
     beam: Beam = None,
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
@@ -68,7 +73,8 @@ def inspect(
         if replay:
             raise ConfigError("--replay is for a file; the page has it anyway", where="--replay", help="--html FILE")
         runs = [run, *([against] if against else [])]
-        _serve(runs, text, beam, port=port, browser=browser, checkpoint=checkpoint, **opening)
+        which = None if sentence is None else sentence - 1
+        _serve(runs, text, beam, which, port=port, browser=browser, checkpoint=checkpoint, **opening)
         return
     if text is None:
         raise ConfigError("there is no text to look at", help='regard inspect RUN "A dog runs." --html dog.html')
@@ -76,16 +82,28 @@ def inspect(
         raise ConfigError(f"{npz} does not end in .npz", where="--npz")
     inspector = _inspector(run, checkpoint=checkpoint, **opening)
     settings = _settings(inspector, beam)
-    found = inspector.inspect(text, settings=settings, include=("ablation", "beam", "vectors"))
+    found = inspector.inspect(
+        text, settings=settings, include=("ablation", "beam", "vectors"), sentence=(sentence or 1) - 1
+    )
+    _tell(found.document, sentence)
     if html is not None:
         other = _inspector(against, **opening) if against else None
-        _write_page(html, inspector, found.document, other, text, beam, replay=replay)
+        _write_page(html, inspector, found.document, other, found.document["source"]["text"], beam, replay=replay)
     if npz is not None:
         found.save(npz)
     if as_json:
         import json
 
         print(json.dumps(found.document, ensure_ascii=False))
+
+
+def _tell(document: dict[str, Any], asked: int | None) -> None:
+    """Which sentence of several is shown, where none was asked for, and what the model cannot read of it."""
+    count = len(document["sentences"])
+    if count > 1 and asked is None:
+        typer.echo(f"the text has {count} sentences; this is the first, --sentence 2 shows the next", err=True)
+    if document["unknown"]:
+        typer.echo(f"never seen in training: {' '.join(map(printable, document['unknown']))}", err=True)
 
 
 def _write_page(
@@ -125,7 +143,8 @@ def _settings(inspector: Inspector, beam: int | None) -> SearchConfig:
 
 
 def _serve(
-    runs: list[Path], text: str | None, beam: int | None, *, port: int, browser: bool, **opening: Any
+    runs: list[Path], text: str | None, beam: int | None, sentence: int | None, *, port: int, browser: bool,
+    **opening: Any,
 ) -> None:  # fmt: skip
     """The page and its server, for whoever sits here alone: nobody else may reach it."""
     from urllib.parse import urlencode
@@ -135,7 +154,7 @@ def _serve(
 
     require_page()
     server, where = create_server(_named(runs), host=HOST, port=port, log_level="warning", **opening)
-    asked = {"text": text, "beam": beam}
+    asked = {"text": text, "beam": beam, "sentence": sentence}
     address = f"http://{HOST}:{where}/#{urlencode({key: value for key, value in asked.items() if value})}"
     typer.echo(f"{address}\nCtrl-C ends it", err=True)
     if browser:

@@ -6,6 +6,7 @@ import itertools
 import json
 import secrets
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,7 +27,7 @@ from regard.commands.options import (
     search_settings,
 )  # fmt: skip
 from regard.commands.waiting import progress
-from regard.commands.writing import writing
+from regard.commands.writing import printable, writing
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
+SHOWN = 20  # characters that were never seen
 BATCHES = 16  # batches read ahead: among so many lines, those of like length go together
 
 Input = Annotated[
@@ -62,7 +64,8 @@ Resume = Annotated[
     bool, typer.Option("--resume", help="Go on with the -o file of this very command, interrupted before.")
 ]
 AsJson = Annotated[
-    bool, typer.Option("--json", help="A JSON object a line: text, score, log probability, pieces, candidates.")
+    bool,
+    typer.Option("--json", help="A JSON object a line: text, score, log probability, pieces, unknown, candidates."),
 ]
 
 
@@ -129,7 +132,7 @@ def translate(
     ):
         unheard = reader_left if output is None else lambda: False
         start = secrets.randbits(32) if seed is None else seed
-        number = 0
+        number, unknown = 0, Counter[str]()
         cut = chunks(read, size) if alike else chunks(read, size, first=search.batch_sentences, ready=ready)
         for count, chunk in enumerate(cut):
             begin = begins.take(len(chunk))
@@ -142,9 +145,12 @@ def translate(
             )
             for one in found:
                 number += 1
+                unknown.update(one.unknown)
                 lines.write(form(number, one))
             lines.commit(chunk)
         begins.end()
+    if unknown:
+        typer.echo(_never_seen(unknown), err=True)
 
 
 class _Beginnings:
@@ -182,6 +188,16 @@ class _Beginnings:
             raise DataError(f"{self.file} has {rest:,} lines more than there were sentences", where=where)
 
 
+def _never_seen(unknown: Counter[str]) -> str:
+    """One line, the most frequent first."""
+    said = [(printable(each), count) for each, count in unknown.most_common(SHOWN)]
+    shown = [f"{each} ({count:,})" if count > 1 else each for each, count in said]
+    words = any(len(each) > 1 for each in unknown)
+    kind = ("word" if words else "character") + "s" * (len(unknown) > 1)
+    more = ", …" if len(unknown) > SHOWN else ""
+    return f"{len(unknown):,} {kind} never seen in training, read as <unk>: {', '.join(shown)}{more}"
+
+
 def _as_text(number: int, translation: Translation) -> str:
     return _one_line(translation.text)
 
@@ -192,7 +208,8 @@ def _as_table(number: int, translation: Translation) -> str:
 
 def _as_json(number: int, translation: Translation) -> str:
     best = translation.candidates[0]
-    whole = {"line": number, "source": translation.source, **_described(best)}
+    unknown = dict(Counter(translation.unknown))
+    whole = {"line": number, "source": translation.source, **_described(best), "unknown": unknown}
     return json.dumps(whole | {"candidates": [_described(each) for each in translation.candidates]}, ensure_ascii=False)
 
 

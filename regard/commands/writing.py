@@ -12,7 +12,7 @@ from regard import storage
 from regard.errors import ConfigError
 from regard.journal import Journal
 
-__all__ = ["Lines", "writing"]
+__all__ = ["Lines", "printable", "writing"]
 
 
 class Lines:
@@ -91,3 +91,8 @@ def _journal(output: Path, job: Mapping[str, Any], resume: bool) -> Iterator[Lin
         if journal.inputs:
             print(f"{journal.inputs:,} lines are done; the same command with --resume goes on", file=sys.stderr)
         raise
+
+
+def printable(text: str) -> str:
+    """As a terminal may be sent it, and a reader can tell it: what cannot be seen by its number."""
+    return "".join(sign if sign.isprintable() and sign != " " else f"U+{ord(sign):04X}" for sign in text)

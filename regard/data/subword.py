@@ -50,6 +50,10 @@ class SentencePieceTokenizer(Tokenizer):
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
         return self._processor.encode(list(lines), out_type=int)
 
+    def _unknown(self, line: str) -> list[str]:
+        pieces = zip(self._processor.encode(line), self._processor.encode(line, out_type=str), strict=True)
+        return [letter for number, piece in pieces if number == UNKNOWN for letter in _plain(piece)]
+
     def _decode(self, ids: list[int]) -> str:
         return self._processor.decode(ids)
 
@@ -87,6 +91,11 @@ class ListedTokenizer(SentencePieceTokenizer):
             for mark, pieces in zip(marks, cut, strict=True)
         ]
 
+    def _unknown(self, line: str) -> list[str]:
+        mark, text = marked(line)
+        pieces = self._processor.encode(text, out_type=str)
+        return [plain for piece in [*mark, *pieces] if piece not in self._numbers and (plain := _plain(piece))]
+
     def _decode(self, ids: list[int]) -> str:
         # A piece that is only in the list comes back as it is spelled, its mark of a space too.
         text: str = self._processor.decode([self._piece(piece) for piece in ids])
@@ -103,6 +112,11 @@ def marked(line: str) -> tuple[list[str], str]:
     """The mark in ``>>`` and ``<<`` that a line begins with, if any, and the rest."""
     end = line.find("<<") if line.startswith(">>") else -1
     return ([], line) if end < 0 else ([line[: end + 2]], line[end + 2 :])
+
+
+def _plain(piece: str) -> str:
+    """Without the mark of a space."""
+    return piece.replace("\N{LOWER ONE EIGHTH BLOCK}", " ").strip()
 
 
 class HuggingFaceTokenizer(Tokenizer):
@@ -128,6 +142,11 @@ class HuggingFaceTokenizer(Tokenizer):
         plain = (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)
         encoded = self._library.encode_batch_fast(list(lines), add_special_tokens=False)
         return [[piece if piece > END else plain[piece] for piece in line.ids] for line in encoded]
+
+    def _unknown(self, line: str) -> list[str]:
+        found = self._library.encode(line, add_special_tokens=False)
+        cut = [line[first:last] for piece, (first, last) in zip(found.ids, found.offsets, strict=True) if piece <= END]
+        return [letter for text in cut for letter in text.strip()]
 
     def _decode(self, ids: list[int]) -> str:
         return self._library.decode(ids)

@@ -84,6 +84,10 @@ class Tokenizer(ABC):
         """How each piece is spelled, for a reader: ``<unk>``, ``▁dog``, ``@@``-joined parts as they are."""
         return [SPECIALS[piece] if piece <= END else self._piece(int(piece)) for piece in ids]
 
+    def unknown(self, line: str) -> list[str]:
+        """What of a line has no piece, as often as it stands there: characters; words, where pieces are words."""
+        return self._unknown(line.lower() if self.config.lowercase else line)
+
     def save(self, folder: Path, name: str) -> None:
         """Write ``NAME.json`` and, for subwords, the library's own model file beside it."""
         files = self._files()
@@ -114,6 +118,9 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def _encode(self, lines: Sequence[str]) -> list[list[int]]: ...
+
+    @abstractmethod
+    def _unknown(self, line: str) -> list[str]: ...
 
     @abstractmethod
     def _decode(self, ids: list[int]) -> str:

@@ -27,6 +27,9 @@ class ListedTokenizer(Tokenizer):
         number = self._number
         return [[number.get(piece, UNKNOWN) for piece in self._split(line)] for line in lines]
 
+    def _unknown(self, line: str) -> list[str]:
+        return [piece for piece in self._split(line) if piece not in self._number]
+
     def _piece(self, piece: int) -> str:
         return self._spelled[piece - len(SPECIALS)]
 
@@ -68,6 +71,9 @@ class ByteTokenizer(Tokenizer):
 
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
         return [[byte + len(SPECIALS) for byte in line.encode("utf-8")] for line in lines]
+
+    def _unknown(self, line: str) -> list[str]:
+        return []
 
     def _decode(self, ids: list[int]) -> str:
         # A model may write half a character; the reader sees U+FFFD there.

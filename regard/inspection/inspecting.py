@@ -14,6 +14,7 @@ from torch import Tensor
 
 from regard.attention.catalogue import MECHANISMS
 from regard.attention.contract import Mechanism
+from regard.data.sentences import segments
 from regard.data.text import BEGIN, END, SPECIALS, Tokenizer
 from regard.decoding import SYMBOLS
 from regard.errors import ConfigError
@@ -46,16 +47,23 @@ def inspect_text(
     include: Collection[Part] = (),
     aligner: Aligner | None = None,
     model: Mapping[str, str | None] | None = None,
+    sentence: int = 0,
 ) -> Inspection:
-    """Translate a text, then pass the pair through the reference path once and note everything.
+    """Translate one sentence of a text, then pass the pair through the reference path once and note everything.
 
+    ``sentence``: which of the text's, 0 the first, which are told apart as a server does (``regard.data.sentences``).
     ``force``: numbers of the pieces that the output begins with. ``candidate``: which of the n best outputs is looked
     at, the best one unless given. ``include`` what costs more: ``ablation`` (a pass an
     attention), ``beam`` (the branches of the search), ``vectors`` (queries, keys and values, which are large). Refused
-    with a ConfigError: a text that is blank or of more than 128 pieces, since a head's weights are their product; a
+    with a ConfigError: a sentence that is blank or of more than 128 pieces, since a head's weights are their product; a
     candidate beyond the outputs that were found.
     """
     settings = _searching(settings or translator.search)
+    sentences = _sentences(text, (model or {}).get("source_language"))
+    if not 0 <= sentence < len(sentences):
+        why = f"the text has {len(sentences)}, counted from 0"
+        raise ConfigError(f"there is no sentence {sentence} to look at", why=why)
+    text = sentences[sentence]
     source = _source(translator, text)
     _require_pieces(translator, force)
     branches = Branches(settings)
@@ -73,6 +81,9 @@ def inspect_text(
         "search": settings.model_dump(include={"beam", "length_penalty", "nbest"}),
         "forced": len(force),
         "candidate": candidate,
+        "sentences": sentences,
+        "sentence": sentence,
+        "unknown": list(dict.fromkeys(translator.unknown(text))),
         "source": _side(translator.source, [*source, END]) | {"text": text},
         "target": _target(translator.target, best),
         "score": best.score,
@@ -102,6 +113,14 @@ def _searching(settings: SearchConfig) -> SearchConfig:
     """By beam, even where a run samples: what is asked twice is the same twice."""
     drawn = {"temperature": None, "top_k": None, "top_p": None, "nbest": min(settings.nbest, settings.beam)}
     return settings.model_copy(update=drawn)
+
+
+def _sentences(text: str, language: str | None) -> list[str]:
+    """As they are translated one by one; of a text without any, itself."""
+    found = segments(text, language).sentences or ([text.strip()] if text.strip() else [])
+    if not found:
+        raise ConfigError("there is no text to look at")
+    return found
 
 
 def _source(translator: Translator, text: str) -> list[int]:

@@ -58,6 +58,7 @@ class Inspector:
         force: Sequence[int] = (),
         candidate: int = 0,
         include: Collection[Part] = (),
+        sentence: int = 0,
     ) -> Inspection:
         """What this run's model does with ``text`` (``inspect_text``)."""
         with self._lock:  # one at a time: it is for people, and takes memory
@@ -71,7 +72,7 @@ class Inspector:
             return inspect_text(
                 self._translator(checkpoint), text,
                 settings=settings, force=force, candidate=candidate, include=include, aligner=self._aligner,
-                model=model,
+                model=model, sentence=sentence,
             )  # fmt: skip
 
     @cached_property
@@ -96,10 +97,12 @@ def inspect(
     device: str | None = None,
     engine: Engine | None = None,
     include: Collection[Part] = ("ablation", "beam", "vectors"),
+    sentence: int = 0,
 ) -> Inspection:
     """What the model of a run folder does with ``text``: ``regard.inspect("runs/m30k", "A dog runs.").show()``.
 
-    ``inspect_text`` says what there is and what is refused; ``include`` what costs more is all there.
+    ``inspect_text`` says what there is and what is refused; ``include`` what costs more is all there. Of several
+    sentences one is looked at, number ``sentence``, 0 the first; the document lists all.
     """
     run = RunFolder.open(Path(path))
 
@@ -107,4 +110,4 @@ def inspect(
         return load(path, checkpoint=which, device=device, engine=engine)
 
     inspector = Inspector(run, name=run.path.resolve().name, open=open)
-    return inspector.inspect(text, checkpoint=checkpoint, include=include)
+    return inspector.inspect(text, checkpoint=checkpoint, include=include, sentence=sentence)

@@ -7,18 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from regard.data.sentences import segments
+from regard.server.documents import Document
 from regard.server.glossary import Glossary
 from regard.server.languages import Language
 from regard.server.links import Links
+from regard.server.markdown import markdown
 from regard.server.marked import Marked
 from regard.server.models import ServedModel
 from regard.server.requests import Sender
 from regard.server.scanning import Markup
-from regard.server.segments import Document, segments
 from regard.server.words import words
 from regard.translate import Translation
 
-__all__ = ["Answer", "Asked", "Chosen", "candidates_of", "links_of"]
+__all__ = ["Answer", "Asked", "Chosen", "candidates_of", "document_of", "links_of"]
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,14 @@ class Asked:
 
     def documents(self, texts: Sequence[str], language: str | None) -> list[Document]:
         """What is to be translated of each, and what is not."""
-        if self.markup is None:
-            return [segments(text, language) for text in texts]
-        return [Marked(text, self.markup, language) for text in texts]
+        return [document_of(text, self.markup, language) for text in texts]
+
+
+def document_of(text: str, markup: Markup | None, language: str | None) -> Document:
+    """A text read as ``markup``."""
+    if markup is None:
+        return segments(text, language)
+    return markdown(text, language) if markup.kind == "markdown" else Marked(text, markup, language)
 
 
 class Chosen(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regard.server.kept import Demand
+from regard.data.kept import Demand
 from regard.settings import SearchConfig
 from regard.translate import Translator
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from regard.server.asked import Asked
 from regard.server.deepl_glossaries import chosen, key_sender
 from regard.server.languages import NAMELESS, base, name
+from regard.server.notices import notices
 from regard.server.refused import Refused
 from regard.server.requests import fields, texts_of, unless_gone
 from regard.server.scanning import Markup
@@ -31,7 +32,7 @@ def router(service: Service) -> APIRouter:
     routes = APIRouter(prefix="/v2", tags=["DeepL"])
 
     @routes.post("/translate")
-    async def translate(request: Request) -> dict[str, Any]:
+    async def translate(request: Request, response: Response) -> dict[str, Any]:
         """`text` (a list), `target_lang`, `source_lang`, `glossary_id`; `tag_handling` and what belongs to it."""
         given = await fields(request)
         texts = texts_of(given.get("text"), "text")
@@ -46,6 +47,7 @@ def router(service: Service) -> APIRouter:
             kept = chosen(service.glossaries, service.client(who)[0], given["glossary_id"], source, target)
             options["glossary"] = kept.glossary
         answers = await unless_gone(request, service.translate(Asked(texts, source or None, target, who, **options)))
+        response.headers.update(notices(answers))
         return {
             "translations": [
                 {

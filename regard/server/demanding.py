@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
+from regard.data.kept import Demand, kept, missing
 from regard.errors import DataError
 from regard.server.glossary import Glossary
 from regard.server.inserted import inserted
-from regard.server.kept import Demand, kept, missing
 from regard.server.links import even_links
 from regard.server.models import ServedModel
 from regard.server.refused import Refused
@@ -56,7 +56,12 @@ async def translated(
         with suppress(Refused):  # there is no room or time for it: what was lost is put in
             again = await model.translate(chosen, settings, client=client, seconds=left, demands=demands)
     for number, second in zip(lost, again, strict=True):
-        found[number] = await model.beside(partial(_better, model, found[number], second, asked[number], until))
+        first = found[number]
+        better = await model.beside(partial(_better, model, first, second, asked[number], until))
+        found[number] = better
+        if better.text not in (first.text, second.text if second else None):  # something was put in
+            scored = time.monotonic() < until
+            found[number] = await model.beside(partial(model.spelling, better, better.text, settings, scored=scored))
     return found
 
 

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from regard.server.kept import Demand
+from regard.data.kept import Demand
 from regard.server.refused import Refused
 from regard.server.words import words
 

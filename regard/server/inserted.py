@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regard.server.kept import Demand, capitalised
+from regard.data.kept import Demand, capitalised
 from regard.server.links import Links
 from regard.server.words import Word, words
 

@@ -29,13 +29,14 @@ OBJECT: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json":
 
 
 class InspectRequest(BaseModel):
-    """`force`: numbers of the pieces that the output begins with. `candidate`: which of the `nbest` outputs is looked
-    at, 0 the best. `include` asks for what costs more.
+    """`sentence`: which of the text's, 0 the first. `force`: numbers of the pieces that the output begins with.
+    `candidate`: which of the `nbest` outputs is looked at, 0 the best. `include` asks for what costs more.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     text: str
+    sentence: Annotated[int, Field(ge=0, lt=2**31)] = 0
     model: str | None = None
     checkpoint: Annotated[str, Field(pattern="^(average|best|[0-9]{1,9})$")] | None = None
     beam: Annotated[int, Field(ge=1)] | None = None
@@ -73,7 +74,7 @@ def router(service: Service) -> APIRouter:
                 raise Refused(404, f"The model {model.name} has no checkpoint {asked.checkpoint}.")
             found = _inspector(model).inspect(
                 texts[0], checkpoint=asked.checkpoint, settings=search, force=asked.force, candidate=asked.candidate,
-                include=asked.include,
+                include=asked.include, sentence=asked.sentence,
             )  # fmt: skip
             return _json(found.document)
 

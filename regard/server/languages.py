@@ -22,11 +22,19 @@ NAMES = {
 }  # fmt: skip
 
 
+SURE = 0.75  # of Multi30k's first two to five words above it, at most 5 in 1,000 are in another of the languages asked
+
+
 class Language(NamedTuple):
     """``confidence`` from 0 to 1, among the languages that are served."""
 
     code: str
     confidence: float
+
+    @property
+    def uncertain(self) -> bool:
+        """It may well be another: texts of a word or two, or in a language that is not served."""
+        return self.confidence < SURE
 
 
 class Identifier:

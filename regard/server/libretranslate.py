@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse, Response
 from regard.server.asked import Answer, Asked
 from regard.server.files import FORMATS, Files, read_form
 from regard.server.languages import NAMELESS, Language, name
+from regard.server.notices import notices
 from regard.server.refused import Refused
 from regard.server.requests import Sender, fields, sender, texts_of, unless_gone
 from regard.server.scanning import Markup
@@ -19,6 +20,7 @@ __all__ = ["router", "shaped", "speaks"]
 
 ROUTES = ("/translate", "/translate_file", "/detect", "/languages", "/frontend/settings", "/health")
 DOWNLOADS = "/download_file/"
+MARKUPS = {".md": Markup.of("markdown"), ".html": Markup.of("html"), ".htm": Markup.of("html")}
 ALIASES = {"pb": "pt-BR", "zh": "zh-Hans", "zt": "zh-Hant"}
 
 
@@ -36,7 +38,7 @@ def router(service: Service) -> APIRouter:
     routes, files = APIRouter(tags=["LibreTranslate"]), Files()
 
     @routes.post("/translate")
-    async def translate(request: Request) -> dict[str, Any]:
+    async def translate(request: Request, response: Response) -> dict[str, Any]:
         """`q` (a text or a list), `source` (a code or `auto`), `target`, `format` (`text`, `html`), `alternatives`."""
         given = await fields(request)
         texts = texts_of(given.get("q"), "q")
@@ -49,21 +51,23 @@ def router(service: Service) -> APIRouter:
         options: dict[str, Any] = {"search": search, "markup": Markup.of("html") if format == "html" else None}
         asked = Asked(texts, None if source == "auto" else source, target, _sender(request, given), **options)
         answers = await unless_gone(request, service.translate(asked))
+        response.headers.update(notices(answers))
         return _answer(answers, isinstance(given["q"], list), bool(alternatives))
 
     @routes.post("/translate_file")
-    async def translate_file(request: Request) -> dict[str, str]:
+    async def translate_file(request: Request, response: Response) -> dict[str, str]:
         """A form with `file` (UTF-8), `source` and `target`; `translatedFileUrl` holds for ten minutes.
 
         `model`, which is ours, asks for one by its name.
         """
         given, sent = await read_form(request)
         source, target = (_code(given, key) for key in ("source", "target"))
-        markup = Markup.of("html") if sent.suffix.startswith(".htm") else None
+        markup = MARKUPS.get(sent.suffix)
         who = _sender(request, given)
         named = given.get("model") or None
         asked = Asked([sent.text], None if source == "auto" else source, target, who, named, markup=markup)
         (answer,) = await unless_gone(request, service.translate(asked))
+        response.headers.update(notices([answer]))
         name = files.add(sent.suffix, answer.text)
         return {"translatedFileUrl": f"{str(request.base_url).rstrip('/')}{DOWNLOADS}{name}"}
 
@@ -126,7 +130,9 @@ def _answer(answers: list[Answer], many: bool, alternatives: bool) -> dict[str, 
 
 
 def _language(language: Language) -> dict[str, Any]:
-    return {"confidence": round(100 * language.confidence), "language": language.code}
+    """``uncertain`` is ours, and there only where it is true."""
+    found = {"confidence": round(100 * language.confidence), "language": language.code}
+    return found | ({"uncertain": True} if language.uncertain else {})
 
 
 def _code(given: dict[str, Any], key: str) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 
-from regard.server.links import Links
+from regard.server.documents import Document, Parted
 from regard.server.scanning import Markup, Token, scan
-from regard.server.stretch import Stretch, stretch
+from regard.server.stretch import stretch
 
 __all__ = ["Marked"]
 
@@ -21,50 +21,30 @@ VERBATIM = ("pre", "textarea")  # where the end of a line is one
 DEEPEST = 64  # pairs in pairs; what is around more parts the text
 
 
-class Marked:
-    """``regard.server.segments.Document`` of HTML or XML."""
+class Marked(Parted):
+    """HTML or XML."""
 
     def __init__(self, text: str, markup: Markup, language: str | None) -> None:
-        self._parts: list[str | Stretch] = []
-        tokens = scan(text, markup)
-        parting = _parting(tokens, markup)
-        begin, verbatim = 0, 0
-        for number in range(len(tokens) + 1):
-            if number < len(tokens) and not parting[number]:
-                continue
-            if begin < number:
-                self._parts.append(stretch(tokens[begin:number], markup, language, verbatim=verbatim > 0))
-            if number < len(tokens):
-                token = tokens[number]
-                if token.name in VERBATIM and token.partner is not None:
-                    verbatim += 1 if token.kind == "open" else -1
-                self._parts.append(token.raw)
-            begin = number + 1
-        self._stretches = [part for part in self._parts if isinstance(part, Stretch)]
+        super().__init__(_parts(scan(text, markup), markup, language))
 
-    @property
-    def sentences(self) -> list[str]:
-        return [sentence for each in self._stretches for sentence in each.segments.sentences]
 
-    @property
-    def linked(self) -> Collection[int]:
-        """Those that have a tag between two of their words."""
-        found, first = [], 0
-        for each in self._stretches:
-            found += [first + number for number in each.linked()]
-            first += len(each.segments.sentences)
-        return found
-
-    def joined(self, sentences: Sequence[str], links: Mapping[int, Links]) -> str:
-        parts, at = [], 0
-        for part in self._parts:
-            if isinstance(part, str):
-                parts.append(part)
-                continue
-            end = at + len(part.segments.sentences)
-            parts.append(part.joined(sentences[at:end], {n - at: links[n] for n in range(at, end) if n in links}))
-            at = end
-        return "".join(parts)
+def _parts(tokens: Sequence[Token], markup: Markup, language: str | None) -> list[str | Document]:
+    """The tags that part the text, as they are, and the stretches between them."""
+    parts: list[str | Document] = []
+    parting = _parting(tokens, markup)
+    begin, verbatim = 0, 0
+    for number in range(len(tokens) + 1):
+        if number < len(tokens) and not parting[number]:
+            continue
+        if begin < number:
+            parts.append(stretch(tokens[begin:number], markup, language, verbatim=verbatim > 0))
+        if number < len(tokens):
+            token = tokens[number]
+            if token.name in VERBATIM and token.partner is not None:
+                verbatim += 1 if token.kind == "open" else -1
+            parts.append(token.raw)
+        begin = number + 1
+    return parts
 
 
 def _parting(tokens: Sequence[Token], markup: Markup) -> list[bool]:

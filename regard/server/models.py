@@ -10,17 +10,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
+from regard.data.kept import Demand
 from regard.data.subword import ListedTokenizer, marked
 from regard.errors import ConfigError
 from regard.inspection.inspector import Inspector
 from regard.search import Hypothesis
 from regard.server.constraints import constraints_of, widened
-from regard.server.kept import Demand
+from regard.server.documents import Document
 from regard.server.languages import NAMELESS, fit
 from regard.server.links import links
 from regard.server.refused import Refused
 from regard.server.schedule import Closed, Deadline, Job, Limits, Overloaded, Scheduler, TooMany, Watch
-from regard.server.segments import Document
 from regard.settings import SearchConfig
 from regard.translate import Translation, Translator
 
@@ -73,7 +73,10 @@ class ServedModel:
         """Load the model unless it is."""
         with self._lock:
             if self._started is None:
+                began = time.monotonic()
+                log.info("loading the model %s", self.name)
                 translator = self._load()
+                log.info("loaded the model %s in %.1f s", self.name, time.monotonic() - began)
                 scheduler = Scheduler(translator.decoding, self._limits, watch=self._watch)
                 thread = threading.Thread(target=self._run, args=(scheduler,), name=f"model {self.name}", daemon=True)
                 thread.start()
@@ -109,6 +112,10 @@ class ServedModel:
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
         """See ``Translator.score``."""
         return self.start()[0].score(sources, targets)
+
+    def spelling(self, found: Translation, text: str, search: SearchConfig, *, scored: bool) -> Translation:
+        """See ``Translator.spelling``."""
+        return self.start()[0].spelling(found, text, search, scored=scored)
 
     def stop(self) -> None:
         """Finish what was accepted."""

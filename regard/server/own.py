@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from regard.errors import DataError
 from regard.server.asked import Answer, Asked
+from regard.server.languages import Language
+from regard.server.notices import unknown_of
 from regard.server.refused import Refused
 from regard.server.requests import sender, texts_of, unless_gone
 from regard.server.scanning import Markup
@@ -38,7 +40,9 @@ class TranslateRequest(BaseModel):
     attention: bool = Field(False, description="The weights of every head, of one sentence that is not long.")
     glossary: dict[str, str] | None = Field(None, description="Source phrases and what they are to be called.")
     keep: bool = Field(True, description="Placeholders, addresses and numbers come out as they went in.")
-    format: Literal["text", "html", "xml"] = Field("text", description="In the others, tags are carried over.")
+    format: Literal["text", "html", "xml", "markdown"] = Field(
+        "text", description="In the others, marks are carried over."
+    )
 
 
 class Candidate(BaseModel):
@@ -47,7 +51,9 @@ class Candidate(BaseModel):
 
 
 class Sentence(BaseModel):
-    """`pieces` of the best output, their log probabilities (the end symbol's last), and `attention` by name."""
+    """`pieces` of the best output, their log probabilities (the end symbol's last; none where terms were put into an
+    output too long for one pass), and `attention` by name.
+    """
 
     source: str
     text: str
@@ -56,13 +62,25 @@ class Sentence(BaseModel):
     attention: Weights | None = None
 
 
+class Detected(BaseModel):
+    """The language that a text was taken for, where none was given; `confidence` from 0 to 1, low where `uncertain`."""
+
+    language: str
+    confidence: float
+    uncertain: bool
+
+
 class TranslatedText(BaseModel):
+    """`unknown`: characters (words, where the model reads words) that it has no piece for, and how often."""
+
     text: str
     score: float
     candidates: list[Candidate]
     model: str
     source: str | None
     target: str | None
+    detected: Detected | None
+    unknown: dict[str, int]
     sentences: list[Sentence]
 
 
@@ -166,8 +184,10 @@ def router(service: Service) -> APIRouter:
             raise Refused(503, "No model is loaded yet.", retry_after=1)
         return {"status": "ready"}
 
-    @routes.get("/metrics", response_class=Response)
-    def metrics() -> Response:
+    @routes.get("/metrics", response_class=Response, responses={401: {"model": Problem}, 403: {"model": Problem}})
+    def metrics(request: Request) -> Response:
+        """Counts for Prometheus; with keys it needs one too, which counts no request of it."""
+        service.client(sender(request, "Bearer"))
         service.metrics.loads({model.name: model.load for model in service.models.all})
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
@@ -194,8 +214,14 @@ def _translated(answer: Answer, weights: Weights | None = None) -> TranslatedTex
         model=answer.model.name,
         source=answer.source,
         target=answer.model.target,
+        detected=_detected(answer.detected),
+        unknown=unknown_of(answer),
         sentences=[_sentence(each, weights) for each in answer.sentences],
     )
+
+
+def _detected(found: Language | None) -> Detected | None:
+    return found and Detected(language=found.code, confidence=found.confidence, uncertain=found.uncertain)
 
 
 def _sentence(translation: Translation, weights: Weights | None) -> Sentence:

@@ -23,7 +23,7 @@ UNTRANSLATED = re.compile(r"""\stranslate\s*=\s*["']?no\b|\sclass\s*=\s*["'][^"'
 class Markup(NamedTuple):
     """What a text is read as; names of elements whose content stays, that part a text, and that do not."""
 
-    kind: Literal["html", "xml"]
+    kind: Literal["html", "xml", "markdown"]
     ignore: frozenset[str] = frozenset()
     splitting: frozenset[str] = frozenset()
     non_splitting: frozenset[str] = frozenset()
@@ -31,7 +31,7 @@ class Markup(NamedTuple):
 
     @classmethod
     def of(
-        cls, kind: Literal["html", "xml"], ignore: Collection[str] = (), splitting: Collection[str] = (),
+        cls, kind: Literal["html", "xml", "markdown"], ignore: Collection[str] = (), splitting: Collection[str] = (),
         non_splitting: Collection[str] = (), *, outline: bool = True,
     ) -> Markup:  # fmt: skip
         """In HTML the case of names does not matter."""
@@ -136,12 +136,16 @@ def _matched(tokens: Sequence[Token]) -> list[Token]:
 
 
 def decoded(text: str, markup: Markup) -> str:
-    """Without entities; those that nobody knows stay."""
+    """Without entities; those that nobody knows stay. Tokens of Markdown have none."""
+    if markup.kind == "markdown":
+        return text
     return html.unescape(text) if markup.kind == "html" else ENTITY.sub(lambda found: html.unescape(found[0]), text)
 
 
 def escaped(text: str, markup: Markup) -> str:
     """As it may stand between tags."""
+    if markup.kind == "markdown":
+        return text
     plain = html.escape(text, quote=False)
     return plain.replace("\N{NO-BREAK SPACE}", "&nbsp;") if markup.kind == "html" else plain
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import limits
 from pydantic import ValidationError
 
-from regard.server.asked import Answer, Asked, Chosen, candidates_of, links_of
+from regard.server.asked import Answer, Asked, Chosen, candidates_of, document_of, links_of
 from regard.server.demanding import translated
 from regard.server.glossaries import Glossaries
 from regard.server.glossary import Glossary, is_term
@@ -26,7 +26,7 @@ from regard.server.metrics import Metrics
 from regard.server.models import Models, ServedModel
 from regard.server.refused import Refused
 from regard.server.requests import Sender
-from regard.server.scanning import without_tags
+from regard.server.scanning import Markup, without_tags
 from regard.server.settings import ServerSettings
 from regard.settings import SearchConfig
 from regard.wording import explained
@@ -136,7 +136,7 @@ class Service:
             return Chosen(model, asked.source or model.source, None)
         if asked.source is not None:
             return Chosen(self.models.between(asked.source, asked.target), asked.source, None)
-        found = self.identifier(text if asked.markup is None else without_tags(text))
+        found = self.identifier(_words_of(text, asked.markup))
         if not found:  # no model names what it reads: any does
             model = self.models.between(None, asked.target)
             return Chosen(model, model.source, None)
@@ -233,3 +233,10 @@ class Service:
         if search.beam > self.settings.beam and "beam" in wanted:
             raise Refused(400, f"Invalid request: a beam of {search.beam} is wider than {self.settings.beam}")
         return search
+
+
+def _words_of(text: str, markup: Markup | None) -> str:
+    """About what a reader sees, by which its language is found out."""
+    if markup is None:
+        return text
+    return " ".join(document_of(text, markup, None).sentences) if markup.kind == "markdown" else without_tags(text)

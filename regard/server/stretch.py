@@ -5,12 +5,12 @@ from __future__ import annotations
 import html
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
 
+from regard.data.sentences import Segments, segments
 from regard.server.links import Links, even_links
 from regard.server.scanning import ENTITY, Markup, Token, decoded, escaped
-from regard.server.segments import Segments, segments
 from regard.server.tags import Node, placed
 from regard.server.words import Word, words
 
@@ -28,9 +28,9 @@ class Stretch:
         language: str | None,
     ) -> None:  # fmt: skip
         """``edges``: blanks around ``text``. ``places``: where the tags stand in it."""
-        self.segments = segments(text, language)
+        self._segments = segments(text, language)
         self._edges, self._nodes, self._places, self._markup = edges, nodes, places, markup
-        self._words = _words_of(self.segments, self.segments.sentences)
+        self._words = _words_of(self._segments, self._segments.sentences)
         flat = [word for its in self._words for word in its]
         self._cut = [_cut(word, places) for word in flat]
         self._texts = [text[word.start : word.end] for word in flat]
@@ -41,16 +41,24 @@ class Stretch:
             node.first = bisect_right(ends, node.first)
             node.end = max(bisect_left(begins, node.end), node.first)
 
+    @property
+    def sentences(self) -> list[str]:
+        return self._segments.sentences
+
+    @property
     def linked(self) -> list[int]:
         """The sentences of which a tag stands between two words."""
-        inside = [its and (its[0].start + 1, its[-1].start + 1) for its in self._words]
+        inside = [its and (its[0].start + 1, its[-1].start + 1) for its in self._words[1::2]]
         places = self._places
         return [n for n, at in enumerate(inside) if at and bisect_left(places, at[1]) > bisect_left(places, at[0])]
 
-    def joined(self, sentences: Sequence[str], links: Mapping[int, Links]) -> str:
-        text, said = self.segments.joined(sentences), _words_of(self.segments, sentences)
-        found, linked = self._parts(text, said, links)
-        inner = placed(self._nodes, self._count, linked, text, found, self._escaped)
+    def joined(
+        self, sentences: Sequence[str], links: Mapping[int, Links], escape: Callable[[str], str] | None = None
+    ) -> str:
+        """``escape``: for all that is no tag, other than usual in this markup."""
+        text, said = self._segments.joined(sentences), _words_of(self._segments, sentences)
+        found, linked = self._parts(text, said, {2 * number + 1: its for number, its in links.items()})
+        inner = placed(self._nodes, self._count, linked, text, found, escape or self._escaped)
         return f"{self._edges[0]}{inner}{self._edges[1]}"
 
     def _escaped(self, text: str) -> str:
@@ -91,11 +99,14 @@ def _longest(words: Sequence[Word]) -> int:
 
 
 def _words_of(segments: Segments, sentences: Sequence[str]) -> list[list[Word]]:
-    """Of each of these, in the place of the segments' own, where its words stand in the whole."""
-    found, at = [], len(segments.between[0])
-    for sentence, after in zip(sentences, segments.between[1:], strict=True):
-        found.append([Word(at + word.start, at + word.end) for word in words(sentence)])
-        at += len(sentence) + len(after)
+    """Where words stand in the whole with these for its sentences: of what is before a sentence, of the sentence, and
+    so on, last of what is after all.
+    """
+    inner = [part for pair in zip(sentences, segments.between[1:], strict=True) for part in pair]
+    found, at = [], 0
+    for part in [segments.between[0], *inner]:
+        found.append([Word(at + word.start, at + word.end) for word in words(part)])
+        at += len(part)
     return found
 
 
@@ -149,7 +160,7 @@ def _edges(tokens: Sequence[Token]) -> tuple[str, list[Token], str]:
 
 def _split(tokens: Sequence[Token], markup: Markup) -> list[Token]:
     """In XML, entities that nobody knows are tokens of their own, which stay."""
-    if markup.kind == "html":
+    if markup.kind != "xml":
         return list(tokens)
     found = []
     for token in tokens:

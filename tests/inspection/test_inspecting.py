@@ -141,6 +141,24 @@ def test_a_candidate_is_looked_at_as_the_best_would_be() -> None:
             inspect_text(model, TEXT, candidate=number)
 
 
+def test_a_text_of_several_sentences_is_looked_at_one_by_one() -> None:
+    model = translator()
+    text = "- a b\n\nc d\r\n1. e zzz é f\n"
+    for number, sentence in enumerate(["a b", "c d", "e zzz é f"]):
+        found = inspect_text(model, text, sentence=number).document
+        assert found["sentences"] == ["a b", "c d", "e zzz é f"] and found["sentence"] == number
+        assert (
+            found["source"]["text"] == sentence
+            and found["source"]["pieces"][:-1] == model.translate([sentence])[0].pieces
+        )
+        assert found["target"]["text"] == model(sentence).text
+        assert found["unknown"] == (["zzz", "é"] if number == 2 else [])
+    assert inspect_text(model, text).document["sentence"] == 0
+    for number in (-1, 3):
+        with pytest.raises(ConfigError, match="no sentence"):
+            inspect_text(model, text, sentence=number)
+
+
 def test_switching_a_head_off_is_to_take_its_part_of_the_output_projection_away() -> None:
     model = translator()
     document = inspect_text(model, TEXT, include=["ablation"]).document

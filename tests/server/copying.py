@@ -93,6 +93,10 @@ class Capitals:
         self.decoding.threads.add(threading.get_ident())
         return [[-1.0] for _ in targets]
 
+    def spelling(self, found: Translation, text: str, search: SearchConfig, *, scored: bool) -> Translation:
+        best = found.candidates[0]._replace(text=text, pieces=list(text), piece_log_probabilities=[-0.1] * len(text))
+        return Translation(found.source, [best, *found.candidates[1:]], dict, pieces=list(found.source))
+
     def assemble(self, line: str, parts: list[list[int]], found: list[list[Hypothesis]]) -> Translation:
         texts = ["".join(chr(piece - FIRST) for piece in part[0].tokens) for part in found]
         best = Candidate("".join(texts), -0.5, -0.5, list("".join(texts)), [-0.1], True)

@@ -34,9 +34,10 @@ def test_texts_come_back_sentence_by_sentence_with_all_that_is_between(serve: Se
     assert answer.status_code == 200
     first, second, third = answer.json()["translations"]
     assert first["text"] == "A DOG RUNS.  A CAT SLEEPS.\n\n- ONE\n"
-    assert [each["source"] for each in first["sentences"]] == ["A dog runs.", "A cat sleeps.", "- one"]
+    assert [each["source"] for each in first["sentences"]] == ["A dog runs.", "A cat sleeps.", "one"]
     assert (first["model"], first["source"], first["target"]) == ("capitals", "en", "de")
     assert first["score"] == pytest.approx(-1.5)
+    assert first["unknown"] == {} and first["detected"] == {"language": "en", "confidence": 1.0, "uncertain": False}
     assert (second["text"], third["text"]) == ("", " \n")
 
 

@@ -28,6 +28,11 @@ def test_a_file_is_sent_and_its_translation_fetched(serve: Serve) -> None:
     cases = [
         ("a.txt", b"A dog.\n\nA cat.\n", "A DOG.\n\nA CAT.\n"),
         ("../x/READ.ME.MD", "# Ünder\r\n- one\r\n".encode("utf-8-sig"), "# ÜNDER\r\n- ONE\r\n"),
+        (
+            "a.md",
+            b"---\ntitle: x\n---\n\n# A `b` *c*\n\n```\ncode\n```\n",
+            "---\ntitle: x\n---\n\n# A `b` *C*\n\n```\ncode\n```\n",
+        ),
         ("page.html", b"<p>A <b>dog</b> &amp; co.</p>\n", "<p>A <b>DOG</b> &amp; CO.</p>\n"),
         ("empty.txt", b"", ""),
     ]

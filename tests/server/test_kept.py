@@ -13,6 +13,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.beams import length_normaliser
+from regard.data.kept import Demand, kept, missing
+from regard.data.sentences import segments
 from regard.data.text import TokenizerConfig, train_tokenizer
 from regard.errors import DataError
 from regard.inspection.aligner import Aligner
@@ -22,14 +25,13 @@ from regard.server.constraints import constraints_of, widened
 from regard.server.demanding import _better
 from regard.server.glossary import Glossary, entries_of, tsv
 from regard.server.inserted import inserted
-from regard.server.kept import Demand, kept, missing
 from regard.server.links import even_links, links, piece_places
 from regard.server.refused import Refused
-from regard.server.segments import segments
 from regard.server.words import words
 from regard.settings import SearchConfig
 from regard.translate import Candidate, Translation, Translator
 
+from ..inspection.models import translator
 from .conftest import Running, serving
 from .copying import capitals
 
@@ -236,14 +238,49 @@ def test_every_text_has_its_own_language() -> None:
     second, _ = capitals("second", "de", "fr")
     with serving([first, second]) as (port, _):
         texts = ["A dog runs over the meadow.", "Der Hund läuft über die Wiese.", "The cat sleeps."]
-        found = httpx.post(f"http://127.0.0.1:{port}/v1/translate", json={"text": texts, "target": "fr"}).json()
+        found = httpx.post(
+            f"http://127.0.0.1:{port}/v1/translate", json={"text": texts, "target": "fr"}, timeout=60
+        ).json()
         assert [each["model"] for each in found["translations"]] == ["first", "second", "first"]
         assert [each["text"] for each in found["translations"]] == [text.upper() for text in texts]
         body = {"q": texts, "source": "auto", "target": "fr"}
-        found = httpx.post(f"http://127.0.0.1:{port}/translate", json=body).json()
+        found = httpx.post(f"http://127.0.0.1:{port}/translate", json=body, timeout=60).json()
         assert [each["language"] for each in found["detectedLanguage"]] == ["en", "de", "en"]
-        found = httpx.post(f"http://127.0.0.1:{port}/v2/translate", json={"text": texts, "target_lang": "FR"}).json()
+        found = httpx.post(
+            f"http://127.0.0.1:{port}/v2/translate", json={"text": texts, "target_lang": "FR"}, timeout=60
+        ).json()
         assert [each["detected_source_language"] for each in found["translations"]] == ["EN", "DE", "EN"]
+
+
+def test_pieces_and_log_probabilities_are_those_of_the_text_with_the_term_in_it(serve: Serve) -> None:
+    body = {"text": "A dog runs.", "glossary": {"dog": "漢字"}}  # which this model cannot spell: it is put in
+    found = httpx.post(f"{serve().url}/v1/translate", json=body).json()["translations"][0]
+    (sentence,) = found["sentences"]
+    assert sentence["text"] == found["text"] == "A 漢字 RUNS."
+    assert "".join(sentence["pieces"]) == sentence["text"]
+    assert len(sentence["log_probabilities"]) == len(sentence["pieces"])
+
+
+@pytest.mark.parametrize("search", [{"beam": 1}, {"beam": 3, "length_penalty": 0.7}, {"beam": 3, "nbest": 2}])
+def test_another_text_has_pieces_scores_and_attention_of_its_own(search: dict[str, Any]) -> None:
+    model = translator(search={"max_length": 4} | search)
+    first = model("a b c")
+    found = model.spelling(first, "h g f", model.search)
+    best = found.candidates[0]
+    assert (best.text, best.pieces, found.pieces) == ("h g f", ["h", "g", "f"], first.pieces)
+    assert best.piece_log_probabilities == pytest.approx(model.score(["a b c"], ["h g f"])[0])
+    assert best.log_probability == pytest.approx(sum(best.piece_log_probabilities))
+    penalty = length_normaliser(4, 0.7 if "length_penalty" in search else 0.6) if search["beam"] > 1 else 1.0
+    assert best.score == pytest.approx(best.log_probability / penalty)
+    assert found.attention["decoder.0.source"].shape[1] == 4, "three pieces and the end"
+    again = model.spelling(first, first.text, model.search)
+    if first.candidates[0].finished:
+        assert again.score == pytest.approx(first.score)
+    assert found.candidates[1:] == first.candidates[1:]
+    unscored = model.spelling(first, "h g f", model.search, scored=False).candidates[0]
+    assert (unscored.pieces, unscored.piece_log_probabilities) == (["h", "g", "f"], [])
+    long = model.spelling(first, "h " * 30, model.search).candidates[0]
+    assert (len(long.pieces), long.piece_log_probabilities) == (30, [])
 
 
 class Judge:

@@ -69,6 +69,10 @@ def test_our_own_interface(guarded: Guarded) -> None:
     assert ask(guarded, guarded.key, "x" * 20).status_code == 429, "its quota was 20, and one is spent"
     assert ask(guarded, guarded.key, "x" * 19).status_code == 200
     assert httpx.get(f"{guarded.url}/healthz").status_code == 200
+    for key, status in ((None, 401), ("wrong", 403), (guarded.key, 200)):
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        found = httpx.get(f"{guarded.url}/metrics", headers=headers)
+        assert found.status_code == status and ("regard_requests_total" in found.text) == (status == 200)
 
 
 def test_a_key_that_is_removed_is_refused_at_once_and_one_that_is_added_known(guarded: Guarded) -> None:

@@ -18,6 +18,10 @@ from .conftest import serving
 from .copying import capitals
 
 
+def post(url: str, **options: Any) -> httpx.Response:
+    return httpx.post(url, timeout=60, **options)
+
+
 def says(mark: str) -> Any:
     """A model whose outputs tell that it was asked."""
     return lambda line: f"{mark}: {line}"
@@ -56,7 +60,7 @@ def test_each_dialect_asks_the_model_of_these_languages(
 ) -> None:
     wanted = f"{mark}: {text}"
     assert LibreTranslateAPI(f"{url}/").translate(text, source, target) == wanted
-    found = httpx.post(f"{url}/v1/translate", json={"text": text, "source": source, "target": target}).json()
+    found = post(f"{url}/v1/translate", json={"text": text, "source": source, "target": target}).json()
     assert found["translations"][0]["text"] == wanted
     client = deepl.DeepLClient("a key", server_url=url)
     regional = {"en": "en-GB", "pt": "pt-BR"}.get(target, target).upper()
@@ -68,10 +72,10 @@ def test_each_dialect_asks_the_model_of_these_languages(
 def test_a_pair_that_no_model_does_is_an_error_in_each_dialects_shape(url: str, source: str, target: str) -> None:
     body = {"source": source, "target": target}
     answers = [
-        (httpx.post(f"{url}/v1/translate", json={"text": ENGLISH} | body), "error"),
-        (httpx.post(f"{url}/translate", data={"q": ENGLISH} | body), "error"),
+        (post(f"{url}/v1/translate", json={"text": ENGLISH} | body), "error"),
+        (post(f"{url}/translate", data={"q": ENGLISH} | body), "error"),
         (
-            httpx.post(
+            post(
                 f"{url}/v2/translate",
                 json={"text": [ENGLISH], "target_lang": target} | ({"source_lang": source} if source != "auto" else {}),
             ),
@@ -85,11 +89,11 @@ def test_a_pair_that_no_model_does_is_an_error_in_each_dialects_shape(url: str, 
 
 
 def test_a_model_without_languages_is_asked_by_name_or_as_und(url: str) -> None:
-    found = httpx.post(f"{url}/v1/translate", json={"text": "a", "model": "words"}).json()
+    found = post(f"{url}/v1/translate", json={"text": "a", "model": "words"}).json()
     assert found["translations"][0]["text"] == "words: a"
     assert LibreTranslateAPI(f"{url}/").translate("a", "und", "und") == "words: a"
     assert {each["code"] for each in httpx.get(f"{url}/languages").json()} == {"de", "en", "und"}
-    open_request = httpx.post(f"{url}/v1/translate", json={"text": GERMAN}).json()["translations"][0]
+    open_request = post(f"{url}/v1/translate", json={"text": GERMAN}).json()["translations"][0]
     assert open_request["model"] == "de-en"
 
 
@@ -97,9 +101,9 @@ def test_of_several_without_languages_none_is_asked_unnamed() -> None:
     models = [capitals(name, None, None)[0] for name in ("a", "b")]
     with serving(models) as (port, _):
         url = f"http://127.0.0.1:{port}"
-        answer = httpx.post(f"{url}/v1/translate", json={"text": "x"})
+        answer = post(f"{url}/v1/translate", json={"text": "x"})
         assert answer.status_code == 400 and "by its name alone: a, b" in answer.json()["error"]
-        assert httpx.post(f"{url}/v1/translate", json={"text": "x", "model": "b"}).status_code == 200
+        assert post(f"{url}/v1/translate", json={"text": "x", "model": "b"}).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.data.sentences import MARK, segments
 from regard.data.subword import ListedTokenizer
-from regard.server.segments import segments
 
 from .copying import capitals
 
@@ -22,7 +22,8 @@ def test_nothing_is_lost(pieces: list[str], language: str | None) -> None:
     assert found.joined(found.sentences) == text
     assert len(found.between) == len(found.sentences) + 1
     assert all(sentence == sentence.strip() != "" for sentence in found.sentences)
-    assert all(not each.strip() for each in found.between), "whatever is no space is translated"
+    between = [MARK.sub("", line) for each in found.between for line in each.splitlines()]
+    assert not any(map(str.isalnum, "".join(between))), "whatever is no mark and has a letter or digit is translated"
     assert all(len(sentence.splitlines()) == 1 for sentence in found.sentences), "lines are never joined"
 
 
@@ -30,7 +31,12 @@ def test_nothing_is_lost(pieces: list[str], language: str | None) -> None:
     ("text", "sentences"),
     [
         ("A dog runs.  A cat sleeps.\n\n", ["A dog runs.", "A cat sleeps."]),
-        ("- one\n- two\n", ["- one", "- two"]),
+        ("- one\n- two\n", ["one", "two"]),
+        ("* one\n\t• two\n> – three\n>> four", ["one", "two", "three", "four"]),
+        ("1. Do this.\n2) Then that.\n(3) And 2.1. Here.", ["Do this.", "Then that.", "And 2.1.", "Here."]),
+        ("2.1. a\na) b\n(iv) c\n- [x] d\n[ ] e\n1. - f", ["a", "b", "c", "d", "e", "f"]),
+        ("-5 degrees\n1.5 m\n2024. Go\nI. am\na-b", ["-5 degrees", "1.5 m", "2024.", "Go", "I. am", "a-b"]),
+        ("A dog.\n---\n* * *\n…\n1.\n♞", ["A dog.", "1."]),
         ("Mr. Smith is 3.5 m tall. He smiles.", ["Mr. Smith is 3.5 m tall.", "He smiles."]),
         ("Vitamine C\xa0. Et puis", ["Vitamine C\xa0. Et puis"]),  # at which sentencex panics
         ("", []),

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-import sentencex
+from regard.data.kept import kept
 
-from regard.server.kept import kept
-from regard.server.links import Links
+__all__ = ["Segments", "segments"]
 
-__all__ = ["Document", "Segments", "segments"]
-
-
-class Document(Protocol):
-    """A text whose ``sentences`` are translated, and all else that it consists of.
-
-    ``linked`` are the numbers of those of which ``joined`` wants to know which word stands for which.
-    """
-
-    @property
-    def sentences(self) -> list[str]: ...
-
-    @property
-    def linked(self) -> Collection[int]: ...
-
-    def joined(self, sentences: Sequence[str], links: Mapping[int, Links]) -> str:
-        """The text with these for its sentences."""
+# Marks of lists and quotations, and numbering, that a line begins with: "- ", "> * ", "1. ", "2.1. ", "(a) ", "[x] ".
+BULLET = r"[-*+•‣▪◦●○·–—]"
+NUMBER = r"\d{1,3}(?:\.\d{1,3}){0,4}\.|\(?(?:\d{1,3}|[A-Za-z]|[ivxIVX]{1,5})\)"
+MARK = re.compile(rf"\s*(?:(?:>+|{BULLET}|{NUMBER}|\[[ xX]\])[ \t\u00a0]+)*")
 
 
 class Segments(NamedTuple):
@@ -40,19 +27,25 @@ class Segments(NamedTuple):
     def linked(self) -> Collection[int]:
         return ()
 
-    def joined(self, sentences: Sequence[str], links: Mapping[int, Links] | None = None) -> str:
+    def joined(self, sentences: Sequence[str], links: Mapping[int, Sequence[int]] | None = None) -> str:
         """These in the place of the sentences; the text itself for its own sentences."""
         inner = [part for pair in zip(sentences, self.between[1:], strict=True) for part in pair]
         return "".join([self.between[0], *inner])
 
 
 def segments(text: str, language: str | None) -> Segments:
-    """Lines are never joined; sentences of one are told apart by the habits of ``language``, English unless given."""
+    """Lines are never joined; sentences of one are told apart by the habits of ``language``, English unless given.
+
+    Blanks, marks of lists, numbering, and what has no letter and no digit are between sentences.
+    """
     sentences, between = [], [""]
     for line in text.splitlines(keepends=True):
-        for part in _parted(line, language or "en"):
+        mark = MARK.match(line)
+        begin = mark.end() if mark else 0
+        between[-1] += line[:begin]
+        for part in _parted(line[begin:], language or "en"):
             core = part.strip()
-            if not core:
+            if not any(map(str.isalnum, core)):
                 between[-1] += part
                 continue
             start = part.index(core)
@@ -63,10 +56,12 @@ def segments(text: str, language: str | None) -> Segments:
 
 
 def _parted(line: str, language: str) -> list[str]:
-    """Whoever parts it, nothing is lost."""
+    """Whoever parts it, nothing is lost. Without ``sentencex``, which servers have, a line is a sentence."""
     try:
+        import sentencex
+
         parts: list[str] = list(sentencex.segment(language.lower().partition("-")[0], line))
-    except BaseException as error:
+    except BaseException as error:  # it panics at some texts
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise
         return [line]
