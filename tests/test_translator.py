@@ -130,3 +130,19 @@ def test_a_notebook_shows_every_candidate_and_takes_no_text_as_markup(translator
     assert "a &lt;b&gt;&amp;amp;" in shown
     assert shown.count("<tr>") == 3 and all(f"{each.score:.3f}" in shown for each in found.candidates)
     assert ElementTree.fromstring(shown).tag == "table"
+
+
+@pytest.mark.parametrize("kind", ["word", "bpe", "character", "byte"])
+def test_a_line_end_in_a_text_is_a_space_and_no_unknown_piece(kind: Any) -> None:
+    pieces = train_tokenizer(["a b c d e f"], TokenizerConfig(kind=kind))
+    sizes: dict[str, Any] = {"encoder_layers": 1, "decoder_layers": 1, "width": 8, "heads": 2, "feed_forward": 8}
+    model = build(ModelConfig(**sizes, dropout=0.0), source_types=len(pieces), target_types=len(pieces))
+    reader = Translator(model, pieces, pieces, SearchConfig(beam=1, max_extra=2), max_length=20)
+    wanted = reader.parts("a b c")
+    for text in ("a\nb c", "a b\rc", "a\u2028b c", "a\tb\u00a0c"):
+        if kind != "byte" or (text.isascii() and "\t" not in text):  # which knows them
+            assert reader.parts(text) == wanted and reader.unknown(text) == []
+    assert reader.score(["a\nb c"], ["a"]) == reader.score(["a b c"], ["a"])
+    assert reader("a\nb c").text == reader("a b c").text
+    seen = reader("a é b é").unknown
+    assert seen == ([] if kind == "byte" else ["é", "é"])

@@ -63,6 +63,24 @@ def test_pieces_can_be_forced_and_checkpoints_looked_into(url: str) -> None:
     assert forced["target"]["ids"][:2] == [other, other] and forced["forced"] == 2
 
 
+def test_a_text_of_several_sentences_is_asked_one_by_one(url: str) -> None:
+    found = [inspect(url, text="- a b\n- c é\n", sentence=number) for number in range(3)]
+    for number, (source, unknown) in enumerate((("a b", []), ("c é", ["é"]))):
+        document = found[number].json()
+        assert (document["sentences"], document["sentence"]) == (["a b", "c é"], number)
+        assert (document["source"]["text"], document["unknown"]) == (source, unknown)
+    assert found[2].status_code == 400 and "no sentence 2" in found[2].json()["error"]
+    assert inspect(url, sentence=-1).status_code == 422
+
+
+def test_the_command_says_that_there_are_more_sentences(tiny_run: TinyRun, capsys: pytest.CaptureFixture[str]) -> None:
+    for options, text, told in (([], "a b", "2 sentences"), (["--sentence", "2"], "c é", "never seen in training: é")):
+        assert run("inspect", tiny_run.path, "a b\nc é", "--json", *options) == 0
+        said = capsys.readouterr()
+        assert json.loads(said.out)["source"]["text"] == text and told in said.err
+    assert run("inspect", tiny_run.path, "a b", "--json", "--sentence", "2") == 2
+
+
 def test_details_of_a_model(url: str, tiny_run: TinyRun) -> None:
     found = httpx.get(f"{url}/v1/models/run").json()
     weights = found["weights"]

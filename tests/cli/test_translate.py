@@ -50,6 +50,14 @@ def test_json_says_what_the_model_says(regard, tiny_run: TinyRun) -> None:
     assert best["pieces"] == found["text"].split()
 
 
+def test_what_was_never_seen_in_training_is_said_once_and_counted(regard, tiny_run: TinyRun) -> None:
+    result = regard("translate", tiny_run.path, "--json", input="a é b\na b\né \x1bz é\n")
+    found = [json.loads(line)["unknown"] for line in result.stdout.splitlines()]
+    assert found == [{"é": 1}, {}, {"é": 2, "\x1bz": 1}]
+    assert "2 words never seen in training, read as <unk>: é (3), U+001Bz" in result.stderr
+    assert "never seen" not in regard("translate", tiny_run.path, input="a b\n").stderr
+
+
 def test_nbest_is_a_table_of_number_score_and_text(regard, tiny_run: TinyRun) -> None:
     result = regard("translate", tiny_run.path, "--nbest", "2", "--length-penalty", "0", input="a b\nc d\n")
     rows = [line.split("\t") for line in result.stdout.splitlines()]

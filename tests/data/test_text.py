@@ -121,6 +121,17 @@ def test_subwords_of_known_characters_lose_nothing(name, words):
     assert TRAINED[name].decode(TRAINED[name].encode(line)) == line
 
 
+@every
+def test_what_has_no_piece_is_named_as_often_as_it_is_there(name):
+    tokenizer = TRAINED[name]
+    words = CONFIGS[name].kind in ("word", "pretokenised")
+    line = f"{LINES[0]} 漢字♞ 漢"
+    found = tokenizer.unknown(line)
+    assert found == ([] if name == "byte" else ["漢字♞", "漢"] if words else ["漢", "字", "♞", "漢"])
+    assert (UNKNOWN in tokenizer.encode(line)) == bool(found)
+    assert tokenizer.unknown(LINES[0]) == []
+
+
 def test_words_are_numbered_by_frequency_and_then_by_alphabet():
     tokenizer = train_tokenizer(["b c a", "c d"], TokenizerConfig(kind="word"))
     assert tokenizer.encode("c a b d e") == [4, 5, 6, 7, UNKNOWN]

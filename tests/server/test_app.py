@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import time
 from collections.abc import Callable
@@ -197,6 +198,17 @@ def test_a_broken_model_is_a_failure_that_says_nothing_of_texts(serve: Serve) ->
     assert answer.status_code == 500 and answer.json() == {"error": "The model failed."}
     server.copying.broken = False
     assert ask(server).status_code == 200
+
+
+def test_loading_a_model_is_told_before_and_after(caplog: pytest.LogCaptureFixture) -> None:
+    model, _ = capitals("en-de")
+    with caplog.at_level("INFO", "regard.server"):
+        model.start()
+        model.start()
+    model.stop()
+    first, second = (record.getMessage() for record in caplog.records)
+    assert first == "loading the model en-de"
+    assert re.fullmatch(r"loaded the model en-de in \d+\.\d s", second)
 
 
 def test_health_readiness_and_metrics(serve: Serve) -> None:
