@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from regard.beams import length_normaliser
+from regard.attention.dot import Dot
+from regard.beams import _Beams, length_normaliser
 from regard.decoding import Decoding
 from regard.models.bahdanau import BahdanauDecoder
 from regard.models.convolutional import ConvolutionalLayer, ConvolutionalReader
@@ -18,8 +19,9 @@ from regard.models.dropout import Dropout
 from regard.models.luong import InputFeedingDecoder, LuongDecoder
 from regard.search import _limit, sampling
 from regard.train import Trainer
-from tests import test_decoding, test_dropout, test_sampling, test_update
+from tests import test_beam, test_decoding, test_dropout, test_sampling, test_update
 from tests.hand import test_convolutional, test_recurrent
+from tests.laws import test_abilities
 
 from .editing import Edit
 
@@ -113,6 +115,16 @@ DECODING = {
     "length penalty without its offset below": Mutant(
         Edit(length_normaliser, "(offset + length) / (offset + 1)", "(offset + length) / offset"), *scores(0.6, 5.0)
     ),
+    "beam that looks at no more extensions than its width": Mutant(
+        Edit(_Beams.read, "2 * self.width", "self.width"),
+        test_beam.test_it_is_the_textbook_s,
+        {"width": 2, "penalty": (0.6, 5.0), "forced": False},
+    ),
+    "beam that stops at its first finished output": Mutant(
+        Edit(_Beams._stays, " and pool[-1].score >= bound", ""),
+        test_beam.test_it_is_the_textbook_s,
+        {"width": 2, "penalty": (1.0, 0.0), "forced": False},
+    ),
     "max extra ignored": Mutant(Edit(Decoding.open, "settings.max_extra", "50"), *limits(3, None)),
     "max length ignored": Mutant(
         Edit(Decoding.open, "settings.max_length, self._positions", "None, self._positions"), *limits(7, 6)
@@ -171,6 +183,11 @@ MODELS = {
     "[c; E y] for [E y; c]": Mutant(
         Edit(BahdanauDecoder.forward, "torch.cat([x, contexts[-1]], 1)", "torch.cat([contexts[-1], x], 1)"),
         test_recurrent.test_bahdanau_reads_with_the_old_state_and_speaks_from_it,
+    ),
+    "mechanism that denies its weights, and so escapes two laws": Mutant(
+        Edit(Dot.can, "weights=True", "weights=False"),
+        test_abilities.test_who_denies_an_ability_and_claims_it_is_caught,
+        {"name": "dot", "ability": "weights"},
     ),
     "ConvS2S without the outer sqrt(1/2)": Mutant(
         Edit(ConvolutionalLayer.forward, "(z + self.residual(h)) * HALF", "(z + self.residual(h))"),
