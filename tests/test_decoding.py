@@ -109,6 +109,27 @@ def test_as_many_outputs_as_asked_for_and_none_with_what_is_never_said(way: str)
         assert not {PAD, BEGIN, END} & {token for hypothesis in hypotheses for token in hypothesis.tokens}
 
 
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("rows", "options"),
+    [
+        (1, dict(beam=1)),
+        (2, dict(beam=2)),
+        (4, dict(beam=4, nbest=2)),
+        (4, dict(beam=4, constraints=[[[4]]])),
+        (3, dict(beam=4, temperature=1.0, nbest=3)),
+    ],
+)
+def test_a_sentence_has_as_many_rows_as_the_beam_is_wide_or_as_are_drawn(rows: int, options: dict[str, Any]) -> None:
+    """After its first step, from which none ends."""
+    settings = {name: value for name, value in options.items() if name != "constraints"}
+    live, session = decoding(-1e9).open(
+        [0], [[5, 6]], SearchConfig(**settings), constraints=options.get("constraints"), generator=torch.Generator()
+    )
+    live.grow(*decoding(-1e9).step(live.tokens(), session, live.read))
+    assert len(live.tokens()) == rows
+
+
 @pytest.mark.parametrize("way", ["greedy", "beam", "sampled"])
 def test_a_learned_table_of_positions_limits_outputs(way: str) -> None:
     sizes = dict(encoder_layers=1, decoder_layers=1, width=8, feed_forward=8, heads=2, position="learned", longest=6)

@@ -11,10 +11,11 @@ import torch
 
 from regard.attention import kernel
 from regard.attention.contract import Abilities
+from regard.attention.mask import Span
 from regard.testing import MECHANISM_LAWS, Draw, MechanismCase
 from regard.testing.mechanisms import scene
 
-from .things import MECHANISMS, mechanism_case
+from .things import MECHANISMS, MIXERS, mechanism_case, mixer_case
 
 TRIALS = 12
 # What to claim instead of what, and the law that then finds out. Not here: ``causal``, which of a mechanism that keeps
@@ -57,6 +58,16 @@ def test_who_denies_an_ability_and_claims_it_is_caught(name: str, ability: str) 
         except AssertionError:
             return
     raise AssertionError(f"{name} has this ability: it must not deny it")
+
+
+@pytest.mark.parametrize("name", MIXERS)
+def test_a_mixer_whose_columns_see_each_other_does_not_say_that_they_are_independent(name: str) -> None:
+    """No law of mixers asks it: of one that claims it, the gradient from column to column is zero."""
+    case = mixer_case(name)
+    x = torch.randn(2, 4, case.width, dtype=torch.float64, requires_grad=True)
+    output = case.run(x, Span.of(torch.ones(2, 4, dtype=torch.bool))).output
+    (gradient,) = torch.autograd.grad(output[:, 3].square().sum(), x)
+    assert not (case.mixer.can().independent and bool(gradient[:, :3].any()))
 
 
 @torch.no_grad()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from regard.attention.dot import Dot
+from regard.attention.heads import SelfAttention
 from regard.beams import _Beams, length_normaliser
 from regard.decoding import Decoding
 from regard.models.bahdanau import BahdanauDecoder
@@ -125,6 +126,11 @@ DECODING = {
         test_beam.test_it_is_the_textbook_s,
         {"width": 2, "penalty": (1.0, 0.0), "forced": False},
     ),
+    "beam of five whatever is asked": Mutant(
+        Edit(Decoding.open, '"width": settings.beam, "best": settings.nbest', '"width": 5, "best": settings.nbest'),
+        test_decoding.test_a_sentence_has_as_many_rows_as_the_beam_is_wide_or_as_are_drawn,
+        {"rows": 2, "options": {"beam": 2}},
+    ),
     "max extra ignored": Mutant(Edit(Decoding.open, "settings.max_extra", "50"), *limits(3, None)),
     "max length ignored": Mutant(
         Edit(Decoding.open, "settings.max_length, self._positions", "None, self._positions"), *limits(7, 6)
@@ -188,6 +194,11 @@ MODELS = {
         Edit(Dot.can, "weights=True", "weights=False"),
         test_abilities.test_who_denies_an_ability_and_claims_it_is_caught,
         {"name": "dot", "ability": "weights"},
+    ),
+    "self-attention that says its columns are independent": Mutant(
+        Edit(SelfAttention.can, "independent=False", "independent=True"),
+        test_abilities.test_a_mixer_whose_columns_see_each_other_does_not_say_that_they_are_independent,
+        {"name": "self-attention"},
     ),
     "ConvS2S without the outer sqrt(1/2)": Mutant(
         Edit(ConvolutionalLayer.forward, "(z + self.residual(h)) * HALF", "(z + self.residual(h))"),

@@ -50,7 +50,7 @@ TESTS: dict[str, Stages] = {
     "regard/attention/kernel.py": (("tests/test_kernel.py",), *ATTENTION),
     "regard/attention/short.py": (("tests/test_kernel.py",), ATTENTION[0]),
     "regard/attention/contract.py": ATTENTION,
-    "regard/attention/heads.py": ATTENTION,
+    "regard/attention/heads.py": (*ATTENTION, ABILITIES),
     "regard/attention/dot.py": (*ATTENTION, ABILITIES),
     "regard/attention/general.py": (ATTENTION[0], laws("hard-general", "luong-unfed"), ABILITIES),
     "regard/attention/local.py": ((HAND + "location_family.py", HAND + "attention.py"), laws("local-p")),
