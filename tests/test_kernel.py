@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from regard.attention import kernel as kernels
 from regard.attention.kernel import (
     SHORT,
     attend,
@@ -238,3 +239,15 @@ def test_a_bias_that_learns_takes_the_path_of_training():
         expected, _ = attend(*given, bound, bias=bias)
     context, _ = attend(*given, bound, bias=bias)
     assert torch.equal(context, expected)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_the_path_is_chosen_by_what_is_attended_to(bias, monkeypatch):
+    """By how many keys there are, not by how wide they are, and by whether anything learns, the bias included."""
+    asked = []
+    monkeypatch.setattr(kernels, "choose", lambda **given: asked.append(given) or choose(**given))
+    query, key = torch.randn(2, 1, 3, 4), torch.randn(2, 1, 7, 4)
+    spans = [Span.of(torch.ones(2, length, dtype=torch.bool)) for length in (3, 7)]
+    learned = torch.zeros(1, 1, 3, 7, requires_grad=True) if bias else None
+    attend(query, key, key, Padding().bind(*spans), bias=learned, need_weights=not bias)
+    assert asked == [dict(need_weights=not bias, device="cpu", gradient=bias, keys=7, forced=None)]

@@ -11,9 +11,9 @@ from torch import Tensor
 from regard.attention.contract import Mechanism
 from regard.attention.dot import Dot
 from regard.attention.general import General
-from regard.attention.heads import MultiHead
+from regard.attention.heads import MultiHead, SelfAttention
 from regard.attention.local import LocalPredictive
-from regard.attention.mask import Padding, Span
+from regard.attention.mask import Causal, Padding, Span
 
 E = math.e
 
@@ -147,3 +147,17 @@ def test_identity_projections_leave_one_head_alone():
 def test_an_identity_that_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="without a query projection 4 features cannot become 6"):
         MultiHead(4, heads=2, key_width=3, mechanism=Dot(), project=("key", "value", "output"))
+
+
+@torch.no_grad()
+def test_a_cache_grows_by_32_slots_and_no_sooner_than_it_must() -> None:
+    """After the first piece, which is its own cache; copied for each column it would cost the square of the length."""
+    mixer = SelfAttention(MultiHead(4, heads=2, mechanism=Dot()), mask=Causal() & Padding())
+    state, fed = mixer.start(2), 0
+    for columns in (1, 30, 1, 1, 40, 23, 1):
+        fed += columns
+        span = Span(state.length, torch.ones(2, columns, dtype=torch.bool))
+        state = mixer(torch.randn(2, columns, 4), span, state).state
+        slots = 1 if fed == 1 else 32 * math.ceil(fed / 32)
+        assert state.key.shape[2] == state.value.shape[2] == slots
+        assert state.length.tolist() == [fed, fed]

@@ -30,7 +30,7 @@ ATTENTION: Stages = (
 )
 RECURRENT: Stages = (
     (HAND + "recurrent.py", HAND + "recurrent_build.py", "tests/parity/test_torch_recurrent.py"),
-    laws("luong-dot", "luong-unfed-location-aware", "bahdanau-lstm"),
+    laws("luong-dot"),
 )
 CONVOLUTIONAL: Stages = ((HAND + "convolutional.py",), laws("convolutional-widening", "convolution"))
 POSITIONS: Stages = ((HAND + "positions.py",), laws("rotary", "alibi", "t5", "learned"))
@@ -65,7 +65,7 @@ TESTS: dict[str, Stages] = {
     "regard/models/stack.py": RECURRENT,
     "regard/models/bridge.py": RECURRENT,
     "regard/models/luong.py": RECURRENT,
-    "regard/models/bahdanau.py": RECURRENT,
+    "regard/models/bahdanau.py": (RECURRENT[0], laws("bahdanau-lstm")),
     "regard/models/convolution.py": CONVOLUTIONAL,
     "regard/models/convolutional.py": CONVOLUTIONAL,
     "regard/models/convolutional_encoder.py": CONVOLUTIONAL,
