@@ -198,7 +198,7 @@ def test_luong_without_input_feeding_reads_with_the_new_state():
     hidden, expected = torch.tanh(decoder.bridge.linear(source.final)), []
     (cell,) = decoder.cells.layers
     for column in range(2):
-        (hidden,) = one_step(cell, decoder.embedding.weight[tokens[:, column]], hidden)
+        (hidden,) = one_step(cell, decoder.embedding(tokens[:, column : column + 1])[:, 0], hidden)
         context = attend(decoder, hidden, source.states)
         expected.append(torch.tanh(decoder.combine(torch.cat([context, hidden], 1))))
     torch.testing.assert_close(run(decoder, tokens, source).features, torch.stack(expected, 1))

@@ -2,7 +2,7 @@
 
 Each mutant is put into a copy of the tree and meets its tests in a forked child, which shares with its parent what
 takes long to import and nothing else. A child has so many seconds of the processor's time, so a busy machine kills no
-mutant. Tests that fail under a mutant must pass on the code as it is.
+mutant. A test that fails under a mutant must pass on the code as it is.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import itertools
 import json
 import os
+import re
 import resource
 import shutil
 import sys
@@ -26,6 +28,7 @@ import pytest
 __all__ = ["judge"]
 
 COPIED = ("regard", "tests", "pyproject.toml")
+DAYS = itertools.count(1)
 PLUGINS = ("-p", "pytest_timeout", "-p", "no:cacheprovider")  # each child would load all others anew
 
 
@@ -39,13 +42,13 @@ def copied(root: Path, folder: Path) -> Path:
     return folder
 
 
-def passes(tree: Path, arguments: Sequence[str], log: Path, *, seconds: int, compiled: bool) -> bool | None:
+def passes(tree: Path, arguments: Sequence[str], log: Path, *, seconds: int) -> bool | None:
     """Whether these tests pass in ``tree``; None where the time is over. What they print goes to ``log``."""
     child = os.fork()
     if child == 0:
         code = 99
         try:
-            code = _run(tree, arguments, log, seconds, compiled)
+            code = _run(tree, arguments, log, seconds)
         finally:
             os._exit(code)
     status = os.waitpid(child, 0)[1]
@@ -56,31 +59,34 @@ def passes(tree: Path, arguments: Sequence[str], log: Path, *, seconds: int, com
     return code == 0
 
 
-def _run(tree: Path, arguments: Sequence[str], log: Path, seconds: int, compiled: bool) -> int:
+def _run(tree: Path, arguments: Sequence[str], log: Path, seconds: int) -> int:
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(output, 1)
     os.dup2(output, 2)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     os.chdir(tree)
     sys.path.insert(0, str(tree))
-    sys.dont_write_bytecode = not compiled  # of a mutant nothing stays
+    sys.dont_write_bytecode = False  # the next child compiles less
     return int(pytest.main([*arguments, "-x", "-q", *PLUGINS, "--tb=short"]))
 
 
 class Baseline:
-    """That tests pass on the code as it is, asked once of each command line that fails under a mutant."""
+    """That the test which fails under a mutant passes on the code as it is; each is asked once."""
 
     def __init__(self, tree: Path, seconds: int) -> None:
         self.tree, self.seconds = tree, seconds
         self.passed: set[tuple[str, ...]] = set()
 
-    def require(self, arguments: Sequence[str]) -> None:
-        log, wanted = self.tree / "log", tuple(arguments)
+    def require(self, stage: Sequence[str], printed: str) -> None:
+        """The first test that failed is found in what pytest ``printed``; the whole stage where there is none."""
+        failed = re.search(r"^(FAILED|ERROR) (.+?)(?: - .*)?$", printed, re.MULTILINE)
+        whole = ["--collect-only"] if failed and failed[1] == "ERROR" else []
+        wanted = (failed[2], *whole) if failed else tuple(stage)
         if wanted in self.passed:
             return
-        say(f"on the code as it is: pytest {' '.join(arguments)}")
-        if not passes(self.tree, arguments, log, seconds=self.seconds, compiled=True):
-            sys.exit(f"error: these tests fail on the code as it is, or take too long\n{log.read_text()}")
+        log = self.tree / "log"
+        if not passes(self.tree, wanted, log, seconds=self.seconds):
+            sys.exit(f"error: this fails on the code as it is: pytest {' '.join(wanted)}\n{log.read_text()}")
         self.passed.add(wanted)
 
 
@@ -88,19 +94,26 @@ def judge(tree: Path, mutant: dict[str, Any], baseline: Baseline, *, seconds: in
     """``killed``, ``ran too long`` or ``survived``."""
     for stage in mutant["stages"]:
         passed = passes_changed(tree, mutant, stage, seconds=seconds)
+        if passed is None:
+            return "ran too long"
         if not passed:
-            baseline.require(stage)
-            return "ran too long" if passed is None else "killed"
+            baseline.require(stage, (tree / "log").read_text())
+            return "killed"
     return "survived"
 
 
 def passes_changed(tree: Path, mutant: dict[str, Any], stage: Sequence[str], *, seconds: int) -> bool | None:
-    """``passes`` with the mutant in its place; the file is afterwards what it was, its time of change included."""
+    """``passes`` with the mutant in its place; the file is afterwards what it was, its time of change included.
+
+    That of a mutant is a day of its own to come: compiled code is kept by that time and the size of the source.
+    """
     path = tree / mutant["path"]
     original, stat = path.read_text(encoding="utf-8"), path.stat()
     path.write_text(mutant["source"], encoding="utf-8")
+    moment = int(stat.st_mtime) + 86_400 * next(DAYS)
+    os.utime(path, (moment, moment))
     try:
-        return passes(tree, stage, tree / "log", seconds=seconds, compiled=False)
+        return passes(tree, stage, tree / "log", seconds=seconds)
     finally:
         path.write_text(original, encoding="utf-8")
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))

@@ -32,8 +32,11 @@ RECURRENT: Stages = (
     (HAND + "recurrent.py", HAND + "recurrent_build.py", "tests/parity/test_torch_recurrent.py"),
     laws("luong-dot"),
 )
-CONVOLUTIONAL: Stages = ((HAND + "convolutional.py",), laws("convolutional-widening", "convolution"))
-POSITIONS: Stages = ((HAND + "positions.py",), laws("rotary", "alibi", "t5", "learned"))
+CONVOLUTIONAL: Stages = ((HAND + "convolutional.py",), laws("convolutional-widening"))
+POSITIONS: Stages = (
+    (HAND + "positions.py",),
+    laws("self-attention-rotary", "dot-alibi", "dot-t5", "transformer-pre-learned"),
+)
 
 TESTS: dict[str, Stages] = {
     "regard/state.py": (("tests/test_state.py",),),

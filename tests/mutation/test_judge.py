@@ -47,7 +47,7 @@ def test_what_tests_notice_is_killed_and_what_nobody_could_notice_survives(tmp_p
 
 def test_tests_that_fail_on_the_code_as_it_is_kill_nothing(tmp_path: Path) -> None:
     found = judged(project(tmp_path, TESTS.replace("== 3", "== 4")))
-    assert found.returncode == 1 and "fail on the code as it is" in found.stderr and not found.stdout
+    assert found.returncode == 1 and "fails on the code as it is" in found.stderr and not found.stdout
 
 
 def test_what_is_drawn_is_the_same_for_a_seed_and_changes_code_alone(tmp_path: Path) -> None:
