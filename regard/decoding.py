@@ -13,7 +13,8 @@ from regard.beams import Extended, beams
 from regard.constrained import constrained
 from regard.data.batches import pad_sources
 from regard.data.text import BEGIN, END, PAD
-from regard.engine.packed import Format, counts_exactly
+from regard.engine.packed import Format
+from regard.engine.processor import bfloat16_in_hardware, int8_obstacle
 from regard.engine.transformer import FastTransducer, obstacle
 from regard.errors import ConfigError, ModelError
 from regard.models.model import Transducer
@@ -107,11 +108,12 @@ def possible(engine: Engine | None, model: Transducer) -> Engine:
         raise ConfigError(
             f"this model cannot decode in {engine}", where="engine", why=reason, help="leave it out, or say reference"
         )
-    if engine == "int8" and (model.projection.device.type != "cpu" or not counts_exactly()):
-        raise ConfigError(
-            "this processor cannot decode in int8",
-            where="engine",
-            why="products of 8-bit numbers are not exact on it, as without AVX-512",
-            help="leave it out, or try bfloat16",
-        )
+    if engine == "int8" and (why := _int8_obstacle(model)) is not None:
+        other = "leave it out, or say bfloat16" if bfloat16_in_hardware() else "leave it out"
+        raise ConfigError("this processor cannot decode in int8", where="engine", why=why, help=other)
     return engine
+
+
+def _int8_obstacle(model: Transducer) -> str | None:
+    device = model.projection.device.type
+    return int8_obstacle() if device == "cpu" else f"8-bit products are made for the CPU, and the model is on {device}"

@@ -24,6 +24,7 @@ from regard.data.batches import collate, epoch_batches, pair_lengths
 from regard.data.corpora import Corpora, CorpusConfig, Sentences
 from regard.data.preparing import open_or_prepare
 from regard.data.text import Tokenizer, TokenizerConfig, train_tokenizer
+from regard.engine.processor import bfloat16_in_hardware
 from regard.errors import ConfigError
 from regard.gradients import Workers, batch_loss, gradient
 from regard.models.build import build
@@ -108,6 +109,8 @@ def set_up(run: RunFolder, *, say: Callable[[str], None], progress: Callable[[in
         run.write_plan(plan)
         for message in _about(plan):
             say(message)
+    if config.train.precision == "bfloat16" and _device().type == "cpu" and not bfloat16_in_hardware():
+        say("warning: this processor emulates bfloat16: train.precision = float32 is quicker on it, auto measures both")
     torch.set_num_threads(plan.threads)
     model = _build(config, len(source), len(target), plan.precision)
     _require_alone(model, config)

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from regard import checkpoint
-from regard.run import environment
+from regard.run import RunFolder, environment
+from regard.setup import set_up
 
 from .test_train import Making, Recorder
 
@@ -29,6 +30,19 @@ def test_a_build_of_torch_without_mkldnn_has_an_environment_too(monkeypatch: pyt
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", missing)
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     assert environment()["bfloat16_products"] is False
+
+
+@pytest.mark.parametrize(
+    ("precision", "hardware", "told"), [("bfloat16", False, True), ("bfloat16", True, False), ("float32", False, False)]
+)
+def test_training_in_emulated_bfloat16_is_told(
+    making: Making, monkeypatch: pytest.MonkeyPatch, precision: str, hardware: bool, told: bool
+) -> None:
+    monkeypatch.setattr("regard.setup.bfloat16_in_hardware", lambda: hardware)
+    monkeypatch.setattr("regard.setup._device", lambda: torch.device("cpu"))
+    run, said = RunFolder.create(making.folder / "run", making.config(precision=precision)), []
+    set_up(run, say=said.append)
+    assert any("emulates bfloat16" in line for line in said) is told
 
 
 @pytest.mark.parametrize(("device", "told"), [("cpu", False), ("cuda", True)])

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from regard.data.text import TokenizerConfig, train_tokenizer
-from regard.decoding import Engine
-from regard.engine.packed import counts_exactly
+from regard.decoding import Engine, possible
+from regard.engine.processor import int8_obstacle
 from regard.errors import ConfigError, ModelError, TrainingError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
@@ -78,19 +78,29 @@ def test_an_engine_that_the_model_has_not_is_told() -> None:
     assert "not the Transformer's" in str(caught.value.why)
 
 
-def test_a_processor_that_miscounts_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without AVX-512 sums of 8-bit products overflow, and no operator says so."""
-    monkeypatch.setattr("regard.decoding.counts_exactly", lambda: False)
+@pytest.mark.parametrize("hardware", [True, False])
+def test_a_processor_of_no_use_for_8_bits_is_told(monkeypatch: pytest.MonkeyPatch, hardware: bool) -> None:
+    """And bfloat16 is advised only where it is quick."""
+    monkeypatch.setattr("regard.decoding.int8_obstacle", lambda: "its sums overflow")
+    monkeypatch.setattr("regard.decoding.bfloat16_in_hardware", lambda: hardware)
     model = build(ModelConfig(width=8, heads=2, feed_forward=8), source_types=len(WORDS), target_types=len(WORDS))
-    with pytest.raises(ConfigError, match="processor cannot decode in int8"):
+    with pytest.raises(ConfigError, match="processor cannot decode in int8") as caught:
         Translator(model, WORDS, WORDS, SearchConfig(), max_length=PIECES, engine="int8")
+    assert caught.value.why == "its sums overflow"
+    assert ("bfloat16" in str(caught.value.help)) is hardware
+
+
+def test_8_bits_on_an_accelerator_are_told() -> None:
+    model = build(ModelConfig(width=8, heads=2, feed_forward=8), source_types=len(WORDS), target_types=len(WORDS))
+    with pytest.raises(ConfigError, match="cannot decode in int8") as caught:
+        possible("int8", model.to("meta"))
+    assert "the model is on meta" in str(caught.value.why)
 
 
 @pytest.mark.parametrize("engine", ["bfloat16", "int8"])
 def test_every_engine_translates(engine: Engine) -> None:
-    if engine == "int8" and torch.backends.cpu.get_cpu_capability() != "AVX512":
-        pytest.skip("sums of 8-bit products overflow on this processor")
-    assert engine != "int8" or counts_exactly()
+    if engine == "int8" and int8_obstacle() is not None:
+        pytest.skip("8-bit products are not exact on this processor")
     torch.manual_seed(1)
     sizes: dict[str, Any] = {"encoder_layers": 1, "decoder_layers": 1, "width": 16, "heads": 2, "feed_forward": 16}
     model = build(ModelConfig(**sizes), source_types=len(WORDS), target_types=len(WORDS))

@@ -54,6 +54,7 @@ def doctor(*, markdown: Markdown = False, as_json: AsJson = False) -> None:
 
 
 def _versions() -> Iterator[tuple[str, str]]:
+    from regard.engine.processor import bfloat16_in_hardware, int8_obstacle
     from regard.run import environment
 
     found = environment()
@@ -68,7 +69,8 @@ def _versions() -> Iterator[tuple[str, str]]:
     yield "system", found["system"]
     yield "processor", found["processor"]
     yield "vector instructions", found["vector_instructions"]
-    yield "bfloat16 products", "in hardware" if found["bfloat16_products"] else "emulated, hence slow"
+    yield "bfloat16 products", "in hardware" if bfloat16_in_hardware() else "emulated, hence slow"
+    yield "8-bit products", int8_obstacle() or "exact"
 
 
 def _machine() -> Iterator[tuple[str, str]]:

@@ -90,7 +90,17 @@ def open_model(
     set_threads(threads)
     if device is not None:
         _try(device)
-    return load(run, checkpoint=checkpoint, device=device, engine=engine)
+    model = load(run, checkpoint=checkpoint, device=device, engine=engine)
+    if engine == "bfloat16" and model.device.type == "cpu":
+        _say_if_emulated()
+    return model
+
+
+def _say_if_emulated() -> None:
+    from regard.engine.processor import bfloat16_in_hardware
+
+    if not bfloat16_in_hardware():
+        typer.echo("note: this processor emulates bfloat16, which is slower on it than float32, the default", err=True)
 
 
 def _try(device: str) -> None:

@@ -38,6 +38,23 @@ def test_every_extra_is_named_with_what_it_is_for(regard, monkeypatch: pytest.Mo
     assert told == f"for pictures; lacks matplotlib: {add_extra('plot')}"
 
 
+@pytest.mark.parametrize(
+    ("hardware", "obstacle", "told"),
+    [
+        (True, None, ("in hardware", "exact")),
+        (False, "its sums overflow", ("emulated, hence slow", "its sums overflow")),
+    ],
+)
+def test_what_the_fast_engines_can_use(
+    regard, monkeypatch: pytest.MonkeyPatch, hardware: bool, obstacle: str | None, told: tuple[str, str]
+) -> None:
+    """That oneDNN calls bfloat16 supported says nothing: it emulates it."""
+    monkeypatch.setattr("regard.engine.processor.bfloat16_in_hardware", lambda: hardware)
+    monkeypatch.setattr("regard.engine.processor.int8_obstacle", lambda: obstacle)
+    found = json.loads(regard("doctor", "--json").stdout)["facts"]
+    assert (found["bfloat16 products"], found["8-bit products"]) == told
+
+
 def test_a_table_to_paste(regard) -> None:
     lines = regard("doctor", "--markdown").stdout.splitlines()
     assert lines[1] == "|---|---|"

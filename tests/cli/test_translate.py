@@ -58,6 +58,18 @@ def test_what_was_never_seen_in_training_is_said_once_and_counted(regard, tiny_r
     assert "never seen" not in regard("translate", tiny_run.path, input="a b\n").stderr
 
 
+@pytest.mark.parametrize(
+    ("engine", "hardware", "told"), [("bfloat16", False, True), ("bfloat16", True, False), ("float32", False, False)]
+)
+def test_emulated_bfloat16_is_told(
+    regard, tiny_run: TinyRun, monkeypatch: pytest.MonkeyPatch, engine: str, hardware: bool, told: bool
+) -> None:
+    monkeypatch.setattr("regard.engine.processor.bfloat16_in_hardware", lambda: hardware)
+    result = regard("translate", tiny_run.path, "--engine", engine, input="a b\n")
+    assert result.stdout == "A B\n"
+    assert ("emulates bfloat16" in result.stderr) is told
+
+
 def test_nbest_is_a_table_of_number_score_and_text(regard, tiny_run: TinyRun) -> None:
     result = regard("translate", tiny_run.path, "--nbest", "2", "--length-penalty", "0", input="a b\nc d\n")
     rows = [line.split("\t") for line in result.stdout.splitlines()]
