@@ -2,8 +2,28 @@
 
 from __future__ import annotations
 
-from beartype import BeartypeConf, beartype
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-__all__ = ["check"]
+from beartype import BeartypeConf, beartype
+from jaxtyping import config
+
+__all__ = ["check", "switch", "unchecked"]
 
 check = beartype(conf=BeartypeConf(is_pep484_tower=True))  # an int is welcome where a float is asked for
+
+
+def switch(*, on: bool) -> None:
+    config.update("jaxtyping_disable", not on)
+
+
+@contextmanager
+def unchecked() -> Iterator[None]:
+    """Shapes and types are not checked inside the block: for torch to trace, whose sizes are then symbols that the
+    check takes for no ints, or to do again and again what was checked once, in half the time."""
+    before = bool(config.jaxtyping_disable)
+    switch(on=False)
+    try:
+        yield
+    finally:
+        switch(on=not before)

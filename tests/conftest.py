@@ -14,6 +14,9 @@ from tests import checking
 
 # Before any of them is imported. Only what computes: elsewhere the check costs more than it finds.
 CHECKED = ("attention", "losses", "models", "search", "state")
+# Tests of what is around the models. They train and decode whole runs, by calls that the tests of the parts make too,
+# which are checked there: here the check would double the time.
+UNCHECKED = ("cli", "server", "studies")
 install_import_hook([f"regard.{part}" for part in CHECKED], f"{checking.__name__}.check")
 
 
@@ -48,6 +51,8 @@ def data() -> Callable[[str], Path]:
     return find
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    checking.switch(on=item.path.relative_to(Path(__file__).parent).parts[0] not in UNCHECKED)
     if item.get_closest_marker("gpu") and not torch.cuda.is_available():
         pytest.skip("needs an accelerator, and torch sees none")

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import Result
 
 from regard.errors import ConfigError, StorageError
-from tests.share.tracing import unchecked
+from tests.checking import unchecked
 
 from .conftest import TinyRun
 

@@ -268,14 +268,14 @@ def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path):
 
 
 class Repeated:
-    """A corpus of 8 MB that is made anew by every loop over it."""
+    """A corpus of 2 MB that is made anew by every loop over it."""
 
     def __init__(self) -> None:
         self.loops = 0
 
     def __iter__(self):
         self.loops += 1
-        for number in range(4_000):
+        for number in range(1_000):
             yield " ".join(f"{'abcdefgh'[(number + at) % 8]}bcd" for at in range(400))
 
 

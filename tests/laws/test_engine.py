@@ -46,10 +46,6 @@ def fast(model: Transducer, dtype: torch.dtype | None = None, format: Format = "
     return FastTransducer(model.encoder, model.decoder, model.projection, dtype=dtype, format=format)
 
 
-# Of the state, of the numbers' format; float32 is what packed matrices are for.
-DRAWS = [*((seed, torch.float64, 1e-10) for seed in range(6)), (6, torch.float32, 1e-4)]
-
-
 @pytest.fixture(params=SHAPES)
 def model(request: pytest.FixtureRequest) -> Transducer:
     return model_of(SHAPES[request.param])
@@ -63,7 +59,7 @@ def sources(rows: list[int]) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    ("seed", "dtype", "error"), [*((s, torch.float64, 1e-10) for s in range(6)), (6, torch.float32, 1e-4)]
+    ("seed", "dtype", "error"), [*((s, torch.float64, 1e-10) for s in range(4)), (6, torch.float32, 1e-4)]
 )
 def test_it_computes_the_same_whatever_is_done_to_its_state(
     model: Transducer, seed: int, dtype: torch.dtype, error: float
@@ -197,9 +193,9 @@ def test_forced_and_drawn_outputs_do_not_depend_on_the_pieces(
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("width", [1, 4])
-@pytest.mark.parametrize("room", [3, 7])
-@pytest.mark.parametrize("pieces", [(64, 16), (4, 3)])
+@pytest.mark.parametrize(
+    ("width", "room", "pieces"), [(1, 3, (64, 16)), (1, 7, (4, 3)), (4, 3, (4, 3)), (4, 7, (64, 16))]
+)  # each two of them together once
 def test_its_outputs_are_those_of_the_model(
     model: Transducer, width: int, room: int, pieces: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,7 +54,7 @@ from regard.testing.law import ready
 
 __all__ = ["DECODERS", "FEW", "MECHANISMS", "MIXERS", "TYPES", "WIDTH", "decoder_case", "mechanism_case", "mixer_case"]
 
-FEW = settings(max_examples=6, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=4, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 HEADS, WIDTH, TYPES, SUMMARY = 2, 8, 9, 5
 PER_HEAD = WIDTH // HEADS
 Sizes = dict[str, int]

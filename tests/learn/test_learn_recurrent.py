@@ -8,7 +8,7 @@ from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.optim import Optimizer, schedule
 
-from .test_learn import TYPES, decode, loss_of, sentences
+from .test_learn import TYPES, decode, learn, sentences
 
 CELL = {"kind": "gru", "reset": "before", "update": "renews", "orthogonal": True}
 UNSCALED = {"cell": {"kind": "lstm", "orthogonal": True}, "scale_embedding": False}
@@ -30,10 +30,7 @@ def test_copying_is_learned_as_a_rule(name: str) -> None:
     model = build(ModelConfig(kind="recurrent", **sizes, **MODELS[name]), source_types=TYPES, target_types=TYPES)
     optimizer = Optimizer(model, clip_norm=1.0)
     rate = schedule("inverse-sqrt", learning_rate=0.02, warmup=20)
-    for step in range(1, 201):
-        batch = sentences(32, seed=step)
-        loss_of(model, batch, batch).backward()
-        optimizer.step(rate(step))
+    learn(model, optimizer, rate, lambda step: (sentences(32, seed=step),) * 2, updates=200)
     unseen = sentences(200, seed=10**6)
     right = sum(output == wanted for output, wanted in zip(decode(model.eval(), unseen), unseen, strict=True))
     assert right >= 190

@@ -27,7 +27,7 @@ from regard.share import onnx
 from regard.share.parity import compare, limit
 from regard.translate import Translator
 
-from .tracing import unchecked
+from ..checking import unchecked
 
 LETTERS = "abcdefghijkl"
 SMALL: dict[str, Any] = {
