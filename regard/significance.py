@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.errors import DataError
-from regard.evaluate import METRICS, Examples, error_counts, sacrebleu_parts
+from regard.evaluate import METRICS, Examples, error_counts, evaluate, sacrebleu_parts
 
 __all__ = ["RESAMPLES", "Difference", "compare_outputs"]
 
@@ -38,15 +38,23 @@ def compare_outputs(
     if not len(outputs) == len(others) == len(examples.sources):
         counts = f"{len(outputs):,}, {len(others):,} and {len(examples.sources):,}"
         raise DataError("outputs to compare need a line for each line of the test set", why=f"there are {counts}")
+    if list(outputs) == list(others):  # of which the test would say that it is no chance
+        value = evaluate(metric, *_facing(metric, outputs, examples), language=language).value
+        return Difference(metric, value, value, 1.0)
     if METRICS[metric].by_source:
-        items = examples.by_source()
-        found = (dict(zip(reversed(examples.sources), reversed(lines), strict=True)) for lines in (outputs, others))
-        ours, theirs = (
-            np.array(error_counts(metric, [texts[source] for source in items.sources], items.references), np.float64)
-            for texts in found
-        )
+        counted = (error_counts(metric, *_facing(metric, lines, examples)) for lines in (outputs, others))
+        ours, theirs = (np.array(found, np.float64) for found in counted)
         return _by_items(metric, ours, theirs)
     return _by_sacrebleu(metric, outputs, others, examples, language)
+
+
+def _facing(metric: str, lines: Sequence[str], examples: Examples) -> tuple[list[str], list[list[str]]]:
+    """Outputs and their references, by line or, where lines of one source are one item, by item: its first line's."""
+    if not METRICS[metric].by_source:
+        return list(lines), examples.references
+    items = examples.by_source()
+    texts = dict(zip(reversed(examples.sources), reversed(lines), strict=True))
+    return [texts[source] for source in items.sources], items.references
 
 
 def _by_sacrebleu(
@@ -67,6 +75,8 @@ def _by_items(metric: str, ours: npt.NDArray[np.float64], theirs: npt.NDArray[np
     chosen = np.random.default_rng(SEED).choice(len(ours), size=(RESAMPLES, len(ours)), replace=True)
     value, other = _rate(ours), _rate(theirs)
     drawn = np.array([abs(_rate(ours[rows]) - _rate(theirs[rows])) for rows in chosen])
+    if not drawn.any():
+        return Difference(metric, value, other, 1.0)
     more = np.count_nonzero(drawn - drawn.mean() > abs(value - other))
     return Difference(metric, value, other, (int(more) + 1) / (RESAMPLES + 1))
 

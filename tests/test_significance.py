@@ -33,6 +33,14 @@ def test_a_large_difference_is_none_of_chance_and_none_is(metric: str) -> None:
     assert compare_outputs(metric, good, worsened(0.05, seed=2), EXAMPLES).p > 0.05
 
 
+@pytest.mark.parametrize("metric", ["bleu", "per"])
+def test_one_and_the_same_output_does_not_differ(metric: str) -> None:
+    same = worsened(0.3)
+    found = compare_outputs(metric, same, list(same), EXAMPLES)
+    assert found.value == found.other == evaluate(metric, same, EXAMPLES.references).value and found.p == 1
+    assert metric == "bleu" or compare_outputs(metric, same, [line + " " for line in same], EXAMPLES).p == 1
+
+
 def test_p_is_that_of_sacrebleu() -> None:
     ours, other = worsened(0.3), worsened(0.45, seed=2)
     test = PairedTest([("b", other), ("a", ours)], {"x": BLEU()}, [REFERENCES], test_type="bs", n_samples=RESAMPLES)
