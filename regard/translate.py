@@ -378,7 +378,7 @@ class Translator:
         if not parts:
             return Translation(line, [Candidate("", 0.0, 0.0, [], [], True)], dict)
         unknown = self.unknown(line) if any(UNKNOWN in part for part in parts) else []
-        found = [self._ranked(part, each, search or self.search) for part, each in zip(parts, found, strict=True)]
+        found = [self.ranked(part, each, search or self.search) for part, each in zip(parts, found, strict=True)]
         if len(parts) == 1:
             candidates = [self._candidate(hypothesis) for hypothesis in found[0]]
             best = found[0][0].tokens
@@ -396,7 +396,7 @@ class Translator:
         return Translation(line, [joined], lambda: _refuse_long(self.max_length), unknown=unknown)
 
     @torch.no_grad()
-    def _ranked(self, source: list[int], found: list[Hypothesis], search: SearchConfig) -> list[Hypothesis]:
+    def ranked(self, source: list[int], found: list[Hypothesis], search: SearchConfig) -> list[Hypothesis]:
         """With the coverage penalty where ``search`` has one: by the mean weights of all heads that read the source."""
         if not search.covers or not source:
             return found

@@ -93,9 +93,8 @@ def evaluate(
     names = [name.strip() for name in metric.split(",") if name.strip()]
     check_names(names)
     model = open_model(run, checkpoint=checkpoint, device=device, threads=threads, engine=engine)
-    search = search_settings(
-        model.search, beam=beam, nbest=1, length_penalty=length_penalty, coverage_penalty=coverage_penalty
-    )
+    given = {"beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
+    search = search_settings(model.search, nbest=1, **given)
     examples = read_examples(source, targets or (), tokenizer=model.target.config)
     distinct = list(dict.fromkeys(examples.sources))
     began = time.perf_counter()
@@ -110,7 +109,7 @@ def evaluate(
     which = checkpoint_name(run, checkpoint)
     outputs = [texts[line] for line in examples.sources]
     opening = {"device": device, "threads": threads, "engine": engine}
-    differences = _compare(names, outputs, against, examples, beam, language, opening) if against else []
+    differences = _compare(names, outputs, against, examples, given, language, opening) if against else []
     if as_json:
         described = _described(scores, examples, search, which, seconds)
         print(json.dumps(described | _against(against, differences), indent=2))
@@ -120,8 +119,8 @@ def evaluate(
 
 
 def _compare(
-    names: list[str], outputs: list[str], against: Path, examples: Examples, beam: int | None, language: str | None,
-    opening: dict[str, Any],
+    names: list[str], outputs: list[str], against: Path, examples: Examples, given: dict[str, Any],
+    language: str | None, opening: dict[str, Any],
 ) -> list[Difference]:  # fmt: skip
     """Each metric of these outputs and of another system's, which are read or decoded alike."""
     from regard.data.corpora import read_lines
@@ -131,7 +130,7 @@ def _compare(
         other = open_model(against, checkpoint=None, **opening)
         distinct = list(dict.fromkeys(examples.sources))
         with progress(f"translating by {against.name}", len(distinct)) as advance:
-            search = search_settings(other.search, beam=beam, nbest=1)
+            search = search_settings(other.search, nbest=1, **given)
             found = other.translate(distinct, search=search, done=advance)
         texts = {line: one.text for line, one in zip(distinct, found, strict=True)}
         others = [texts[line] for line in examples.sources]

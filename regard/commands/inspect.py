@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.commands import completion
-from regard.commands.options import AsJson, Beam, CheckpointName, DeviceName, EngineName, Run, Threads
+from regard.commands.options import (
+    AsJson,
+    Beam,
+    CheckpointName,
+    CoveragePenalty,
+    DeviceName,
+    EngineName,
+    LengthPenalty,
+    Run,
+    Threads,
+)
 from regard.commands.writing import printable
 from regard.errors import ConfigError
 
@@ -56,6 +66,8 @@ def inspect(
     replay: Replay = False,
     sentence: Sentence = None,
     beam: Beam = None,
+    length_penalty: LengthPenalty = None,
+    coverage_penalty: CoveragePenalty = None,
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
     threads: Threads = None,
@@ -69,26 +81,27 @@ def inspect(
     Attention shows where a model looked, not why it decided.
     """
     opening: dict[str, Any] = {"device": device, "threads": threads, "engine": engine}
+    given = {"beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
     if html is None and npz is None and not as_json:
         if replay:
             raise ConfigError("--replay is for a file; the page has it anyway", where="--replay", help="--html FILE")
         runs = [run, *([against] if against else [])]
         which = None if sentence is None else sentence - 1
-        _serve(runs, text, beam, which, port=port, browser=browser, checkpoint=checkpoint, **opening)
+        _serve(runs, text, given, which, port=port, browser=browser, checkpoint=checkpoint, **opening)
         return
     if text is None:
         raise ConfigError("there is no text to look at", help='regard inspect RUN "A dog runs." --html dog.html')
     if npz is not None and npz.suffix != ".npz":
         raise ConfigError(f"{npz} does not end in .npz", where="--npz")
     inspector = _inspector(run, checkpoint=checkpoint, **opening)
-    settings = _settings(inspector, beam)
+    settings = _settings(inspector, given)
     found = inspector.inspect(
         text, settings=settings, include=("ablation", "beam", "vectors"), sentence=(sentence or 1) - 1
     )
     _tell(found.document, sentence)
     if html is not None:
         other = _inspector(against, **opening) if against else None
-        _write_page(html, inspector, found.document, other, found.document["source"]["text"], beam, replay=replay)
+        _write_page(html, inspector, found.document, other, found.document["source"]["text"], given, replay=replay)
     if npz is not None:
         found.save(npz)
     if as_json:
@@ -107,8 +120,8 @@ def _tell(document: dict[str, Any], asked: int | None) -> None:
 
 
 def _write_page(
-    path: Path, inspector: Inspector, document: dict[str, Any], other: Inspector | None, text: str, beam: int | None,
-    *, replay: bool,
+    path: Path, inspector: Inspector, document: dict[str, Any], other: Inspector | None, text: str,
+    given: dict[str, Any], *, replay: bool,
 ) -> None:  # fmt: skip
     from regard.inspection.page import offline
     from regard.storage import write_bytes_atomically
@@ -116,10 +129,10 @@ def _write_page(
     details = inspector.details()
     bundle: dict[str, Any] = {"main": document, "model": details}
     if other is not None:
-        bundle["other"] = other.inspect(text, settings=_settings(other, beam)).document
+        bundle["other"] = other.inspect(text, settings=_settings(other, given)).document
     if replay:
         steps = [name for name in details["checkpoints"] if name.isdigit()]
-        settings = _settings(inspector, beam)
+        settings = _settings(inspector, given)
         bundle["replay"] = [inspector.inspect(text, checkpoint=step, settings=settings).document for step in steps]
     write_bytes_atomically(path, offline(bundle).encode())
     typer.echo(f"wrote {path}: open it in a browser; it needs no network", err=True)
@@ -136,14 +149,14 @@ def _inspector(path: Path, *, checkpoint: str | None = None, **opening: Any) -> 
     return Inspector(RunFolder.open(path), name=path.resolve().name, open=open, checkpoint=checkpoint)
 
 
-def _settings(inspector: Inspector, beam: int | None) -> SearchConfig:
+def _settings(inspector: Inspector, given: dict[str, Any]) -> SearchConfig:
     from regard.commands.options import search_settings
 
-    return search_settings(inspector.run.config.search, beam=beam)
+    return search_settings(inspector.run.config.search, **given)
 
 
 def _serve(
-    runs: list[Path], text: str | None, beam: int | None, sentence: int | None, *, port: int, browser: bool,
+    runs: list[Path], text: str | None, given: dict[str, Any], sentence: int | None, *, port: int, browser: bool,
     **opening: Any,
 ) -> None:  # fmt: skip
     """The page and its server, for whoever sits here alone: nobody else may reach it."""
@@ -154,8 +167,8 @@ def _serve(
 
     require_page()
     server, where = create_server(_named(runs), host=HOST, port=port, log_level="warning", **opening)
-    asked = {"text": text, "beam": beam, "sentence": sentence}
-    address = f"http://{HOST}:{where}/#{urlencode({key: value for key, value in asked.items() if value})}"
+    asked = {"text": text, "sentence": sentence, **given}
+    address = f"http://{HOST}:{where}/#{urlencode({key: value for key, value in asked.items() if value is not None})}"
     typer.echo(f"{address}\nCtrl-C ends it", err=True)
     if browser:
         _open_when_up(address)

@@ -155,7 +155,7 @@ def _decoded(
     opened = decoding.open([0], [source], settings, prefixes=[list(force)] if force else None, watch=branches)
     with torch.no_grad():
         ((_, found),) = search(decoding.step, opened)
-    return found
+    return translator.ranked(source, found, settings)
 
 
 def _looked(translator: Translator, source: list[int], best: Hypothesis) -> tuple[dict[str, Look], Tensor]:

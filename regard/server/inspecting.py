@@ -42,6 +42,7 @@ class InspectRequest(BaseModel):
     beam: Annotated[int, Field(ge=1)] | None = None
     nbest: Annotated[int, Field(ge=1)] | None = None
     length_penalty: Annotated[float, Field(ge=0, le=10)] | None = None
+    coverage_penalty: Annotated[float, Field(ge=0, le=10)] | None = None
     force: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=256)] = []
     candidate: Annotated[int, Field(ge=0, lt=1000)] = 0
     include: Annotated[list[Literal["ablation", "beam", "vectors"]], Field(max_length=3)] = []
@@ -67,7 +68,8 @@ def router(service: Service) -> APIRouter:
         texts = texts_of(asked.text, "text")
         service.check(texts)
         model = service.models.named(asked.model) if asked.model else service.models.all[0]
-        search = service.search(model, asked.model_dump(include={"beam", "nbest", "length_penalty"}))
+        given = asked.model_dump(include={"beam", "nbest", "length_penalty", "coverage_penalty"})
+        search = service.search(model, given)
 
         def look() -> Response:
             if asked.checkpoint and asked.checkpoint not in checkpoints(_inspector(model).run):

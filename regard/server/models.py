@@ -176,7 +176,14 @@ class ServedModel:
             for job in flat:
                 job.future.cancel()
         hypotheses: list[list[list[Hypothesis]]] = [[next(found) for _ in of] for of in jobs]
-        return [translator.assemble(*each) for each in zip(sentences, parts, hypotheses, strict=True)]
+
+        def assembled() -> list[Translation]:
+            return [
+                translator.assemble(*each, search=settings) for each in zip(sentences, parts, hypotheses, strict=True)
+            ]
+
+        # The coverage penalty is a pass of the model; without one there is nothing to compute.
+        return await self.beside(assembled) if settings.covers else assembled()
 
     async def _ready(self, seconds: float) -> tuple[Translator, Scheduler]:
         """The model, loaded by a thread of its own for all who wait for it; a failure is told to all of them."""

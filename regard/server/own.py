@@ -36,6 +36,7 @@ class TranslateRequest(BaseModel):
     beam: Annotated[int, Field(ge=1)] | None = None
     nbest: Annotated[int, Field(ge=1)] | None = None
     length_penalty: Annotated[float, Field(ge=0, le=10)] | None = None
+    coverage_penalty: Annotated[float, Field(ge=0, le=10)] | None = None
     max_length: Annotated[int, Field(ge=1, le=10_000)] | None = None
     attention: bool = Field(False, description="The weights of every head, of one sentence that is not long.")
     glossary: dict[str, str] | None = Field(None, description="Source phrases and what they are to be called.")
@@ -136,7 +137,7 @@ def router(service: Service) -> APIRouter:
 
     @routes.post("/v1/translate", responses=PROBLEMS)
     async def translate(asked: TranslateRequest, request: Request) -> TranslateResponse:
-        search = asked.model_dump(include={"beam", "nbest", "length_penalty", "max_length"})
+        search = asked.model_dump(include={"beam", "nbest", "length_penalty", "coverage_penalty", "max_length"})
         texts = texts_of(asked.text, "text")
         source = None if asked.source == "auto" else asked.source
         markup = None if asked.format == "text" else Markup.of(asked.format)

@@ -81,6 +81,23 @@ def test_the_command_says_that_there_are_more_sentences(tiny_run: TinyRun, capsy
     assert run("inspect", tiny_run.path, "a b", "--json", "--sentence", "2") == 2
 
 
+def test_the_coverage_penalty_reaches_every_way_to_ask(
+    url: str, tiny_run: TinyRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Outputs lose what they did not look at: scores are lower, by the same numbers everywhere."""
+    scores = []
+    for given in ({}, {"coverage_penalty": 5.0}):
+        answer = httpx.post(f"{url}/v1/translate", json={"text": "a b c", "beam": 3, **given}).json()
+        document = inspect(url, text="a b c", beam=3, **given).json()
+        options = [part for key, value in given.items() for part in (f"--{key.replace('_', '-')}", str(value))]
+        assert run("inspect", tiny_run.path, "a b c", "--json", "--beam", "3", *options) == 0
+        told = json.loads(capsys.readouterr().out)
+        scores.append(told["score"])
+
+        assert document["score"] == pytest.approx(told["score"]) == pytest.approx(answer["translations"][0]["score"])
+    assert scores[1] < scores[0] - 0.01
+
+
 def test_details_of_a_model(url: str, tiny_run: TinyRun) -> None:
     found = httpx.get(f"{url}/v1/models/run").json()
     weights = found["weights"]

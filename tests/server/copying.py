@@ -97,7 +97,9 @@ class Capitals:
         best = found.candidates[0]._replace(text=text, pieces=list(text), piece_log_probabilities=[-0.1] * len(text))
         return Translation(found.source, [best, *found.candidates[1:]], dict, pieces=list(found.source))
 
-    def assemble(self, line: str, parts: list[list[int]], found: list[list[Hypothesis]]) -> Translation:
+    def assemble(
+        self, line: str, parts: list[list[int]], found: list[list[Hypothesis]], *, search: SearchConfig
+    ) -> Translation:
         texts = ["".join(chr(piece - FIRST) for piece in part[0].tokens) for part in found]
         best = Candidate("".join(texts), -0.5, -0.5, list("".join(texts)), [-0.1], True)
         others = [Candidate(best.text.swapcase(), -1.0, -1.0, [], [], True)] if len(found[0]) > 1 else []

@@ -33,8 +33,10 @@ export async function start(): Promise<void> {
       asking.checkpoint.value = address.checkpoint;
       asking.beam.value = address.beam;
       asking.lengthPenalty.value = address.lengthPenalty;
+      asking.coveragePenalty.value = address.coveragePenalty;
       asking.force.value = address.force;
-      asking.candidate.value = asking.sentence.value = 0;
+      asking.candidate.value = 0;
+      asking.sentence.value = address.sentence;
     });
     const found = await fetchModels();
     if (signal.aborted) return;

@@ -5,6 +5,8 @@ export interface Address {
   checkpoint: string;
   beam: number | null;
   lengthPenalty: number | null;
+  coveragePenalty: number | null;
+  sentence: number;
   force: number[];
 }
 
@@ -21,6 +23,8 @@ export function readAddress(hash: string, query: string): Address {
     checkpoint: parameters.get("checkpoint") ?? "",
     beam: numberOf(parameters.get("beam")),
     lengthPenalty: numberOf(parameters.get("length_penalty")),
+    coveragePenalty: numberOf(parameters.get("coverage_penalty")),
+    sentence: Math.max(0, Math.trunc(numberOf(parameters.get("sentence")) ?? 0)),
     force: force.map(Number),
   };
 }
@@ -32,6 +36,8 @@ export function writeAddress(address: Address): string {
   if (address.checkpoint) parameters.set("checkpoint", address.checkpoint);
   if (address.beam !== null) parameters.set("beam", String(address.beam));
   if (address.lengthPenalty !== null) parameters.set("length_penalty", String(address.lengthPenalty));
+  if (address.coveragePenalty !== null) parameters.set("coverage_penalty", String(address.coveragePenalty));
+  if (address.sentence) parameters.set("sentence", String(address.sentence));
   if (address.force.length) parameters.set("force", address.force.join(","));
   return `#${parameters}`;
 }

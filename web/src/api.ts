@@ -8,6 +8,7 @@ export interface InspectRequest {
   beam?: number;
   nbest?: number;
   length_penalty?: number;
+  coverage_penalty?: number;
   force?: number[];
   candidate?: number;
   sentence?: number;
@@ -62,8 +63,8 @@ export async function inspect(request: InspectRequest, signal: AbortSignal): Pro
 
 /** All sentences of a text. */
 export async function translateWhole(request: InspectRequest, signal: AbortSignal): Promise<string> {
-  const { text, model, beam, length_penalty } = request;
-  const found = await (await post("./v1/translate", { text, model, beam, length_penalty }, signal)).json();
+  const { text, model, beam, length_penalty, coverage_penalty } = request;
+  const found = await (await post("./v1/translate", { text, model, beam, length_penalty, coverage_penalty }, signal)).json();
   return found.translations[0].text;
 }
 

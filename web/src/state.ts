@@ -24,6 +24,7 @@ export const asking = {
   checkpoint: signal(""),
   beam: signal<number | null>(null),
   lengthPenalty: signal<number | null>(null),
+  coveragePenalty: signal<number | null>(null),
   force: signal<number[]>([]),
   candidate: signal(0),
   sentence: signal(0),
@@ -31,8 +32,9 @@ export const asking = {
 
 /** What an answer belongs to: another text, model or search is another subject; another piece of it is not. */
 export const subject = computed(() => {
-  const { text, model, checkpoint, beam, lengthPenalty } = asking;
-  return JSON.stringify([text.value.trim(), model.value, checkpoint.value, beam.value, lengthPenalty.value]);
+  const { text, model, checkpoint, beam, lengthPenalty, coveragePenalty } = asking;
+  const search = [beam.value, lengthPenalty.value, coveragePenalty.value];
+  return JSON.stringify([text.value.trim(), model.value, checkpoint.value, search]);
 });
 
 /** What is shown: never an answer to something else than what stands in the form. */

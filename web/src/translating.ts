@@ -17,7 +17,7 @@ let running = "";
 
 /** What is as the model's own config has it is left out: a server may allow less to those who ask. */
 function request(): InspectRequest {
-  const { text, model, checkpoint, beam, lengthPenalty, force, candidate, sentence } = asking;
+  const { text, model, checkpoint, beam, lengthPenalty, coveragePenalty, force, candidate, sentence } = asking;
   const own = details.value?.search;
   return {
     text: text.value.trim(),
@@ -26,6 +26,7 @@ function request(): InspectRequest {
     beam: beam.value === own?.beam ? undefined : (beam.value ?? undefined),
     nbest: nbest(),
     length_penalty: lengthPenalty.value === own?.length_penalty ? undefined : (lengthPenalty.value ?? undefined),
+    coverage_penalty: coveragePenalty.value ?? undefined,
     force: force.value.length ? force.value : undefined,
     candidate: candidate.value || undefined,
     sentence: sentence.value || undefined,
@@ -74,13 +75,15 @@ export async function translate(): Promise<void> {
 }
 
 function current() {
-  const { text, model, checkpoint, beam, lengthPenalty, force } = asking;
+  const { text, model, checkpoint, beam, lengthPenalty, coveragePenalty, force, sentence } = asking;
   return {
     text: text.value.trim(),
     model: model.value,
     checkpoint: checkpoint.value,
     beam: beam.value,
     lengthPenalty: lengthPenalty.value,
+    coveragePenalty: coveragePenalty.value,
+    sentence: sentence.value,
     force: force.value,
   };
 }

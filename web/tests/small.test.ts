@@ -13,7 +13,7 @@ test("the first difference", () => {
 });
 
 test("a permalink says what it was given", () => {
-  const address = { text: "Ein & Haus #1", model: "m", checkpoint: "best", beam: 4, lengthPenalty: 0.6, force: [3, 5] };
+  const address = { text: "Ein & Haus #1", model: "m", checkpoint: "best", beam: 4, lengthPenalty: 0.6, coveragePenalty: 0.2, sentence: 1, force: [3, 5] };
   expect(readAddress(writeAddress(address), "")).toEqual(address);
   expect(readAddress("", "?text=Haus")).toMatchObject({ text: "Haus", beam: null, force: [] });
   expect(readAddress("#force=1,x,2&beam=", "")).toMatchObject({ force: [1, 2], beam: null });
