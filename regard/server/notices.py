@@ -10,7 +10,7 @@ from regard.server.asked import Answer
 
 __all__ = ["notices", "unknown_of"]
 
-MOST = 32  # characters: a header is short
+MOST, LONGEST = 16, 20  # of them, and letters of one: a header is short
 
 
 def unknown_of(answer: Answer) -> Counter[str]:
@@ -25,7 +25,7 @@ def notices(answers: Sequence[Answer]) -> dict[str, str]:
     found = {}
     if unknown:
         found["Regard-Unknown"] = ", ".join(
-            f"{quote(piece[:100], safe='')}={count}" for piece, count in unknown.most_common(MOST)
+            f"{quote(piece[:LONGEST], safe='')}={count}" for piece, count in unknown.most_common(MOST)
         )
     if uncertain:
         found["Regard-Uncertain"] = ", ".join(dict.fromkeys(uncertain))

@@ -127,7 +127,8 @@ class Service:
             for number, document in zip(mine, documents, strict=True):
                 its = list(islice(rest, len(document.sentences)))
                 links = await model.beside(partial(links_of, model, document, its, until)) if document.linked else {}
-                found[number] = Answer(candidates_of(document, its, links), *chosen[number], its)
+                outputs = await asyncio.to_thread(candidates_of, document, its, links)
+                found[number] = Answer(outputs, *chosen[number], its)
         return [found[number] for number in range(len(chosen))]
 
     def _choose(self, asked: Asked, text: str) -> Chosen:
