@@ -175,59 +175,74 @@ def _tokens(source: str, children: Sequence[Found]) -> tuple[list[Token], list[b
     partner, and, where there is no other text, images, whose description is text then.
     """
     alone = not any(child.type == "text" and any(map(str.isalnum, child.content)) for child in children)
-    tokens: list[Token] = []
-    parting: list[bool] = []
-    open: list[tuple[int, str]] = []
-
-    def add(kind: Kind, raw: str, *, parts: bool = False) -> None:
-        tokens.append(Token(kind, raw if kind == "raw" else raw.replace("\n", " ")))
-        parting.append(parts)
-
-    def close(name: str) -> None:
-        """The innermost open one of this name; what was opened in it and never closed parts."""
-        while open:
-            number, its = open.pop()
-            if its == name:
-                tokens[number] = tokens[number]._replace(partner=len(tokens) - 1)
-                tokens[-1] = tokens[-1]._replace(partner=number)
-                return
-            parting[number] = True
-
+    found = _Tokens()
     automatic = False
     for child in children:
         if automatic:  # the inside of <https://…>, which is one thing
             automatic = child.type != "link_close"
         elif child.markup == "autolink":
             automatic = True
-            add("empty", _raw(source, child))
+            found.add("empty", _raw(source, child))
         elif child.type in ("text", "softbreak"):
-            add("text", child.content or " " * (child.type == "softbreak"))
+            found.add("text", child.content or " " * (child.type == "softbreak"))
         elif child.type == "hardbreak":
-            add("raw", "\\\n" if source[child.meta["span"][0]] == "\\" else "  \n", parts=True)
+            found.add("raw", "\\\n" if source[child.meta["span"][0]] == "\\" else "  \n", parts=True)
         elif child.type == "image" and alone and child.content:
             before, after = _around(source, child)
-            add("empty", before, parts=True)
-            add("text", _plain(child), parts=True)
-            add("empty", after, parts=True)
+            found.add("empty", before, parts=True)
+            found.add("text", _plain(child), parts=True)
+            found.add("empty", after, parts=True)
         elif child.nesting == 1:
-            open.append((len(tokens), child.type))
-            add("open", "[" if child.type == "link_open" else child.markup)
+            found.open(child.type, "[" if child.type == "link_open" else child.markup)
         elif child.nesting == -1:
-            add("close", _around(source, child)[1] if child.type == "link_close" else child.markup)
-            close(child.type.replace("_close", "_open"))
+            raw = _around(source, child)[1] if child.type == "link_close" else child.markup
+            found.close(child.type.replace("_close", "_open"), raw)
         elif child.type == "html_inline":
-            kind, name = _tag(child.content)
-            known = kind == "close" and _reachable(open, name)
-            add(kind, child.content, parts=name == "<br" or (kind == "close" and not known))
-            if kind == "open":
-                open.append((len(tokens) - 1, name))
-            elif known:
-                close(name)
+            found.tag(child.content)
         else:
-            add("empty", _raw(source, child))
-    for number, _ in open:
-        parting[number] = True
-    return tokens, parting
+            found.add("empty", _raw(source, child))
+    for number, _ in found.waiting:
+        found.parting[number] = True
+    return found.tokens, found.parting
+
+
+class _Tokens:
+    """Tokens as they come; ``parting`` says of each whether it parts the text, ``waiting`` what is open."""
+
+    def __init__(self) -> None:
+        self.tokens: list[Token] = []
+        self.parting: list[bool] = []
+        self.waiting: list[tuple[int, str]] = []
+
+    def add(self, kind: Kind, raw: str, *, parts: bool = False) -> None:
+        self.tokens.append(Token(kind, raw if kind == "raw" else raw.replace("\n", " ")))
+        self.parting.append(parts)
+
+    def open(self, name: str, raw: str) -> None:
+        self.waiting.append((len(self.tokens), name))
+        self.add("open", raw)
+
+    def close(self, name: str, raw: str) -> None:
+        """The innermost open one of this name; what was opened in it and never closed parts."""
+        self.add("close", raw)
+        last = len(self.tokens) - 1
+        while self.waiting:
+            number, its = self.waiting.pop()
+            if its == name:
+                self.tokens[number] = self.tokens[number]._replace(partner=last)
+                self.tokens[last] = self.tokens[last]._replace(partner=number)
+                return
+            self.parting[number] = True
+
+    def tag(self, raw: str) -> None:
+        """Of HTML. One that closes nothing, or what a mark of Markdown would cross, parts."""
+        kind, name = _tag(raw)
+        if kind == "open":
+            self.open(name, raw)
+        elif kind == "close" and _reachable(self.waiting, name):
+            self.close(name, raw)
+        else:
+            self.add(kind, raw, parts=kind == "close" or name == "<br")
 
 
 def _tag(raw: str) -> tuple[Kind, str]:

@@ -240,3 +240,16 @@ def test_markup_in_each_dialect(serve: Serve) -> None:
     answer = httpx.post(f"{server.url}/translate", json=asked | {"format": "rtf"})
     assert answer.status_code == 400 and "rtf" in answer.json()["error"]
     assert httpx.post(f"{server.url}/v1/translate", json={"text": "a", "format": "rtf"}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("<p><b>1.</b> a <i>…</i></p>", "<p><b>1.</b> A <i>…</i></p>"),
+        ("<i>- a</i> b", "<i>- A</i> B"),
+        ("a. <b>!!!</b> b", "A. <b>!!!</b> B"),
+    ],
+)
+def test_tags_around_what_is_not_translated_stay_there(text: str, wanted: str) -> None:
+    document = Marked(text, HTML, "en")
+    assert document.joined([each.upper() for each in document.sentences], {}) == wanted
