@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import httpx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.server.files import Files
@@ -89,6 +89,7 @@ BODIES = [
 def test_forms_that_are_none_are_told_apart_from_defects(serve: Serve) -> None:
     url = f"{serve().url}/translate_file"
 
+    @settings(deadline=None)  # of a busy machine
     @given(parts=st.lists(st.sampled_from(BODIES), max_size=12))
     def check(parts: list[str]) -> None:
         headers = {"content-type": "multipart/form-data; boundary=b"}

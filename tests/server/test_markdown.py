@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.server.documents import Document
@@ -123,6 +123,7 @@ WORDS = [
 ]  # fmt: skip
 
 
+@settings(deadline=None)
 @given(parts=st.lists(st.sampled_from(WORDS), max_size=40))
 def test_nothing_but_words_changes(parts: list[str]) -> None:
     """Said as it is read, all letters are there in their order, and blocks and code stay what they are."""
@@ -137,6 +138,7 @@ def test_nothing_but_words_changes(parts: list[str]) -> None:
     assert code[0] == code[1]
 
 
+@settings(deadline=None)
 @given(text=st.text(st.sampled_from([*string.printable, "\x00", "é", "漢", " "]), max_size=80))
 def test_whatever_is_no_markdown_does_no_harm(text: str) -> None:
     document = markdown(text, "de")
