@@ -8,7 +8,11 @@ from contextlib import contextmanager
 from beartype import BeartypeConf, beartype
 from jaxtyping import config
 
-__all__ = ["check", "switch", "unchecked"]
+__all__ = ["UNCHECKED", "check", "switch", "unchecked"]
+
+# Tests of what is around the models. They train and decode whole runs, by calls that the tests of the parts make too,
+# which are checked there: here the check would double the time.
+UNCHECKED = ("cli", "server", "studies")
 
 check = beartype(conf=BeartypeConf(is_pep484_tower=True))  # an int is welcome where a float is asked for
 

@@ -14,9 +14,6 @@ from tests import checking
 
 # Before any of them is imported. Only what computes: elsewhere the check costs more than it finds.
 CHECKED = ("attention", "losses", "models", "search", "state")
-# Tests of what is around the models. They train and decode whole runs, by calls that the tests of the parts make too,
-# which are checked there: here the check would double the time.
-UNCHECKED = ("cli", "server", "studies")
 install_import_hook([f"regard.{part}" for part in CHECKED], f"{checking.__name__}.check")
 
 
@@ -53,6 +50,6 @@ def data() -> Callable[[str], Path]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    checking.switch(on=item.path.relative_to(Path(__file__).parent).parts[0] not in UNCHECKED)
+    checking.switch(on=item.path.relative_to(Path(__file__).parent).parts[0] not in checking.UNCHECKED)
     if item.get_closest_marker("gpu") and not torch.cuda.is_available():
         pytest.skip("needs an accelerator, and torch sees none")

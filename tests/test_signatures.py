@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from jaxtyping import TypeCheckError
 
 from regard.losses import projected_cross_entropy
+from tests.checking import UNCHECKED, unchecked
 
 
 def test_a_wrong_argument_is_refused_by_name() -> None:
@@ -17,3 +20,18 @@ def test_a_wrong_argument_is_refused_by_name() -> None:
 def test_a_wrong_shape_is_refused_by_name() -> None:
     with pytest.raises(TypeCheckError, match="'target'"):
         projected_cross_entropy(torch.zeros(2, 3), torch.zeros(5, 3), torch.zeros(4, dtype=torch.int64), smoothing=0.0)
+
+
+def test_folders_that_are_not_checked_are_there() -> None:
+    assert all((Path(__file__).parent / name).is_dir() for name in UNCHECKED)
+
+
+def test_a_block_without_the_check_ends() -> None:
+    wrong = torch.zeros(2, 3), torch.zeros(5, 3), torch.zeros(2)
+    with unchecked():
+        with unchecked(), pytest.raises(RuntimeError):  # torch's own, far from the call
+            projected_cross_entropy(*wrong, smoothing=0.0)
+        with pytest.raises(RuntimeError):
+            projected_cross_entropy(*wrong, smoothing=0.0)
+    with pytest.raises(TypeCheckError, match="'target'"):
+        projected_cross_entropy(*wrong, smoothing=0.0)
