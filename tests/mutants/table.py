@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from regard.attention.dot import Dot
 from regard.attention.heads import SelfAttention
+from regard.attention.kernel import attend
 from regard.beams import _Beams, length_normaliser
 from regard.decoding import Decoding
 from regard.models.bahdanau import BahdanauDecoder
@@ -20,7 +21,7 @@ from regard.models.dropout import Dropout
 from regard.models.luong import InputFeedingDecoder, LuongDecoder
 from regard.search import _limit, sampling
 from regard.train import Trainer
-from tests import test_beam, test_decoding, test_dropout, test_sampling, test_update
+from tests import test_beam, test_decoding, test_dropout, test_kernel, test_sampling, test_update
 from tests.hand import test_convolutional, test_recurrent
 from tests.laws import test_abilities
 
@@ -194,6 +195,11 @@ MODELS = {
         Edit(Dot.can, "weights=True", "weights=False"),
         test_abilities.test_who_denies_an_ability_and_claims_it_is_caught,
         {"name": "dot", "ability": "weights"},
+    ),
+    "path chosen by how wide keys are": Mutant(
+        Edit(attend, "keys=key.shape[2]", "keys=key.shape[3]"),
+        test_kernel.test_the_path_is_chosen_by_what_is_attended_to,
+        {"bias": False},
     ),
     "self-attention that says its columns are independent": Mutant(
         Edit(SelfAttention.can, "independent=False", "independent=True"),
