@@ -55,6 +55,10 @@ Proxy = Annotated[
         help="Whose X-Forwarded-For is believed.",
     ),
 ]
+PublicUrl = Annotated[
+    str | None,
+    typer.Option("--public-url", metavar="URL", help="Where clients reach the server, if not where it listens."),
+]
 KeysFile = Annotated[
     Path | None, typer.Option("--keys", metavar="FILE", help="Only who has a key of this file; see regard keys.")
 ]
@@ -90,6 +94,7 @@ def serve(
     keys: KeysFile = None,
     glossaries: GlossariesFolder = None,
     trusted_proxy: Proxy = None,
+    public_url: PublicUrl = None,
 ) -> None:
     """Serve trained models over HTTP until Ctrl-C or SIGTERM; what was accepted is then finished.
 
@@ -100,6 +105,7 @@ def serve(
     settings = {
         "body_bytes": body_limit, "texts": batch_limit, "characters": char_limit, "beam": beam_limit,
         "nbest": beam_limit, "seconds": timeout, "requests_per_minute": req_limit, "waiting": queue, "rows": rows,
+        "public_url": public_url,
     }  # fmt: skip
     server, _ = create_server(
         runs, host=host, port=port, keys=keys, glossaries=glossaries, trusted_proxy=trusted_proxy, settings=settings,
@@ -132,6 +138,7 @@ def create_server(
         import uvicorn
 
         from regard.server.app import create_app
+        from regard.server.connections import limited
         from regard.server.keys import Keys
         from regard.server.metrics import Metrics
         from regard.server.models import Models
@@ -143,16 +150,29 @@ def create_server(
         ) from error
 
     port = _free_port(host, port)
-    chosen, metrics = ServerSettings(**(settings or {})), Metrics()
+    chosen, metrics = _settings(ServerSettings, settings or {}), Metrics()
     models = Models([_served(given, chosen, metrics, **opening) for given in runs])
     service = Service(models, chosen, metrics, keys=Keys(keys) if keys else None, glossaries=glossaries)
     app = create_app(service)
     config = uvicorn.Config(
         app, host=host, port=port, log_level=log_level, access_log=False, server_header=False,
+        http=limited(chosen, trusted_proxy),
         timeout_graceful_shutdown=round(chosen.seconds) + 1, limit_concurrency=max(CONNECTIONS, 4 * chosen.waiting),
         timeout_keep_alive=5, proxy_headers=trusted_proxy is not None, forwarded_allow_ips=trusted_proxy or [],
     )  # fmt: skip
     return uvicorn.Server(config), port
+
+
+def _settings(kind: type[ServerSettings], given: dict[str, Any]) -> ServerSettings:
+    from pydantic import ValidationError
+
+    try:
+        return kind(**given)
+    except ValidationError as error:
+        if error.errors()[0]["loc"] != ("public_url",):
+            raise
+        help = "for example --public-url https://translate.example.org"
+        raise ConfigError("this is no address of a server", where="--public-url", help=help) from error
 
 
 def _free_port(host: str, port: int) -> int:

@@ -45,7 +45,8 @@ def create_app(service: Service, *, warm: bool = True) -> FastAPI:
     app = FastAPI(
         title="Regard", version=regard.__version__, lifespan=lifespan,
         description="Translates with models that Regard trained; also speaks LibreTranslate and DeepL v2.",
-        docs_url=None, redoc_url=None,
+        docs_url=None, redoc_url=None, redirect_slashes=False,  # it would redirect to what the header Host says
+
     )  # fmt: skip
     for module in (own, inspecting, libretranslate, deepl, deepl_glossaries):
         app.include_router(module.router(service))

@@ -69,7 +69,7 @@ def router(service: Service) -> APIRouter:
         (answer,) = await unless_gone(request, service.translate(asked))
         response.headers.update(notices([answer]))
         name = files.add(sent.suffix, answer.text)
-        return {"translatedFileUrl": f"{str(request.base_url).rstrip('/')}{DOWNLOADS}{name}"}
+        return {"translatedFileUrl": f"{service.settings.public_url or _bound(request)}".rstrip("/") + DOWNLOADS + name}
 
     @routes.get(DOWNLOADS + "{name}", response_class=Response)
     async def download_file(name: str) -> Response:
@@ -114,6 +114,12 @@ def router(service: Service) -> APIRouter:
         return {"status": "ok"}
 
     return routes
+
+
+def _bound(request: Request) -> str:
+    """The address at which this connection arrived; the header Host says what its client likes."""
+    host, port = request.scope["server"]
+    return f"http://{f'[{host}]' if ':' in host else host}" + (f":{port}" if port else "")
 
 
 def _sender(request: Request, given: dict[str, Any]) -> Sender:

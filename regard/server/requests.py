@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qs
 
 from fastapi import Request
 
+from regard.received import parse_json
 from regard.server.refused import Refused
 
-__all__ = ["ClientGone", "Sender", "fields", "sender", "texts_of", "unless_gone"]
+__all__ = ["ClientGone", "Sender", "fields", "network_of", "sender", "texts_of", "unless_gone"]
 
 Result = TypeVar("Result")
 
@@ -34,15 +34,17 @@ def sender(request: Request, scheme: str, key: Any = None) -> Sender:
     kind, _, rest = request.headers.get("authorization", "").partition(" ")
     if not isinstance(key, str) and kind.lower() == scheme.lower() and rest.strip():
         key = rest.strip()
-    return Sender(key if isinstance(key, str) else None, _address(request.client.host if request.client else ""))
+    return Sender(key if isinstance(key, str) else None, network_of(request.client.host if request.client else ""))
 
 
-def _address(host: str) -> str:
-    """Of IPv6 the network, since one client has as many addresses there as it likes."""
+def network_of(host: str) -> str:
+    """What tells clients apart: an address; of IPv6 the network, since one has as many addresses there as it likes."""
     try:
         address = ip_address(host)
     except ValueError:
         return "unknown"
+    if isinstance(address, IPv6Address):
+        address = address.ipv4_mapped or address
     return str(ip_network((address, 64), strict=False)) if address.version == 6 else str(address)
 
 
@@ -74,8 +76,8 @@ def _from_form(text: str) -> dict[str, Any]:
 
 def _from_json(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        found = parse_json(text)
+    except ValueError as error:
         raise Refused(400, "Invalid request: the body is not JSON") from error
     if not isinstance(found, dict):
         raise Refused(400, "Invalid request: the body is not a JSON object")

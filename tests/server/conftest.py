@@ -12,6 +12,7 @@ import pytest
 import uvicorn
 
 from regard.server.app import create_app
+from regard.server.connections import limited
 from regard.server.keys import Keys
 from regard.server.metrics import Metrics
 from regard.server.models import Models, ServedModel
@@ -36,8 +37,9 @@ def serving(models: list[ServedModel], *, keys: Keys | None = None, **settings: 
     allowed = ServerSettings(**({"requests_per_minute": 10_000} | settings))
     service = Service(Models(models), allowed, Metrics(), keys=keys)
     config = uvicorn.Config(
-        create_app(service), host="127.0.0.1", port=0, log_level="warning", access_log=False, server_header=False
-    )
+        create_app(service), host="127.0.0.1", port=0, log_level="warning", access_log=False, server_header=False,
+        http=limited(allowed),
+    )  # fmt: skip
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
