@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from regard import checkpoint, storage
 from regard.errors import ModelError
+from regard.fitting import require_fitting
 from regard.run import RunFolder
 
 __all__ = ["average_run"]
@@ -29,6 +30,10 @@ def average_run(run: RunFolder, *, last: int = 10, steps: Sequence[int] | None =
             where=str(run.checkpoints),
             help=f"there are {', '.join(map(str, there))}" if there else _how_to_train(run),
         )
+    source, target = run.load_tokenizers()
+    for step in used:
+        found = checkpoint.step_path(run.checkpoints, step)
+        require_fitting(found, run.config.model, source_types=len(source), target_types=len(target))
     mean = checkpoint.average([checkpoint.step_path(run.checkpoints, step) for step in used])
     # Made outside the folder of checkpoints, where a training that goes on would sweep it away half made.
     workshop = storage.hidden(run.checkpoints, "tmp")

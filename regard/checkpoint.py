@@ -16,20 +16,21 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import safetensors
 import safetensors.torch
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from torch import Tensor
 
 from regard import storage
 from regard.errors import ModelError, RegardError, StorageError
 from regard.installation import upgrade
+from regard.received import LARGE, SMALL, open_regular, parse_json
 from regard.tensors import digest, mean, shared_names
 from regard.wording import explained
 
@@ -47,13 +48,13 @@ __all__ = [
     "mark_best",
     "read_best",
     "save",
+    "shapes",
     "step_path",
 ]
 
 FORMAT = 1  # raised when an older regard could not read what this one writes
 
 GROUP = r"^[a-z][a-z0-9_]*$"  # a group is a file name: nothing in it may lead out of the folder
-JSON_LIMIT = 1 << 20  # bytes; manifest.json and best.json have a few hundred
 FOLDER = re.compile(r"(?:step-(\d{6,15})|\.step-(\d{6,15})\.old)")
 HELP = "copy the folder again; or remove it: the checkpoint before it, if there is one, is then used"
 
@@ -67,6 +68,13 @@ class Checkpoint(NamedTuple):
     state: dict[str, Any]
 
 
+Step = Annotated[int, Field(ge=0, lt=10**15)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
 class Best(NamedTuple):
     """Which checkpoint did best so far."""
 
@@ -75,12 +83,16 @@ class Best(NamedTuple):
     value: float
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+class _Best(_Strict):
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+    step: Step
+    metric: str
+    value: float
 
 
 class _Record(_Strict):
-    size: int
+    size: Annotated[int, Field(ge=0)]
     sha256: str
 
 
@@ -91,7 +103,7 @@ class _Manifest(_Strict):
 
 class _State(_Strict):
     format: int
-    step: int
+    step: Step
     groups: list[Annotated[str, StringConstraints(pattern=GROUP)]]
     shared: dict[str, dict[str, str]]
     state: dict[str, Any]
@@ -141,16 +153,38 @@ def load(path: Path, *, only: Collection[str] | None = None) -> Checkpoint:
     StorageError where reading is not permitted. Cost: one pass of sha256 over the files.
     """
     path = Path(path)
-    if not path.is_dir():
-        raise ModelError(f"there is no checkpoint {path}", help="regard info RUN lists those of a run")
-    manifest = _parse(_Manifest, path / "manifest.json", _read(path / "manifest.json", limit=JSON_LIMIT))
-    inside = _parse(_State, path / "state.json", _read_verified(path, "state.json", manifest))
+    manifest, inside = _heads(path, only or ())
     wanted = inside.groups if only is None else [name for name in inside.groups if name in only]
-    missing = set(only or ()) - set(inside.groups)
-    if missing:
-        raise ModelError(f"{path} holds no tensors called {', '.join(sorted(missing))}", where=str(path))
     groups = {name: _read_group(path, name, manifest, inside) for name in wanted}
     return Checkpoint(path, inside.step, groups, inside.state)
+
+
+def shapes(path: Path, group: str) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """The number format, as safetensors spells it, and the shape of each tensor of a group. Reads none of them.
+
+    Raises as ``load`` does, but for what only a sha256 of the whole file would show.
+    """
+    manifest, inside = _heads(path, [group])
+    name = f"{group}.safetensors"
+    _require_size(path, name, manifest)
+    try:
+        with safetensors.safe_open(path / name, framework="pt") as opened:
+            slices = {key: opened.get_slice(key) for key in opened.keys()}
+            found = {key: (str(each.get_dtype()), tuple(each.get_shape())) for key, each in slices.items()}
+        return found | {alias: found[own] for alias, own in inside.shared[group].items()}
+    except (safetensors.SafetensorError, KeyError, ValueError, OSError) as error:
+        raise _damaged(path / name, "is not what regard writes", str(error)) from error
+
+
+def _heads(path: Path, groups: Collection[str]) -> tuple[_Manifest, _State]:
+    """What a checkpoint says of itself. ModelError where it has not all of these groups."""
+    if not path.is_dir():
+        raise ModelError(f"there is no checkpoint {path}", help="regard info RUN lists those of a run")
+    manifest = _parse(_Manifest, path / "manifest.json", _read(path / "manifest.json", limit=SMALL))
+    inside = _parse(_State, path / "state.json", _read_verified(path, "state.json", manifest, limit=LARGE))
+    if missing := set(groups) - set(inside.groups):
+        raise ModelError(f"{path} holds no tensors called {', '.join(sorted(missing))}", where=str(path))
+    return manifest, inside
 
 
 def load_latest(folder: Path, on_problem: Callable[[str], None]) -> Checkpoint | None:
@@ -195,10 +229,9 @@ def read_best(folder: Path) -> Best | None:
     if not path.exists():
         return None
     try:
-        found = json.loads(_read(path, limit=JSON_LIMIT))
-        return Best(int(found["step"]), str(found["metric"]), float(found["value"]))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ModelError(f"{path} is damaged", where=str(path), why=str(error), help="remove it") from error
+        return Best(**_Best.model_validate_json(_read(path, limit=SMALL)).model_dump())
+    except ValueError as error:
+        raise ModelError(f"{path} is damaged", where=str(path), why=_short(error), help="remove it") from error
 
 
 def average(sources: Sequence[Path | Mapping[str, Tensor]], *, group: str = "model") -> dict[str, Tensor]:
@@ -218,7 +251,7 @@ def identity(path: Path, group: str = "model") -> str:
 
     Raises ModelError where the manifest is missing, damaged or lists no such group.
     """
-    manifest = _parse(_Manifest, path / "manifest.json", _read(path / "manifest.json", limit=JSON_LIMIT))
+    manifest = _parse(_Manifest, path / "manifest.json", _read(path / "manifest.json", limit=SMALL))
     if (name := f"{group}.safetensors") not in manifest.files:
         raise _damaged(path / "manifest.json", f"does not list {name}")
     return manifest.files[name].sha256
@@ -301,23 +334,37 @@ def _read_group(path: Path, name: str, manifest: _Manifest, inside: _State) -> d
         raise _damaged(path / f"{name}.safetensors", "is not what regard writes", str(error)) from error
 
 
-def _read_verified(path: Path, name: str, manifest: _Manifest) -> bytes:
+def _require_size(path: Path, name: str, manifest: _Manifest) -> None:
     if name not in manifest.files:
         raise _damaged(path / "manifest.json", f"does not list {name}")
-    record, file = manifest.files[name], path / name
-    data = _read(file, limit=record.size + 1)  # a received file does not decide how much memory it takes
-    if len(data) != record.size:
-        problem = "is truncated" if len(data) < record.size else "is longer than it was"
-        raise _damaged(file, problem, f"manifest.json says {record.size:,} bytes")
-    if hashlib.sha256(data).hexdigest() != record.sha256:
-        raise _damaged(file, "was changed after it was written", "its sha256 is not the one in manifest.json")
+    wanted, file = manifest.files[name].size, path / name
+    with _told(file):
+        size = file.stat().st_size
+    if size != wanted:
+        problem = "is truncated" if size < wanted else "is longer than it was"
+        raise _damaged(file, problem, f"manifest.json says {wanted:,} bytes")
+
+
+def _read_verified(path: Path, name: str, manifest: _Manifest, *, limit: int | None = None) -> bytes:
+    _require_size(path, name, manifest)
+    data = _read(path / name, limit=limit)
+    if hashlib.sha256(data).hexdigest() != manifest.files[name].sha256:
+        raise _damaged(path / name, "was changed after it was written", "its sha256 is not the one in manifest.json")
     return data
 
 
-def _read(file: Path, *, limit: int) -> bytes:
+def _read(file: Path, *, limit: int | None) -> bytes:
+    with _told(file), open(file, "rb", opener=open_regular) as opened:
+        if limit is not None and file.stat().st_size > limit:
+            raise _damaged(file, "is not what regard writes", f"it has more than {limit:,} bytes")
+        return opened.read()
+
+
+@contextmanager
+def _told(file: Path) -> Iterator[None]:
+    """What the system refuses, as a damaged file or as one that may not be read."""
     try:
-        with file.open("rb") as opened:
-            return opened.read(limit)
+        yield
     except FileNotFoundError as error:
         raise _damaged(file, "is missing", "a copy was cut short, or this is no checkpoint of regard") from error
     except OSError as error:
@@ -331,7 +378,7 @@ def _read(file: Path, *, limit: int) -> bytes:
 def _parse(kind: type[_Part], file: Path, data: bytes) -> _Part:
     """Check the format version first: what a newer regard wrote is not damaged, it is newer."""
     try:
-        found = json.loads(data)
+        found = parse_json(data)
         version = found["format"]
         if isinstance(version, int) and version > FORMAT:
             raise ModelError(
@@ -343,7 +390,7 @@ def _parse(kind: type[_Part], file: Path, data: bytes) -> _Part:
         if version != FORMAT:
             raise ValueError(f"format {version!r} is unknown")
         return kind.model_validate(found)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise _damaged(file, "is not what regard writes", _short(error)) from error
 
 

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 from regard import storage
 from regard.errors import ConfigError
+from regard.received import SMALL, parse_json, read_bytes
 
 __all__ = ["Journal"]
 
@@ -96,10 +97,10 @@ class Journal:
     def _read(self) -> dict[str, Any] | None:
         """The record of what is committed; None where there is none, or less is there than it says."""
         try:
-            record: dict[str, Any] = json.loads(self._record.read_bytes())
+            record: dict[str, Any] = parse_json(read_bytes(self._record, SMALL))
             if record["format"] == FORMAT and self._partial.stat().st_size >= record["bytes"]:
                 return record
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError):
             pass
         return None
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import torch
 
 from regard.errors import TrainingError
 
-__all__ = ["within_memory"]
+__all__ = ["total_memory", "within_memory"]
+
+LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 @contextmanager
@@ -22,6 +27,18 @@ def within_memory(doing: str, *, help: str) -> Iterator[None]:
             raise
         why = (str(error) or "the system gave no more").splitlines()[0].rpartition("DefaultCPUAllocator: ")[2]
         raise TrainingError(f"out of memory while {doing}", why=why, help=help) from error
+
+
+def total_memory() -> int:
+    """Bytes that this process could have if it were alone: the accelerator's where there is one, else the machine's."""
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
+    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in LIMITS:
+        with suppress(OSError, ValueError):  # not there, or "max"
+            found.append(int(Path(path).read_text()))
+    soft = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return min([*found, *([soft] if soft != resource.RLIM_INFINITY else [])])
 
 
 def _is_out_of_memory(error: RuntimeError | MemoryError) -> bool:

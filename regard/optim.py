@@ -178,7 +178,19 @@ class Optimizer:
 
     @torch.no_grad()
     def load(self, weights: Mapping[str, Tensor], named: Mapping[str, Tensor]) -> None:
-        """Take back what ``weights`` and ``tensors`` gave; raises ``KeyError`` where a name is missing."""
+        """Take back what ``weights`` and ``tensors`` gave.
+
+        Raises KeyError where a name is missing, and ValueError where a tensor is of another shape or kind of number.
+        """
+        for name, master in zip(self.names, self.masters, strict=True):
+            _require_alike(name, weights[name], master)
+            for key in ("master", "exp_avg", "exp_avg_sq"):
+                if f"{key}.{name}" in named:
+                    _require_alike(f"{key}.{name}", named[f"{key}.{name}"], master)
+            if f"step.{name}" in named:
+                _require_alike(f"step.{name}", named[f"step.{name}"], torch.zeros(()))
+        for name, buffer in self.buffers.items():
+            _require_alike(name, weights[name], buffer)
         for name, buffer in self.buffers.items():
             buffer.copy_(weights[name])
         self._move_buffers(list(self.buffers.values()), self._sound)
@@ -211,3 +223,10 @@ class Optimizer:
         for master, weight in zip(self.masters, weights, strict=True):
             master.copy_(weight)
         self._publish()
+
+
+def _require_alike(name: str, found: Tensor, wanted: Tensor) -> None:
+    """Before it is copied, which would stretch a smaller one, or handed to Adam, which trusts it."""
+    if found.shape != wanted.shape or found.dtype != wanted.dtype:
+        there, here = (f"{list(each.shape)} in {each.dtype}" for each in (found, wanted))
+        raise ValueError(f"{name} is {there}, not {here}")

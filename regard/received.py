@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 SMALL: Final = 1 << 20  # bytes of a file of settings
-LARGE: Final = 1 << 26  # bytes of a vocabulary
+LARGE: Final = 1 << 28  # bytes of a vocabulary, which may be all words of a corpus
 DEPTH: Final = 32  # tables and lists inside each other; what Regard writes has eight at most
 LINE: Final = 1 << 20  # bytes of one record
 RECORDS: Final = 1 << 30  # bytes of all records that are read
@@ -54,7 +54,7 @@ class TooDeep(ValueError):
 
 def read_bytes(path: Path, limit: int) -> bytes:
     """The bytes of a regular file. ValueError where it has more than ``limit``, OSError where it cannot be read."""
-    with open(path, "rb", opener=_open_regular) as file:
+    with open(path, "rb", opener=open_regular) as file:
         found = file.read(limit + 1)
     if len(found) > limit:
         raise ValueError(f"it has more than {limit:,} bytes")
@@ -66,7 +66,7 @@ def read_records(path: Path) -> Iterator[tuple[int, bytes]]:
 
     Lines of more than a megabyte are left out; nothing is read beyond the first gigabyte. OSError as ``read_bytes``.
     """
-    with open(path, "rb", opener=_open_regular) as file:
+    with open(path, "rb", opener=open_regular) as file:
         number, left = 0, RECORDS
         while left > 0 and (line := file.readline(LINE)):
             number, left, whole = number + 1, left - len(line), True
@@ -128,7 +128,7 @@ def shortened(text: str) -> str:
     return text if len(text) <= 200 else f"{text[:199]}…"
 
 
-def _open_regular(path: str, flags: int) -> int:
+def open_regular(path: str, flags: int) -> int:
     """Open without waiting, which a pipe would make one do; OSError for whatever is no regular file."""
     descriptor = os.open(path, flags | os.O_NONBLOCK)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):

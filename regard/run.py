@@ -21,10 +21,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 import regard
 from regard import checkpoint, storage
@@ -32,9 +32,14 @@ from regard.config import Config, dump_config, load_config
 from regard.data.text import Tokenizer, load_tokenizer
 from regard.errors import ConfigError, ModelError, RegardError
 from regard.pace import Decision, Fit
+from regard.received import SMALL, parse_json, read_bytes
 from regard.wording import did_you_mean, explained
 
 __all__ = ["Chosen", "Metrics", "Plan", "RunFolder", "environment"]
+
+
+Count = Annotated[int, Field(ge=0, lt=10**15)]
+Types = Annotated[int, Field(ge=1, lt=1 << 31)]
 
 
 class Plan(BaseModel):
@@ -43,11 +48,11 @@ class Plan(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     precision: Literal["float32", "bfloat16"]
-    steps: int | None  # updates, where their number is known
-    threads: int  # sums depend on how they are split
+    steps: Count | None  # updates, where their number is known
+    threads: Annotated[int, Field(ge=1, le=4096)]  # sums depend on how they are split
     seconds_per_update: dict[str, float]  # by number format; 0 where nothing was measured
-    source_types: int
-    target_types: int
+    source_types: Types
+    target_types: Types
     corpora: dict[str, str] = {}  # the content of each, by its folder under data/; nothing in older runs
     most: int | None = None  # the updates that something else than train.minutes allows
     fit: Fit | None = None  # None in older runs, whose config says all of it
@@ -123,12 +128,18 @@ class RunFolder:
     def elsewhere(self) -> list[str]:
         """How this machine differs from the one the run began on, in what decides the last bits of a figure."""
         try:
-            began = json.loads((self.path / "environment.json").read_text(encoding="utf-8"))
+            began = self.read_environment()
         except (OSError, ValueError):
             return ["environment.json, which says where it began, cannot be read"]
         now = environment()
         keys = ("processor", "vector_instructions", "bfloat16_products", "accelerator", "torch")
         return [f"{key} was {began.get(key)}, is {now[key]}" for key in keys if began.get(key) != now[key]]
+
+    def read_environment(self) -> dict[str, Any]:
+        """What ``environment`` said when the run began. OSError or ValueError where that is not there or damaged."""
+        return TypeAdapter(dict[str, Any]).validate_python(
+            parse_json(read_bytes(self.path / "environment.json", SMALL))
+        )
 
     def write_plan(self, plan: Plan) -> None:
         storage.write_json(self.path / "plan.json", plan.model_dump())
@@ -139,8 +150,11 @@ class RunFolder:
         if not path.exists():
             return None
         try:
-            return Plan.model_validate_json(path.read_bytes())
-        except ValueError as error:
+            plan = Plan.model_validate_json(read_bytes(path, SMALL))
+            if self.config.model.share == "all" and plan.source_types != plan.target_types:
+                raise ValueError("all embeddings are one matrix by the config, and the vocabularies differ in size")
+            return plan
+        except (OSError, ValueError) as error:
             help = "copy the whole run folder again"
             why = explained(error) if isinstance(error, ValidationError) else str(error)
             raise ModelError("plan.json is damaged", where=str(path), why=why, help=help) from error
@@ -201,8 +215,15 @@ class RunFolder:
         if not path.is_dir():
             return [], False
         state = checkpoint.load(path, only=()).state
-        steps = [int(step) for step in state.get("averaged", ())]
-        return steps, state.get("newest", max(steps, default=0)) >= last
+        try:
+            steps = TypeAdapter(list[Count]).validate_python(state.get("averaged", []), strict=True)
+            newest = TypeAdapter(Count).validate_python(state.get("newest", max(steps, default=0)), strict=True)
+        except ValueError as error:
+            help = f"regard average {self.path} makes it anew"
+            raise ModelError(
+                "the average is damaged", where=str(path / "state.json"), why=str(error), help=help
+            ) from error
+        return steps, newest >= last
 
     @contextmanager
     def training(self) -> Iterator[None]:

@@ -14,6 +14,8 @@ from regard.keys import Misfit
 __all__ = ["SearchConfig", "TrainConfig"]
 
 Positive = Annotated[int, Field(gt=0)]
+Width = Annotated[int, Field(gt=0, le=1 << 16)]  # of what is held together: a received config takes no more
+Threads = Annotated[int, Field(gt=0, le=4096)]
 Count = Annotated[int, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
@@ -70,8 +72,8 @@ class TrainConfig(BaseModel):
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     engine: Literal["fast", "reference"] = "fast"  # reference: all but decoding as textbooks write it
-    threads: Positive | None = None
-    workers: Positive = 1
+    threads: Threads | None = None
+    workers: Threads = 1
     deterministic: bool = False
     max_nonfinite: Positive = 5  # updates in a row without a finite loss before rolling back
 
@@ -120,8 +122,8 @@ class SearchConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    beam: Positive = 5  # 1 is greedy
-    nbest: Positive = 1
+    beam: Width = 5  # 1 is greedy
+    nbest: Width = 1
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6  # α of ((k + length) / (k + 1))^α
     length_offset: Annotated[float, Field(ge=0)] = 5.0  # k there: 5 is GNMT's, 0 divides by length^α as fairseq does
     coverage_penalty: Annotated[float, Field(ge=0, le=10)] = 0.0  # β: a beam's outputs lose β · Σ log coverage
@@ -130,7 +132,7 @@ class SearchConfig(BaseModel):
     temperature: Annotated[float, Field(gt=0)] | None = None  # given: draw instead of search
     top_k: Positive | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    batch_sentences: Positive = 64
+    batch_sentences: Width = 64
 
     @property
     def covers(self) -> bool:

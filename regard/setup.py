@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import nn
 
-from regard import storage
+from regard import checkpoint, storage
 from regard.attention.contract import Mechanism
 from regard.config import Config
 from regard.data.batches import collate, epoch_batches, pair_lengths
@@ -25,8 +25,10 @@ from regard.data.corpora import Corpora, CorpusConfig, Sentences
 from regard.data.preparing import open_or_prepare
 from regard.data.text import Tokenizer, TokenizerConfig, train_tokenizer
 from regard.engine.processor import bfloat16_in_hardware
-from regard.errors import ConfigError
+from regard.errors import ConfigError, ModelError
+from regard.fitting import outline, require_fitting, require_room
 from regard.gradients import Workers, batch_loss, gradient
+from regard.memory import within_memory
 from regard.models.build import build
 from regard.models.model import Transducer
 from regard.optim import Optimizer
@@ -51,7 +53,10 @@ class Ready(NamedTuple):
 
 
 def require_trainable(config: Config) -> None:
-    """ConfigError for what would only show once the text is prepared: no end, a model that cannot be built. Seconds."""
+    """ConfigError for what would only show once the text is prepared: no end, a model that cannot be built. Seconds.
+
+    TrainingError for a model that this machine has no room for.
+    """
     _require_corpora(config)
     settings = config.train
     ends = (settings.steps, settings.epochs, settings.minutes, settings.tokens, settings.early_stopping)
@@ -62,6 +67,7 @@ def require_trainable(config: Config) -> None:
             why="it has neither steps nor epochs, minutes, tokens or early_stopping",
             help="say how long: --set train.epochs=20, train.steps=5000 or train.minutes=30",
         )
+    require_room(outline(config.model, source_types=8, target_types=8))
     with torch.device("meta"):  # shapes alone: no memory, whatever the size
         _require_alone(build(config.model, source_types=8, target_types=8), config)
 
@@ -102,6 +108,7 @@ def set_up(run: RunFolder, *, say: Callable[[str], None], progress: Callable[[in
     if config.train.threads is not None:
         torch.set_num_threads(config.train.threads)
     source, target, data = prepare(run, say=say, progress=progress)
+    _require_sizes(run, len(source), len(target))
     plan = run.read_plan()
     if plan is None:
         _require_batches(config, data)
@@ -158,10 +165,25 @@ def _about(plan: Plan) -> Iterator[str]:
         )
 
 
+def _require_sizes(run: RunFolder, source_types: int, target_types: int) -> None:
+    """Before a model is built: there is room for it, and the newest checkpoint that can be read is of such a model."""
+    types = {"source_types": source_types, "target_types": target_types}
+    require_room(outline(run.config.model, **types))
+    for step in reversed(checkpoint.list_steps(run.checkpoints)):
+        path = checkpoint.step_path(run.checkpoints, step)
+        try:
+            checkpoint.shapes(path, "model")
+        except ModelError:
+            continue  # resuming tells of it, and goes to the one before
+        require_fitting(path, run.config.model, **types)
+        return
+
+
 def _build(config: Config, source_types: int, target_types: int, precision: str) -> Transducer:
     torch.manual_seed(config.seed)
-    model = build(config.model, source_types=source_types, target_types=target_types)
-    return model.to(device=_device(), dtype=DTYPES[precision])
+    with within_memory("building the model", help="lower model.width, model.feed_forward or the layers"):
+        model = build(config.model, source_types=source_types, target_types=target_types)
+        return model.to(device=_device(), dtype=DTYPES[precision])
 
 
 def _device() -> torch.device:

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor
 
 from regard import checkpoint, storage
@@ -171,9 +172,9 @@ class Trainer:
         if self.device.type != "cpu":
             self.reporter.said("an accelerator is not promised to give the results of one sitting bit for bit")
         try:
-            self.place = Place(**found.state)
+            self.place = _place(found.state)
             self.optimizer.load(found.groups["model"], found.groups["optimizer"])
-        except (KeyError, TypeError, RuntimeError) as error:  # whole, yet of another model or another program
+        except (KeyError, TypeError, ValueError) as error:  # whole, yet of another model or another program
             raise ModelError(
                 f"{found.path.name} is not of this run",
                 where=str(found.path),
@@ -399,6 +400,14 @@ class Trainer:
     def _in_order(self, corpora: Corpora) -> Iterator[Batch]:
         for indices in batches_in_order(pair_lengths(corpora), self.config.train.batch_tokens):
             yield to_device(collate(corpora, indices), self.device)
+
+
+def _place(state: dict[str, Any]) -> Place:
+    """What a checkpoint says of it. TypeError for other names, ValueError for what is no plain number."""
+    place = TypeAdapter(Place).validate_python(asdict(Place(**state)))
+    if not all(0 <= each < 10**15 for each in asdict(place).values() if isinstance(each, int)):
+        raise ValueError("a number in it is out of range")
+    return place
 
 
 def planned_epoch(config: Config, data: Prepared, epoch: int) -> list[Indices]:

@@ -16,12 +16,14 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from regard.beams import length_normaliser
+from regard.checkpoint import load as read_checkpoint
 from regard.coverage_penalty import reranked
 from regard.data.batches import batches_in_order, pad_sources
 from regard.data.subword import ListedTokenizer, marked
 from regard.data.text import BEGIN, UNKNOWN, Tokenizer
 from regard.decoding import Decoding, Engine, possible
-from regard.errors import ConfigError, DataError, ModelError
+from regard.errors import ConfigError, DataError
+from regard.fitting import require_fitting
 from regard.keys import explain
 from regard.memory import within_memory
 from regard.models.build import build
@@ -32,7 +34,6 @@ from regard.run import RunFolder
 from regard.search import Hypothesis, Opened, Read, search
 from regard.settings import SearchConfig
 from regard.state import State
-from regard.tensors import kept_buffers
 
 __all__ = ["Candidate", "Engine", "Translation", "Translator", "load"]
 
@@ -438,23 +439,17 @@ def load(
     """
     run = RunFolder.open(Path(path))
     source, target = run.load_tokenizers()
-    found = run.weights(checkpoint)
-    model = build(run.config.model, source_types=len(source), target_types=len(target))
-    weights = found.groups["model"]
-    wanted = dict(model.named_parameters()) | kept_buffers(model)
-    missing = set(wanted) ^ set(weights)
-    wrong = [name for name, p in wanted.items() if name in weights and weights[name].shape != p.shape]
-    if missing or wrong:
-        raise ModelError(
-            f"the weights in {found.path} are not those of this run's config",
-            where=str(found.path),
-            why=f"they differ in {', '.join(sorted([*missing, *wrong])[:3])}",
-            help="copy the whole run folder again",
-        )
-    model.load_state_dict(weights, strict=False)
+    types = {"source_types": len(source), "target_types": len(target)}
+    chosen = run.weights_path(checkpoint).path
+    require_fitting(chosen, run.config.model, **types)
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    with within_memory("loading the model", help="close other programs, or take a machine with more memory"):
+        weights = read_checkpoint(chosen, only={"model"}).groups["model"]
+        model = build(run.config.model, **types)
+        model.load_state_dict(weights, strict=False)
+        model.to(where)
     longest = run.config.data.max_length
-    return Translator(model.to(where), source, target, run.config.search, max_length=longest, engine=engine)
+    return Translator(model, source, target, run.config.search, max_length=longest, engine=engine)
 
 
 def _chunks(pieces: list[int], size: int) -> list[list[int]]:

@@ -70,6 +70,7 @@ LAYERS = {
     "regard.setup": 5,
     "regard.significance": 5,
     "regard.train": 5,
+    "regard.fitting": 5,
     "regard.gradients": 5,
     "regard.averaging": 5,
     "regard.card": 5,

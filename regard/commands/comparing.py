@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from regard.compare_results import Summary
     from regard.interrupt import Interrupts
 
-__all__ = ["Comparison"]
+__all__ = ["Comparison", "read_object"]
 
 START = """
 try:
@@ -212,7 +212,7 @@ class _Member:
     def _read(self) -> None:
         from regard.commands.compare_member import MEASURED, TRAINING
 
-        training, measured = (_json(self.path / name) for name in (TRAINING, MEASURED))
+        training, measured = (read_object(self.path / name) for name in (TRAINING, MEASURED))
         self.training = training if training.get("finished") else {}
         self.measured = measured if self.training and measured.get("key") == self.key else {}
 
@@ -222,7 +222,7 @@ class _Member:
         killed = {"what": f"its process ended with {code}", "where": str(self.path), "why": None, "help": None}
         if code == -9:
             killed |= {"why": "it was killed", "help": "if memory ran out, lower train.batch_tokens"}
-        self.error = _json(self.path / FAILURE) or {**killed, "exit_code": 5}
+        self.error = read_object(self.path / FAILURE) or {**killed, "exit_code": 5}
         self.tell_failure()
 
     def tell_failure(self) -> None:
@@ -233,10 +233,21 @@ class _Member:
         _say("\n  ".join([f"{who} failed: {error['what']}", *details]))
 
 
-def _json(path: Path) -> dict[str, Any]:
-    """What a file holds; nothing where it is not there."""
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return found
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file of a member; empty where there is no file. ModelError for a damaged one."""
+    from regard.errors import ModelError
+    from regard.received import LARGE, parse_json, read_bytes
+
+    if not path.exists():
+        return {}
+    try:
+        found = parse_json(read_bytes(path, LARGE))
+        if not isinstance(found, dict):
+            raise ValueError("it is no JSON object")
+        return found
+    except (OSError, ValueError) as error:
+        help = "remove it: the member is measured anew"
+        raise ModelError(f"{path.name} is damaged", where=str(path), why=str(error), help=help) from error
 
 
 def _wait(job: dict[str, Any], held: int, interrupts: Interrupts) -> int:

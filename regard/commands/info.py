@@ -67,16 +67,15 @@ def info(what: What, *, types: Types = 8000, as_json: AsJson = False) -> None:
 
 def parameters_by_part(config: ModelConfig, source_types: int, target_types: int) -> dict[str, int]:
     """How many parameters each part has; matrices that parts share count once, as ``embeddings``. No memory."""
-    import torch
+    from torch.nn import Parameter
 
-    from regard.models.build import build
+    from regard.fitting import outline
 
-    with torch.device("meta"):
-        model = build(config, source_types=source_types, target_types=target_types)
     counts: dict[str, int] = {}
-    for name, parameter in model.named_parameters():
-        part = _part(name)
-        counts[part] = counts.get(part, 0) + parameter.numel()
+    for name, tensor in outline(config, source_types=source_types, target_types=target_types).items():
+        if isinstance(tensor, Parameter):
+            part = _part(name)
+            counts[part] = counts.get(part, 0) + tensor.numel()
     return counts
 
 
@@ -139,7 +138,7 @@ def _run(run: RunFolder) -> dict[str, Any]:
     found["best"] = best._asdict() if best else None
     found["corpora"] = dict(_corpora(run))
     found["last_validation"] = _last_validation(run.path / "metrics.jsonl")
-    found["environment"] = _environment(run.path / "environment.json")
+    found["environment"] = _environment(run)
     found["config"] = run.config.model_dump(mode="json", exclude_none=True)
     return found
 
@@ -155,29 +154,34 @@ def _corpora(run: RunFolder) -> Iterator[tuple[str, Any]]:
 def _last_validation(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
+    from pydantic import TypeAdapter
+
+    from regard.received import parse_json, read_records
+
+    figures = TypeAdapter(dict[str, float])
     found = None
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if b'"validation"' in line and line.endswith(b"\n"):  # a last line without an end was torn
-                try:
-                    record = json.loads(line)
-                    found = {"step": int(record["step"]), "validation": dict(record["validation"])}
-                except (ValueError, TypeError, KeyError) as error:
-                    help = "remove this line"
-                    where = f"{path}:{number}"
-                    raise ModelError("metrics.jsonl is damaged", where=where, why=str(error), help=help) from error
+    for number, line in read_records(path):
+        if b'"validation"' in line and line.endswith(b"\n"):  # a last line without an end was torn
+            try:
+                record = parse_json(line)
+                found = {"step": int(record["step"]), "validation": figures.validate_python(record["validation"])}
+            except (ValueError, TypeError, KeyError, OverflowError) as error:
+                help = "remove this line"
+                where = f"{path}:{number}"
+                raise ModelError("metrics.jsonl is damaged", where=where, why=str(error), help=help) from error
     return found
 
 
-def _environment(path: Path) -> dict[str, Any] | None:
-    if not path.is_file():
+def _environment(run: RunFolder) -> dict[str, Any] | None:
+    path = run.path / "environment.json"
+    if not path.exists():
         return None
     try:
-        found = json.loads(path.read_bytes())
+        found = run.read_environment()
         if missing := {"regard", "torch", "processor", "threads"} - set(found):
             raise ValueError(f"it lacks {', '.join(sorted(missing))}")
-        return dict(found)
-    except (ValueError, TypeError) as error:
+        return found
+    except (OSError, ValueError) as error:
         help = "remove it: it only says on which machine the run began"
         raise ModelError("environment.json is damaged", where=str(path), why=str(error), help=help) from error
 

@@ -132,6 +132,8 @@ class HuggingFaceTokenizer(Tokenizer):
             self._library = Library.from_str(model.decode("utf-8"))
         except Exception as error:  # the library raises nothing narrower
             raise ValueError("not a tokenizer of the tokenizers library") from error
+        if max(self._library.get_vocab().values(), default=0) >= self._library.get_vocab_size():
+            raise ValueError("a tokenizer whose pieces are not numbered one by one")
         self._library.encode_special_tokens = True
 
     def __len__(self) -> int:

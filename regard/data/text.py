@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import json
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from regard.data.tokenizer import BEGIN, END, FORMAT, PAD, SPECIALS, UNKNOWN, To
 from regard.data.vocabulary import ByteTokenizer, CharacterTokenizer, WordTokenizer, count_pieces
 from regard.errors import ConfigError, ModelError
 from regard.installation import upgrade
+from regard.received import LARGE, parse_json, read_bytes
 from regard.wording import explained
 
 __all__ = [
@@ -67,7 +67,7 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
         config = TokenizerConfig.model_validate(head["config"])
         digests = dict(head["files"])
         pieces = head["pieces"]
-    except (KeyError, TypeError, ValueError, ValidationError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         why = explained(error) if isinstance(error, ValidationError) else str(error)
         raise _foreign(head_path, why) from error
     if config.kind == "byte":
@@ -99,12 +99,15 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
 
 
 def _is_list_of_text(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    """Of text that can be written again: JSON may name half of a pair of surrogates."""
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        return False
+    return not any("\ud800" <= character <= "\udfff" for each in value if not each.isascii() for character in each)
 
 
 def _read_head(path: Path) -> dict[str, Any]:
     try:
-        head = json.loads(_read(path).decode("utf-8"))
+        head = parse_json(_read(path))
     except ValueError as error:
         raise ModelError(
             f"The tokenizer file {path.name} is truncated or not JSON.",
@@ -126,7 +129,7 @@ def _read_head(path: Path) -> dict[str, Any]:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bytes(path, LARGE)
     except FileNotFoundError as error:
         there = sorted(entry.name for entry in path.parent.iterdir()) if path.parent.is_dir() else []
         near = difflib.get_close_matches(path.name, there, n=1)
@@ -136,10 +139,9 @@ def _read(path: Path) -> bytes:
             why=f"the nearest name in the folder is {near[0]}" if near else None,
             help="copy the whole model folder again",
         ) from error
-    except OSError as error:
-        raise ModelError(
-            f"The tokenizer file {path.name} cannot be read.", where=str(path), why=error.strerror
-        ) from error
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise ModelError(f"The tokenizer file {path.name} cannot be read.", where=str(path), why=why) from error
 
 
 def _foreign(path: Path, why: str) -> ModelError:

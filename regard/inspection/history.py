@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from contextlib import suppress
 from functools import lru_cache
@@ -16,10 +15,12 @@ from regard import checkpoint
 from regard.errors import RegardError
 from regard.inspection.example import example_of
 from regard.models.words import in_words
+from regard.received import parse_json, read_records
 from regard.run import RunFolder
 
 __all__ = ["checkpoints", "chosen_checkpoint", "curves", "details", "identities"]
 
+LAST = 10**15  # steps
 POINTS = 400  # of a curve: more than a screen shows
 UNITS = {"loss": "nats"}
 
@@ -80,16 +81,18 @@ def _curves(path: Path, changed: int, size: int) -> list[dict[str, Any]]:
     """Read again only where it has changed."""
     trained: dict[str, list[tuple[int, float]]] = defaultdict(list)
     validated: dict[str, list[tuple[int, float]]] = defaultdict(list)
-    for line in path.read_bytes().splitlines():
+    for _, line in read_records(path):
         try:
-            record = json.loads(line)
+            record = parse_json(line)
             step = int(record["step"])
+            if not 0 <= step < LAST:
+                continue
             for name in ("loss", "rate"):
                 if name in record:
                     trained[f"training {name}"].append((step, float(record[name])))
             for name, value in record.get("validation", {}).items():
                 validated[f"validation {name}"].append((step, float(value)))
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
             continue  # a line that was torn: a picture can do without
     finite = {name: [point for point in points if isfinite(point[1])] for name, points in (trained | validated).items()}
     return [

@@ -13,8 +13,9 @@ __all__ = [
     "RecurrentDecoderConfig", "RecurrentEncoderConfig", "TransformerDecoderConfig", "TransformerEncoderConfig",
 ]  # fmt: skip
 
-Size = Annotated[int, Field(ge=1)]
-Block = tuple[Size, Size, Size]  # width, kernel, layers
+LARGEST = 1 << 20
+Size = Annotated[int, Field(ge=1, le=LARGEST)]
+Block = tuple[Size, Size, Annotated[int, Field(ge=1, le=100)]]  # width, kernel, layers
 
 
 class TransformerEncoderConfig(BaseModel):
@@ -72,7 +73,9 @@ class RecurrentEncoderConfig(BaseModel):
         False, description="one direction: read from the last word to the first (Sutskever 2014, Luong 2015)"
     )
     scale_embedding: bool = Field(True, description="embeddings times √width, as a Transformer's are")
-    width: int | None = Field(None, ge=1, description="of one direction; unset: states are as wide as the decoder's")
+    width: int | None = Field(
+        None, ge=1, le=LARGEST, description="of one direction; unset: states are as wide as the decoder's"
+    )
 
     @model_validator(mode="after")
     def _reads_one_way(self) -> RecurrentEncoderConfig:
@@ -95,7 +98,7 @@ class RecurrentDecoderConfig(BaseModel):
         "learned", description="tanh(W · the encoder's summary), or the encoder's last states as they are (Luong 2015)"
     )
     input_feeding: bool = Field(True, description="`luong`: the last read-out enters the first cell")
-    readout: int | None = Field(None, ge=1, description="`bahdanau`: l, the maxout units; unset: the width")
+    readout: int | None = Field(None, ge=1, le=LARGEST, description="`bahdanau`: l, the maxout units; unset: the width")
     scale_embedding: bool = Field(True, description="embeddings times √width, as a Transformer's are")
 
 
@@ -106,7 +109,10 @@ class ConvolutionalEncoderConfig(BaseModel):
 
     kind: Literal["convolutional"] = "convolutional"
     blocks: tuple[Block, ...] | None = Field(
-        None, min_length=1, description="[width, kernel, layers] each; unset: `encoder_layers` of kernel 3"
+        None,
+        min_length=1,
+        max_length=100,
+        description="[width, kernel, layers] each; unset: `encoder_layers` of kernel 3",
     )
 
 
@@ -117,7 +123,10 @@ class ConvolutionalDecoderConfig(BaseModel):
 
     kind: Literal["convolutional"] = "convolutional"
     blocks: tuple[Block, ...] | None = Field(
-        None, min_length=1, description="[width, kernel, layers] each; unset: `decoder_layers` of kernel 3"
+        None,
+        min_length=1,
+        max_length=100,
+        description="[width, kernel, layers] each; unset: `decoder_layers` of kernel 3",
     )
 
 

@@ -15,6 +15,7 @@ from regard.models.presets import DEFAULTS, PRESETS
 
 __all__ = ["ModelConfig"]
 
+SIZE, LAYERS = 1 << 20, 1000  # the largest: a received config decides neither memory nor time by itself
 RECURRENT_LAYERS = 2  # unless given: cells are seldom stacked as high as layers of attention
 
 SIDES = ("encoder", "decoder")
@@ -32,16 +33,22 @@ class ModelConfig(BaseModel):
     preset: Literal[tuple(PRESETS)] | None = None  # type: ignore[valid-type]
     encoder: EncoderConfig = TransformerEncoderConfig()
     decoder: DecoderConfig = TransformerDecoderConfig()
-    encoder_layers: int = Field(6, ge=1, description="N of the encoder; 2 unless given where it is recurrent")
-    decoder_layers: int = Field(6, ge=1, description="N of the decoder; 2 unless given where it is recurrent")
-    width: int = Field(512, ge=2, description="d_model")
-    embedding: int | None = Field(None, ge=1, description="width of embeddings; a Transformer's is its width")
-    feed_forward: int = Field(2048, ge=1, description="d_ff")
+    encoder_layers: int = Field(
+        6, ge=1, le=LAYERS, description="N of the encoder; 2 unless given where it is recurrent"
+    )
+    decoder_layers: int = Field(
+        6, ge=1, le=LAYERS, description="N of the decoder; 2 unless given where it is recurrent"
+    )
+    width: int = Field(512, ge=2, le=SIZE, description="d_model")
+    embedding: int | None = Field(None, ge=1, le=SIZE, description="width of embeddings; a Transformer's is its width")
+    feed_forward: int = Field(2048, ge=1, le=SIZE, description="d_ff")
     activation: Activation = Field("relu", description="of the feed-forward; the gated ones have a third matrix")
-    heads: int = Field(8, ge=1, description="h")
-    key_heads: int | None = Field(None, ge=1, description="heads of keys and values; fewer than heads: MQA, GQA")
-    key_width: int | None = Field(None, ge=1, description="d_k, per head; width / heads unless given")
-    value_width: int | None = Field(None, ge=1, description="d_v, per head; width / heads unless given")
+    heads: int = Field(8, ge=1, le=SIZE, description="h")
+    key_heads: int | None = Field(
+        None, ge=1, le=SIZE, description="heads of keys and values; fewer than heads: MQA, GQA"
+    )
+    key_width: int | None = Field(None, ge=1, le=SIZE, description="d_k, per head; width / heads unless given")
+    value_width: int | None = Field(None, ge=1, le=SIZE, description="d_v, per head; width / heads unless given")
     attention_bias: bool = Field(False, description="biases in the four projections; the paper prints none")
     dropout: float = Field(0.1, ge=0, lt=1, description="P_drop, on sub-layer outputs and embeddings")
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="on attention weights, before they read values")
@@ -55,7 +62,7 @@ class ModelConfig(BaseModel):
     norm: Literal["post", "pre"] = Field("post", description="normalise after (paper) or before the sub-layer")
     normalisation: Literal["layer", "rms", "batch", "none"] = Field("layer", description="what normalises")
     position: PositionConfig = SinusoidalConfig()
-    longest: int = Field(1024, ge=1, description="rows of a learned position table")
+    longest: int = Field(1024, ge=1, le=1 << 24, description="rows of a learned position table")
     share: Literal["all", "target", "none"] = Field(
         "all",
         description="one matrix for both embeddings and the output projection; target embedding and output; none",

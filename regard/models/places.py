@@ -31,7 +31,7 @@ class MechanismConfig(Named):
     """A mechanism of the catalogue, and how its heads are laid out at this place."""
 
     kind: str = "dot"
-    heads: int | None = Field(None, ge=1, description="here; unless given: `model.heads`")
+    heads: int | None = Field(None, ge=1, le=1 << 20, description="here; unless given: `model.heads`")
     project: tuple[Projection, ...] | None = Field(None, description="which projections are linear; unset: all four")
     bias: tuple[Projection, ...] | None = Field(
         None, description="which projections have a bias; unset: as `model.attention_bias` says"

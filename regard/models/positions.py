@@ -56,7 +56,9 @@ class T5Config(_Options):
     """A learned number for each head and bucket of distances, one table a stack (Raffel et al. 2020)."""
 
     kind: Literal["t5"] = "t5"
-    buckets: int = Field(32, ge=4, multiple_of=4, description="a multiple of 4; half for each side in an encoder")
+    buckets: int = Field(
+        32, ge=4, le=1 << 20, multiple_of=4, description="a multiple of 4; half for each side in an encoder"
+    )
     distance: int = Field(128, ge=3, description="from here on all distances share the last bucket")
 
 
@@ -64,7 +66,7 @@ class ShawConfig(_Options):
     """A learned vector for each head and distance, added to keys and values (Shaw et al. 2018)."""
 
     kind: Literal["shaw"] = "shaw"
-    clip: int = Field(16, ge=0, description="k: distances beyond it share one vector")
+    clip: int = Field(16, ge=0, le=1 << 20, description="k: distances beyond it share one vector")
     values: bool = Field(True, description="add vectors to values, too")
 
 

@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from regard import storage
 from regard.errors import ConfigError, StorageError
+from regard.received import LARGE, read_bytes
 from regard.server.glossary import Glossary
 from regard.server.refused import Refused
 
@@ -33,7 +34,7 @@ class Kept(BaseModel):
     name: str
     source: str
     target: str
-    created: datetime
+    created: AwareDatetime
     entries: dict[str, str]
 
     @cached_property
@@ -106,8 +107,8 @@ class Glossaries:
             ) from error
         for path in paths:
             try:
-                kept = Kept.model_validate_json(path.read_bytes())
-            except (OSError, ValidationError):
+                kept = Kept.model_validate_json(read_bytes(path, LARGE))
+            except (OSError, ValueError):
                 log.error("%s is no glossary", path.name)
                 continue
             if path == self._path(kept.id):

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from regard import storage
 from regard.errors import ConfigError
+from regard.received import LARGE, read_bytes
 from regard.wording import explained
 
 __all__ = ["Key", "KeyFile", "Keys", "add_key", "remove_key"]
@@ -48,9 +49,9 @@ class KeyFile(BaseModel):
     def read(cls, path: Path) -> KeyFile:
         """ConfigError where it is none."""
         try:
-            return cls.model_validate_json(path.read_bytes())
-        except (OSError, ValidationError) as error:
-            why = explained(error) if isinstance(error, ValidationError) else str(error.strerror)
+            return cls.model_validate_json(read_bytes(path, LARGE))
+        except (OSError, ValueError) as error:
+            why = explained(error) if isinstance(error, ValidationError) else str(error)
             raise ConfigError(
                 f"{path} is no file of keys", where=str(path), why=why, help=f"regard keys add {path} NAME"
             ) from error

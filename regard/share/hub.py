@@ -14,6 +14,7 @@ from pathlib import Path
 from regard import checkpoint, storage
 from regard.config import Config
 from regard.models.words import in_words
+from regard.received import parse_json, read_records
 from regard.run import Chosen, RunFolder
 
 __all__ = ["sums", "write"]
@@ -103,13 +104,12 @@ def _validation(run: RunFolder, chosen: Chosen) -> dict[str, float]:
     path, found = run.path / "metrics.jsonl", dict[str, float]()
     if chosen.name == "average" or not path.is_file():
         return found
-    with path.open("rb") as file:
-        for line in file:
-            if b'"validation"' in line:
-                with suppress(ValueError, TypeError, KeyError, AttributeError):  # a torn line says nothing
-                    record = json.loads(line)
-                    if record["step"] in chosen.steps:
-                        found = {name: float(value) for name, value in record["validation"].items()}
+    for _, line in read_records(path):
+        if b'"validation"' in line:
+            with suppress(ValueError, TypeError, KeyError, AttributeError, OverflowError):  # a torn line says nothing
+                record = parse_json(line)
+                if record["step"] in chosen.steps:
+                    found = {name: float(value) for name, value in record["validation"].items()}
     return found
 
 

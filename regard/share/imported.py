@@ -27,6 +27,7 @@ from regard.data.text import BEGIN, Tokenizer, TokenizerConfig
 from regard.errors import ModelError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
+from regard.received import parse_json
 from regard.run import Plan, RunFolder
 from regard.share.marian import BIAS, OUTPUT, SHARED, SOURCE, TARGET, interleaved, places, sines_first
 
@@ -377,9 +378,9 @@ def _said_of(path: Path) -> Iterator[None]:
 
 def _json(path: Path, limit: int) -> dict[str, Any]:
     try:
-        found = json.loads(_bytes(path, limit))
+        found = parse_json(_bytes(path, limit))
         json.dumps(found, ensure_ascii=False).encode()  # no half of a character, which could not be written again
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise _foreign(path, str(error)) from error
     if not isinstance(found, dict):
         raise _foreign(path, "it is no JSON object")

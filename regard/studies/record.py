@@ -7,7 +7,6 @@ that keeps its model, ``run/``, to be looked into with ``regard inspect``. The p
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from dataclasses import asdict
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import ModelError
+from regard.received import LARGE, parse_json, read_bytes
 from regard.storage import remove_file, remove_folder, storing, write_json
 from regard.studies.figure import can_draw, save_figure
 from regard.studies.kept import keep_model
@@ -53,7 +53,7 @@ def read_record(path: Path) -> dict[str, Any]:
     """A ``result.json``. ModelError for one that is damaged or newer than this version."""
     help = f"run it again: regard study {path.parent.name}"
     try:
-        record: dict[str, Any] = json.loads(path.read_bytes())
+        record: dict[str, Any] = parse_json(read_bytes(path, LARGE))
         newer = record["format"] > FORMAT
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ModelError("this is no result of a study", where=str(path), why=str(error), help=help) from error

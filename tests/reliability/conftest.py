@@ -170,3 +170,43 @@ def begun(tmp_path: Path, children: Children, undisturbed: Callable[..., Undistu
     children.kill(run, "update", 13)
     yield run
     shutil.rmtree(run)
+
+
+class Silent:
+    """Hears how training goes and says nothing."""
+
+    def updated(self, place: object, steps: int | None, figures: dict[str, float]) -> None: ...
+    def validated(self, place: object, validation: object, best: bool) -> None: ...
+    def said(self, message: str) -> None: ...
+
+
+def small_run(folder: Path, **changes: Any) -> Path:
+    """A run of two updates, with every file that a run folder has, and a text ``in.txt`` to translate."""
+    from regard.commands.average import average_run
+    from regard.setup import set_up
+    from regard.train import Trainer
+
+    config = tiny_config(folder, steps=2, save_every=1, validate_every=1, best_by="loss", ema=None)
+    for key, value in changes.items():
+        config[key] = config[key] | value
+    run = RunFolder.create(folder / "run", load_config(config))
+    ready = set_up(run, say=lambda message: None)
+    trainer = Trainer(
+        run, ready.model, ready.data, steps=ready.steps, reporter=Silent(),
+        interrupted=lambda: False, decode_metrics=lambda model: {},
+    )  # fmt: skip
+    trainer.fit()
+    average_run(run.path, last=2)
+    (run.path / "in.txt").write_text("a b c\n", encoding="utf-8")
+    return run.path
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_run(tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture
+def received(small: Path, tmp_path: Path) -> Path:
+    """A copy of it that a test may change."""
+    return Path(shutil.copytree(small, tmp_path / "run"))

@@ -344,14 +344,14 @@ def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
 def test_no_read_permission_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Falling back to an older checkpoint would be wrong: the newest is whole."""
     prepare(tmp_path)
-    opening = Path.open
+    opening = checkpoint.open_regular
 
-    def refuse(path: Path, *arguments: object) -> object:
-        if path.parent.name == "step-000002":
-            raise OSError(errno.EACCES, "Permission denied", str(path))
-        return opening(path, *arguments)  # type: ignore[call-overload]
+    def refuse(path: str, flags: int) -> int:
+        if Path(path).parent.name == "step-000002":
+            raise OSError(errno.EACCES, "Permission denied", path)
+        return opening(path, flags)
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(checkpoint, "open_regular", refuse)
     with pytest.raises(StorageError, match="may not be read"):
         checkpoint.load_latest(tmp_path, silent)
 
