@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from regard.translate import Translation
+    from regard.translation import Translation
 
 __all__ = ["shortened", "translation_html"]
 

@@ -82,6 +82,7 @@ LAYERS = {
     "regard.evaluate": 5,
     "regard.decoding": 5,
     "regard.translate": 5,
+    "regard.translation": 5,
     "regard.testing": 5,
     "regard.testing.*": 5,
     "regard.inspection": 6,

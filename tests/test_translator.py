@@ -16,7 +16,8 @@ from regard.errors import ConfigError, ModelError, TrainingError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.settings import SearchConfig
-from regard.translate import Translation, Translator
+from regard.translate import Translator
+from regard.translation import Translation
 
 LONGEST, PIECES = 9, 8
 WORDS = train_tokenizer(["a b c d e f"], TokenizerConfig(kind="word"))

@@ -31,7 +31,7 @@ from regard.commands.writing import printable, writing
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from regard.translate import Candidate, Translation
+    from regard.translation import Candidate, Translation
 
 __all__ = ["register"]
 

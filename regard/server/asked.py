@@ -18,7 +18,7 @@ from regard.server.models import ServedModel
 from regard.server.requests import Sender
 from regard.server.scanning import Markup
 from regard.server.words import words
-from regard.translate import Translation
+from regard.translation import Translation
 
 __all__ = ["Answer", "Asked", "Chosen", "candidates_of", "document_of", "links_of"]
 

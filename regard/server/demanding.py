@@ -17,7 +17,7 @@ from regard.server.models import ServedModel
 from regard.server.refused import Refused
 from regard.server.words import words
 from regard.settings import SearchConfig
-from regard.translate import Translation
+from regard.translation import Translation
 
 __all__ = ["demands_of", "translated"]
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from regard.errors import ConfigError
 from regard.inspection.aligner import Aligner
 from regard.server.words import Word, words
-from regard.translate import Translation
+from regard.translation import Translation
 
 __all__ = ["Links", "even_links", "links", "piece_places"]
 

@@ -22,7 +22,8 @@ from regard.server.links import links
 from regard.server.refused import Refused
 from regard.server.schedule import Closed, Deadline, Job, Limits, Overloaded, Scheduler, TooMany, Watch
 from regard.settings import SearchConfig
-from regard.translate import Translation, Translator
+from regard.translate import Translator
+from regard.translation import Translation
 
 __all__ = ["Models", "ServedModel"]
 

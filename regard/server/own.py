@@ -16,7 +16,7 @@ from regard.server.refused import Refused
 from regard.server.requests import sender, texts_of, unless_gone
 from regard.server.scanning import Markup
 from regard.server.service import Service
-from regard.translate import Translation
+from regard.translation import Translation
 
 __all__ = ["PROBLEMS", "router", "shaped"]
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from regard.errors import ConfigError, DataError, ModelError, StorageError
-from regard.translate import Translation, Translator
+from regard.translate import Translator
+from regard.translation import Translation
 
 from .conftest import TinyRun
 

@@ -16,7 +16,7 @@ from regard.search import Hypothesis, Opened, Read, Symbols, greedy
 from regard.server.models import ServedModel
 from regard.server.schedule import Limits
 from regard.settings import SearchConfig
-from regard.translate import Candidate, Translation
+from regard.translation import Candidate, Translation
 from regard.wanted import Constraints
 
 BEGIN, END, FIRST, TYPES = 0, 1, 2, 1024

@@ -29,7 +29,8 @@ from regard.server.links import even_links, links, piece_places
 from regard.server.refused import Refused
 from regard.server.words import words
 from regard.settings import SearchConfig
-from regard.translate import Candidate, Translation, Translator
+from regard.translate import Translator
+from regard.translation import Candidate, Translation
 
 from ..inspection.models import translator
 from .conftest import Running, serving
