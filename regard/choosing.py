@@ -93,7 +93,10 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, given: Mapping[str, 
     size = _size(pairs, given.get("minutes"))
     parts, reason = _parts(train, valid, pairs)
     batch = _batch_tokens(max(source.pieces, target.pieces), given)
-    settings: dict[str, Any] = {"learning_rate": size.learning_rate, "batch_tokens": batch}
+    settings: dict[str, Any] = {"batch_tokens": batch}
+    # Of another optimiser, or as a factor, the rate is another number: its usual one.
+    if given.get("optimizer", "adam") in ("adam", "adamw") and given.get("schedule") != "noam":
+        settings["learning_rate"] = size.learning_rate
     model: dict[str, Any] = {"preset": size.preset, "norm": "pre"}
     ends = [key for key in ENDS if key in given]
     if ends:
@@ -148,7 +151,7 @@ def _dropout(pieces: float, batch: int, given: Mapping[str, Any]) -> dict[str, f
     return {"dropout": 0.1} if passes < PASSES_WITH_LITTLE else {}
 
 
-EARLY = "training ends early after 10 validations without a lower loss"
+EARLY = "training ends early after 10 validations without a better one"
 
 
 def _parts(train: CorpusConfig, valid: CorpusConfig | None, pairs: int) -> tuple[dict[str, Any], str]:

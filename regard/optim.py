@@ -64,6 +64,15 @@ def _halvings(step: int, after: int, every: int | None) -> int:
     return 0 if step <= after else 1 + (step - after - 1) // every
 
 
+# What an optimiser keeps of a parameter from its first update on.
+KEPT: dict[str, tuple[str, ...]] = {
+    "adam": ("step", "exp_avg", "exp_avg_sq"),
+    "adamw": ("step", "exp_avg", "exp_avg_sq"),
+    "adadelta": ("step", "square_avg", "acc_delta"),
+    "sgd": (),
+}
+
+
 class Optimizer:
     """Adam, AdamW, Adadelta or plain SGD, whose weights and moments are float32.
 
@@ -101,7 +110,7 @@ class Optimizer:
             "adadelta": lambda: torch.optim.Adadelta(self.masters, **common, rho=rho, eps=epsilon),
             "sgd": lambda: torch.optim.SGD(self.masters, **common, fused=True),
         }
-        self.inner = makers[kind]()
+        self.inner, self._kept = makers[kind](), KEPT[kind]
 
     def step(self, learning_rate: float, gradients: Sequence[Tensor] | None = None) -> float:
         """One update from ``gradients``, by parameter, or from those that ``backward`` left, which are then dropped.
@@ -184,11 +193,12 @@ class Optimizer:
         """
         for name, master in zip(self.names, self.masters, strict=True):
             _require_alike(name, weights[name], master)
-            for key in ("master", "exp_avg", "exp_avg_sq"):
-                if f"{key}.{name}" in named:
-                    _require_alike(f"{key}.{name}", named[f"{key}.{name}"], master)
-            if f"step.{name}" in named:
-                _require_alike(f"step.{name}", named[f"step.{name}"], torch.zeros(()))
+            if self.average:
+                _require_alike(f"master.{name}", named[f"master.{name}"], master)
+            begun = any(f"{key}.{name}" in named for key in self._kept)  # all of it, or none before the first update
+            for key in self._kept if begun else ():
+                like = torch.zeros(()) if key == "step" else master
+                _require_alike(f"{key}.{name}", named[f"{key}.{name}"], like)
         for name, buffer in self.buffers.items():
             _require_alike(name, weights[name], buffer)
         for name, buffer in self.buffers.items():
@@ -200,7 +210,7 @@ class Optimizer:
             master.copy_(named[f"master.{name}"] if self.average else weights[name])
             self.inner.state[master] = {
                 key: named[f"{key}.{name}"].to(master.device, copy=True)
-                for key in ("step", "exp_avg", "exp_avg_sq", "square_avg", "acc_delta")
+                for key in self._kept
                 if f"{key}.{name}" in named
             }
         self._publish()

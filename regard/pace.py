@@ -8,7 +8,9 @@ the last of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
 
 from regard.optim import Schedule
 from regard.settings import TrainConfig
@@ -21,19 +23,22 @@ SLACK = 0.02  # a plan that is off by a smaller share stays as it is
 WARMUP, EVERY = 4000, 500  # unless given; in a shorter training, a tenth of its updates
 
 
+Updates = Annotated[int, Field(ge=1, lt=10**15)]
+
+
 class Decision(NamedTuple):
     """Made after update ``step``: training ends after update ``steps``."""
 
-    step: int
-    steps: int
+    step: Updates
+    steps: Updates
 
 
 class Fit(NamedTuple):
     """Numbers of updates that suit the length of a training."""
 
-    warmup: int
-    validate_every: int
-    save_every: int
+    warmup: Annotated[int, Field(ge=0, lt=10**15)]
+    validate_every: Updates
+    save_every: Updates
 
 
 def fit(settings: TrainConfig, planned: int | None) -> Fit:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
 import regard
 from regard import checkpoint, storage
@@ -54,9 +54,17 @@ class Plan(BaseModel):
     source_types: Types
     target_types: Types
     corpora: dict[str, str] = {}  # the content of each, by its folder under data/; nothing in older runs
-    most: int | None = None  # the updates that something else than train.minutes allows
+    most: Count | None = None  # the updates that something else than train.minutes allows
     fit: Fit | None = None  # None in older runs, whose config says all of it
     decisions: list[Decision] | None = None  # of the clock, where minutes end training; None in older runs
+
+    @field_validator("decisions")
+    @classmethod
+    def _one_after_the_other(cls, decisions: list[Decision] | None) -> list[Decision] | None:
+        steps = [decision.step for decision in decisions or ()]
+        if steps != sorted(set(steps)):
+            raise ValueError("each decision is made after the one before")
+        return decisions
 
 
 class Chosen(NamedTuple):
@@ -183,16 +191,20 @@ class RunFolder:
             step = best.step
         elif which == "last" and steps:
             step = steps[-1]
-        elif which.isdigit() and int(which) in steps:
+        elif which.isdecimal() and int(which) in steps:
             step = int(which)
         else:
             raise self._without(which, steps)
-        return Chosen("step" if which.isdigit() else which, checkpoint.step_path(folder, step), [step])
+        return Chosen("step" if which.isdecimal() else which, checkpoint.step_path(folder, step), [step])
 
-    def has_average(self) -> bool:
-        """Whether there is an average that no later checkpoint has made old: what is then loaded unless named."""
+    def averaged(self) -> list[int]:
+        """The steps of the average that is loaded unless another is named; none where it is old, damaged or not there."""
         steps = checkpoint.list_steps(self.checkpoints)
-        return self._average(steps[-1] if steps else 0)[1]
+        try:
+            used, fresh = self._average(steps[-1] if steps else 0)
+        except ModelError:
+            return []
+        return used if fresh else []
 
     def _without(self, which: str, steps: list[int]) -> ModelError:
         """What to do where there is no checkpoint of that name: to go on helps only where it would save one."""

@@ -227,12 +227,13 @@ class Trainer:
         return Outcome(self.place, reason)
 
     def _average(self, wanted: int) -> None:
-        """The mean of the last checkpoints, unless one was made since the last of them was saved."""
-        if self.run.has_average():
+        """The mean of the last checkpoints, none of them from the first half of training; unless it is there."""
+        steps = [step for step in checkpoint.list_steps(self.run.checkpoints)[-wanted:] if 2 * step > self.place.step]
+        if not steps or self.run.averaged() == steps:
             return
-        used = average_run(self.run, last=wanted)
-        fewer = f" ({wanted} were asked for; no more are kept)" if len(used) < wanted else ""
-        self.reporter.said(f"averaged the last {len(used)} checkpoints{fewer}: steps {', '.join(map(str, used))}")
+        average_run(self.run, steps=steps)
+        fewer = f" ({wanted} were asked for; no more are of its second half)" if len(steps) < wanted else ""
+        self.reporter.said(f"averaged the last {len(steps)} checkpoints{fewer}: steps {', '.join(map(str, steps))}")
 
     def save(self, *, planned: bool = True) -> None:
         """Commit a checkpoint of this very moment.

@@ -95,11 +95,17 @@ def _opened(file: Path | None) -> Iterator[int | None]:
 
 
 def chunks(
-    lines: Iterable[str], size: int, *, first: int | None = None, ready: Callable[[], bool] | None = None
+    lines: Iterable[str],
+    size: int,
+    *,
+    first: int | None = None,
+    ready: Callable[[], bool] | None = None,
+    whole: bool = False,
 ) -> Iterator[list[str]]:
     """``size`` lines at a time, from ``first`` on twice as many each time; fewer where the next is not ``ready``.
 
-    Those before a line that cannot be read are not lost with it.
+    Those before a line that cannot be read are not lost with it, unless chunks must be ``whole``: as they would be
+    once that line can be read.
     """
     chunk: list[str] = []
     room = size if first is None else min(first, size)
@@ -111,7 +117,7 @@ def chunks(
                 yield chunk
                 chunk = []
     except RegardError:
-        if chunk:
+        if chunk and not whole:
             yield chunk
         raise
     if chunk:

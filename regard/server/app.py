@@ -20,6 +20,7 @@ from regard.server import deepl, deepl_glossaries, inspecting, libretranslate, o
 from regard.server.refused import Refused
 from regard.server.requests import ClientGone
 from regard.server.service import Service
+from regard.wording import reason
 
 __all__ = ["create_app"]
 
@@ -62,7 +63,7 @@ def create_app(service: Service, *, warm: bool = True) -> FastAPI:
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"] if part != "body")
-        return _shape(request)(Refused(422, f"Invalid request: {where or 'body'}: {first['msg']}"))
+        return _shape(request)(Refused(422, f"Invalid request: {where or 'body'}: {reason(first)}"))
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from markdown_it.token import Token as Found
 
 from regard.server.documents import Document, Parted
-from regard.server.markdown_inline import Inline, parser
+from regard.server.markdown_inline import PARSER, Inline
 from regard.server.marked import Marked
 from regard.server.scanning import Markup
 
@@ -40,7 +40,7 @@ def markdown(text: str, language: str | None) -> Document:
     env: dict[str, Any] = {}
     parts: list[str | Document] = []
     at = 0
-    for start, end, document in _replaced(parser().parse(text[begin:], env), lines, env, language):
+    for start, end, document in _replaced(PARSER.parse(text[begin:], env), lines, env, language):
         if start >= at:
             parts += [text[at:start], document]
             at = end

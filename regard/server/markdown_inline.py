@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from itertools import accumulate, takewhile
 from typing import Any
 
@@ -19,7 +18,7 @@ from regard.server.links import Links
 from regard.server.scanning import VOID, Kind, Markup, Token
 from regard.server.stretch import Stretch, stretch
 
-__all__ = ["Inline", "parser"]
+__all__ = ["PARSER", "Inline"]
 
 MARKUP = Markup("markdown")
 FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]:?")
@@ -30,8 +29,7 @@ FIRST = re.compile(r"^([-+#=]|\d{1,9}(?=[.)]))", re.MULTILINE)  # of a line, and
 VERBATIM = ("code_inline", "html_inline", "footnote")
 
 
-@cache
-def parser() -> MarkdownIt:
+def _parser() -> MarkdownIt:
     """CommonMark with tables and strikethrough; tokens of links, images and code tell where they stand."""
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     for name in ("newline", "escape", "autolink", "image", "link"):
@@ -39,7 +37,12 @@ def parser() -> MarkdownIt:
     parser.inline.ruler.at("backticks", _spanned(rules_inline.backtick))
     parser.inline.ruler.before("link", "footnote", _spanned(_footnote))
     parser.block.ruler.at("reference", _reference)
+    for ruler in (parser.core.ruler, parser.block.ruler, parser.inline.ruler, parser.inline.ruler2):
+        ruler.getRules("")  # made ready by the first who asks, which two threads must not be at once
     return parser
+
+
+PARSER = _parser()
 
 
 def _spanned(rule: Callable[[StateInline, bool], bool]) -> Callable[[StateInline, bool], bool]:
@@ -127,8 +130,8 @@ class Inline(Parted):
         """Whether it is read as marks like those of the source."""
         env = {"references": dict(self._env.get("references", {}))}
         if not self._paragraph:
-            return _marks(parser().parseInline(text, env)[0].children or []) == _marks(self._children)
-        tokens = parser().parse(text, env)
+            return _marks(PARSER.parseInline(text, env)[0].children or []) == _marks(self._children)
+        tokens = PARSER.parse(text, env)
         if [token.type for token in tokens] != ["paragraph_open", "inline", "paragraph_close"]:
             return not text.strip()
         return _marks(tokens[1].children or []) == _marks(self._children)

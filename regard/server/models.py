@@ -184,7 +184,10 @@ class ServedModel:
             ]
 
         # The coverage penalty is a pass of the model; without one there is nothing to compute.
-        return await self.beside(assembled) if settings.covers else assembled()
+        try:
+            return await self.beside(assembled) if settings.covers else assembled()
+        except ConfigError as error:
+            raise Refused(400, f"Invalid request: {error.what}, since {error.why}") from error
 
     async def _ready(self, seconds: float) -> tuple[Translator, Scheduler]:
         """The model, loaded by a thread of its own for all who wait for it; a failure is told to all of them."""
