@@ -198,7 +198,7 @@ class RunFolder:
         return Chosen("step" if which.isdecimal() else which, checkpoint.step_path(folder, step), [step])
 
     def averaged(self) -> list[int]:
-        """The steps of the average that is loaded unless another is named; none where it is old, damaged or not there."""
+        """The steps of the average that is loaded by default; none where it is old, damaged or not there."""
         steps = checkpoint.list_steps(self.checkpoints)
         try:
             used, fresh = self._average(steps[-1] if steps else 0)

@@ -227,9 +227,9 @@ class Trainer:
         return Outcome(self.place, reason)
 
     def _average(self, wanted: int) -> None:
-        """The mean of the last checkpoints, none of them from the first half of training; unless it is there."""
-        steps = [step for step in checkpoint.list_steps(self.run.checkpoints)[-wanted:] if 2 * step > self.place.step]
-        if not steps or self.run.averaged() == steps:
+        """The mean of the last checkpoints, of the second half of training; unless one was made since they were."""
+        steps = [step for step in checkpoint.list_steps(self.run.checkpoints)[-wanted:] if 2 * step >= self.place.step]
+        if not steps or self.run.averaged():
             return
         average_run(self.run, steps=steps)
         fewer = f" ({wanted} were asked for; no more are of its second half)" if len(steps) < wanted else ""

@@ -42,6 +42,7 @@ SHOULD_BE = {
     "too_long": "a list of at most {max_length}",
     "too_short": "a list of at least {min_length}",
     "tuple_type": "a list",
+    "named_tuple_type": "a list",
 }
 
 

@@ -250,4 +250,4 @@ def test_the_path_is_chosen_by_what_is_attended_to(bias, monkeypatch):
     spans = [Span.of(torch.ones(2, length, dtype=torch.bool)) for length in (3, 7)]
     learned = torch.zeros(1, 1, 3, 7, requires_grad=True) if bias else None
     attend(query, key, key, Padding().bind(*spans), bias=learned, need_weights=not bias)
-    assert asked == [dict(need_weights=not bias, device="cpu", gradient=bias, keys=7, forced=None)]
+    assert asked == [dict(need_weights=not bias, device="cpu", gradient=bias, keys=7, dropping=False, forced=None)]

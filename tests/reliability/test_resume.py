@@ -128,7 +128,7 @@ def test_a_whole_checkpoint_of_another_run_is_refused(children: Children, begun:
     foreign = checkpoint.save(folder, 30, found.groups | {"model": wider}, found.state, keep=9)
     assert children.train(begun) == 4
     said = (begun / "log").read_text()
-    assert foreign.name in said and "not of this run" in said
+    assert foreign.name in said and "are not those of this run's config" in said
 
 
 def test_a_vocabulary_that_is_gone_is_not_learned_anew(children: Children, begun: Path) -> None:
