@@ -56,7 +56,7 @@ FORMAT = 1  # raised when an older regard could not read what this one writes
 
 GROUP = r"^[a-z][a-z0-9_]*$"  # a group is a file name: nothing in it may lead out of the folder
 FOLDER = re.compile(r"(?:step-(\d{6,15})|\.step-(\d{6,15})\.old)")
-HELP = "copy the folder again; or remove it: the checkpoint before it, if there is one, is then used"
+HELP = "copy this checkpoint again; or remove its folder: the one before it, if there is one, is then used"
 
 
 class Checkpoint(NamedTuple):

@@ -167,7 +167,8 @@ def find_recipe(name: str, folder: Path | None = None) -> Path:
         path = (folder or Path()) / Path(name).expanduser()
         if path.is_file():
             return path
-        raise ConfigError(f"there is no recipe file {name}", where=str(path))
+        help = f"regard train --resume {name}" if (path / "config.toml").is_file() else None
+        raise ConfigError(f"there is no recipe file {name}", where=str(path), help=help)
     if name in recipe_names():
         return Path(str(resources.files("regard") / "recipes" / f"{name}.toml"))
     raise ConfigError(

@@ -179,6 +179,7 @@ class RunFolder:
         """
         folder = self.checkpoints
         best, steps = checkpoint.read_best(folder), checkpoint.list_steps(folder)
+        best = best if best and best.step in steps else None  # the best one may have been removed by hand
         average, fresh = self._average(steps[-1] if steps else 0) if which in (None, "average") else ([], False)
         if which is None:
             which = "average" if fresh else "best" if best else "last"
@@ -319,6 +320,6 @@ def _beside(path: Path) -> str:
 
 
 def _runs_nearby(path: Path) -> str | None:
-    parent = path.parent if path.parent.is_dir() else Path("runs")
-    names = sorted(str(each.parent) for each in parent.glob("*/config.toml")) if parent.is_dir() else []
+    folders = dict.fromkeys(each for each in (path, path.parent, Path("runs")) if each.is_dir())
+    names = sorted({str(each.parent) for folder in folders for each in folder.glob("*/config.toml")})
     return did_you_mean(path, names) or (f"runs here: {', '.join(names[:5])}" if names else None)

@@ -158,10 +158,10 @@ def remarks(model: nn.Module, data: Prepared) -> list[str]:
 
 def _about(plan: Plan) -> Iterator[str]:
     yield f"computing in {plan.precision}" + (f", {plan.steps:,} updates" if plan.steps else "")
-    if plan.fit is not None and plan.steps is not None and plan.fit.warmup >= plan.steps:
+    if plan.fit is not None and plan.steps is not None and plan.fit.warmup > max(plan.steps - 1, 1):
         yield (
             f"warning: the warm-up of {plan.fit.warmup:,} updates is not over when training ends, after "
-            f"{plan.steps:,}; --set train.warmup= makes it fit"
+            f"{plan.steps:,}; --set train.warmup={plan.steps // 10} makes it fit"
         )
 
 

@@ -95,6 +95,7 @@ LAYERS = {
     "regard.share.*": 7,
     "regard.commands": 8,
     "regard.commands.*": 8,
+    "regard.__main__": 10,
     "regard.cli": 9,
 }
 MECHANISMS = 2  # none imports another

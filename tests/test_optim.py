@@ -82,6 +82,18 @@ def test_the_optimisers_of_recurrent_models_go_on_where_they_were_saved(kind: st
     )
 
 
+@pytest.mark.parametrize(("kind", "lost"), [("adam", "exp_avg.weight"), ("adadelta", "acc_delta.weight")])
+def test_moments_are_there_whole_or_not_at_all(kind: str, lost: str) -> None:
+    model = nn.Linear(1, 1, bias=False)
+    ours = Optimizer(model, kind=kind)
+    ours.step(0.5, [torch.tensor([[2.0]])])
+    whole = ours.tensors()
+    with pytest.raises(KeyError):
+        ours.load(ours.weights(), {name: tensor for name, tensor in whole.items() if name != lost})
+    with pytest.raises(ValueError, match=lost.replace(".", r"\.")):
+        ours.load(ours.weights(), whole | {lost: torch.zeros(3)})
+
+
 def test_no_warm_up_begins_at_the_peak() -> None:
     assert schedule("inverse-sqrt", learning_rate=0.4, warmup=0)(1) == pytest.approx(0.4)
 

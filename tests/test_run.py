@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from regard import checkpoint
+from regard.errors import ModelError
 from regard.run import RunFolder, environment
 from regard.setup import set_up
 
@@ -84,3 +88,37 @@ def test_a_damaged_note_of_the_best_stops_neither_resume_nor_save(making: Making
     assert checkpoint.list_steps(trainer.run.checkpoints)[-1] == 10
     found = checkpoint.read_best(trainer.run.checkpoints)
     assert found is not None and found.step in (5, 10)
+
+
+def test_a_best_checkpoint_that_was_removed_is_not_asked_for(making: Making) -> None:
+    """As an error about a damaged one advises: the last of the others is then loaded."""
+    trainer = making(valid=True, validate_every=2, save_every=2, steps=6)
+    trainer.fit()
+    run, steps = trainer.run, checkpoint.list_steps(trainer.run.checkpoints)
+    shutil.rmtree(checkpoint.step_path(run.checkpoints, trainer.place.best_step))
+    left = [step for step in steps if step != trainer.place.best_step]
+    assert run.weights_path().steps == left[-1:]
+    with pytest.raises(ModelError, match="no best checkpoint"):
+        run.weights_path("best")
+
+
+@pytest.mark.parametrize("damage", [
+    {"fit": [1, 0, 0]}, {"fit": [-1, 1, 1]}, {"decisions": [[0, 5]]}, {"decisions": [[5, 9], [5, 8]]}, {"most": -1},
+    {"fit": [1, 1, 10**400]},
+])  # fmt: skip
+def test_numbers_of_a_plan_are_those_of_updates(making: Making, damage: dict[str, Any]) -> None:
+    trainer = making(steps=2)
+    path = trainer.run.path / "plan.json"
+    plan = {
+        "precision": "float32",
+        "steps": 2,
+        "threads": 1,
+        "seconds_per_update": {},
+        "source_types": 9,
+        "target_types": 9,
+    }
+    path.write_text(json.dumps(plan), encoding="utf-8")
+    assert trainer.run.read_plan() is not None
+    path.write_text(json.dumps(plan | damage), encoding="utf-8")
+    with pytest.raises(ModelError, match=r"plan\.json is damaged"):
+        trainer.run.read_plan()

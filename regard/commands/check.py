@@ -153,9 +153,8 @@ def _look(corpus: CorpusConfig, held_out: Sequence[CorpusConfig], most: int) -> 
 
 
 def _is_recipe(source: Path) -> bool:
-    from regard.config import recipe_names
-
-    return source.suffix == ".toml" or (not source.exists() and str(source) in recipe_names())
+    """A file of one, or a name: what is no file and has no ending is none of a corpus."""
+    return source.suffix == ".toml" or (not source.suffix and not source.exists())
 
 
 def _corpus(files: str) -> CorpusConfig:

@@ -89,7 +89,11 @@ def evaluate(
     from regard.run import RunFolder
 
     if against is not None and not against.exists():
-        raise ModelError(f"there is neither a run nor a file {against}", where="--against", help="regard info RUN")
+        raise ModelError(
+            f"there is neither a run nor a file {against}",
+            where="--against",
+            help="name a run folder, or a file with an output a line",
+        )
     names = [name.strip() for name in metric.split(",") if name.strip()]
     check_names(names)
     model = open_model(run, checkpoint=checkpoint, device=device, threads=threads, engine=engine)

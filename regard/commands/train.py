@@ -70,6 +70,10 @@ def train(
             raise ConfigError("--resume takes the run as it is", help=f"regard train --resume {resume}")
         raise typer.Exit(train_run(RunFolder.open(resume), tensorboard=tensorboard))
     config = find_config(what or [], valid, valid_file, set_ or [])
+    if name is not None and (name in ("", ".", "..") or Path(name).name != name):
+        raise ConfigError(
+            f"{name!r} is no name of a run folder", where="--name", help="--runs says where run folders lie"
+        )
     asked = name or (config.name if any(each.partition("=")[0].strip() == "name" for each in set_ or []) else None)
     folder = runs / asked if asked else new_folder(runs, config.name or _stem((what or [""])[0]))
     raise typer.Exit(train_new(RunFolder.create(folder, config), tensorboard=tensorboard))

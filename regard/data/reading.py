@@ -209,6 +209,10 @@ def layout(config: CorpusConfig) -> Literal["two files", "tsv", "jsonl"]:
         return "tsv"
     if kind in (".jsonl", ".ndjson"):
         return "jsonl"
+    if not config.source.is_file():
+        raise DataError(
+            "There is no such corpus.", where=str(config.source), help="regard data list; regard train --help"
+        )
     raise DataError(
         "The corpus has a source but no target.",
         where=str(config.source),

@@ -42,9 +42,6 @@ def _parser() -> MarkdownIt:
     return parser
 
 
-PARSER = _parser()
-
-
 def _spanned(rule: Callable[[StateInline, bool], bool]) -> Callable[[StateInline, bool], bool]:
     """The rule, with ``span`` in what it finds; and of a link where its text ends."""
 
@@ -286,3 +283,6 @@ def _escaped_first(found: re.Match[str]) -> str:
 
 def _escaped(text: str) -> str:
     return SPECIAL.sub(r"\\\g<0>", text)
+
+
+PARSER = _parser()

@@ -250,13 +250,17 @@ class Models:
 
         The same code wins, then the language without a region, then another region of it, then a model that names one
         side alone. A model that names neither is asked by its name, as ``und``, or where there is no other. Refused
-        where none fits.
+        where none fits, or several that name no language do.
         """
         ranked = [(rank, model) for model in self.all if (rank := self._rank(model, source, target)) is not None]
         if not ranked:
             raise Refused(400, self._unsupported(source, target))
         best = max(rank for rank, _ in ranked)
-        return next(model for rank, model in ranked if rank == best)
+        first, *others = (model for rank, model in ranked if rank == best)
+        if others and not any(map(_names_any, (first, *others))):
+            names = ", ".join(model.name for model in (first, *others))
+            raise Refused(400, f"Several models here name no languages; ask for one by its name, as model: {names}.")
+        return first
 
     def _rank(self, model: ServedModel, source: str | None, target: str | None) -> tuple[int, int] | None:
         """Of the target and the source; None where the model does not do this."""
@@ -273,7 +277,7 @@ class Models:
         pairs = {f"{model.source or 'any'} to {model.target or 'any'}" for model in self.all if _names_any(model)}
         others = [model.name for model in self.all if not _names_any(model)]
         known = [f"this server does {', '.join(sorted(pairs))}"] if pairs else []
-        by_name = [f"by its name alone: {', '.join(others)}"] if others else []
+        by_name = [f"a model that names no languages is asked for as model: {', '.join(others)}"] if others else []
         what = f"{source or 'any language'} to {target or 'any language'}"
         return f"{what} is not supported: {'; '.join([*known, *by_name])}."
 

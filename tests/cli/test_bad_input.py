@@ -309,6 +309,12 @@ def test_no_advice_to_go_on_where_that_cannot_help(call, tiny_copy: TinyRun) -> 
     assert code == 2 and "exists already" in error and "--resume" not in error
 
 
+@pytest.mark.parametrize("name", ["", "..", "../out", "a/b"])
+def test_a_name_leads_nowhere_else(train, pair: tuple[Path, Path], name: str) -> None:
+    code, error = train(*pair, "--name", name)
+    assert code == 2 and "no name of a run folder" in error and "--runs" in error
+
+
 def test_resuming_takes_no_other_options(call, tiny_run: TinyRun) -> None:
     code, error = call("train", "--resume", tiny_run.path, "--name", "other")
     assert code == 2 and f"regard train --resume {tiny_run.path}" in error

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from regard.server.documents import Document
 from regard.server.links import even_links
 from regard.server.markdown import markdown
-from regard.server.markdown_inline import _marks, parser
+from regard.server.markdown_inline import _marks
 from regard.server.words import words
 
 from .conftest import serving
@@ -80,7 +80,7 @@ def test_marks_stay_and_text_is_translated(text: str, wanted: str) -> None:
 
 def same(text: str, wanted: str) -> bool:
     """They differ in backslashes that change nothing."""
-    return parser().render(text) == parser().render(wanted) and text.replace("\\", "") == wanted.replace("\\", "")
+    return PARSER.render(text) == PARSER.render(wanted) and text.replace("\\", "") == wanted.replace("\\", "")
 
 
 def test_an_output_that_would_be_read_as_marks_is_escaped() -> None:
@@ -103,7 +103,7 @@ def test_an_output_that_would_be_read_as_marks_is_escaped() -> None:
     }
     for output in outputs["a dog"]:
         found = said(markdown("a dog\n", "en"), lambda sentence, output=output: output)
-        tokens = parser().parse(found)
+        tokens = PARSER.parse(found)
         assert [token.type for token in tokens] == ["paragraph_open", "inline", "paragraph_close"], found
         children = tokens[1].children or []
         assert "".join(child.content for child in children) == output and not _marks(children), found
@@ -130,10 +130,10 @@ def test_nothing_but_words_changes(parts: list[str]) -> None:
     text = "".join(parts)
     document = markdown(text, "en")
     found = document.joined(document.sentences, {})
-    blocks = [[(each.type, each.tag, each.level) for each in parser().parse(one)] for one in (text, found)]
+    blocks = [[(each.type, each.tag, each.level) for each in PARSER.parse(one)] for one in (text, found)]
     assert blocks[0] == blocks[1], (text, found)
     code = [
-        [each.content for each in parser().parse(one) if each.type in ("fence", "code_block")] for one in (text, found)
+        [each.content for each in PARSER.parse(one) if each.type in ("fence", "code_block")] for one in (text, found)
     ]
     assert code[0] == code[1]
 
