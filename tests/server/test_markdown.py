@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from regard.server.documents import Document
 from regard.server.links import even_links
 from regard.server.markdown import markdown
-from regard.server.markdown_inline import _marks
+from regard.server.markdown_inline import PARSER, _marks
 from regard.server.words import words
 
 from .conftest import serving
