@@ -117,7 +117,7 @@ def set_up(run: RunFolder, *, say: Callable[[str], None], progress: Callable[[in
         for message in _about(plan):
             say(message)
     if config.train.precision == "bfloat16" and _device().type == "cpu" and not bfloat16_in_hardware():
-        say("warning: this processor emulates bfloat16: train.precision = float32 is quicker on it, auto measures both")
+        say("warning: this processor emulates bfloat16: train.precision = auto takes float32 on it")
     torch.set_num_threads(plan.threads)
     model = _build(config, len(source), len(target), plan.precision)
     _require_alone(model, config)
@@ -244,8 +244,8 @@ def _make_plan(config: Config, data: Prepared, source_types: int, target_types: 
     formats: list[Literal["float32", "bfloat16"]] = ["float32", "bfloat16"]
     if settings.precision != "auto":
         formats = [settings.precision]
-    elif settings.engine == "reference":
-        formats = ["float32"]
+    elif settings.engine == "reference" or (_device().type == "cpu" and not bfloat16_in_hardware()):
+        formats = ["float32"]  # emulated, bfloat16 is at best as quick, and loses bits
     timed = len(formats) > 1 or settings.minutes is not None
     with batch_memory("timing an update", config):
         seconds = {

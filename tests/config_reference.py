@@ -119,7 +119,7 @@ MEANINGS = {
     "train.clip_norm": "gradients are scaled down to this global norm",
     "train.save_every": "updates; unset: as `validate_every`",
     "train.best_by": "what makes a checkpoint the best; all but `loss` decode the validation data, greedily",
-    "train.precision": "`auto` measures both once and keeps the quicker",
+    "train.precision": "`auto` measures both once and keeps the quicker; float32 where bfloat16 is emulated",
     "train.threads": "of torch; unset: torch's own choice, written down for resuming",
     "train.workers": "side by side, each with a share of the rows and threads of an update, on a CPU with many cores",
     "train.deterministic": "only operations that torch calls deterministic",

@@ -49,6 +49,20 @@ def test_training_in_emulated_bfloat16_is_told(
     assert any("emulates bfloat16" in line for line in said) is told
 
 
+@pytest.mark.parametrize("hardware", [True, False])
+def test_a_format_that_is_emulated_is_not_even_timed(
+    making: Making, monkeypatch: pytest.MonkeyPatch, hardware: bool
+) -> None:
+    monkeypatch.setattr("regard.setup.bfloat16_in_hardware", lambda: hardware)
+    monkeypatch.setattr("regard.setup._device", lambda: torch.device("cpu"))
+    run = RunFolder.create(making.folder / "run", making.config(precision="auto"))
+    set_up(run, say=lambda message: None)
+    plan = run.read_plan()
+    assert plan is not None
+    assert set(plan.seconds_per_update) == ({"float32", "bfloat16"} if hardware else {"float32"})
+    assert hardware or plan.precision == "float32"
+
+
 @pytest.mark.parametrize(("device", "told"), [("cpu", False), ("cuda", True)])
 def test_a_resume_on_an_accelerator_promises_no_bits(making: Making, device: str, told: bool) -> None:
     trainer = making(steps=2, save_every=1)

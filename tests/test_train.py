@@ -515,6 +515,7 @@ def test_out_of_memory_says_what_to_lower(making: Making) -> None:
 def test_a_plan_is_measured_once_and_used_ever_after(making: Making, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = {"float32": 0.5, "bfloat16": 0.25}
     monkeypatch.setattr(setup, "_time_update", lambda config, data, source, target, name: seconds[name])
+    monkeypatch.setattr(setup, "bfloat16_in_hardware", lambda: True)
     run = RunFolder.create(making.folder / "run", making.config(precision="auto", minutes=0.1, steps=1000))
     first = set_up(run, say=lambda message: None)
     assert first.steps == 24  # 6 s of 0.25 s each
