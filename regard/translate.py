@@ -28,6 +28,7 @@ from regard.keys import explain
 from regard.memory import within_memory
 from regard.models.build import build
 from regard.models.model import Transducer
+from regard.notebook import shortened
 from regard.observe import observe, twin
 from regard.run import RunFolder
 from regard.search import Hypothesis, Opened, Read, search
@@ -269,8 +270,12 @@ class Translator:
         """Piece numbers to begin with, one list a part: a cut line's later parts are free."""
         if len(prefixes) != len(inputs):
             raise ConfigError(f"{len(prefixes):,} prefixes for {len(inputs):,} lines", help="one prefix a line")
+        begun = {prefix: self.target.encode(prefix) for prefix in prefixes}
+        if lost := [prefix for prefix, pieces in begun.items() if UNKNOWN in pieces]:
+            why = f"it has no piece for {', '.join(map(repr, dict.fromkeys(self.target.unknown(lost[0]))))}"
+            raise ConfigError(f"no output of this model can begin with {shortened(lost[0])!r}", why=why)
         return [
-            self.target.encode(prefix) if first else []
+            begun[prefix] if first else []
             for parts, prefix in zip(inputs, prefixes, strict=True)
             for first in [True, *([False] * (len(parts) - 1))][: len(parts)]
         ]

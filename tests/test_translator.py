@@ -157,3 +157,10 @@ def test_a_line_end_in_a_text_is_a_space_and_no_unknown_piece(kind: Any) -> None
     assert reader("a\nb c").text == reader("a b c").text
     seen = reader("a é b é").unknown
     assert seen == ([] if kind == "byte" else ["é", "é"])
+
+
+def test_a_prefix_that_cannot_be_written_is_told(translator: Translator) -> None:
+    with pytest.raises(ConfigError, match="can begin with 'a zebra'") as caught:
+        translator.translate(["a b"], prefixes=["a zebra"])
+    assert "'zebra'" in str(caught.value.why)
+    assert translator.translate(["a b"], prefixes=["c"])[0].candidates[0].pieces[0] == "c"

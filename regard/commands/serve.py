@@ -156,7 +156,7 @@ def create_server(
     app = create_app(service)
     config = uvicorn.Config(
         app, host=host, port=port, log_level=log_level, access_log=False, server_header=False,
-        http=limited(chosen, trusted_proxy),
+        http=limited(chosen, trusted_proxy), ws="none",
         timeout_graceful_shutdown=round(chosen.seconds) + 1, limit_concurrency=max(CONNECTIONS, 4 * chosen.waiting),
         timeout_keep_alive=5, proxy_headers=trusted_proxy is not None, forwarded_allow_ips=trusted_proxy or [],
     )  # fmt: skip

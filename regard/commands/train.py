@@ -224,7 +224,7 @@ def _resumable(run: RunFolder) -> Iterator[None]:
         yield
     except StorageError as error:
         if checkpoint.list_steps(run.checkpoints):
-            error.help = f"{error.help}, then regard train --resume {run.path}"
+            error.help = ", then ".join(filter(None, (error.help, f"regard train --resume {run.path}")))
         raise
 
 

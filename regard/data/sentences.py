@@ -15,6 +15,7 @@ __all__ = ["Segments", "segments"]
 BULLET = r"[-*+•‣▪◦●○·–—]"
 NUMBER = r"\d{1,3}(?:\.\d{1,3}){0,4}\.|\(?(?:\d{1,3}|[A-Za-z]|[ivxIVX]{1,5})\)"
 MARK = re.compile(rf"\s*(?:(?:>+|{BULLET}|{NUMBER}|\[[ xX]\])[ \t\u00a0]+)*")
+ORDINAL = re.compile(r"\s*\d{1,3}\.\s+")  # "3. Oktober", "1. FC", where no list is about
 
 
 class Segments(NamedTuple):
@@ -36,12 +37,12 @@ class Segments(NamedTuple):
 def segments(text: str, language: str | None) -> Segments:
     """Lines are never joined; sentences of one are told apart by the habits of ``language``, English unless given.
 
-    Blanks, marks of lists, numbering, and what has no letter and no digit are between sentences.
+    Blanks, marks of lists, numbering, and what has no letter and no digit are between sentences. A number with a point
+    is numbering where the line before or after has a mark, too; else it may be an ordinal, and is part of its sentence.
     """
     sentences, between = [], [""]
-    for line in text.splitlines(keepends=True):
-        mark = MARK.match(line)
-        begin = mark.end() if mark else 0
+    lines = text.splitlines(keepends=True)
+    for line, begin in zip(lines, _marks(lines), strict=True):
         between[-1] += line[:begin]
         for part in _parted(line[begin:], language or "en"):
             core = part.strip()
@@ -55,6 +56,19 @@ def segments(text: str, language: str | None) -> Segments:
     return Segments(sentences, between)
 
 
+def _marks(lines: Sequence[str]) -> list[int]:
+    """How much of each line is its mark, blanks before it included."""
+    found = [match.end() if (match := MARK.match(line)) else 0 for line in lines]
+    blanks = [len(line) - len(line.lstrip()) for line in lines]
+    filled = [number for number, line in enumerate(lines) if line.strip()]
+    listed = [found[number] > blanks[number] for number in filled]
+    for at, number in enumerate(filled):
+        beside = [*listed[max(at - 1, 0) : at], *listed[at + 1 : at + 2]]
+        if ORDINAL.match(lines[number]) and not any(beside):
+            found[number] = blanks[number]
+    return found
+
+
 def _parted(line: str, language: str) -> list[str]:
     """Whoever parts it, nothing is lost. Without ``sentencex``, which servers have, a line is a sentence."""
     try:
@@ -65,7 +79,11 @@ def _parted(line: str, language: str) -> list[str]:
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise
         return [line]
-    return _unbroken(parts, line) if "".join(parts) == line else [line]
+    if "".join(parts) != line:
+        return [line]
+    if len(parts) > 1 and ORDINAL.fullmatch(parts[0]):
+        parts[:2] = ["".join(parts[:2])]
+    return _unbroken(parts, line)
 
 
 def _unbroken(parts: Sequence[str], line: str) -> list[str]:

@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from functools import partial
 from http import HTTPStatus
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
 
 import h11
@@ -39,12 +39,18 @@ class Doors:
 
     def unlimited(self, host: str) -> bool:
         """Whether an address is that of a proxy."""
-        return self._any or any(ip_address(host) in network for network in self._proxies if _network(host))
+        return self._any or any(_plain(host) in network for network in self._proxies if _network(host))
 
     def left(self, who: str) -> None:
         self.held[who] -= 1
         if not self.held[who]:
             del self.held[who]
+
+
+def _plain(host: str) -> IPv4Address | IPv6Address:
+    """The address itself: a socket of both kinds writes one of IPv4 as IPv6."""
+    address = ip_address(host)
+    return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
 
 
 def _network(given: str) -> IPv4Network | IPv6Network | None:

@@ -143,7 +143,7 @@ def test_a_candidate_is_looked_at_as_the_best_would_be() -> None:
 
 def test_a_text_of_several_sentences_is_looked_at_one_by_one() -> None:
     model = translator()
-    text = "- a b\n\nc d\r\n1. e zzz é f\n"
+    text = "- a b\n\nc d\r\n- e zzz é f\n"
     for number, sentence in enumerate(["a b", "c d", "e zzz é f"]):
         found = inspect_text(model, text, sentence=number).document
         assert found["sentences"] == ["a b", "c d", "e zzz é f"] and found["sentence"] == number
