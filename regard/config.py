@@ -122,7 +122,8 @@ def load_config(
 ) -> Config:
     """Read a recipe by name, a TOML file by path, or a mapping; lay ``key=value`` over it; check it all.
 
-    ``saved``: it is that of a run folder, where a key that is missing was added since, and means what the run did.
+    ``saved``: it is that of a run folder, where a key that is missing was added since, and means what the run did; a
+    file that lies in one is such a config, too.
     Any of them may say ``extends = "recipe or path"``. An override with nothing after ``=`` takes the key out.
     Raises ConfigError, which names the file and line, or the override, and the nearest key.
     """
@@ -133,12 +134,16 @@ def load_config(
     given = [(key_in_full(key, short), value) for key, value in map(parse_override, overrides)]
     values = merge(layers, given)
     _refuse_newer(values, layers)
-    if saved:
+    if saved or _of_a_run(source):
         _as_it_was(values)
     try:
         return Config.model_validate(values)
     except ValidationError as error:
         raise explain(error, Config, layers, [key for key, _ in given]) from error
+
+
+def _of_a_run(source: Path | Mapping[str, Any]) -> bool:
+    return isinstance(source, Path) and source.name == "config.toml" and (source.parent / "checkpoints").is_dir()
 
 
 def _as_it_was(values: Mapping[str, Any]) -> None:

@@ -349,6 +349,8 @@ def test_a_saved_run_means_what_it_meant_when_it_was_saved(tmp_path: Path) -> No
 
     assert scaled(today, True) == [True, True] and scaled(before, True) == [False, False]
     assert scaled(before, False) == [True, True], "a recipe that does not say so is a new one"
+    (tmp_path / "checkpoints").mkdir()
+    assert scaled(before.rename(tmp_path / "config.toml"), False) == [False, False], "the config of a run is not"
 
 
 @pytest.mark.parametrize(("optimizer", "rate", "epsilon"), [("adam", 1e-3, 1e-9), ("adadelta", 1.0, 1e-6)])
