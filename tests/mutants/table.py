@@ -82,7 +82,7 @@ TRAINING = {
         Edit(Trainer._update, "smoothing=settings.label_smoothing", "smoothing=0.1"), *adam(label_smoothing=0.6)
     ),
     "warm-up ignored": Mutant(
-        Edit(Trainer.__init__, "warmup=settings.warmup", "warmup=4000"),
+        Edit(Trainer._rate, "warmup=self.intervals.warmup", "warmup=4000"),
         test_update.test_the_rate_of_an_update_is_that_of_its_own_number,
     ),
     "rate one update late": Mutant(
@@ -128,7 +128,7 @@ DECODING = {
         {"width": 2, "penalty": (1.0, 0.0), "forced": False},
     ),
     "beam of five whatever is asked": Mutant(
-        Edit(Decoding.open, '"width": settings.beam, "best": settings.nbest', '"width": 5, "best": settings.nbest'),
+        Edit(Decoding.open, '"width": settings.beam, "best": best,', '"width": 5, "best": best,'),
         test_decoding.test_a_sentence_has_as_many_rows_as_the_beam_is_wide_or_as_are_drawn,
         {"rows": 2, "options": {"beam": 2}},
     ),
