@@ -20,7 +20,7 @@ __all__ = ["Decision", "Fit", "Pace", "fit", "rate_over"]
 CHECKS = 50  # times that the clock is asked in a training as long as first planned
 SLACK = 0.02  # a plan that is off by a smaller share stays as it is
 
-WARMUP, EVERY = 4000, 500  # unless given; in a shorter training, a tenth of its updates
+WARMUP, EVERY = 4000, 500  # unless given; in a shorter training, a tenth and a fifth of its updates
 
 
 Updates = Annotated[int, Field(ge=1, lt=10**15)]
@@ -42,13 +42,15 @@ class Fit(NamedTuple):
 
 
 def fit(settings: TrainConfig, planned: int | None) -> Fit:
-    """The numbers given, else usual ones, at most a tenth of the ``planned`` updates.
+    """The numbers given, else usual ones: at most a tenth of the ``planned`` updates to warm up, a fifth between two.
 
     The warm-up of ``noam`` is left alone: the shorter it is, the higher the peak.
     """
-    tenth = max(planned // 10, 1) if planned is not None else EVERY + WARMUP
-    every = min(EVERY, tenth)
-    warmup = WARMUP if settings.schedule == "noam" else min(WARMUP, tenth)
+    every, warmup = EVERY, WARMUP
+    if planned is not None:
+        every = min(every, max(planned // 5, 1))
+    if planned is not None and settings.schedule != "noam":
+        warmup = min(warmup, max(planned // 10, 1))
     return Fit(
         warmup if settings.warmup is None else settings.warmup,
         settings.validate_every or every,

@@ -62,7 +62,7 @@ class TrainConfig(BaseModel):
     clip_norm: Annotated[float, Field(gt=0)] | None = None
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None  # decay of the moving average of the parameters
 
-    validate_every: Positive | None = None  # updates; unset: 500, but at most a tenth of the planned ones
+    validate_every: Positive | None = None  # updates; unset: 500, but at most a fifth of the planned ones
     save_every: Positive | None = None
     keep: Positive = 10  # checkpoints on disk
     average: Count = 0  # checkpoints, the last ones, averaged when training ends; 0: none

@@ -1,7 +1,8 @@
 """From a run folder to everything training needs: vocabularies, token arrays, a model, and a plan made once.
 
 What is measured (the number format, how many updates fit into the minutes) or counted is written to ``plan.json``
-the first time and read from there ever after, so that a resumed run is the same run.
+the first time and read from there ever after, so that a resumed run is the same run. Training adds what its
+clock decides.
 """
 
 from __future__ import annotations

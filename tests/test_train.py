@@ -623,13 +623,13 @@ def test_warm_up_and_intervals_suit_the_length_unless_given(making: Making) -> N
     def fitted(**options: Any) -> tuple[int, ...]:
         return tuple(making(**usual | options).intervals)
 
-    assert fitted(steps=80) == (8, 8, 8)
+    assert fitted(steps=80) == (8, 16, 16)
     assert fitted(steps=100_000) == (4000, 500, 500)
-    assert fitted(steps=80, warmup=30, save_every=5) == (30, 8, 5)
-    assert fitted(steps=80, schedule="noam", learning_rate=1.0) == (4000, 8, 8)
+    assert fitted(steps=80, warmup=30, save_every=5) == (30, 16, 5)
+    assert fitted(steps=80, schedule="noam", learning_rate=1.0) == (4000, 16, 16)
     one = making(**usual | dict(steps=None, epochs=20))
     updates = 20 * len(epoch_batches(pair_lengths(one.data.train), 64, seed=1, epoch=0))
-    assert one.intervals == (updates // 10,) * 3
+    assert one.intervals == (updates // 10, updates // 5, updates // 5)
     assert making(**usual | dict(steps=None, early_stopping=3, valid=True)).intervals == (4000, 500, 500)
 
 
