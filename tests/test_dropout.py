@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 import torch
 
+from regard.models.build import build
+from regard.models.configuration import ModelConfig
 from regard.models.dropout import Dropout
 from regard.textbook import as_textbook
 
@@ -49,3 +52,30 @@ def test_nothing_is_dropped_when_not_training_or_with_probability_zero(probabili
 def test_what_is_no_probability_is_refused(probability: float) -> None:
     with pytest.raises(ValueError, match=r"lies in \[0, 1\)"):
         Dropout(probability)
+
+
+@pytest.mark.parametrize("key", ["dropout", "attention_dropout", "feed_forward_dropout"])
+@pytest.mark.parametrize("model", [{"heads": 2}, {"heads": 2, "activation": "swiglu"}], ids=["relu", "swiglu"])
+def test_each_place_of_dropout_has_a_key_of_its_own(key: str, model: dict[str, Any]) -> None:
+    """With that key alone training differs from evaluation, on both sides; with none of them nothing is drawn."""
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "width": 8, "feed_forward": 8, "dropout": 0.0}
+    tokens, valid = torch.randint(4, 9, (2, 5)), torch.ones(2, 5, dtype=torch.bool)
+    for given, drops in (({key: 0.5}, True), ({}, False)):
+        built = build(ModelConfig(**(sizes | model | given)), source_types=9, target_types=9)
+        sides = [
+            lambda built=built: built.encoder(tokens, valid).states,
+            lambda built=built: built(tokens, valid, tokens, valid),
+        ]
+        for side in sides:
+            built.eval()
+            plain = side()
+            built.train()
+            assert torch.equal(side(), plain) is not drops
+
+
+def test_a_recurrent_decoder_drops_the_weights_of_its_attention() -> None:
+    config = ModelConfig(kind="recurrent", width=8, dropout=0.0, attention_dropout=0.5)
+    built = build(config, source_types=9, target_types=9)
+    tokens, valid = torch.randint(4, 9, (2, 5)), torch.ones(2, 5, dtype=torch.bool)
+    plain = built.eval()(tokens, valid, tokens, valid)
+    assert not torch.equal(built.train()(tokens, valid, tokens, valid), plain)

@@ -119,6 +119,26 @@ def test_the_rate_of_an_update_is_that_of_its_own_number(making: Making) -> None
     assert found == pytest.approx([rate_by_hand(step, USUAL) for step in range(1, UPDATES + 1)], rel=1e-12)
 
 
+def test_a_rate_that_is_halved_is_halved_when_the_config_says(making: Making) -> None:
+    trainer = making(steps=5, schedule="halving", halve_after=2, halve_every=1, warmup=0, learning_rate=0.08)
+    trainer.fit()
+    assert [record["rate"] for record in records(trainer)] == pytest.approx([0.08, 0.08, 0.04, 0.02, 0.01])
+
+
+@pytest.mark.parametrize(("rho", "epsilon"), [(0.5, 1e-2), (0.9, 1e-4)])
+def test_an_update_is_that_of_adadelta_by_hand(making: Making, rho: float, epsilon: float) -> None:
+    """Zeiler 2012, from E[g²] = E[Δ²] = 0: Δ = −√ε / √((1 − ρ) g² + ε) · g."""
+    settings: dict[str, Any] = dict(optimizer="adadelta", schedule="constant", warmup=0, learning_rate=0.3)
+    trainer = in_float64(making(steps=1, dropout=0.0, rho=rho, epsilon=epsilon, label_smoothing=0.0, **settings))
+    model = deepcopy(trainer.model)
+    weights = list(model.parameters())
+    gradients = torch.autograd.grad(loss_by_hand(model, next(batches(trainer)), 0.0), weights, materialize_grads=True)
+    trainer.fit()
+    for weight, gradient, found in zip(weights, gradients, trainer.model.parameters(), strict=True):
+        change = math.sqrt(epsilon) * gradient / ((1 - rho) * gradient.square() + epsilon).sqrt()
+        torch.testing.assert_close(found.detach(), weight.detach() - 0.3 * change, rtol=1e-6, atol=1e-9)
+
+
 def test_every_update_draws_its_own_dropout(making: Making) -> None:
     """The same pairs at each update, half of all dropped: two updates agree on half of their choices, not on all."""
     trainer = making(steps=4, dropout=0.5, batch_tokens=10_000)

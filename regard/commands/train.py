@@ -181,7 +181,7 @@ def train_new(run: RunFolder, *, tensorboard: bool = False) -> int:
     try:
         return train_run(run, tensorboard=tensorboard)
     except BaseException as error:
-        planned = run.read_plan() is not None and not isinstance(error, RegardError)
+        planned = (run.path / "plan.json").exists() and not isinstance(error, RegardError)
         if not planned and not checkpoint.list_steps(run.checkpoints):
             with suppress(StorageError):  # a machine that refuses does so again; the first failure is the one to tell
                 storage.remove_folder(run.path)
