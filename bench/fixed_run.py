@@ -1,0 +1,116 @@
+"""The fingerprint of a few small trainings whose every number is fixed: equal before and after a change of structure.
+
+    python bench/fixed_run.py
+
+Initial weights, corpus and order are functions of names and of numpy's Philox alone, so that neither the order in which
+modules are built nor torch's generators decide them. Prints, for each model, the sha256 over the trained tensors in the
+order of their names in format 1, and over what the model then translates. Sums depend on the processor: compare two
+versions on one machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import tempfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from regard.config import Config
+from regard.run import RunFolder
+from regard.setup import set_up
+from regard.train import Trainer
+from regard.translate import load
+
+UPDATES = 12
+MODELS: dict[str, dict[str, Any]] = {
+    "transformer": {"width": 32, "heads": 4, "feed_forward": 64, "encoder_layers": 2, "decoder_layers": 2},
+    "rotary, pre-norm, grouped": {
+        "width": 32, "heads": 4, "key_heads": 2, "feed_forward": 48, "encoder_layers": 1, "decoder_layers": 2,
+        "norm": "pre", "position": "rotary", "share": "target", "activation": "swiglu", "attention_dropout": 0.1,
+    },
+    "luong, location-aware": {
+        "kind": "recurrent", "width": 24, "encoder_layers": 1, "decoder_layers": 1, "share": "none",
+        "cross_attention": "location-aware",
+    },
+    "convolutional": {"kind": "convolutional", "width": 24, "encoder_layers": 2, "decoder_layers": 2},
+}  # fmt: skip
+TRAIN = {
+    "steps": UPDATES, "batch_tokens": 256, "accumulate": 2, "learning_rate": 0.01, "warmup": 3,
+    "schedule": "inverse-sqrt", "label_smoothing": 0.1, "precision": "float32", "threads": 1, "workers": 1,
+    "validate_every": 5, "save_every": 5,
+}  # fmt: skip
+
+
+class Silent:
+    """A reporter that tells nobody."""
+
+    def updated(self, place: Any, steps: int | None, figures: dict[str, float]) -> None: ...
+    def validated(self, place: Any, validation: Any, best: bool) -> None: ...
+    def said(self, message: str) -> None: ...
+
+
+def drawn(name: str) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(zlib.crc32(name.encode())))
+
+
+def write_corpus(folder: Path, name: str, pairs: int) -> dict[str, str]:
+    """Sentences of made-up words, and the same words turned round and spelled otherwise."""
+    random, lines = drawn(name), []
+    for _ in range(pairs):
+        words = random.integers(0, 20, size=random.integers(2, 12))
+        lines.append((" ".join(f"s{word}" for word in words), " ".join(f"t{word}" for word in words[::-1])))
+    for side, suffix in enumerate(("src", "tgt")):
+        (folder / f"{name}.{suffix}").write_text("".join(f"{line[side]}\n" for line in lines), encoding="utf-8")
+    return {"source": str(folder / f"{name}.src"), "target": str(folder / f"{name}.tgt")}
+
+
+@torch.no_grad()
+def fix_weights(model: torch.nn.Module) -> None:
+    for name, parameter in model.named_parameters():
+        values = drawn(name).standard_normal(tuple(parameter.shape)) * 0.1
+        parameter.copy_(torch.from_numpy(values + (1.0 if parameter.ndim == 1 and "norm" in name else 0.0)))
+
+
+def fingerprint(folder: Path, model: dict[str, Any]) -> tuple[str, str]:
+    config = {
+        "data": {
+            "joint": False, "tokenizer": {"kind": "word"},
+            "train": [write_corpus(folder, "train", 200)], "valid": [write_corpus(folder, "valid", 30)],
+        },
+        "model": {"share": "target"} | model, "train": TRAIN, "seed": 5,
+    }  # fmt: skip
+    run = RunFolder.create(folder / "run", Config.model_validate(config))
+    ready = set_up(run, say=lambda message: None)
+    fix_weights(ready.model)
+    trainer = Trainer(
+        run, ready.model, ready.data, steps=ready.steps, reporter=Silent(), interrupted=lambda: False,
+        decode_metrics=lambda model: {},
+    )  # fmt: skip
+    trainer.fit()
+    weights, text = hashlib.sha256(), hashlib.sha256()
+    for name, tensor in sorted(ready.model.state_dict().items()):
+        weights.update(name.encode() + tensor.numpy().tobytes())
+    for result in load(run.path, checkpoint="last").translate(["s1 s2 s3", "s4 s5 s6 s7 s8"]):
+        text.update(f"{result.text} {result.score:.6f}".encode())
+    return weights.hexdigest(), text.hexdigest()
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    whole = hashlib.sha256()
+    for name, model in MODELS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            weights, text = fingerprint(Path(folder), model)
+        whole.update((weights + text).encode())
+        print(f"{name:26} weights {weights[:16]}  translations {text[:16]}")
+    print(f"all {whole.hexdigest()}")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
