@@ -27,10 +27,10 @@ from machine import machine
 from safetensors.torch import save_file
 
 from regard.data.corpora import read_lines
-from regard.data.text import BEGIN, END, PAD, UNKNOWN
+from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.run import RunFolder
+from regard.runs.run_folder import RunFolder
 
 FOLDER = ROOT / "runs" / "bench"
 FIXED = 16  # pieces a source and an output, where there is no text

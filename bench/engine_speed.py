@@ -21,7 +21,7 @@ from environments import ROOT
 from machine import machine
 from work import OUTPUT, decoding, fast, model
 
-from regard.engine.packed import Format, Matrix, pack
+from regard.engine.packed import Format, PackedMatrix, pack
 from regard.engine.processor import bfloat16_in_hardware, int8_obstacle
 
 FOLDER = ROOT / "runs" / "bench"
@@ -58,7 +58,10 @@ def main() -> None:
 def _product(weight: torch.Tensor, kind: str, rows: int) -> Callable[[], object]:
     dtype = torch.bfloat16 if kind == "bfloat16" else torch.float32
     format: Format = "int8" if kind == "int8" else "float"
-    packed, x = pack(Matrix(weight.to(dtype)), format, alone=format == "float"), torch.randn(rows, weight.shape[1])
+    packed, x = (
+        pack(PackedMatrix(weight.to(dtype)), format, alone=format == "float"),
+        torch.randn(rows, weight.shape[1]),
+    )
     x = x.to(dtype)
     return lambda: packed(x)
 

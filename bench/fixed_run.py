@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.config import Config
-from regard.run import RunFolder
-from regard.setup import set_up
-from regard.train import Trainer
-from regard.translate import load
+from regard.inference.translator import load
+from regard.runs.config import Config
+from regard.runs.run_folder import RunFolder
+from regard.training.setup import set_up
+from regard.training.trainer import Trainer
 
 UPDATES = 12
 MODELS: dict[str, dict[str, Any]] = {

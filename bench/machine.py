@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from regard.run import environment
+from regard.runs.run_folder import environment
 
 INSTRUCTIONS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "amx_int8")
 
 
 def machine() -> dict[str, Any]:
-    """``regard.run.environment`` and the matrix instructions that Linux names in /proc/cpuinfo."""
+    """``regard.runs.run_folder.environment`` and the matrix instructions that Linux names in /proc/cpuinfo."""
     information = Path("/proc/cpuinfo")
     flags: set[str] = set()
     if information.exists():

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import torch
 from machine import machine
 
-from regard.engine.packed import Matrix, pack
+from regard.engine.packed import PackedMatrix, pack
 
 NAMES = ("packed", "plain")
 WITHIN = 1.0  # seconds of calls
@@ -34,7 +34,7 @@ def main() -> None:
 def measure(rows: list[int], width: int, within: float = WITHIN) -> dict[int, tuple[float, ...]]:
     """Seconds of a product in float32, for each number of rows, in the order of NAMES."""
     torch.manual_seed(1)
-    matrix = Matrix(torch.randn(width, width) / width**0.5)
+    matrix = PackedMatrix(torch.randn(width, width) / width**0.5)
     packed, plain = pack(matrix, "float"), matrix.weight.t()
     inputs = {number: torch.randn(number, width) for number in rows}
     return {

@@ -16,30 +16,30 @@ from serving import Served
 from torch import Tensor
 
 from regard.data.batches import pad_sources
-from regard.data.text import BEGIN, END, PAD
-from regard.engine.transformer import FastTransducer
-from regard.models.model import Transducer
-from regard.run import RunFolder
-from regard.search import Symbols, greedy, in_order, search
-from regard.setup import set_up
-from regard.train import Place, Trainer, Validation
+from regard.data.tokenizers.catalogue import BEGIN, END, PAD
+from regard.engine.transformer import FastEncoderDecoder
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.runs.run_folder import RunFolder
+from regard.search.batch_search import Symbols, greedy, in_order, search
+from regard.training.setup import set_up
+from regard.training.trainer import Trainer, TrainingProgress, Validation
 
 
 class Answers:
     """The trainer's reporter, and its question whether to stop, which is where a stretch begins."""
 
-    def __init__(self, served: Served, stretch: Stretch, model: Transducer) -> None:
+    def __init__(self, served: Served, stretch: Stretch, model: EncoderDecoder) -> None:
         self.served, self.stretch = served, stretch
         self.model = deepcopy(model).float().eval()  # what a checkpoint would hold is decoded: the float32 weights
         self.weights: Callable[[], dict[str, Tensor]] = dict
         self.waits = True
 
-    def updated(self, place: Place, steps: int | None, figures: dict[str, float]) -> None:
+    def updated(self, place: TrainingProgress, steps: int | None, figures: dict[str, float]) -> None:
         self.waits = self.stretch.updated(figures["loss"])
         if self.waits:
             self.stretch.answer(self.decode)
 
-    def validated(self, place: Place, validation: Validation, best: bool) -> None: ...
+    def validated(self, place: TrainingProgress, validation: Validation, best: bool) -> None: ...
     def said(self, message: str) -> None: ...
 
     def interrupted(self) -> bool:
@@ -53,7 +53,7 @@ class Answers:
     @torch.no_grad()
     def decode(self, sources: Sequence[Sequence[int]]) -> list[list[int]]:
         self.model.load_state_dict(self.weights(), strict=False)
-        fast = FastTransducer(self.model.encoder, self.model.decoder, self.model.projection)
+        fast = FastEncoderDecoder(self.model.encoder, self.model.decoder, self.model.projection)
         longest = torch.tensor([len(source) + self.stretch.longest for source in sources])
         live = greedy(range(len(sources)), Symbols(BEGIN, END, never=(PAD, BEGIN)), longest=longest)
         session = fast.session(*pad_sources([list(source) for source in sources]))

@@ -22,12 +22,12 @@ from safetensors.torch import load_file
 from serving import Served
 
 from regard import __version__
-from regard.beams import beams
 from regard.data.batches import pad_sources
-from regard.engine.transformer import FastTransducer
+from regard.engine.transformer import FastEncoderDecoder
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.search import Opened, Symbols, greedy, reading, search
+from regard.search.batch_search import Opened, Symbols, greedy, reading, search
+from regard.search.beam import beams
 
 _decoder: Decoder
 
@@ -45,7 +45,7 @@ class Decoder:
         if kind != "reference":
             dtype = torch.bfloat16 if kind == "bfloat16" else torch.float32
             format = "int8" if kind == "int8" else "float"
-            self.model = FastTransducer(model.encoder, model.decoder, model.projection, dtype=dtype, format=format)
+            self.model = FastEncoderDecoder(model.encoder, model.decoder, model.projection, dtype=dtype, format=format)
         never = [self.settings["pad"], self.settings["begin"]] + [self.settings["end"]] * self.settings["fixed"]
         self.symbols = Symbols(self.settings["begin"], self.settings["end"], never=tuple(never))
 
@@ -62,7 +62,7 @@ class Decoder:
         first = waiting(room)
         if first is None:
             return {}
-        fast = isinstance(self.model, FastTransducer)
+        fast = isinstance(self.model, FastEncoderDecoder)
         step = self.model.reading if fast else reading(self.model.step)
         return {number: best[0].tokens for number, best in search(step, first, waiting, room=room)}
 

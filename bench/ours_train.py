@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from serving import Served
 
-from regard.run import RunFolder
-from regard.setup import set_up
-from regard.train import Place, Trainer, Validation
+from regard.runs.run_folder import RunFolder
+from regard.training.setup import set_up
+from regard.training.trainer import Trainer, TrainingProgress, Validation
 
 
 class Answers:
@@ -23,10 +23,10 @@ class Answers:
     def __init__(self, served: Served) -> None:
         self.served = served
 
-    def updated(self, place: Place, steps: int | None, figures: dict[str, float]) -> None:
+    def updated(self, place: TrainingProgress, steps: int | None, figures: dict[str, float]) -> None:
         self.served.answer(tokens=figures["tokens"], loss=figures["loss"])
 
-    def validated(self, place: Place, validation: Validation, best: bool) -> None: ...
+    def validated(self, place: TrainingProgress, validation: Validation, best: bool) -> None: ...
     def said(self, message: str) -> None: ...
 
     def interrupted(self) -> bool:

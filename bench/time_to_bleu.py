@@ -27,11 +27,11 @@ from machine import machine
 from sacrebleu.metrics import BLEU
 from train_speed import _planned, _write_settings
 
-from regard.config import Config, load_config
 from regard.data.batches import collate, epoch_batches, mixed_epoch, pair_lengths
 from regard.data.corpora import read_lines
-from regard.run import RunFolder
-from regard.setup import Ready, set_up
+from regard.runs.config import Config, load_config
+from regard.runs.run_folder import RunFolder
+from regard.training.setup import TrainingInputs, set_up
 
 FOLDER = ROOT / "runs" / "bench"
 
@@ -127,7 +127,7 @@ def _commands(run: RunFolder, prepared: Path, arguments: argparse.Namespace) -> 
     }
 
 
-def _write_batches(path: Path, ready: Ready, config: Config, updates: int) -> None:
+def _write_batches(path: Path, ready: TrainingInputs, config: Config, updates: int) -> None:
     """Those of the trainer, in its order, epoch after epoch."""
     corpora, arrays, number, epoch = ready.data.train, dict[str, Any](), 0, 0
     while number < updates:

@@ -3,7 +3,7 @@
     REGARD_DATA=folder-with-multi30k .venv/bin/python bench/train_speed.py
 
 Every worker makes the same updates over the same batches in the same order, one after the other while the rest
-sleep: batch, forward, backward, Adam. Ours is ``regard.train.Trainer`` as it is, which reads and pads its batches
+sleep: batch, forward, backward, Adam. Ours is ``Trainer`` as it is, which reads and pads its batches
 and writes its metrics within the time; the others find their batches in memory. Only target tokens that are no
 padding count. Ours runs in each number format as one worker with all threads and as one worker a thread. Writes
 runs/bench/train-speed.json.
@@ -26,11 +26,11 @@ from environments import ROOT, peer_python
 from instructions import LEVELS, limited, proof
 from machine import machine
 
-from regard.config import Config, dump_config, load_config
 from regard.data.batches import collate, epoch_batches, mixed_epoch, pair_lengths
-from regard.data.text import BEGIN, END, PAD, UNKNOWN
-from regard.run import RunFolder
-from regard.setup import Ready, set_up
+from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN
+from regard.runs.config import Config, dump_config, load_config
+from regard.runs.run_folder import RunFolder
+from regard.training.setup import TrainingInputs, set_up
 
 FOLDER = ROOT / "runs" / "bench"
 PRECISIONS = ("float32", "bfloat16")
@@ -128,7 +128,7 @@ def _planned(run: RunFolder, precision: str, workers: int) -> Path:
     return folder
 
 
-def _write_batches(path: Path, ready: Ready, config: Config, updates: int) -> None:
+def _write_batches(path: Path, ready: TrainingInputs, config: Config, updates: int) -> None:
     """The batches of the trainer's first epoch, in its order."""
     corpora = ready.data.train
     chosen = mixed_epoch(corpora.sizes, ready.data.weights, seed=config.seed, epoch=0)
@@ -143,7 +143,7 @@ def _write_batches(path: Path, ready: Ready, config: Config, updates: int) -> No
     np.savez(path, **arrays)
 
 
-def _write_settings(path: Path, ready: Ready, config: Config) -> None:
+def _write_settings(path: Path, ready: TrainingInputs, config: Config) -> None:
     special = {"pad": PAD, "unknown": UNKNOWN, "begin": BEGIN, "end": END}
     settings = config.model_dump(mode="json", include={"model", "train"})
     settings |= {"types": len(ready.target), "special": special, "threads": config.train.threads}

@@ -9,17 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.beams import beams
 from regard.data.batches import Batch
-from regard.data.text import BEGIN, END, PAD
+from regard.data.tokenizers.catalogue import BEGIN, END, PAD
 from regard.engine.packed import Format
-from regard.engine.transformer import FastTransducer
-from regard.gradients import Workers, batch_loss, gradient
+from regard.engine.transformer import FastEncoderDecoder
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.models.model import Transducer
-from regard.optim import Optimizer
-from regard.search import Symbols, greedy, search
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.search.batch_search import Symbols, greedy, search
+from regard.search.beam import beams
+from regard.training.gradients import Workers, batch_loss, gradient
+from regard.training.optim import Optimizer
 
 __all__ = ["OUTPUT", "decoding", "fast", "model", "reading", "update"]
 
@@ -27,12 +27,12 @@ OUTPUT = 16  # pieces that are decoded
 SYMBOLS = Symbols(BEGIN, END, never=(PAD, BEGIN, END))
 
 
-def model(preset: str, types: int) -> Transducer:
+def model(preset: str, types: int) -> EncoderDecoder:
     torch.manual_seed(1)
     return build(ModelConfig.model_validate({"preset": preset}), source_types=types, target_types=types)
 
 
-def update(of: Transducer, *, batch: int, length: int, types: int, threads: int) -> Callable[[], None]:
+def update(of: EncoderDecoder, *, batch: int, length: int, types: int, threads: int) -> Callable[[], None]:
     """Forward, backward and Adam in the model's number format, by one worker."""
     of, optimizer = of.train(), Optimizer(of)
     tokens, valid = _drawn(batch, length, types)
@@ -46,14 +46,14 @@ def update(of: Transducer, *, batch: int, length: int, types: int, threads: int)
     return run
 
 
-def fast(of: Transducer, kind: str) -> FastTransducer:
+def fast(of: EncoderDecoder, kind: str) -> FastEncoderDecoder:
     """``float32``, ``bfloat16`` or ``int8``."""
     dtype = torch.bfloat16 if kind == "bfloat16" else torch.float32
     format: Format = "int8" if kind == "int8" else "float"
-    return FastTransducer(of.encoder, of.decoder, of.projection, dtype=dtype, format=format)
+    return FastEncoderDecoder(of.encoder, of.decoder, of.projection, dtype=dtype, format=format)
 
 
-def decoding(of: FastTransducer, *, batch: int, length: int, types: int, beam: int | None) -> Callable[[], None]:
+def decoding(of: FastEncoderDecoder, *, batch: int, length: int, types: int, beam: int | None) -> Callable[[], None]:
     """Every sentence to ``OUTPUT`` pieces, greedily where there is no beam."""
     source, valid = _drawn(batch, length, types)
     longest: Any = torch.full((batch,), OUTPUT)
@@ -70,7 +70,7 @@ def decoding(of: FastTransducer, *, batch: int, length: int, types: int, beam: i
     return run
 
 
-def reading(of: FastTransducer, *, length: int, types: int) -> Callable[[], None]:
+def reading(of: FastEncoderDecoder, *, length: int, types: int) -> Callable[[], None]:
     """What comes before the first token of one sentence."""
     source, valid = _drawn(1, length, types)
 

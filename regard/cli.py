@@ -37,9 +37,9 @@ from regard.commands import (
     train,
     translate,
 )
+from regard.core.standard_streams import flush_output, guard_streams
+from regard.core.wording import did_you_mean
 from regard.errors import RegardError, StorageError
-from regard.streams import flush_output, guard_streams
-from regard.wording import did_you_mean
 
 __all__ = ["VERBS", "build_app", "main", "run"]
 

@@ -20,10 +20,10 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from regard.attention.catalogue import MECHANISMS, PLACED
-from regard.config import Config, DataConfig, recipe_names
+from regard.config.settings import SearchConfig, TrainConfig
 from regard.data.corpora import CorpusConfig
-from regard.data.tokenizer import TokenizerConfig
-from regard.models.carriers import (
+from regard.data.tokenizers.tokenizer import TokenizerConfig
+from regard.models.architectures import (
     CellConfig,
     ConvolutionalDecoderConfig,
     ConvolutionalEncoderConfig,
@@ -32,11 +32,11 @@ from regard.models.carriers import (
     TransformerDecoderConfig,
     TransformerEncoderConfig,
 )
+from regard.models.attention_config import MechanismConfig
 from regard.models.configuration import ModelConfig
-from regard.models.places import MechanismConfig
-from regard.models.positions import RotaryConfig, ShawConfig, T5Config
+from regard.models.position_config import RotaryConfig, ShawConfig, T5Config
 from regard.models.presets import PRESETS
-from regard.settings import SearchConfig, TrainConfig
+from regard.runs.config import Config, DataConfig, recipe_names
 
 __all__ = ["PAGE", "meanings", "page"]
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 from jaxtyping import install_import_hook
 
-from tests import checking
+from tests import shape_checks
 
 # Before any of them is imported. Only what computes: elsewhere the check costs more than it finds.
-CHECKED = ("attention", "losses", "models", "search", "state")
-install_import_hook([f"regard.{part}" for part in CHECKED], f"{checking.__name__}.check")
+CHECKED = ("attention", "core.state", "models", "search")
+install_import_hook([f"regard.{part}" for part in CHECKED], f"{shape_checks.__name__}.check")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -50,6 +50,6 @@ def data() -> Callable[[str], Path]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    checking.switch(on=item.path.relative_to(Path(__file__).parent).parts[0] not in checking.UNCHECKED)
+    shape_checks.switch(on=item.path.relative_to(Path(__file__).parent).parts[0] not in shape_checks.UNCHECKED)
     if item.get_closest_marker("gpu") and not torch.cuda.is_available():
         pytest.skip("needs an accelerator, and torch sees none")

@@ -18,13 +18,13 @@ from unittest import mock
 import typer
 
 from regard.cli import VERBS, build_app
-from regard.compare import enter, make_rows, parse_budget
-from regard.config import Config, load_config
-from regard.data.public import corpora, corpus_named
+from regard.comparison.members import enter, make_rows, parse_budget
+from regard.data.public.catalogue import corpora, corpus_named
 from regard.errors import RegardError
-from regard.evaluate import check_names
-from regard.setup import require_trainable
+from regard.metrics.text import check_names
+from regard.runs.config import Config, load_config
 from regard.studies.catalogue import find_study
+from regard.training.setup import require_trainable
 
 __all__ = ["Shown", "problem", "shown_in_epilogs", "shown_in_page", "shown_in_recipe"]
 

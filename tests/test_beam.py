@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.beams import beam_search
-from regard.search import Hypothesis, Symbols
+from regard.search.batch_search import Hypothesis, Symbols
+from regard.search.beam import beam_search
 
 TYPES, POSITIONS, SENTENCES = 8, 5, 4
 BEGIN, END, NEVER = 2, 3, (0, 2)

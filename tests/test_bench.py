@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from regard.config import load_config
-from regard.run import RunFolder
-from regard.setup import set_up
+from regard.runs.config import load_config
+from regard.runs.run_folder import RunFolder
+from regard.training.setup import set_up
 
 BENCH = Path(__file__).parents[1] / "bench"
 pytestmark = pytest.mark.skipif(not BENCH.is_dir(), reason="bench/ is not in this distribution")
@@ -82,7 +82,7 @@ def test_the_bytes_of_a_step_are_those_of_the_matrices_that_it_multiplies_by(mon
     from torch.utils._python_dispatch import TorchDispatchMode
     from work import model
 
-    from regard.engine.transformer import FastTransducer
+    from regard.engine.transformer import FastEncoderDecoder
 
     class Weights(TorchDispatchMode):
         """The elements of the second factor of each plain product of matrices."""
@@ -95,7 +95,7 @@ def test_the_bytes_of_a_step_are_those_of_the_matrices_that_it_multiplies_by(mon
             return function(*arguments, **(options or {}))
 
     made = model("tiny", 300)
-    engine = FastTransducer(made.encoder, made.decoder, made.projection, dtype=torch.float64)  # which is not packed
+    engine = FastEncoderDecoder(made.encoder, made.decoder, made.projection, dtype=torch.float64)  # which is not packed
     session = engine.session(torch.tensor([[5, 6, 7]]), torch.ones(1, 3, dtype=torch.bool))
     with Weights() as weights:
         engine.step(torch.tensor([[2]]), session)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from regard import checkpoint
-from regard.card import write_card
-from regard.config import load_config
 from regard.models.configuration import ModelConfig
-from regard.models.words import in_words
-from regard.run import RunFolder
+from regard.models.summary import in_words
+from regard.runs import checkpoint
+from regard.runs.config import load_config
+from regard.runs.model_card import write_card
+from regard.runs.run_folder import RunFolder
 
 
 def made(folder: Path, **data: object) -> RunFolder:

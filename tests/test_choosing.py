@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from regard.choosing import ENDS, choose
-from regard.config import load_config
 from regard.data.corpora import CorpusConfig, read_pairs
+from regard.runs.config import load_config
+from regard.tasks.translation.automatic_config import ENDS, choose
 
 
 def corpus(folder: Path, pairs: int, words: int) -> CorpusConfig:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from regard.compare import Budget, Entry, enter, make_rows, measured_on, parse_budget
-from regard.compare_results import markdown, summarise, text_table
-from regard.config import dump_config, load_config
+from regard.comparison.members import Budget, Entry, enter, make_rows, measured_on, parse_budget
+from regard.comparison.results import markdown, summarise, text_table
 from regard.data.corpora import CorpusConfig
 from regard.errors import ConfigError, DataError
+from regard.runs.config import dump_config, load_config
 
 
 def write(folder: Path, name: str, *overrides: str) -> str:

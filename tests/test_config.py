@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from regard.config import FORMAT, Config, dump_config, find_recipe, load_config, recipe_names
+from regard.config.explain import fields_of, short_keys
+from regard.config.settings import SearchConfig, TrainConfig
+from regard.config.toml_layers import parse_override
+from regard.core.installation import upgrade
 from regard.errors import ConfigError
-from regard.installation import upgrade
-from regard.keys import fields_of, short_keys
-from regard.layered import parse_override
+from regard.models.attention_config import MechanismConfig
 from regard.models.configuration import ModelConfig
-from regard.models.places import MechanismConfig
-from regard.settings import SearchConfig, TrainConfig
+from regard.runs.config import FORMAT, Config, dump_config, find_recipe, load_config, recipe_names
 
 TOY: dict[str, Any] = {"data": {"train": [{"source": "a.en", "target": "a.de"}]}}
 
@@ -38,7 +38,7 @@ def failure(source: Any, *overrides: str) -> ConfigError:
 
 
 def test_config_imports_no_torch() -> None:
-    code = "import sys, regard.config; sys.exit('torch' in sys.modules)"
+    code = "import sys, regard.runs.config; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
@@ -123,7 +123,7 @@ def test_files_that_extend_in_a_circle_are_refused(tmp_path: Path) -> None:
 
 
 def test_an_unknown_recipe_names_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.config.recipe_names", lambda: ["cmudict", "multi30k"])
+    monkeypatch.setattr("regard.runs.config.recipe_names", lambda: ["cmudict", "multi30k"])
     error = failure("multi3k")
     assert error.help == "did you mean multi30k?" and "cmudict" in (error.why or "")
 

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from regard.beams import beam_search
-from regard.constrained import constrained
-from regard.data.text import TokenizerConfig, train_tokenizer
+from regard.config.settings import SearchConfig
+from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
+from regard.inference.translator import Translator
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.search import Hypothesis, Running, Symbols, in_order, reading, search
-from regard.settings import SearchConfig
-from regard.translate import Translator
+from regard.search.batch_search import Hypothesis, RunningBatch, Symbols, in_order, reading, search
+from regard.search.beam import beam_search
+from regard.search.constrained import constrained
 
 BEGIN, END, TYPES = 2, 3, 8
 SYMBOLS = Symbols(BEGIN, END, never=(0, BEGIN))
@@ -163,7 +163,7 @@ def test_sentences_that_enter_while_others_run_are_searched_as_alone() -> None:
 
 @pytest.mark.parametrize("dropped", [[1], [0, 2], [0, 1, 2]])
 def test_a_sentence_that_is_dropped_leaves_the_others_as_they_were(dropped: list[int]) -> None:
-    step, running, outputs = model(4), Running(reading(model(4))), {}
+    step, running, outputs = model(4), RunningBatch(reading(model(4))), {}
     wanted = [WANTED[0], WANTED[2], WANTED[4], WANTED[2]]
     longest = [12, 13, 14, 13]
 

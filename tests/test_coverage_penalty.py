@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import torch
 
-from regard.coverage_penalty import FLOOR, coverage, reranked
-from regard.data.text import TokenizerConfig, train_tokenizer
+from regard.config.settings import SearchConfig
+from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
 from regard.errors import ConfigError
+from regard.inference.translator import Translator
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.search import Hypothesis
-from regard.settings import SearchConfig
-from regard.translate import Translator
+from regard.search.batch_search import Hypothesis
+from regard.search.coverage_penalty import FLOOR, coverage, reranked
 
 WORDS = train_tokenizer(["a b c d e f"], TokenizerConfig(kind="word"))
 SIZES: dict[str, Any] = dict(encoder_layers=1, decoder_layers=1, width=8, heads=2, feed_forward=8, dropout=0.0)

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import torch
 
-from regard.data.text import BEGIN, END, PAD
-from regard.decoding import Decoding, Engine
+from regard.config.settings import SearchConfig
+from regard.data.tokenizers.catalogue import BEGIN, END, PAD
 from regard.engine.processor import int8_obstacle
+from regard.inference.decoding import Decoding, Engine
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.models.model import Transducer
-from regard.search import Hypothesis, in_order, search
-from regard.settings import SearchConfig
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.search.batch_search import Hypothesis, in_order, search
 
 TYPES = 9
 SOURCES = [[5, 6, 7, 8], [5], [6, 8]]
@@ -29,7 +29,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 @cache
-def model(end: float) -> Transducer:
+def model(end: float) -> EncoderDecoder:
     """A random one that likes to end as much as ``end`` says, in logits."""
     torch.manual_seed(3)
     sizes = dict(encoder_layers=1, decoder_layers=1, width=8, feed_forward=8, heads=2)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from regard.attention.catalogue import MECHANISMS
-from regard.models.mixers import MIXERS
-from regard.settings import TrainConfig
+from regard.config.settings import TrainConfig
+from regard.models.transformer.mixers import MIXERS
 
 from . import config_reference, module_reference
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+from regard.core.reference_mode import as_textbook
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.dropout import Dropout
-from regard.textbook import as_textbook
 
 COUNT = 1 << 18
 

@@ -10,9 +10,9 @@ import sacrebleu
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.tokenizer import TokenizerConfig
+from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError, DataError
-from regard.evaluate import METRICS, Examples, edit_distance, evaluate, read_examples, validation_metrics
+from regard.metrics.text import METRICS, EvaluationSet, edit_distance, evaluate, read_examples, validation_metrics
 
 WORD = TokenizerConfig(kind="word")
 PIECES = TokenizerConfig(kind="pretokenised", joiner="@@")
@@ -120,8 +120,8 @@ def test_an_unknown_metric() -> None:
 
 
 def test_lines_of_one_source_are_one_item() -> None:
-    examples = Examples(["read", "go", "read"], [["R EH D"], ["G OW"], ["R IY D"]])
-    assert examples.by_source() == Examples(["read", "go"], [["R EH D", "R IY D"], ["G OW"]])
+    examples = EvaluationSet(["read", "go", "read"], [["R EH D"], ["G OW"], ["R IY D"]])
+    assert examples.by_source() == EvaluationSet(["read", "go"], [["R EH D", "R IY D"], ["G OW"]])
 
 
 def test_references_are_read_and_put_together(tmp_path: Path) -> None:
@@ -129,10 +129,10 @@ def test_references_are_read_and_put_together(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("kara@@ te an@@ zug\ny@@\n")
     (tmp_path / "u").write_text("karate@@ anzug\nz\n")
     examples = read_examples(tmp_path / "s", [tmp_path / "t", tmp_path / "u"], tokenizer=PIECES)
-    assert examples == Examples(["a b@@ c", "d"], [["karate anzug", "karateanzug"], ["y", "z"]])
+    assert examples == EvaluationSet(["a b@@ c", "d"], [["karate anzug", "karateanzug"], ["y", "z"]])
     assert read_examples(tmp_path / "s", [tmp_path / "t"], tokenizer=WORD).references[0] == ["kara@@ te an@@ zug"]
     (tmp_path / "both.tsv").write_text("go\tG OW\n")
-    assert read_examples(tmp_path / "both.tsv", tokenizer=WORD) == Examples(["go"], [["G OW"]])
+    assert read_examples(tmp_path / "both.tsv", tokenizer=WORD) == EvaluationSet(["go"], [["G OW"]])
 
 
 class Said(str):

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.kernel import _forced, kernel
+from regard.core.randomness import drawing, generator
 from regard.data.batches import Batch, shares
-from regard.gradients import Gradient, Workers, batch_loss, gradient
-from regard.losses import Loss
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
+from regard.models.cross_entropy import Loss
 from regard.models.dropout import Dropout
-from regard.optim import Optimizer
-from regard.randomness import drawing, generator
+from regard.training.gradients import Gradient, Workers, batch_loss, gradient
+from regard.training.optim import Optimizer
 
 ROWS, LENGTH, TYPES = 7, 5, 12
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from regard import installation
-from regard.installation import PURPOSES, add_extra, add_package, extras, upgrade
+from regard.core import installation
+from regard.core.installation import PURPOSES, add_extra, add_package, extras, upgrade
 
 ROOT = Path(__file__).parents[1]
 METADATA = (

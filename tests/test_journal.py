@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from regard import storage
+from regard.core import atomic_files
+from regard.core.resumable_output import Journal
 from regard.errors import ConfigError
-from regard.journal import Journal
 
 JOB = {"run": "m30k", "beam": 5}
 INPUTS = [[f"line {number}" for number in range(start, start + 3)] for start in range(0, 12, 3)]
@@ -51,7 +51,7 @@ def test_a_kill_at_any_moment_costs_one_chunk(
     out = tmp_path / "out"
     out.write_text("before")
     with monkeypatch.context() as patched, pytest.raises(Killed):
-        patched.setattr(storage, "fault", fault)
+        patched.setattr(atomic_files, "fault", fault)
         work(out)
     assert out.read_bytes() in (b"before", WHOLE)
     assert work(out) <= 12 - 3 * (count - 1)
@@ -111,7 +111,7 @@ def test_the_record_of_an_earlier_beginning_vouches_for_nothing(tmp_path: Path) 
 
 def test_a_record_of_more_than_there_is_begins_anew(tmp_path: Path) -> None:
     stopped(tmp_path / "out")
-    partial = storage.hidden(tmp_path / "out", "partial")
+    partial = atomic_files.hidden(tmp_path / "out", "partial")
     partial.write_bytes(partial.read_bytes()[:10])
     assert work(tmp_path / "out") == 12
     assert (tmp_path / "out").read_bytes() == WHOLE

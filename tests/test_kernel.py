@@ -18,7 +18,7 @@ from regard.attention.kernel import (
     masked_softmax,
     normaliser,
 )
-from regard.attention.mask import Additive, Causal, Padding, Span
+from regard.attention.mask import Causal, Matrix, Padding, Span
 
 from .tolerances import within
 
@@ -217,7 +217,7 @@ def test_a_bias_and_its_gradient_are_the_references(path, rows):
     given, bound = scene(torch.float64)
     blind = torch.zeros(6, 6, dtype=torch.float64)
     blind[0] = -torch.inf
-    bound = (bound.mask & Additive(blind)).bind(bound.query, bound.key)
+    bound = (bound.mask & Matrix(blind)).bind(bound.query, bound.key)
     bias = torch.randn(rows, 4, 6, 6, dtype=torch.float64, requires_grad=True)
 
     def run(name: str) -> list[torch.Tensor]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, linear
 
-from regard.losses import CHUNK, projected_cross_entropy, smoothed_cross_entropy
+from regard.models.cross_entropy import CHUNK, projected_cross_entropy, smoothed_cross_entropy
 
 from .tolerances import within
 

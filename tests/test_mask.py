@@ -13,9 +13,9 @@ from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
 from regard.attention.kernel import attend_reference
-from regard.attention.mask import Additive, Bound, Causal, Edges, Mask, Padding, Segments, Span, Window
+from regard.attention.mask import Bound, Causal, Edges, Mask, Matrix, Padding, Segments, Span, Window
 
-from .laws.things import FEW
+from .laws.cases import FEW
 
 QUERIES, KEYS, BATCH = 4, 5, 2
 
@@ -38,7 +38,7 @@ MASKS: dict[str, Mask] = {
     "padding": Padding(),
     "segments": Segments(),
     "edges": Edges(torch.tensor([[0, 0, 3], [1, 4, 2]])),
-    "additive": Additive(matrix()),
+    "additive": Matrix(matrix()),
     "and": Causal() & Padding() & Window(2),
     "or": (Window(0) | Edges(torch.tensor([[0], [4]]))) & Padding(),
 }
@@ -209,7 +209,7 @@ def test_hops_through_a_window(radius):
     "build, complaint",
     [
         (lambda: Window(-1), "0 or more"),
-        (lambda: Additive(torch.tensor([[0.0, -1e9]])), "0 and −∞"),
+        (lambda: Matrix(torch.tensor([[0.0, -1e9]])), "0 and −∞"),
         (lambda: Segments().bind(span([1], 1), span([1], 1)).dense(), "segments"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.optim import Optimizer, schedule
+from regard.training.optim import Optimizer, schedule
 
 WIDTH, WARMUP = 512, 4000
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.engine.packed import Int8Linear, Matrix
+from regard.engine.packed import Int8Linear, PackedMatrix
 from regard.engine.processor import TOO_SLOW, bfloat16_in_hardware, int8_obstacle, judge
 
 HERE = "ALL"  # the instructions that this processor has
@@ -77,7 +77,7 @@ def test_sums_of_8_bits_are_exact(rows: int, enter: int, leave: int, weights: st
     draw = torch.Generator().manual_seed(rows)
     weight = DRAWN[weights](draw, (leave, enter)).clamp(-127, 127)
     weight[:, 0] = 127  # of scale 1
-    found = Int8Linear(Matrix(weight.float()))
+    found = Int8Linear(PackedMatrix(weight.float()))
     for x in (make(draw, (rows, enter)) for make in DRAWN.values()):
         wanted = x.double() @ weight.double().T  # exact: far below 2^53
         assert torch.equal(found.sums(x.to(torch.int8)), wanted.float())

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from regard.core.installation import add_extra
+from regard.data.public.cmudict import Dictionary, find_dictionary, write_corpora
 from regard.errors import ConfigError
-from regard.installation import add_extra
-from regard.pronunciation import Dictionary, find_dictionary, write_corpora
 
 FILE = """\
 'tis T IH1 Z

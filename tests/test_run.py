@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-from regard import checkpoint
 from regard.errors import ModelError
-from regard.run import RunFolder, environment
-from regard.setup import set_up
+from regard.runs import checkpoint
+from regard.runs.run_folder import RunFolder, environment
+from regard.training.setup import set_up
 
 from .test_train import Making, Recorder
 
@@ -42,8 +42,8 @@ def test_a_build_of_torch_without_mkldnn_has_an_environment_too(monkeypatch: pyt
 def test_training_in_emulated_bfloat16_is_told(
     making: Making, monkeypatch: pytest.MonkeyPatch, precision: str, hardware: bool, told: bool
 ) -> None:
-    monkeypatch.setattr("regard.setup.bfloat16_in_hardware", lambda: hardware)
-    monkeypatch.setattr("regard.setup._device", lambda: torch.device("cpu"))
+    monkeypatch.setattr("regard.training.setup.bfloat16_in_hardware", lambda: hardware)
+    monkeypatch.setattr("regard.training.setup._device", lambda: torch.device("cpu"))
     run, said = RunFolder.create(making.folder / "run", making.config(precision=precision)), []
     set_up(run, say=said.append)
     assert any("emulates bfloat16" in line for line in said) is told
@@ -53,8 +53,8 @@ def test_training_in_emulated_bfloat16_is_told(
 def test_a_format_that_is_emulated_is_not_even_timed(
     making: Making, monkeypatch: pytest.MonkeyPatch, hardware: bool
 ) -> None:
-    monkeypatch.setattr("regard.setup.bfloat16_in_hardware", lambda: hardware)
-    monkeypatch.setattr("regard.setup._device", lambda: torch.device("cpu"))
+    monkeypatch.setattr("regard.training.setup.bfloat16_in_hardware", lambda: hardware)
+    monkeypatch.setattr("regard.training.setup._device", lambda: torch.device("cpu"))
     run = RunFolder.create(making.folder / "run", making.config(precision="auto"))
     set_up(run, say=lambda message: None)
     plan = run.read_plan()

@@ -14,12 +14,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.data.text import BEGIN, END, PAD
-from regard.decoding import SYMBOLS, Decoding
+from regard.config.settings import SearchConfig
+from regard.data.tokenizers.catalogue import BEGIN, END, PAD
+from regard.inference.decoding import SYMBOLS, Decoding
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.search import in_order, sample, search
-from regard.settings import SearchConfig
+from regard.search.batch_search import in_order, sample, search
 
 DRAWS = 4000
 TYPES = 10

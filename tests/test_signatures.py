@@ -8,8 +8,8 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 
-from regard.losses import projected_cross_entropy
-from tests.checking import UNCHECKED, unchecked
+from regard.models.cross_entropy import projected_cross_entropy
+from tests.shape_checks import UNCHECKED, unchecked
 
 
 def test_a_wrong_argument_is_refused_by_name() -> None:

@@ -10,11 +10,11 @@ from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 
 from regard.errors import DataError
-from regard.evaluate import Examples, evaluate
-from regard.significance import RESAMPLES, compare_outputs
+from regard.metrics.significance import RESAMPLES, compare_outputs
+from regard.metrics.text import EvaluationSet, evaluate
 
 REFERENCES = [f"the {word} runs over {number} green hills" for number, word in enumerate(["dog", "cat", "fox"] * 20)]
-EXAMPLES = Examples([f"source {number}" for number in range(60)], [[line] for line in REFERENCES])
+EXAMPLES = EvaluationSet([f"source {number}" for number in range(60)], [[line] for line in REFERENCES])
 
 
 def worsened(share: float, seed: int = 1) -> list[str]:
@@ -59,7 +59,7 @@ def test_p_over_items_is_counted_as_sacrebleu_counts_it() -> None:
 
 
 def test_lines_of_one_source_are_one_item() -> None:
-    examples = Examples(["s", "s", "t"], [["A"], ["B"], ["C"]])
+    examples = EvaluationSet(["s", "s", "t"], [["A"], ["B"], ["C"]])
     found = compare_outputs("wer", ["B", "B", "x"], ["x", "x", "C"], examples)
     assert (found.value, found.other) == (50.0, 50.0)
     assert found.p > 0.5, "two items cannot tell two systems apart"

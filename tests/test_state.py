@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention.contract import Rows, SourceKeys, compact
+from regard.attention.contract import RowMap, SourceKeys, compact
 from regard.attention.heads import KeyValue
-from regard.state import join, leaves, repeat, select, truncate
+from regard.core.state import join, leaves, repeat, select, truncate
 
 
 class Pair(NamedTuple):
@@ -95,7 +95,7 @@ def test_a_cache_of_no_rows_takes_nothing():
 
 
 def test_rows_lay_out_readers_of_one_sentence_side_by_side():
-    rows = Rows.of(torch.tensor([2, 0, 2, 2]), 3)
+    rows = RowMap.of(torch.tensor([2, 0, 2, 2]), 3)
     assert (rows.sentences, rows.width) == (3, 3)
     x = torch.tensor([10.0, 20.0, 30.0, 40.0])
     assert rows.scatter(x).tolist() == [[20, 0, 0], [0, 0, 0], [10, 30, 40]]
@@ -103,14 +103,14 @@ def test_rows_lay_out_readers_of_one_sentence_side_by_side():
 
 
 def test_rows_in_their_own_order_need_no_layout():
-    rows = Rows.of(torch.arange(3), 3)
+    rows = RowMap.of(torch.arange(3), 3)
     assert rows.place is None and rows.width == 1
     x = torch.arange(6.0).view(3, 2)
     assert torch.equal(rows.gather(rows.scatter(x)), x)
 
 
 def test_no_rows_at_all():
-    rows = Rows.of(torch.empty(0, dtype=torch.int64), 2)
+    rows = RowMap.of(torch.empty(0, dtype=torch.int64), 2)
     assert rows.gather(rows.scatter(torch.empty(0, 4))).shape == (0, 4)
 
 

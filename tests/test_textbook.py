@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from regard.attention import kernel
-from regard.gradients import Workers, batch_loss, gradient
+from regard.core.randomness import drawing
+from regard.core.reference_mode import as_textbook, textbook
 from regard.models.dropout import Dropout
-from regard.randomness import drawing
-from regard.textbook import as_textbook, textbook
+from regard.training.gradients import Workers, batch_loss, gradient
 from tests.test_gradients import batch, model
 
 
@@ -29,7 +29,7 @@ def test_an_update_is_the_same_and_takes_no_fast_form(workers: int, monkeypatch:
         return gradient(loss, parameters, [batch()], seed=(1,), workers=Workers(workers, workers))
 
     fast = found()
-    monkeypatch.setattr("regard.gradients.projected_cross_entropy", forbidden)
+    monkeypatch.setattr("regard.training.gradients.projected_cross_entropy", forbidden)
     monkeypatch.setattr(kernel, "attend_short", forbidden)
     monkeypatch.setattr(kernel, "scaled_dot_product_attention", forbidden)
     with pytest.raises(AssertionError, match="fast form"):

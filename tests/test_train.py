@@ -19,18 +19,19 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from regard import checkpoint, setup
-from regard.averaging import average_run
 from regard.cli import build_app
-from regard.config import load_config
+from regard.config.settings import TrainConfig
 from regard.data.batches import Batch, epoch_batches, pair_lengths
 from regard.errors import ConfigError, DataError, ModelError, TrainingError
-from regard.evaluate import METRICS, evaluate
-from regard.losses import Loss
-from regard.run import Chosen, RunFolder
-from regard.settings import TrainConfig
-from regard.setup import set_up
-from regard.train import Place, Trainer, Validation
+from regard.metrics.text import METRICS, evaluate
+from regard.models.cross_entropy import Loss
+from regard.runs import checkpoint
+from regard.runs.averaging import average_run
+from regard.runs.config import load_config
+from regard.runs.run_folder import CheckpointChoice, RunFolder
+from regard.training import setup
+from regard.training.setup import set_up
+from regard.training.trainer import Trainer, TrainingProgress, Validation
 
 PAIRS = 40
 
@@ -42,9 +43,9 @@ class Recorder:
         self.messages: list[str] = []
         self.best: list[int] = []
 
-    def updated(self, place: Place, steps: int | None, figures: dict[str, float]) -> None: ...
+    def updated(self, place: TrainingProgress, steps: int | None, figures: dict[str, float]) -> None: ...
 
-    def validated(self, place: Place, validation: Validation, best: bool) -> None:
+    def validated(self, place: TrainingProgress, validation: Validation, best: bool) -> None:
         self.best += [place.step] if best else []
 
     def said(self, message: str) -> None:
@@ -341,7 +342,7 @@ def test_the_average_at_the_end_is_that_of_the_command(making: Making) -> None:
     trainer.fit()
     made = trainer.run.checkpoints / "average"
     mine = content(made)
-    assert trainer.run.weights_path() == Chosen("average", made, [6, 8, 9])
+    assert trainer.run.weights_path() == CheckpointChoice("average", made, [6, 8, 9])
     assert "averaged the last 3 checkpoints: steps 6, 8, 9" in said(trainer)
     plain = making(save_every=2, steps=9, valid=True)
     plain.fit()
@@ -375,7 +376,7 @@ def test_an_average_that_is_missing_is_made_on_resuming_and_one_of_the_user_s_is
 ) -> None:
     trainer = making(average=2, save_every=3)
     with monkeypatch.context() as patch:
-        patch.setattr("regard.train.average_run", lambda run, steps: 1 / 0)  # killed between the two
+        patch.setattr("regard.training.trainer.average_run", lambda run, steps: 1 / 0)  # killed between the two
         with pytest.raises(ZeroDivisionError):
             trainer.fit()
 
@@ -689,7 +690,7 @@ def test_a_line_needs_an_end(making: Making) -> None:
 def test_a_run_is_trained_by_one_process_and_a_kill_lets_go(making: Making) -> None:
     run = making().run
     code = (
-        "import sys, time; from pathlib import Path; from regard.run import RunFolder\n"
+        "import sys, time; from pathlib import Path; from regard.runs.run_folder import RunFolder\n"
         "with RunFolder.open(Path(sys.argv[1])).training(): print('held', flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(run.path)], stdout=subprocess.PIPE) as other:
@@ -707,6 +708,8 @@ def test_the_reference_engine_trains_as_the_textbook_has_it(making: Making, monk
     plain = making(dropout=0.0, steps=4, precision="auto", engine="reference", valid=True, validate_every=2)
     assert plain.run.read_plan().precision == "float32"
     assert plain.run.read_plan().seconds_per_update == {"float32": 0.0}
-    monkeypatch.setattr("regard.gradients.projected_cross_entropy", lambda *a, **k: pytest.fail("the fast loss"))
+    monkeypatch.setattr(
+        "regard.training.gradients.projected_cross_entropy", lambda *a, **k: pytest.fail("the fast loss")
+    )
     plain.fit()
     assert plain.place.step == 4

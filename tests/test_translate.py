@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from regard.data.text import TokenizerConfig, train_tokenizer
+from regard.config.settings import SearchConfig
+from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
 from regard.errors import ConfigError
+from regard.inference.translator import Translator
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.search import Hypothesis
-from regard.settings import SearchConfig
-from regard.translate import Translator
+from regard.search.batch_search import Hypothesis
 
 LETTERS = "abcdefgh"
 

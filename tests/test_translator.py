@@ -9,15 +9,15 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
-from regard.data.text import TokenizerConfig, train_tokenizer
-from regard.decoding import Engine, possible
+from regard.config.settings import SearchConfig
+from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
 from regard.engine.processor import int8_obstacle
 from regard.errors import ConfigError, ModelError, TrainingError
+from regard.inference.decoding import Engine, possible
+from regard.inference.results import Translation
+from regard.inference.translator import Translator
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.settings import SearchConfig
-from regard.translate import Translator
-from regard.translation import Translation
 
 LONGEST, PIECES = 9, 8
 WORDS = train_tokenizer(["a b c d e f"], TokenizerConfig(kind="word"))
@@ -82,8 +82,8 @@ def test_an_engine_that_the_model_has_not_is_told() -> None:
 @pytest.mark.parametrize("hardware", [True, False])
 def test_a_processor_of_no_use_for_8_bits_is_told(monkeypatch: pytest.MonkeyPatch, hardware: bool) -> None:
     """And bfloat16 is advised only where it is quick."""
-    monkeypatch.setattr("regard.decoding.int8_obstacle", lambda: "its sums overflow")
-    monkeypatch.setattr("regard.decoding.bfloat16_in_hardware", lambda: hardware)
+    monkeypatch.setattr("regard.inference.decoding.int8_obstacle", lambda: "its sums overflow")
+    monkeypatch.setattr("regard.inference.decoding.bfloat16_in_hardware", lambda: hardware)
     model = build(ModelConfig(width=8, heads=2, feed_forward=8), source_types=len(WORDS), target_types=len(WORDS))
     with pytest.raises(ConfigError, match="processor cannot decode in int8") as caught:
         Translator(model, WORDS, WORDS, SearchConfig(), max_length=PIECES, engine="int8")

@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 
 from regard.data.batches import Batch, collate
 from regard.models.dropout import Dropout
-from regard.train import Trainer, planned_epoch
+from regard.training.trainer import Trainer, planned_epoch
 from tests.test_train import Making, records
 
 UPDATES = 3

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from regard import evaluate
-from regard.commands.train import _decoder
-from regard.config import load_config
+from regard.metrics import text
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
+from regard.runs.config import load_config
+from regard.training.start import _decoder
 
 
 def test_validation_decodes_greedily_by_the_search_settings_of_the_run(
@@ -29,7 +29,7 @@ def test_validation_decodes_greedily_by_the_search_settings_of_the_run(
         seen.append((translator.search, options))
         return {"bleu": 1.0}
 
-    monkeypatch.setattr(evaluate, "validation_metrics", measure)
+    monkeypatch.setattr(text, "validation_metrics", measure)
     model = build(ModelConfig(encoder_layers=1, decoder_layers=1, width=4, heads=1), source_types=8, target_types=8)
     ready: Any = SimpleNamespace(source=None, target=None)
     decode = _decoder(config, ready, SimpleNamespace(interrupted=lambda: False))

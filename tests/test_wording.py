@@ -12,25 +12,26 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from regard import cli
-from regard.checkpoint import load
-from regard.config import Config, load_config
-from regard.data.public import corpora, corpus_named
+from regard.config.explain import explain, fields_of
+from regard.config.settings import SearchConfig, TrainConfig
+from regard.config.toml_layers import Key
+from regard.core.wording import SHOULD_BE, did_you_mean, explained, reason
+from regard.data.public.catalogue import corpora, corpus_named
 from regard.data.reading import CorpusConfig
-from regard.data.tokenizer import TokenizerConfig
+from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError, ModelError, RegardError
-from regard.evaluate import check_names
-from regard.keys import explain, fields_of
-from regard.layered import Key
-from regard.models.carriers import (
+from regard.metrics.text import check_names
+from regard.models.architectures import (
     CellConfig,
     ConvolutionalDecoderConfig,
     RecurrentDecoderConfig,
     RecurrentEncoderConfig,
 )
-from regard.run import Plan, RunFolder
-from regard.settings import SearchConfig, TrainConfig
+from regard.runs.checkpoint import load
+from regard.runs.config import Config, load_config
+from regard.runs.plan import Plan
+from regard.runs.run_folder import RunFolder
 from regard.studies.catalogue import find_study
-from regard.wording import SHOULD_BE, did_you_mean, explained, reason
 
 RAW = re.compile(r"[Ii]nput should|validation error|type=|Value error|Field required|Unable to|pydantic|For further")
 MODELS: list[type[BaseModel]] = [
@@ -139,7 +140,7 @@ def test_a_name_that_was_mistyped_is_guessed(ask: Any, meant: str) -> None:
 
 def test_kinds_of_parts_are_guessed() -> None:
     from regard.attention.catalogue import build_mechanism
-    from regard.models.mixers import build_mixer
+    from regard.models.transformer.mixers import build_mixer
 
     for ask, meant in ((build_mechanism, "additive"), (build_mixer, "average")):
         options = {"width": 4} if ask is build_mixer else {}

@@ -8,29 +8,29 @@ from typing import Any
 
 from torch import nn
 
-from regard.attention.additive import Additive
 from regard.attention.contract import Mechanism
-from regard.attention.cosine import Cosine
-from regard.attention.coverage import Coverage
-from regard.attention.coverage_location_aware import CoverageLocationAware
-from regard.attention.dot import Dot
-from regard.attention.forward import Forward
-from regard.attention.general import General
-from regard.attention.hard import Hard
-from regard.attention.local import LocalPredictive
-from regard.attention.local_monotonic import LocalMonotonic
-from regard.attention.location import Location
-from regard.attention.location_aware import LocationAware
-from regard.attention.location_aware_2d import LocationAware2D
-from regard.attention.location_recurrent import LocationRecurrent
-from regard.attention.multi_resolution import MultiResolution
+from regard.attention.mechanisms.additive import Additive
+from regard.attention.mechanisms.cosine import Cosine
+from regard.attention.mechanisms.coverage import Coverage
+from regard.attention.mechanisms.coverage_location_aware import CoverageLocationAware
+from regard.attention.mechanisms.dot import Dot
+from regard.attention.mechanisms.forward import Forward
+from regard.attention.mechanisms.general import General
+from regard.attention.mechanisms.hard import Hard
+from regard.attention.mechanisms.local_monotonic import LocalMonotonic
+from regard.attention.mechanisms.local_predictive import LocalPredictive
+from regard.attention.mechanisms.location import Location
+from regard.attention.mechanisms.location_aware import LocationAware
+from regard.attention.mechanisms.location_aware_2d import LocationAware2D
+from regard.attention.mechanisms.location_recurrent import LocationRecurrent
+from regard.attention.mechanisms.multi_resolution import MultiResolution
+from regard.attention.mechanisms.shaw import Shaw
+from regard.attention.mechanisms.tanh_dot import TanhDot
+from regard.attention.mechanisms.top_k import TopK
 from regard.attention.score import Score
-from regard.attention.shaw import Shaw
-from regard.attention.tanh_dot import TanhDot
-from regard.attention.top_k import TopK
+from regard.config.constructor_options import checked
+from regard.core.wording import did_you_mean
 from regard.errors import ConfigError
-from regard.options import checked
-from regard.wording import did_you_mean
 
 __all__ = ["MECHANISMS", "PLACED", "build_mechanism"]
 

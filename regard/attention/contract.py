@@ -21,11 +21,11 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from regard.attention.mask import Bound, Span
-from regard.state import State, leaves, select
+from regard.core.state import State, leaves, select
 
 __all__ = [
     "Abilities", "Attended", "Decoded", "Decoder", "Encoded", "Encoder", "Mechanism", "Memory", "Mixed", "Mixer",
-    "Reader", "Rows", "SourceKeys", "compact", "sentences",
+    "Reader", "RowMap", "SourceKeys", "compact", "sentences",
 ]  # fmt: skip
 
 Memory = State  # what a reader prepares once per sentence; dimension 0 is the sentence
@@ -153,7 +153,7 @@ class Encoder(nn.Module, ABC):
         """Read each sentence once; ``valid`` is False for padding."""
 
 
-class Rows(NamedTuple):
+class RowMap(NamedTuple):
     """Which sentence each row reads, in a form that lets many rows read one memory without copying it.
 
     Queries are laid out as (sentences, width) with ``width`` the most rows any sentence has: one attention call per
@@ -166,7 +166,7 @@ class Rows(NamedTuple):
     width: int
 
     @classmethod
-    def of(cls, sentence: Int[Tensor, "rows"], sentences: int) -> Rows:
+    def of(cls, sentence: Int[Tensor, "rows"], sentences: int) -> RowMap:
         rows = len(sentence)
         if rows == sentences and torch.equal(sentence, torch.arange(rows, device=sentence.device)):
             return cls(sentence, None, sentences, 1)
@@ -179,7 +179,7 @@ class Rows(NamedTuple):
         return cls(sentence, sentence * width + rank, sentences, width)
 
     def scatter(self, x: Shaped[Tensor, "rows *rest"]) -> Shaped[Tensor, "sentences width *rest"]:
-        """Rows to where their sentence keeps them, zeros where a sentence has fewer rows."""
+        """RowMap to where their sentence keeps them, zeros where a sentence has fewer rows."""
         if self.place is None:
             return x[:, None]
         out = x.new_zeros(self.sentences * self.width, *x.shape[1:])
@@ -223,12 +223,12 @@ class Reader(nn.Module, ABC):
         """Once per sentence: projected keys and values."""
 
     @abstractmethod
-    def start(self, memory: Memory, rows: Rows) -> State:
+    def start(self, memory: Memory, rows: RowMap) -> State:
         """The reader's state before the first query, for each row."""
 
     @abstractmethod
     def forward(
-        self, query: Float[Tensor, "rows length width"], span: Span, memory: Memory, rows: Rows, state: State
+        self, query: Float[Tensor, "rows length width"], span: Span, memory: Memory, rows: RowMap, state: State
     ) -> Mixed:
         """Each row reads the sentence that ``rows`` names; nothing is copied."""
 

@@ -19,12 +19,12 @@ from regard.attention.contract import (
     Mixed,
     Mixer,
     Reader,
-    Rows,
+    RowMap,
     SourceKeys,
 )  # fmt: skip
 from regard.attention.mask import Bound, Causal, Mask, Padding, Span
-from regard.attention.rotary import Rotary
-from regard.state import State, select
+from regard.attention.positions.rotary import Rotary
+from regard.core.state import State, select
 
 __all__ = ["PROJECTIONS", "AttentionReader", "HeadWidths", "KeyValue", "MultiHead", "SelfAttention"]
 
@@ -256,7 +256,7 @@ class SelfAttention(Mixer):
 class AttentionReader(Reader):
     """Encoder-decoder attention.
 
-    Rows of one sentence ask its keys together, so that nothing is copied per beam; a mechanism whose queries depend
+    RowMap of one sentence ask its keys together, so that nothing is copied per beam; a mechanism whose queries depend
     on their position or predecessors asks row by row, over gathered keys.
     """
 
@@ -269,13 +269,13 @@ class AttentionReader(Reader):
         key, value = self.attention.keys_values(encoded.states)
         return SourceKeys(self.attention.mechanism.prepare(key), value, encoded.span.valid)
 
-    def start(self, memory: SourceKeys, rows: Rows) -> State:
+    def start(self, memory: SourceKeys, rows: RowMap) -> State:
         span = Span.of(memory.valid)
         state = self.attention.mechanism.start(memory.key, Padding().bind(span, span))
         return state if rows.place is None else select(state, rows.sentence)
 
     def forward(
-        self, query: Float[Tensor, "rows length width"], span: Span, memory: SourceKeys, rows: Rows, state: State
+        self, query: Float[Tensor, "rows length width"], span: Span, memory: SourceKeys, rows: RowMap, state: State
     ) -> Mixed:
         projected = self.attention.queries(query)
         if rows.place is None:

@@ -17,9 +17,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, scaled_dot_product_attention
 
+from regard.attention.cpu_softmax import attend_short
 from regard.attention.mask import Bound
-from regard.attention.short import attend_short
-from regard.textbook import textbook
+from regard.core.reference_mode import textbook
 
 __all__ = [
     "Normalise", "attend", "attend_reference", "blank_unseen", "choose", "kernel", "masked_sigmoid", "masked_softmax",
@@ -62,7 +62,7 @@ def choose(
 
     Weights come out of the reference alone. On a CPU the fused kernel's backward costs several times the plain
     form's on short sequences; everywhere else it wins in time and never materialises the weights. Dropout of weights
-    draws from ``regard.randomness``, which the fused kernel cannot.
+    draws from ``regard.core.randomness``, which the fused kernel cannot.
     """
     if need_weights:
         return "reference"

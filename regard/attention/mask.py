@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Int32
 from torch import Tensor
 
-__all__ = ["Additive", "Bound", "Causal", "Edges", "Mask", "Padding", "Segments", "Span", "Varlen", "Window"]
+__all__ = ["Bound", "Causal", "Edges", "Mask", "Matrix", "Padding", "Segments", "Span", "Varlen", "Window"]
 
 Index = Int[Tensor, "*#shape"]  # rows or columns; the indices of one call broadcast against each other
 Allowed = Bool[Tensor, "*#shape"]
@@ -137,7 +137,7 @@ class Edges(Mask):
 
 
 @dataclass(frozen=True, eq=False)
-class Additive(Mask):
+class Matrix(Mask):
     """The explicit matrix M of 0 and −∞, of one row or of the batch, indexed by column."""
 
     matrix: Float[Tensor, "query key"] | Float[Tensor, "batch query key"]

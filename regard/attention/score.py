@@ -11,9 +11,9 @@ from torch import Tensor
 from regard.attention.contract import Abilities, Attended, Mechanism
 from regard.attention.kernel import Energy, blank_unseen, masked_softmax, read, share_heads, weigh
 from regard.attention.mask import Bound
-from regard.state import State
+from regard.core.state import State
 
-__all__ = ["OverScore", "PlainScore", "Score"]
+__all__ = ["ReweightedScore", "Score", "SoftmaxScore"]
 
 
 class Score(Mechanism):
@@ -26,7 +26,7 @@ class Score(Mechanism):
         """The energy of every pair; no mask yet."""
 
 
-class PlainScore(Score):
+class SoftmaxScore(Score):
     """α = softmax(e) over the allowed keys, context = Σ α v; what remains to be written is ``energy``.
 
     ``normalise`` is how energies become weights; a subclass may set another. ``blind``: may an allowed key have no
@@ -65,7 +65,7 @@ class PlainScore(Score):
         return Attended(read(weights, value, self.dropping), weights if need_weights else None, state)
 
 
-class OverScore(Mechanism):
+class ReweightedScore(Mechanism):
     """Another score's energies, made into weights in a way of its own; what remains to be written is ``weighing``."""
 
     score: Score

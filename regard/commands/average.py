@@ -26,8 +26,8 @@ def register(app: typer.Typer) -> None:
 
 def average(run: Run, *, last: Last = None, steps: Steps = None) -> None:
     """Average the weights of several checkpoints of a run; often better than any one of them."""
-    from regard.averaging import average_run
-    from regard.run import RunFolder
+    from regard.runs.averaging import average_run
+    from regard.runs.run_folder import RunFolder
 
     if last is not None and steps is not None:
         raise ConfigError("--last and --steps both say what to average", help="give one of them")

@@ -12,13 +12,13 @@ import typer
 
 from regard.commands import completion
 from regard.commands.options import AsJson
-from regard.commands.waiting import progress
+from regard.commands.progress import progress
 from regard.errors import RegardError
 
 if TYPE_CHECKING:
-    from regard.config import Config
-    from regard.data.check import Lint
     from regard.data.corpora import CorpusConfig
+    from regard.data.lint.check import Lint
+    from regard.runs.config import Config
 
 __all__ = ["register"]
 
@@ -128,8 +128,8 @@ def _rehearse(find: Callable[[], Config]) -> tuple[list[str], RegardError | None
     """What training would remark once the text is cut into pieces, or why it would refuse."""
     import tempfile
 
-    from regard.run import RunFolder
-    from regard.setup import rehearse
+    from regard.runs.run_folder import RunFolder
+    from regard.training.setup import rehearse
 
     try:
         with tempfile.TemporaryDirectory() as folder, progress("cutting", None, unit="pairs") as advance:
@@ -139,7 +139,7 @@ def _rehearse(find: Callable[[], Config]) -> tuple[list[str], RegardError | None
 
 
 def _look(corpus: CorpusConfig, held_out: Sequence[CorpusConfig], most: int) -> Lint:
-    from regard.data.check import lint
+    from regard.data.lint.check import lint
 
     with progress("reading", None, unit="pairs") as advance:
         done = 0
@@ -165,13 +165,13 @@ def _corpus(files: str) -> CorpusConfig:
 
 
 def _is_error(kind: str) -> bool:
-    from regard.data.check import KINDS
+    from regard.data.lint.check import KINDS
 
     return KINDS[kind] == "error"
 
 
 def _tell(config: CorpusConfig, found: Lint) -> None:
-    from regard.data.check import KINDS
+    from regard.data.lint.check import KINDS
 
     print(f"{found.lines:,} lines in {config.source}" + (f" and {config.target}" if config.target else ""))
     for kind, count in found.counts.items():

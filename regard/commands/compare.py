@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,10 +13,11 @@ from regard.commands import completion
 from regard.commands.options import AsJson, Beam
 
 if TYPE_CHECKING:
-    from regard.config import Config
+    from regard.comparison.execution import Comparison
     from regard.data.corpora import CorpusConfig
+    from regard.runs.config import Config
 
-__all__ = ["register"]
+__all__ = ["register", "run_member"]
 
 EPILOG = (
     "A budget is time of training (90s, 10m, 1.5h; only updates count, and the clock decides "
@@ -76,11 +78,11 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Train several recipes under one equal budget and compare quality, size, speed and memory."""
-    from regard.commands.comparing import Comparison
-    from regard.compare import enter, make_rows, measured_on, parse_budget
+    from regard.comparison.execution import Comparison
+    from regard.comparison.members import enter, make_rows, measured_on, parse_budget
     from regard.data.corpora import CorpusConfig
     from regard.errors import ConfigError
-    from regard.evaluate import check_names
+    from regard.metrics.text import check_names
 
     if os.environ.get("REGARD_QUICK"):  # as in train: every part of the work, hardly any of it
         budget = "3steps"
@@ -98,14 +100,14 @@ def compare(
     folder = out or Path("runs") / f"compare-{'-'.join(dict.fromkeys(Path(row.source).stem for row in rows))}"[:100]
     comparison = Comparison(folder, entries, seeds, limit, key)
     code = comparison.run()
-    comparison.tell(as_json=as_json)
+    _tell(comparison, as_json=as_json)
     raise typer.Exit(code)
 
 
 def _require(config: Config) -> None:
     """What would fail before the first update is told before the first of all members."""
     from regard.commands.train import require_data
-    from regard.setup import require_trainable
+    from regard.training.setup import require_trainable
 
     require_data(config)
     require_trainable(config)
@@ -113,7 +115,7 @@ def _require(config: Config) -> None:
 
 def _contents(corpora: tuple[CorpusConfig, ...]) -> list[dict[str, Any]]:
     """The test set, with digests: other text is measured anew."""
-    from regard import storage
+    from regard.core import atomic_files
     from regard.errors import DataError
 
     parts = []
@@ -122,5 +124,31 @@ def _contents(corpora: tuple[CorpusConfig, ...]) -> list[dict[str, Any]]:
         for path in files:
             if not path.is_file():
                 raise DataError(f"there is no file {path}", where=str(path))
-        parts.append({"corpus": corpus.model_dump(mode="json"), "sha256": [storage.sha256(path) for path in files]})
+        parts.append(
+            {"corpus": corpus.model_dump(mode="json"), "sha256": [atomic_files.sha256(path) for path in files]}
+        )
     return parts
+
+
+def _tell(comparison: Comparison, *, as_json: bool) -> None:
+    """Print the table, or all results as JSON, and draw the picture."""
+    from regard.comparison.results import draw, text_table
+    from regard.core.figure import can_draw, save_figure
+    from regard.core.installation import add_extra
+
+    rows, metric = comparison.summaries(), comparison.key["metric"]
+    print(json.dumps(comparison.results(), indent=2, ensure_ascii=False) if as_json else text_table(rows, metric))
+    if not can_draw():
+        typer.echo(f"no picture: matplotlib is not installed; {add_extra('plot')}", err=True)
+    elif any(row.values for row in rows):
+        save_figure(lambda figure: draw(figure, rows, metric), comparison.folder)
+    pictures = ", figure.png, figure.svg" if can_draw() else ""
+    typer.echo(f"in {comparison.folder}: results.json, results.md{pictures}", err=True)
+
+
+def run_member() -> None:
+    """Train and measure one member of a comparison, in this process."""
+    from regard.commands.train import open_display
+    from regard.comparison.member import main
+
+    main(open_display)

@@ -42,14 +42,14 @@ def presets_and_runs(incomplete: str) -> list[str]:
 
 def recipes_and_files(incomplete: str) -> list[str]:
     """Recipes that come with the package, then files."""
-    from regard.config import recipe_names
+    from regard.runs.config import recipe_names
 
     return [*_beginning(recipe_names(), incomplete), *map(_shown, _files(incomplete))]
 
 
 def metrics(incomplete: str) -> list[str]:
     """Metrics, behind those that the word has already."""
-    from regard.evaluate import METRICS
+    from regard.metrics.text import METRICS
 
     before, comma, last = incomplete.rpartition(",")
     taken = before.split(",")
@@ -65,7 +65,7 @@ def studies(incomplete: str) -> list[str]:
 
 def corpora(incomplete: str) -> list[str]:
     """Public corpora."""
-    from regard.data.public import corpora as known
+    from regard.data.public.catalogue import corpora as known
 
     return _beginning(known(), incomplete)
 

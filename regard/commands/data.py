@@ -14,8 +14,8 @@ import typer
 from regard.commands import completion
 
 if TYPE_CHECKING:
-    from regard.data.fetch import Fetched, Progress
-    from regard.data.public import PublicCorpus, PublicFile
+    from regard.data.public.catalogue import PublicCorpus, PublicFile
+    from regard.data.public.fetch import Fetched, Progress
 
 __all__ = ["register"]
 
@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
 @commands.command("list")
 def list_corpora(*, as_json: AsJson = False) -> None:
     """List the corpora that can be fetched by name, with their licences."""
-    from regard.data.public import corpora
+    from regard.data.public.catalogue import corpora
 
     if as_json:
         print(json.dumps([_described(corpus) for corpus in corpora().values()], indent=2))
@@ -60,8 +60,8 @@ def fetch_corpus(
 
     What is there already stays; a broken download goes on where it stopped.
     """
-    from regard.data.fetch import copy, fetch
-    from regard.data.public import corpus_named
+    from regard.data.public.catalogue import corpus_named
+    from regard.data.public.fetch import copy, fetch
 
     corpus = corpus_named(name)
     folder = to if to is not None else Path("data") / corpus.name

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from regard.pronunciation import Dictionary
-    from regard.translate import Translator
+    from regard.data.public.cmudict import Dictionary
+    from regard.inference.translator import Translator
 
 __all__ = ["register"]
 
@@ -37,11 +37,12 @@ def demo(
     runs: Annotated[Path, typer.Option(help="Where run folders are made.")] = Path("runs"),
 ) -> None:
     """Learn to pronounce English from CMUdict: check, train, measure, use, look inside."""
-    from regard.commands.train import new_folder, train_new
-    from regard.config import load_config
-    from regard.pronunciation import Dictionary, find_dictionary, write_corpora
-    from regard.run import RunFolder
-    from regard.translate import load
+    from regard.commands.train import new_folder, open_display
+    from regard.data.public.cmudict import Dictionary, find_dictionary, write_corpora
+    from regard.inference.translator import load
+    from regard.runs.config import load_config
+    from regard.runs.run_folder import RunFolder
+    from regard.training.start import train_new
 
     quick = bool(os.environ.get("REGARD_QUICK"))
     dictionary = find_dictionary()
@@ -54,7 +55,7 @@ def demo(
     overrides += [f'data.{part}.0.source="{paths[part]}"' for part in ("train", "valid")]
     run = RunFolder.create(new_folder(runs, "demo"), load_config("demo", overrides))
     typer.echo(f"training for {minutes:g} minutes; Ctrl-C saves and stops")
-    code = train_new(run)
+    code = train_new(run, open_display)
     if code:
         raise typer.Exit(code)
     model = load(run.path)
@@ -71,8 +72,8 @@ def demo(
 
 
 def _check(paths: dict[str, Path]) -> None:
-    from regard.data.check import lint
     from regard.data.corpora import CorpusConfig
+    from regard.data.lint.check import lint
 
     found = lint(CorpusConfig(source=paths["train"]), held_out=[CorpusConfig(source=paths["test"])])
     counts = ", ".join(f"{count:,} {kind}" for kind, count in found.counts.items() if count) or "nothing to report"
@@ -80,9 +81,9 @@ def _check(paths: dict[str, Path]) -> None:
 
 
 def _measure(model: Translator, test: Path) -> None:
-    from regard.commands.waiting import progress
-    from regard.data.tokenizer import TokenizerConfig
-    from regard.evaluate import evaluate, read_examples
+    from regard.commands.progress import progress
+    from regard.data.tokenizers.tokenizer import TokenizerConfig
+    from regard.metrics.text import evaluate, read_examples
 
     examples = read_examples(test, tokenizer=TokenizerConfig(kind="word")).by_source()
     sources, references = examples.sources, examples.references
@@ -105,7 +106,7 @@ def _pronounce(model: Translator, dictionary: Dictionary) -> None:
 
 def _draw(model: Translator) -> None:
     """The mean of the heads of one layer: the one whose weights are sharpest, as the readable one."""
-    from regard.picture import draw_attention
+    from regard.inspection.terminal_heatmap import draw_attention
 
     answer = model(DRAWN)
     reading: dict[str, Any] = {name: w for name, w in answer.attention.items() if name.endswith(".source")}

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from regard.commands.options import AsJson
-from regard.installation import add_extra, extras
+from regard.core.installation import add_extra, extras
 
 __all__ = ["register"]
 
@@ -55,7 +55,7 @@ def doctor(*, markdown: Markdown = False, as_json: AsJson = False) -> None:
 
 def _versions() -> Iterator[tuple[str, str]]:
     from regard.engine.processor import bfloat16_in_hardware, int8_obstacle
-    from regard.run import environment
+    from regard.runs.run_folder import environment
 
     found = environment()
     yield "regard", found["regard"]

@@ -24,13 +24,13 @@ from regard.commands.options import (
     open_model,
     search_settings,
 )
-from regard.commands.waiting import progress
+from regard.commands.progress import progress
 from regard.errors import ModelError
 
 if TYPE_CHECKING:
-    from regard.evaluate import Examples, Score
-    from regard.settings import SearchConfig
-    from regard.significance import Difference
+    from regard.config.settings import SearchConfig
+    from regard.metrics.significance import BootstrapDifference
+    from regard.metrics.text import EvaluationSet, MetricScore
 
 __all__ = ["register"]
 
@@ -38,7 +38,7 @@ EPILOG = (
     "Metrics: bleu, chrf, ter (sacreBLEU) · bleu-tok-lc (BLEU of papers that print tokenised, lowercased figures) · "
     "wer (per cent of items whose output equals none of their references: the word error rate of pronunciation) · "
     "per (edits per reference token, to the nearest reference). For wer and per, lines with the same source are one "
-    "item with several references. Examples:  regard evaluate runs/m30k test.en test.de --metric bleu,chrf   |   "
+    "item with several references. EvaluationSet:  regard evaluate runs/m30k test.en test.de --metric bleu,chrf   |   "
     "regard evaluate runs/m30k test.en test.de --against runs/gru   |   "
     "regard evaluate runs/m30k test.en test.de --against outputs.txt --json"
 )
@@ -85,8 +85,8 @@ def evaluate(
     engine: EngineName = None,
 ) -> None:
     """Translate a test set with a trained model and measure the outcome."""
-    from regard.evaluate import check_names, read_examples, score_texts
-    from regard.run import RunFolder
+    from regard.metrics.text import check_names, read_examples, score_texts
+    from regard.runs.run_folder import RunFolder
 
     if against is not None and not against.exists():
         raise ModelError(
@@ -123,12 +123,12 @@ def evaluate(
 
 
 def _compare(
-    names: list[str], outputs: list[str], against: Path, examples: Examples, given: dict[str, Any],
+    names: list[str], outputs: list[str], against: Path, examples: EvaluationSet, given: dict[str, Any],
     language: str | None, opening: dict[str, Any],
-) -> list[Difference]:  # fmt: skip
+) -> list[BootstrapDifference]:  # fmt: skip
     """Each metric of these outputs and of another system's, which are read or decoded alike."""
     from regard.data.corpora import read_lines
-    from regard.significance import compare_outputs
+    from regard.metrics.significance import compare_outputs
 
     if against.is_dir():
         other = open_model(against, checkpoint=None, **opening)
@@ -143,8 +143,8 @@ def _compare(
     return [compare_outputs(name, outputs, others, examples, language=language) for name in names]
 
 
-def _tell_differences(against: Path | None, differences: list[Difference]) -> None:
-    from regard.significance import RESAMPLES
+def _tell_differences(against: Path | None, differences: list[BootstrapDifference]) -> None:
+    from regard.metrics.significance import RESAMPLES
 
     if differences:
         print(
@@ -155,8 +155,8 @@ def _tell_differences(against: Path | None, differences: list[Difference]) -> No
         print(f"{each.metric:<{width}}  {each.other:6.2f}  {each.value - each.other:+6.2f}  p = {each.p:.4f}")
 
 
-def _against(against: Path | None, differences: list[Difference]) -> dict[str, object]:
-    from regard.significance import RESAMPLES
+def _against(against: Path | None, differences: list[BootstrapDifference]) -> dict[str, object]:
+    from regard.metrics.significance import RESAMPLES
 
     if against is None:
         return {}
@@ -167,13 +167,13 @@ def _against(against: Path | None, differences: list[Difference]) -> dict[str, o
 
 
 def _keep(output: Path, lines: list[str]) -> None:
-    from regard import storage
+    from regard.core import atomic_files
 
     text = "".join(line.replace("\r", " ").replace("\n", " ") + "\n" for line in lines)
-    storage.write_bytes_atomically(output, text.encode())
+    atomic_files.write_bytes_atomically(output, text.encode())
 
 
-def _tell(scores: list[Score], examples: Examples, search: SearchConfig, which: str, seconds: float) -> None:
+def _tell(scores: list[MetricScore], examples: EvaluationSet, search: SearchConfig, which: str, seconds: float) -> None:
     width = max(len(score.metric) for score in scores)
     for score in scores:
         print(f"{score.metric:<{width}}  {score.value:6.2f}  {score.signature}")
@@ -187,7 +187,7 @@ def _tell(scores: list[Score], examples: Examples, search: SearchConfig, which: 
 
 
 def _described(
-    scores: list[Score], examples: Examples, search: SearchConfig, which: str, seconds: float
+    scores: list[MetricScore], examples: EvaluationSet, search: SearchConfig, which: str, seconds: float
 ) -> dict[str, object]:
     return {
         "scores": {

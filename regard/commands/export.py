@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from regard.commands.options import CheckpointName, Run, open_model
+from regard.core.installation import add_extra
 from regard.errors import ConfigError
-from regard.installation import add_extra
 
 if TYPE_CHECKING:
-    from regard.run import RunFolder
+    from regard.inference.translator import Translator
+    from regard.runs.run_folder import RunFolder
     from regard.share.parity import Decode
-    from regard.translate import Translator
 
 __all__ = ["register"]
 
@@ -51,8 +51,8 @@ def export(
     checkpoint: CheckpointName = None,
 ) -> None:
     """Write a trained model for others, and compare what both say; refused where the format cannot say it."""
-    from regard import storage
-    from regard.run import RunFolder
+    from regard.core import atomic_files
+    from regard.runs.run_folder import RunFolder
     from regard.share import hub
     from regard.share.parity import compare
 
@@ -69,8 +69,8 @@ def export(
     longest = min(translator.max_length, positions - 1)
     encoded = [] if uncompared else _encoded(translator, lines, longest)
     said = f"not compared: {uncompared}"
-    with storage.publishing(folder) as workshop:
-        with storage.storing(workshop):
+    with atomic_files.publishing(folder) as workshop:
+        with atomic_files.storing(workshop):
             _write(opened, translator, checkpoint, workshop, to)
         if uncompared is None:
             left_out = len(lines) - len(encoded)
@@ -107,8 +107,8 @@ def _write(run: RunFolder, translator: Translator, checkpoint: str | None, folde
 
 
 def _theirs(translator: Translator, folder: Path, to: str) -> Decode:
+    from regard.inference.translator import load
     from regard.share import ctranslate2, marian, onnx
-    from regard.translate import load
 
     if to == "hub":
         return _ours(load(folder, device="cpu"))
@@ -146,7 +146,7 @@ def _lines(run: RunFolder, source: Path | None, most: int) -> list[str]:
 
 def _positions(translator: Translator, to: str) -> int:
     """How many a source, its end counted, and an output may have, here and in the format."""
-    from regard.attention.position import LearnedPosition
+    from regard.attention.positions.absolute import LearnedPosition
     from regard.share import ctranslate2, marian
 
     ours = [len(part.table) for part in translator.model.modules() if isinstance(part, LearnedPosition)]
@@ -165,8 +165,8 @@ def _encoded(translator: Translator, lines: Sequence[str], longest: int) -> list
 
 def _ours(translator: Translator) -> Decode:
     """Greedy outputs of piece numbers."""
-    from regard.search import in_order, search
-    from regard.settings import SearchConfig
+    from regard.config.settings import SearchConfig
+    from regard.search.batch_search import in_order, search
 
     def decode(sources: Sequence[Sequence[int]], longest: int) -> list[list[int]]:
         decoding = translator.decoding

@@ -11,12 +11,12 @@ import typer
 
 from regard.commands import completion
 from regard.commands.options import AsJson
+from regard.core.wording import did_you_mean
 from regard.errors import ConfigError, ModelError
-from regard.wording import did_you_mean
 
 if TYPE_CHECKING:
     from regard.models.configuration import ModelConfig
-    from regard.run import RunFolder
+    from regard.runs.run_folder import RunFolder
 
 __all__ = ["parameters_by_part", "register"]
 
@@ -45,7 +45,7 @@ def info(what: What, *, types: Types = 8000, as_json: AsJson = False) -> None:
     """Show parameters by part, config, data, checkpoints and figures of a run; or the sizes of a preset."""
     from regard.models.configuration import ModelConfig
     from regard.models.presets import PRESETS
-    from regard.run import RunFolder
+    from regard.runs.run_folder import RunFolder
 
     path = Path(what)
     if what in PRESETS and not path.is_dir():
@@ -69,7 +69,7 @@ def parameters_by_part(config: ModelConfig, source_types: int, target_types: int
     """How many parameters each part has; matrices that parts share count once, as ``embeddings``. No memory."""
     from torch.nn import Parameter
 
-    from regard.fitting import outline
+    from regard.runs.size_check import outline
 
     counts: dict[str, int] = {}
     for name, tensor in outline(config, source_types=source_types, target_types=target_types).items():
@@ -113,7 +113,7 @@ def _preset(name: str, config: ModelConfig, types: int) -> dict[str, Any]:
 
 
 def _model(config: ModelConfig, source_types: int, target_types: int) -> dict[str, Any]:
-    from regard.models.words import in_words
+    from regard.models.summary import in_words
 
     parts = parameters_by_part(config, source_types, target_types)
     return {
@@ -124,7 +124,7 @@ def _model(config: ModelConfig, source_types: int, target_types: int) -> dict[st
 
 
 def _run(run: RunFolder) -> dict[str, Any]:
-    from regard import checkpoint
+    from regard.runs import checkpoint
 
     plan = run.read_plan()
     best = checkpoint.read_best(run.checkpoints)
@@ -156,7 +156,7 @@ def _last_validation(path: Path) -> dict[str, Any] | None:
         return None
     from pydantic import TypeAdapter
 
-    from regard.received import parse_json, read_records
+    from regard.core.untrusted_files import parse_json, read_records
 
     figures = TypeAdapter(dict[str, float])
     found = None

@@ -19,13 +19,13 @@ from regard.commands.options import (
     Run,
     Threads,
 )
-from regard.commands.writing import printable
+from regard.commands.output import printable
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
+    from regard.config.settings import SearchConfig
+    from regard.inference.translator import Translator
     from regard.inspection.inspector import Inspector
-    from regard.settings import SearchConfig
-    from regard.translate import Translator
 
 __all__ = ["register"]
 
@@ -123,8 +123,8 @@ def _write_page(
     path: Path, inspector: Inspector, document: dict[str, Any], other: Inspector | None, text: str,
     given: dict[str, Any], *, replay: bool,
 ) -> None:  # fmt: skip
+    from regard.core.atomic_files import write_bytes_atomically
     from regard.inspection.page import offline
-    from regard.storage import write_bytes_atomically
 
     details = inspector.details()
     bundle: dict[str, Any] = {"main": document, "model": details}
@@ -141,7 +141,7 @@ def _write_page(
 def _inspector(path: Path, *, checkpoint: str | None = None, **opening: Any) -> Inspector:
     from regard.commands.options import open_model
     from regard.inspection.inspector import Inspector
-    from regard.run import RunFolder
+    from regard.runs.run_folder import RunFolder
 
     def open(which: str | None) -> Translator:
         return open_model(path, checkpoint=which or checkpoint, **opening)

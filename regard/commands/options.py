@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from regard.commands import completion
+from regard.core.wording import reason
 from regard.errors import ConfigError
-from regard.wording import reason
 
 if TYPE_CHECKING:
-    from regard.settings import SearchConfig
-    from regard.translate import Engine, Translator
+    from regard.config.settings import SearchConfig
+    from regard.inference.translator import Engine, Translator
 
 __all__ = [
     "AsJson",
@@ -85,7 +85,7 @@ def open_model(
     run: Path, *, checkpoint: str | None, device: str | None, threads: int | None, engine: Engine | None = None
 ) -> Translator:
     """The trained model of a run. ConfigError for a device that is not there, ModelError for a broken run."""
-    from regard.translate import load
+    from regard.inference.translator import load
 
     set_threads(threads)
     if device is not None:
@@ -116,7 +116,7 @@ def _try(device: str) -> None:
 
 def checkpoint_name(run: Path, given: str | None) -> str:
     """Which checkpoint ``given`` means, for a reader: its name and the steps it is made of."""
-    from regard.run import RunFolder
+    from regard.runs.run_folder import RunFolder
 
     return str(RunFolder.open(run).weights_path(given))
 
@@ -125,16 +125,10 @@ def search_settings(base: SearchConfig, **given: Any) -> SearchConfig:
     """``base`` with what was given on the command line; ConfigError where it does not fit together."""
     from pydantic import ValidationError
 
-    from regard.settings import SearchConfig
+    from regard.config.settings import adjusted_search
 
-    wanted = {key: value for key, value in given.items() if value is not None}
-    nbest, beam = wanted.get("nbest"), wanted.get("beam")
-    if nbest is not None and beam is None and "temperature" not in wanted:
-        wanted["beam"] = max(base.beam, nbest)  # who asks for the ten best means a beam that holds them
-    if nbest is None and beam is not None:
-        wanted["nbest"] = min(base.nbest, beam)
     try:
-        return SearchConfig.model_validate(base.model_dump() | wanted)
+        return adjusted_search(base, **given)
     except ValidationError as error:
         first = error.errors()[0]
         where = "--" + str(first["loc"][0]).replace("_", "-") if first["loc"] else None

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.commands.options import CheckpointName, DeviceName, Run, Threads, open_model
-from regard.commands.waiting import progress
+from regard.commands.progress import progress
 
 if TYPE_CHECKING:
-    from regard.translate import Translator
+    from regard.inference.translator import Translator
 
 __all__ = ["register"]
 

@@ -10,16 +10,16 @@ import typer
 
 from regard.commands import completion
 from regard.commands.options import CheckpointName, DeviceName, EngineName, Threads
+from regard.core.installation import add_extra
 from regard.errors import ConfigError, ModelError
-from regard.installation import add_extra
 
 if TYPE_CHECKING:
     import uvicorn
 
-    from regard.server.metrics import Metrics
-    from regard.server.models import ServedModel
+    from regard.inference.translator import Engine, Translator
+    from regard.server.batching.metrics import ServerMetrics
+    from regard.server.batching.models import ServedModel
     from regard.server.settings import ServerSettings
-    from regard.translate import Engine, Translator
 
 __all__ = ["create_server", "register"]
 
@@ -138,10 +138,10 @@ def create_server(
         import uvicorn
 
         from regard.server.app import create_app
+        from regard.server.batching.metrics import ServerMetrics
+        from regard.server.batching.models import Models
         from regard.server.connections import limited
         from regard.server.keys import Keys
-        from regard.server.metrics import Metrics
-        from regard.server.models import Models
         from regard.server.service import Service
         from regard.server.settings import ServerSettings
     except ImportError as error:
@@ -150,7 +150,7 @@ def create_server(
         ) from error
 
     port = _free_port(host, port)
-    chosen, metrics = _settings(ServerSettings, settings or {}), Metrics()
+    chosen, metrics = _settings(ServerSettings, settings or {}), ServerMetrics()
     models = Models([_served(given, chosen, metrics, **opening) for given in runs])
     service = Service(models, chosen, metrics, keys=Keys(keys) if keys else None, glossaries=glossaries)
     app = create_app(service)
@@ -201,16 +201,16 @@ def _log_requests() -> None:
 
 
 def _served(
-    given: str, settings: ServerSettings, metrics: Metrics, *, engine: Engine | None = None,
+    given: str, settings: ServerSettings, metrics: ServerMetrics, *, engine: Engine | None = None,
     checkpoint: str | None = None, device: str | None = None, threads: int | None = None,
 ) -> ServedModel:  # fmt: skip
     """A run that is there; its weights are read when it is first asked."""
     from regard.commands.options import open_model
     from regard.inspection.inspector import Inspector
-    from regard.run import RunFolder
-    from regard.server.metrics import ModelWatch
-    from regard.server.models import ServedModel
-    from regard.server.schedule import Limits
+    from regard.runs.run_folder import RunFolder
+    from regard.server.batching.metrics import ModelWatch
+    from regard.server.batching.models import ServedModel
+    from regard.server.batching.scheduler import Limits
 
     name, path = _name_and_path(given)
     run = RunFolder.open(path)

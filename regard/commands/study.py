@@ -81,9 +81,9 @@ def _list(studies: Any, *, as_json: bool) -> None:
 
 
 def _run(each: Study, folder: Path, *, seed: int, quick: bool, as_json: bool) -> None:
-    from regard.commands.waiting import progress
-    from regard.installation import add_extra
-    from regard.studies.figure import can_draw
+    from regard.commands.progress import progress
+    from regard.core.figure import can_draw
+    from regard.core.installation import add_extra
     from regard.studies.record import record_study
 
     with progress(each.name, 100, unit="%") as advance:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,16 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.commands import completion
-from regard.errors import ConfigError, DataError, ModelError, RegardError, StorageError
+from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from regard.config import Config
-    from regard.models.model import Transducer
-    from regard.run import RunFolder
-    from regard.setup import Ready
-    from regard.train import Outcome
+    from regard.commands.training_progress import TrainingDisplay
+    from regard.runs.config import Config
 
-__all__ = ["find_config", "new_folder", "register", "require_data", "train_new", "train_run"]
+__all__ = ["find_config", "new_folder", "open_display", "register", "require_data"]
 
 EPILOG = (
     "Examples:  regard train train.en train.de --valid val.en val.de   |   regard train pairs.tsv   |   "
@@ -63,12 +58,14 @@ def train(
     tensorboard: Annotated[bool, typer.Option(help="Write TensorBoard curves too (the extra tensorboard).")] = False,
 ) -> None:
     """Train a model from parallel text. Ctrl-C saves and stops; --resume goes on as if nothing had happened."""
-    from regard.run import RunFolder
+    from regard.runs.run_folder import RunFolder
+    from regard.training.start import train_new, train_run
 
+    display = partial(open_display, tensorboard=tensorboard)
     if resume is not None:
         if what or valid or valid_file or set_ or name:
             raise ConfigError("--resume takes the run as it is", help=f"regard train --resume {resume}")
-        raise typer.Exit(train_run(RunFolder.open(resume), tensorboard=tensorboard))
+        raise typer.Exit(train_run(RunFolder.open(resume), display))
     config = find_config(what or [], valid, valid_file, set_ or [])
     if name is not None and (name in ("", ".", "..") or Path(name).name != name):
         raise ConfigError(
@@ -76,7 +73,7 @@ def train(
         )
     asked = name or (config.name if any(each.partition("=")[0].strip() == "name" for each in set_ or []) else None)
     folder = runs / asked if asked else new_folder(runs, config.name or _stem((what or [""])[0]))
-    raise typer.Exit(train_new(RunFolder.create(folder, config), tensorboard=tensorboard))
+    raise typer.Exit(train_new(RunFolder.create(folder, config), display))
 
 
 def find_config(
@@ -88,15 +85,15 @@ def find_config(
     say: Callable[[str], None] = partial(typer.echo, err=True),
 ) -> Config:
     """The config that files or a recipe mean, which can be trained as far as that shows without reading all text."""
-    from regard.config import load_config
     from regard.data.corpora import CorpusConfig
-    from regard.setup import require_trainable
+    from regard.runs.config import load_config
+    from regard.training.setup import require_trainable
 
     if os.environ.get("REGARD_QUICK"):  # the README's commands as a test: every part of the work, hardly any of it
         overrides = [*overrides, "train.steps=3", "train.minutes="]
     corpus = _corpus(what)
     if corpus is not None:
-        from regard.choosing import choose
+        from regard.tasks.translation.automatic_config import choose
 
         held_out = CorpusConfig(source=valid[0], target=valid[1]) if valid else None
         held_out = CorpusConfig(source=valid_file) if valid_file else held_out
@@ -120,7 +117,7 @@ def find_config(
 
 def _given(overrides: list[str]) -> dict[str, Any]:
     """The keys of train that are set by hand: what is chosen goes by them."""
-    from regard.layered import merge, parse_override
+    from regard.config.toml_layers import merge, parse_override
 
     train = merge([], map(parse_override, overrides)).get("train")
     return train if isinstance(train, dict) else {}
@@ -146,7 +143,7 @@ def _refuse_one_side(path: str) -> None:
 
 def require_data(config: Config) -> None:
     """Before a run folder is made: a recipe's data may not have been fetched yet."""
-    from regard.data.public import corpora
+    from regard.data.public.catalogue import corpora
 
     for corpus in (*config.data.train, *(config.data.valid or ())):
         for path in (corpus.source, corpus.target):
@@ -171,91 +168,8 @@ def new_folder(runs: Path, name: str) -> Path:
     return path
 
 
-def train_new(run: RunFolder, *, tensorboard: bool = False) -> int:
-    """``train_run`` for a folder that was made a moment ago: a start that leaves nothing to go on with is undone.
+def open_display(run: Path, *, tensorboard: bool = False) -> TrainingDisplay:
+    """Progress of a training on standard error; with curves for TensorBoard where wanted."""
+    from regard.commands.training_progress import TrainingDisplay
 
-    What fails before its first checkpoint, and what is stopped before there is a plan, gives its name back.
-    """
-    from regard import checkpoint, storage
-
-    try:
-        return train_run(run, tensorboard=tensorboard)
-    except BaseException as error:
-        planned = (run.path / "plan.json").exists() and not isinstance(error, RegardError)
-        if not planned and not checkpoint.list_steps(run.checkpoints):
-            with suppress(StorageError):  # a machine that refuses does so again; the first failure is the one to tell
-                storage.remove_folder(run.path)
-        raise
-
-
-def train_run(run: RunFolder, *, tensorboard: bool = False) -> int:
-    """Train or go on with a run, telling of it on the terminal. Returns the exit code: 0, 130 or 143."""
-    from regard.commands.display import TrainingDisplay
-    from regard.interrupt import Interrupts
-    from regard.setup import set_up
-    from regard.train import Trainer
-
-    with (
-        _resumable(run),
-        run.training(),
-        Interrupts() as interrupts,
-        TrainingDisplay(run.path, tensorboard=tensorboard) as progress,
-    ):
-        ready = set_up(run, say=progress.said, progress=progress.prepared)
-        trainer = Trainer(
-            run, ready.model, ready.data, steps=ready.steps, reporter=progress, interrupted=interrupts.interrupted,
-            decode_metrics=_decoder(run.config, ready, interrupts),
-        )  # fmt: skip
-        interrupts.polite = True
-        if trainer.resume():
-            progress.said(f"going on from step {trainer.place.step:,}")
-        outcome = trainer.fit()
-        _close(run, ready, outcome)
-        progress.finished(outcome)
-    return interrupts.exit_code if outcome.reason == "interrupted" else 0
-
-
-@contextmanager
-def _resumable(run: RunFolder) -> Iterator[None]:
-    """A machine that refuses is no end of a run that has saved something: say how it goes on."""
-    from regard import checkpoint
-
-    try:
-        yield
-    except StorageError as error:
-        if checkpoint.list_steps(run.checkpoints):
-            error.help = ", then ".join(filter(None, (error.help, f"regard train --resume {run.path}")))
-        raise
-
-
-def _decoder(config: Config, ready: Ready, interrupts: Any) -> Any:
-    """What validation decodes: nothing when the loss decides, else the metric that does, greedily."""
-    if config.train.best_by == "loss" or not config.data.valid:
-        return lambda model: {}
-    from regard.data.corpora import read_pairs
-    from regard.evaluate import validation_metrics
-    from regard.translate import Translator
-
-    pairs = [(source, target) for corpus in config.data.valid for _, source, target in read_pairs(corpus)]
-    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-    one_by_one = {"beam": 1, "nbest": 1, "temperature": None, "top_k": None, "top_p": None}
-    greedy = config.search.model_copy(update=one_by_one)
-
-    def decode(model: Transducer) -> dict[str, float] | None:
-        translator = Translator(model, ready.source, ready.target, greedy, max_length=config.data.max_length)
-        by = config.train.best_by
-        try:
-            return validation_metrics(
-                translator, sources, targets, [by], interrupts.interrupted, language=config.data.target_language
-            )
-        except ModelError:  # not finite: never the best, and training knows what to do
-            return {by: math.nan}
-
-    return decode
-
-
-def _close(run: RunFolder, ready: Ready, outcome: Outcome) -> None:
-    from regard.card import write_card
-
-    parameters = sum(parameter.numel() for parameter in ready.model.parameters())
-    write_card(run, parameters=parameters, updates=outcome.place.step, seconds=outcome.place.seconds)
+    return TrainingDisplay(run, tensorboard=tensorboard)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.commands.incoming import chunks, incoming, reader_left
+from regard.commands.incoming_lines import chunks, incoming, reader_left
 from regard.commands.options import (
     Beam,
     CheckpointName,
@@ -26,12 +26,12 @@ from regard.commands.options import (
     open_model,
     search_settings,
 )  # fmt: skip
-from regard.commands.waiting import progress
-from regard.commands.writing import printable, writing
+from regard.commands.output import printable, writing
+from regard.commands.progress import progress
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from regard.translation import Candidate, Translation
+    from regard.inference.results import Candidate, Translation
 
 __all__ = ["register"]
 
@@ -167,7 +167,7 @@ class _Beginnings:
 
     def digest(self) -> str | None:
         """Of the file, which is read as it is needed."""
-        from regard.storage import sha256
+        from regard.core.atomic_files import sha256
 
         return None if self.file is None or not self.file.is_file() else sha256(self.file)
 

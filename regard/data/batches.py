@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.data.corpus import Parallel
-from regard.data.tokenizer import BEGIN, END, PAD
+from regard.data.tokenizers.tokenizer import BEGIN, END, PAD
 from regard.errors import ConfigError, DataError
 
 __all__ = [

@@ -1,14 +1,14 @@
 """Corpora: one front door to reading parallel text, preparing it, and opening what was prepared."""
 
 from regard.data.corpus import Corpora, Corpus, Parallel, Report
-from regard.data.preparing import fingerprint, open_or_prepare, prepare
-from regard.data.reading import CorpusConfig, Pairs, Sentences, read_lines, read_pairs
+from regard.data.preparation import fingerprint, open_or_prepare, prepare
+from regard.data.reading import CorpusConfig, PairReader, Sentences, read_lines, read_pairs
 
 __all__ = [
     "Corpora",
     "Corpus",
     "CorpusConfig",
-    "Pairs",
+    "PairReader",
     "Parallel",
     "Report",
     "Sentences",

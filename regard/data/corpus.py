@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
+from regard.core.untrusted_files import SMALL, parse_json, read_bytes
 from regard.errors import DataError, StorageError
-from regard.received import SMALL, parse_json, read_bytes
 
 __all__ = ["FORMAT", "Corpora", "Corpus", "Parallel", "Report"]
 

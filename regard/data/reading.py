@@ -14,13 +14,13 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from regard.core.untrusted_files import parse_json
 from regard.data.alignment import first_shifted_line
 from regard.errors import DataError, StorageError
-from regard.received import parse_json
 
 __all__ = [
     "CorpusConfig",
-    "Pairs",
+    "PairReader",
     "Sentences",
     "layout",
     "parse_json_pair",
@@ -64,7 +64,7 @@ class CorpusConfig(BaseModel):
         return self
 
 
-class Pairs:
+class PairReader:
     """The pairs of a corpus as (line number from 1, source, target), read anew by every loop over it.
 
     A pair that is blank on both sides is left out; ``blank`` counts them after a loop. Constant memory.
@@ -128,9 +128,9 @@ def _falls_into(source: str, share: tuple[float, float]) -> bool:
     return share[0] <= int.from_bytes(digest) / 2**64 < share[1]
 
 
-def read_pairs(config: CorpusConfig) -> Pairs:
-    """The pairs of ``config``; see Pairs. Both sides may also come from one .tsv or .jsonl file."""
-    return Pairs(config)
+def read_pairs(config: CorpusConfig) -> PairReader:
+    """The pairs of ``config``; see PairReader. Both sides may also come from one .tsv or .jsonl file."""
+    return PairReader(config)
 
 
 class Sentences:

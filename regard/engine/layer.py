@@ -14,15 +14,15 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.attention.dot import Dot
 from regard.attention.heads import AttentionReader, MultiHead, SelfAttention
+from regard.attention.mechanisms.dot import Dot
 from regard.engine.cache import FastSession, Remembered
-from regard.engine.packed import Format, Matrix, pack
-from regard.models.feed_forward import FeedForward, GatedFeedForward
-from regard.models.norms import PostNorm, Residual
-from regard.models.transformer import DecoderLayer
+from regard.engine.packed import Format, PackedMatrix, pack
+from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward
+from regard.models.transformer.norms import PostNorm, Residual
+from regard.models.transformer.transformer import DecoderLayer
 
-__all__ = ["Layer", "Now", "norm"]
+__all__ = ["FastLayer", "Now", "norm"]
 
 Rows = Float[Tensor, "rows width"]
 
@@ -84,7 +84,7 @@ class Now:
         return x if self.dense else x.index_select(0, self.slots)
 
 
-class Layer:
+class FastLayer:
     """One decoder layer, its projections fused, packed for ``format``, its keys and values kept in ``memory``."""
 
     def __init__(self, layer: DecoderLayer, format: Format, memory: torch.dtype) -> None:
@@ -207,24 +207,24 @@ class Heads(NamedTuple):
         return cls(heads, key_heads, *widths)
 
 
-def _query(attention: MultiHead) -> Matrix:
+def _query(attention: MultiHead) -> PackedMatrix:
     """The projection of the query with the scale of the energies in it."""
     scale = cast(Dot, attention.mechanism).scale
     scale = 1 / math.sqrt(attention.key_width) if scale is None else scale
     weight, bias = _matrix(attention.query)
-    return Matrix(weight * scale, None if bias is None else bias * scale)
+    return PackedMatrix(weight * scale, None if bias is None else bias * scale)
 
 
-def _matrix(layer: nn.Module) -> Matrix:
-    return Matrix.of(cast(nn.Linear, layer))
+def _matrix(layer: nn.Module) -> PackedMatrix:
+    return PackedMatrix.of(cast(nn.Linear, layer))
 
 
-def _stacked(*matrices: Matrix) -> Matrix:
+def _stacked(*matrices: PackedMatrix) -> PackedMatrix:
     """One product in the place of several over the same features."""
     weight = torch.cat([each.weight for each in matrices])
     if all(each.bias is None for each in matrices):
-        return Matrix(weight)
-    return Matrix(weight, torch.cat([w.new_zeros(len(w)) if b is None else b for w, b in matrices]))
+        return PackedMatrix(weight)
+    return PackedMatrix(weight, torch.cat([w.new_zeros(len(w)) if b is None else b for w, b in matrices]))
 
 
 def norm(layer: nn.Module) -> Callable[[Tensor], Tensor]:
@@ -253,7 +253,7 @@ class _Frame:
 
 class _FeedForward:
     def __init__(self, layer: FeedForward, format: Format) -> None:
-        self.enter, self.leave = (pack(Matrix.of(x), format, alone=True) for x in (layer.enter, layer.leave))
+        self.enter, self.leave = (pack(PackedMatrix.of(x), format, alone=True) for x in (layer.enter, layer.leave))
         self.activation = layer.activation
 
     def __call__(self, x: Rows, residual: Rows) -> Rows:
@@ -264,8 +264,8 @@ class _FeedForward:
 
 class _GatedFeedForward:
     def __init__(self, layer: GatedFeedForward, format: Format) -> None:
-        self.enter = pack(_stacked(Matrix.of(layer.gate), Matrix.of(layer.enter)), format, alone=True)
-        self.leave, self.activation = pack(Matrix.of(layer.leave), format, alone=True), layer.activation
+        self.enter = pack(_stacked(PackedMatrix.of(layer.gate), PackedMatrix.of(layer.enter)), format, alone=True)
+        self.leave, self.activation = pack(PackedMatrix.of(layer.leave), format, alone=True), layer.activation
 
     def __call__(self, x: Rows, residual: Rows) -> Rows:
         gate, entered = self.enter(x).chunk(2, 1)

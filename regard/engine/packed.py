@@ -14,9 +14,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 
-from regard.models.feed_forward import FeedForward
+from regard.models.transformer.feed_forward import FeedForward
 
-__all__ = ["Format", "Int8Linear", "Matrix", "Packed", "PackedLinear", "pack", "pack_layers"]
+__all__ = ["Format", "Int8Linear", "Packed", "PackedLinear", "PackedMatrix", "pack", "pack_layers"]
 
 Format = Literal["float", "int8"]
 TYPICAL_ROWS = 64  # what the layout is chosen for; any number works
@@ -26,14 +26,14 @@ ZERO_POINT = 128  # of the rows in 8 bits
 STEPS = 8  # from a number of rows to twice as many, where they are many
 
 
-class Matrix(NamedTuple):
+class PackedMatrix(NamedTuple):
     """W and b of y = x Wᵀ + b."""
 
     weight: Float[Tensor, "leave enter"]
     bias: Float[Tensor, "leave"] | None = None
 
     @classmethod
-    def of(cls, layer: nn.Linear) -> Matrix:
+    def of(cls, layer: nn.Linear) -> PackedMatrix:
         return cls(layer.weight.detach(), None if layer.bias is None else layer.bias.detach())
 
 
@@ -54,7 +54,7 @@ class Packed(ABC):
         """residual + y."""
 
 
-def pack(matrix: Matrix, format: Format, *, alone: bool = False) -> Packed:
+def pack(matrix: PackedMatrix, format: Format, *, alone: bool = False) -> Packed:
     """``float``: as the matrix is; ``int8``: in 8 bits, to which ``processor.int8_obstacle`` must know no obstacle.
 
     ``alone``: a row may come by itself, for which the matrix is kept in a second layout.
@@ -75,7 +75,7 @@ class PackedLinear(Packed):
     A row alone in float32 is multiplied as the matrix stands: there packing costs more than it saves.
     """
 
-    def __init__(self, matrix: Matrix, *, alone: bool = False) -> None:
+    def __init__(self, matrix: PackedMatrix, *, alone: bool = False) -> None:
         weight, self.bias = matrix
         self.packed = _packable(weight)
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, TYPICAL_ROWS) if self.packed else weight
@@ -111,7 +111,7 @@ class Int8Linear(Packed):
     is the quickest there is, and for more the slowest; only with ``alone``.
     """
 
-    def __init__(self, matrix: Matrix, *, alone: bool = False) -> None:
+    def __init__(self, matrix: PackedMatrix, *, alone: bool = False) -> None:
         weight, bias = matrix.weight.float(), matrix.bias
         least = (weight.abs().amax(1) / 127).clamp_min(torch.finfo(torch.float32).tiny)
         self.scale = _bfloat16_above(least)
@@ -192,6 +192,6 @@ def pack_layers(module: nn.Module, format: Format) -> None:
         module.activation = torch.relu_
     for name, child in module.named_children():
         if type(child) is nn.Linear:
-            setattr(module, name, _Layer(pack(Matrix.of(child), format)))
+            setattr(module, name, _Layer(pack(PackedMatrix.of(child), format)))
         else:
             pack_layers(child, format)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from regard.engine.packed import Int8Linear, Matrix
+from regard.engine.packed import Int8Linear, PackedMatrix
 
 __all__ = ["bfloat16_in_hardware", "int8_obstacle"]
 
@@ -32,7 +32,7 @@ def int8_obstacle() -> str | None:
     """
     if not torch.backends.mkldnn.is_available():
         return "this build of torch has no oneDNN, which multiplies 8-bit numbers"
-    return judge(lambda weight: Int8Linear(Matrix(weight)), _cpu_seconds)
+    return judge(lambda weight: Int8Linear(PackedMatrix(weight)), _cpu_seconds)
 
 
 def judge(pack: Callable[[Tensor], Product], seconds: Callable[[Callable[[], object]], float]) -> str | None:

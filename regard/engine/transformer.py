@@ -9,18 +9,18 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention.contract import Decoder, Encoder
-from regard.attention.dot import Dot
 from regard.attention.heads import PROJECTIONS, AttentionReader, MultiHead, SelfAttention
 from regard.attention.mask import Causal, Padding
+from regard.attention.mechanisms.dot import Dot
 from regard.engine.cache import BUCKET, FastSession
-from regard.engine.layer import Layer, Now, norm
-from regard.engine.packed import ROUND, Format, Matrix, Packed, pack, pack_layers
-from regard.models.feed_forward import FeedForward, GatedFeedForward
-from regard.models.norms import PostNorm, PreNorm
-from regard.models.transformer import DecoderLayer, TransformerDecoder
-from regard.search import Read
+from regard.engine.layer import FastLayer, Now, norm
+from regard.engine.packed import ROUND, Format, Packed, PackedMatrix, pack, pack_layers
+from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward
+from regard.models.transformer.norms import PostNorm, PreNorm
+from regard.models.transformer.transformer import DecoderLayer, TransformerDecoder
+from regard.search.batch_search import Read
 
-__all__ = ["FastTransducer", "obstacle"]
+__all__ = ["FastEncoderDecoder", "obstacle"]
 
 # Rows that share one pass over the output projection, and those whose probabilities are computed and read at a time.
 PROJECTED, READ = 64, 16
@@ -54,10 +54,10 @@ def _obstacle(layer: DecoderLayer) -> str | None:
     return None
 
 
-class FastTransducer:
-    """``session`` and ``step`` as a Transducer has them, with a FastSession for its state.
+class FastEncoderDecoder:
+    """``session`` and ``step`` as an EncoderDecoder has them, with a FastSession for its state.
 
-    Made of copies of a Transducer's parts, in ``dtype`` where one is given: the parts stay as they are. ``format``
+    Made of copies of an EncoderDecoder's parts, in ``dtype`` where one is given: the parts stay as they are. ``format``
     ``int8`` computes products in 8 bits and the rest in ``dtype``, float32; but the layers of a row alone in bfloat16,
     so that it may say something else than it says among others. ValueError where there is an ``obstacle``.
     """
@@ -74,12 +74,14 @@ class FastTransducer:
         encoder, decoder = encoder.eval().to(dtype), decoder.eval().to(dtype)
         assert isinstance(decoder, TransformerDecoder)
         self.encoder, self.embedding, self.norm = encoder, decoder.embedding, norm(decoder.norm)
-        output = Matrix(projection.detach().to(dtype, copy=True), None if bias is None else bias.detach().to(dtype))
+        output = PackedMatrix(
+            projection.detach().to(dtype, copy=True), None if bias is None else bias.detach().to(dtype)
+        )
         self.projection: Packed = pack(output, format, alone=format == "float")
         # One query against a few dozen keys is no work for matrix units: on a CPU float32 takes half the time.
         quicker = dtype == torch.bfloat16 and projection.device.type == "cpu"
         self.memory = torch.float32 if quicker else dtype
-        self.layers = [Layer(layer, format, self.memory) for layer in decoder.stack]
+        self.layers = [FastLayer(layer, format, self.memory) for layer in decoder.stack]
         pack_layers(encoder, format)
 
     @torch.no_grad()

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.contract import Attended, Mechanism
-from regard.data.text import END
-from regard.observe import mechanisms
-from regard.translate import Translator
+from regard.attention.observe import mechanisms
+from regard.data.tokenizers.catalogue import END
+from regard.inference.translator import Translator
 
 __all__ = ["ablation"]
 

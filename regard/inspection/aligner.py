@@ -11,15 +11,15 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
+from regard.attention.observe import observe
+from regard.core.atomic_files import write_json
+from regard.core.untrusted_files import SMALL, read_bytes
 from regard.data.corpora import Corpus
-from regard.data.text import UNKNOWN
+from regard.data.tokenizers.catalogue import UNKNOWN
 from regard.errors import DataError, StorageError
-from regard.inspection.lexical import lexical_links
-from regard.observe import observe
-from regard.received import SMALL, read_bytes
-from regard.run import RunFolder
-from regard.storage import write_json
-from regard.translate import Translator
+from regard.inference.translator import Translator
+from regard.inspection.ibm_model1 import lexical_links
+from regard.runs.run_folder import RunFolder
 
 __all__ = ["Aligner", "aligner_of", "choose_aligner"]
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from regard.core.atomic_files import json_bytes, replacing, write_bytes_atomically
 from regard.errors import ConfigError
 from regard.inspection.page import offline
-from regard.storage import json_bytes, replacing, write_bytes_atomically
 
 __all__ = ["Inspection"]
 

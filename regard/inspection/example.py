@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.data.corpora import Corpus
-from regard.data.text import SPECIALS
+from regard.data.tokenizers.catalogue import SPECIALS
 from regard.errors import RegardError
-from regard.run import RunFolder
+from regard.runs.run_folder import RunFolder
 
 __all__ = ["example_of"]
 

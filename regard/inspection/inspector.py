@@ -9,13 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from regard.config.settings import SearchConfig
+from regard.inference.translator import Engine, Translator, load
 from regard.inspection.aligner import Aligner, aligner_of
+from regard.inspection.build_document import Part, inspect_text
 from regard.inspection.document import Inspection
-from regard.inspection.history import chosen_checkpoint, details
-from regard.inspection.inspecting import Part, inspect_text
-from regard.run import RunFolder
-from regard.settings import SearchConfig
-from regard.translate import Engine, Translator, load
+from regard.inspection.run_history import chosen_checkpoint, details
+from regard.runs.run_folder import RunFolder
 
 __all__ = ["Inspector", "inspect"]
 

@@ -8,9 +8,11 @@ import torch
 from torch import nn
 
 from regard.attention.contract import Decoder, Encoder
-from regard.models import build_convolutional, build_recurrent, build_transformer
 from regard.models.configuration import ModelConfig
-from regard.models.model import Transducer
+from regard.models.convolutional import build as build_convolutional
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.recurrent import build as build_recurrent
+from regard.models.transformer import build as build_transformer
 
 __all__ = ["build"]
 
@@ -30,7 +32,7 @@ CARRIERS: dict[str, Carrier] = {
 }
 
 
-def build(config: ModelConfig, *, source_types: int, target_types: int) -> Transducer:
+def build(config: ModelConfig, *, source_types: int, target_types: int) -> EncoderDecoder:
     """The model of that config, freshly initialised from torch's default generator.
 
     ``share = "all"`` needs a joint vocabulary: source_types == target_types.
@@ -44,7 +46,7 @@ def build(config: ModelConfig, *, source_types: int, target_types: int) -> Trans
     encoder = CARRIERS[config.encoder.kind].encoder(config, source)
     decoder = CARRIERS[config.decoder.kind].decoder(config, target, states=encoder.width, summary=encoder.summary)
     bias = nn.Parameter(torch.zeros(target_types)) if config.output_bias else None
-    model = Transducer(encoder, decoder, projection, bias)
+    model = EncoderDecoder(encoder, decoder, projection, bias)
     if config.init_uniform is not None:
         for parameter in model.parameters():
             nn.init.uniform_(parameter, -config.init_uniform, config.init_uniform)

@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from regard.keys import Misfit
-from regard.layered import lay_over
-from regard.models.carriers import DecoderConfig, EncoderConfig, TransformerDecoderConfig, TransformerEncoderConfig
-from regard.models.places import MechanismConfig
-from regard.models.positions import RELATIVE, PositionConfig, SinusoidalConfig
+from regard.config.explain import Misfit
+from regard.config.toml_layers import lay_over
+from regard.models.architectures import DecoderConfig, EncoderConfig, TransformerDecoderConfig, TransformerEncoderConfig
+from regard.models.attention_config import MechanismConfig
+from regard.models.position_config import RELATIVE, PositionConfig, SinusoidalConfig
 from regard.models.presets import DEFAULTS, PRESETS
 
 __all__ = ["ModelConfig"]

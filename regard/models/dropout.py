@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.randomness import generator
-from regard.textbook import textbook
+from regard.core.randomness import generator
+from regard.core.reference_mode import textbook
 
 __all__ = ["Dropout"]
 
@@ -17,8 +17,8 @@ class Dropout(nn.Module):
 
     One 64-bit draw serves eight elements, some eight times faster on a CPU than ``F.dropout``, which draws
     serially. Price: the probability is rounded to a multiple of 1/256; the scale uses the rounded one, so the mean
-    is exact but for x's own rounding. It draws from ``regard.randomness.generator()``; how many threads draw makes no
-    difference. As the textbook has it: a random number an element, and the probability as it is.
+    is exact but for x's own rounding. It draws from ``core.randomness.generator()``; how many threads
+    draw makes no difference. In reference mode: one random number an element, and the exact probability.
     """
 
     def __init__(self, probability: float) -> None:

@@ -16,11 +16,11 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import regard
-from regard.server import deepl, deepl_glossaries, inspecting, libretranslate, own
-from regard.server.refused import Refused
-from regard.server.requests import ClientGone
+from regard.core.wording import reason
+from regard.server.api import api_v1, deepl, deepl_glossaries, inspection_api, libretranslate
+from regard.server.api.requests import ClientGone
+from regard.server.api_error import ApiError
 from regard.server.service import Service
-from regard.wording import reason
 
 __all__ = ["create_app"]
 
@@ -49,25 +49,25 @@ def create_app(service: Service, *, warm: bool = True) -> FastAPI:
         docs_url=None, redoc_url=None, redirect_slashes=False,  # it would redirect to what the header Host says
 
     )  # fmt: skip
-    for module in (own, inspecting, libretranslate, deepl, deepl_glossaries):
+    for module in (api_v1, inspection_api, libretranslate, deepl, deepl_glossaries):
         app.include_router(module.router(service))
-    app.include_router(inspecting.pages())
+    app.include_router(inspection_api.pages())
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=service.settings.body_bytes)
     app.add_middleware(_Watched, service=service)  # the last one stands outside
 
-    @app.exception_handler(Refused)
-    async def refused(request: Request, error: Refused) -> Response:
+    @app.exception_handler(ApiError)
+    async def refused(request: Request, error: ApiError) -> Response:
         return _shape(request)(error)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"] if part != "body")
-        return _shape(request)(Refused(422, f"Invalid request: {where or 'body'}: {reason(first)}"))
+        return _shape(request)(ApiError(422, f"Invalid request: {where or 'body'}: {reason(first)}"))
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
-        return _shape(request)(Refused(error.status_code, str(error.detail)))
+        return _shape(request)(ApiError(error.status_code, str(error.detail)))
 
     @app.exception_handler(ClientGone)
     async def gone(request: Request, error: ClientGone) -> Response:
@@ -84,11 +84,11 @@ def _warm(service: Service) -> None:
         log.error("the model %s cannot be loaded: %s", service.models.all[0].name, error)
 
 
-def _shape(request: Request) -> Callable[[Refused], JSONResponse]:
+def _shape(request: Request) -> Callable[[ApiError], JSONResponse]:
     path = request.url.path
     if path.startswith("/v2/"):
         return deepl.shaped
-    return libretranslate.shaped if libretranslate.speaks(path) else own.shaped
+    return libretranslate.shaped if libretranslate.speaks(path) else api_v1.shaped
 
 
 class _Watched:
@@ -112,7 +112,7 @@ class _Watched:
             try:
                 message = await asyncio.wait_for(receive(), max(left, 0))
             except TimeoutError as error:
-                raise Refused(408, "The body did not arrive in time.") from error
+                raise ApiError(408, "The body did not arrive in time.") from error
             read = not message.get("more_body", False)
             return message
 
@@ -125,7 +125,7 @@ class _Watched:
 
         app, most = self.app, self.service.settings.body_bytes
         if _declared(scope) > most:  # in the shape of its dialect, which Starlette's own answer has not
-            app = _shape(Request(scope))(Refused(413, f"Invalid request: a body of more than {most} bytes"))
+            app = _shape(Request(scope))(ApiError(413, f"Invalid request: a body of more than {most} bytes"))
         try:
             await app(scope, hurried, watched)
         except Exception as error:
@@ -133,7 +133,7 @@ class _Watched:
             log.error("a defect: %s", type(error).__name__)
             if status:
                 raise
-            await _shape(Request(scope))(Refused(500, "Internal server error"))(scope, receive, watched)
+            await _shape(Request(scope))(ApiError(500, "Internal server error"))(scope, receive, watched)
         finally:
             seconds = time.perf_counter() - began
             route = getattr(scope.get("route"), "path", "other")  # never what a client made up

@@ -17,7 +17,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from regard.server.requests import network_of
+from regard.server.api.requests import network_of
 from regard.server.settings import ServerSettings
 
 __all__ = ["Connection", "Doors", "limited"]

@@ -12,19 +12,19 @@ from pathlib import Path
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
-from regard import storage
+from regard.core import atomic_files
+from regard.core.untrusted_files import LARGE, read_bytes
 from regard.errors import ConfigError, StorageError
-from regard.received import LARGE, read_bytes
-from regard.server.glossary import Glossary
-from regard.server.refused import Refused
+from regard.server.api_error import ApiError
+from regard.server.text.glossary import Glossary
 
-__all__ = ["Glossaries", "Kept"]
+__all__ = ["Glossaries", "StoredGlossary"]
 
 log = logging.getLogger("regard.server")
 WHOLE = 100  # times what one client may keep, all may
 
 
-class Kept(BaseModel):
+class StoredGlossary(BaseModel):
     """A glossary and whose it is. Languages are upper-case codes without regions."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -48,41 +48,41 @@ class Glossaries:
     def __init__(self, folder: Path | None = None, *, most: int = 100, entries: int = 5_000) -> None:
         self._folder, self._most, self._entries = folder, most, entries
         self._lock = threading.Lock()
-        self._kept: dict[uuid.UUID, Kept] = {}
+        self._kept: dict[uuid.UUID, StoredGlossary] = {}
         if folder is not None:
             self._read(folder)
 
-    def add(self, owner: str, name: str, source: str, target: str, entries: Mapping[str, str]) -> Kept:
-        """Refused where there are too many of them, or of these."""
+    def add(self, owner: str, name: str, source: str, target: str, entries: Mapping[str, str]) -> StoredGlossary:
+        """ApiError where there are too many of them, or of these."""
         if len(entries) > self._entries:
-            raise Refused(413, f"A glossary has at most {self._entries} entries.")
-        kept = Kept(
+            raise ApiError(413, f"A glossary has at most {self._entries} entries.")
+        kept = StoredGlossary(
             id=uuid.uuid4(), owner=owner, name=name, source=source, target=target,
             created=datetime.now(UTC), entries=dict(entries),
         )  # fmt: skip
         with self._lock:
             mine = sum(each.owner == owner for each in self._kept.values())
             if mine >= self._most or len(self._kept) >= WHOLE * self._most:
-                raise Refused(400, f"Too many glossaries: {self._most} are kept at most.")
+                raise ApiError(400, f"Too many glossaries: {self._most} are kept at most.")
             if self._folder is not None:
                 try:
-                    storage.write_bytes_atomically(self._path(kept.id), kept.model_dump_json(indent=1).encode())
+                    atomic_files.write_bytes_atomically(self._path(kept.id), kept.model_dump_json(indent=1).encode())
                 except StorageError as error:
                     log.error("a glossary cannot be stored: %s", error.what)
-                    raise Refused(503, "The glossary cannot be stored.", retry_after=60) from error
+                    raise ApiError(503, "The glossary cannot be stored.", retry_after=60) from error
             self._kept[kept.id] = kept
         return kept
 
-    def of(self, owner: str) -> list[Kept]:
+    def of(self, owner: str) -> list[StoredGlossary]:
         """The oldest first."""
         with self._lock:
             return sorted((each for each in self._kept.values() if each.owner == owner), key=lambda each: each.created)
 
-    def find(self, owner: str, id: str) -> Kept:
-        """Refused where this client has none of this name."""
+    def find(self, owner: str, id: str) -> StoredGlossary:
+        """ApiError where this client has none of this name."""
         found = self._kept.get(_number(id))
         if found is None or found.owner != owner:
-            raise Refused(404, "There is no such glossary.")
+            raise ApiError(404, "There is no such glossary.")
         return found
 
     def remove(self, owner: str, id: str) -> None:
@@ -107,7 +107,7 @@ class Glossaries:
             ) from error
         for path in paths:
             try:
-                kept = Kept.model_validate_json(read_bytes(path, LARGE))
+                kept = StoredGlossary.model_validate_json(read_bytes(path, LARGE))
             except (OSError, ValueError):
                 log.error("%s is no glossary", path.name)
                 continue
@@ -119,4 +119,4 @@ def _number(id: str) -> uuid.UUID:
     try:
         return uuid.UUID(id)
     except ValueError as error:
-        raise Refused(404, "There is no such glossary.") from error
+        raise ApiError(404, "There is no such glossary.") from error

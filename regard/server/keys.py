@@ -16,10 +16,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from regard import storage
+from regard.core import atomic_files
+from regard.core.untrusted_files import LARGE, read_bytes
+from regard.core.wording import explained
 from regard.errors import ConfigError
-from regard.received import LARGE, read_bytes
-from regard.wording import explained
 
 __all__ = ["Key", "KeyFile", "Keys", "add_key", "remove_key"]
 
@@ -57,7 +57,7 @@ class KeyFile(BaseModel):
             ) from error
 
     def write(self, path: Path) -> None:
-        storage.write_bytes_atomically(path, (self.model_dump_json(indent=2, exclude_none=True) + "\n").encode())
+        atomic_files.write_bytes_atomically(path, (self.model_dump_json(indent=2, exclude_none=True) + "\n").encode())
         path.chmod(0o600)
 
 

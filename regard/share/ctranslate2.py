@@ -16,14 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.heads import AttentionReader, SelfAttention
-from regard.attention.position import LearnedPosition, sinusoids
-from regard.data.text import BEGIN, END, PAD, SPECIALS, UNKNOWN, Tokenizer
+from regard.attention.positions.absolute import LearnedPosition, sinusoids
+from regard.data.tokenizers.catalogue import BEGIN, END, PAD, SPECIALS, UNKNOWN, Tokenizer
+from regard.models.attention_config import MechanismConfig
 from regard.models.configuration import ModelConfig
-from regard.models.feed_forward import GatedFeedForward
-from regard.models.model import Transducer
-from regard.models.norms import Residual
-from regard.models.places import MechanismConfig
-from regard.models.transformer import DecoderLayer, EncoderLayer, TransformerDecoder, TransformerEncoder
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.transformer.feed_forward import GatedFeedForward
+from regard.models.transformer.norms import Residual
+from regard.models.transformer.transformer import DecoderLayer, EncoderLayer, TransformerDecoder, TransformerEncoder
 from regard.share.parity import Decode
 
 __all__ = ["decoder", "obstacle", "write"]
@@ -57,7 +57,7 @@ def _self_attention(config: ModelConfig) -> list[MechanismConfig]:
     return [getattr(side, "self_attention", None) or config.self_attention for side in sides]
 
 
-def write(model: Transducer, config: ModelConfig, source: Tokenizer, target: Tokenizer, folder: Path) -> None:
+def write(model: EncoderDecoder, config: ModelConfig, source: Tokenizer, target: Tokenizer, folder: Path) -> None:
     """Write the model into a new folder, in float32. ``obstacle`` must be None."""
     from ctranslate2.specs import common_spec, transformer_spec
 
@@ -86,7 +86,7 @@ def write(model: Transducer, config: ModelConfig, source: Tokenizer, target: Tok
     spec.save(str(folder))
 
 
-def _fill(spec: Any, model: Transducer) -> None:
+def _fill(spec: Any, model: EncoderDecoder) -> None:
     encoder, decoder = cast(TransformerEncoder, model.encoder), cast(TransformerDecoder, model.decoder)
     for side, its in ((encoder, spec.encoder), (decoder, spec.decoder)):
         embedding = its.embeddings[0] if side is encoder else its.embeddings

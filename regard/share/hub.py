@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from regard import checkpoint, storage
-from regard.config import Config
-from regard.models.words import in_words
-from regard.received import parse_json, read_records
-from regard.run import Chosen, RunFolder
+from regard.core import atomic_files
+from regard.core.untrusted_files import parse_json, read_records
+from regard.models.summary import in_words
+from regard.runs import checkpoint
+from regard.runs.config import Config
+from regard.runs.run_folder import CheckpointChoice, RunFolder
 
 __all__ = ["sums", "write"]
 
@@ -27,7 +28,7 @@ def write(run: RunFolder, which: str | None, folder: Path) -> None:
     chosen, config = run.weights_path(which), _given_away(run.config)
     found = checkpoint.load(chosen.path, only={"model"})
     given = RunFolder.create(folder, config)
-    storage.remove_file(folder / "environment.json")  # of the machine that exports
+    atomic_files.remove_file(folder / "environment.json")  # of the machine that exports
     given.save_tokenizers(*run.load_tokenizers())
     plan = run.read_plan()
     if plan is not None:
@@ -36,17 +37,17 @@ def write(run: RunFolder, which: str | None, folder: Path) -> None:
     state = {"averaged": chosen.steps, "newest": found.step} if averaged else {}
     made = checkpoint.save(given.checkpoints, found.step, found.groups, state, keep=1)
     if averaged:
-        storage.commit_folder(made, given.checkpoints / "average")
+        atomic_files.commit_folder(made, given.checkpoints / "average")
     parameters = sum(tensor.numel() for tensor in found.groups["model"].values())
     card = "\n".join(_card(run, chosen, parameters))
-    storage.write_bytes_atomically(folder / "README.md", card.encode())
+    atomic_files.write_bytes_atomically(folder / "README.md", card.encode())
 
 
 def sums(folder: Path) -> None:
     """``SHA256SUMS`` of every file in the folder, which ``sha256sum --check`` reads."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    lines = (f"{storage.sha256(path)}  {path.relative_to(folder).as_posix()}\n" for path in files)
-    storage.write_bytes_atomically(folder / "SHA256SUMS", "".join(lines).encode())
+    lines = (f"{atomic_files.sha256(path)}  {path.relative_to(folder).as_posix()}\n" for path in files)
+    atomic_files.write_bytes_atomically(folder / "SHA256SUMS", "".join(lines).encode())
 
 
 def _given_away(config: Config) -> Config:
@@ -57,7 +58,7 @@ def _given_away(config: Config) -> Config:
     return Config.model_validate(values)
 
 
-def _card(run: RunFolder, chosen: Chosen, parameters: int) -> Iterator[str]:
+def _card(run: RunFolder, chosen: CheckpointChoice, parameters: int) -> Iterator[str]:
     config, data = run.config, run.config.data
     validation = _validation(run, chosen)
     yield from _header(config, [name for name in DECODED if name in validation])
@@ -99,7 +100,7 @@ def _header(config: Config, metrics: list[str]) -> Iterator[str]:
     yield "---"
 
 
-def _validation(run: RunFolder, chosen: Chosen) -> dict[str, float]:
+def _validation(run: RunFolder, chosen: CheckpointChoice) -> dict[str, float]:
     """The figures of the checkpoint itself, where it was validated; those of an average are not known."""
     path, found = run.path / "metrics.jsonl", dict[str, float]()
     if chosen.name == "average" or not path.is_file():

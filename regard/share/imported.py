@@ -19,16 +19,18 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor, nn
 
-from regard import checkpoint, storage
-from regard.attention.position import sinusoids
-from regard.config import Config
-from regard.data.subword import ListedTokenizer
-from regard.data.text import BEGIN, Tokenizer, TokenizerConfig
+from regard.attention.positions.absolute import sinusoids
+from regard.core import atomic_files
+from regard.core.untrusted_files import parse_json
+from regard.data.tokenizers.catalogue import BEGIN, Tokenizer, TokenizerConfig
+from regard.data.tokenizers.subword import MarianTokenizer
 from regard.errors import ModelError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.received import parse_json
-from regard.run import Plan, RunFolder
+from regard.runs import checkpoint
+from regard.runs.config import Config
+from regard.runs.plan import Plan
+from regard.runs.run_folder import RunFolder
 from regard.share.marian import BIAS, OUTPUT, SHARED, SOURCE, TARGET, interleaved, places, sines_first
 
 __all__ = ["import_marian"]
@@ -144,7 +146,7 @@ def import_marian(folder: Path, path: Path) -> RunFolder:
         config = _config(folder, path.name, theirs)
     model = _model(_weights_file(folder), config.model, theirs, source, target)
     tokenizers = [_tokenizer(folder / name, each) for name, each in (("source.spm", source), ("target.spm", target))]
-    with storage.publishing(path) as workshop:
+    with atomic_files.publishing(path) as workshop:
         _write(workshop, config, model, *tokenizers)
     return RunFolder.open(path)
 
@@ -338,7 +340,7 @@ def _target_types(theirs: _Model) -> int:
 
 def _tokenizer(path: Path, vocabulary: _Vocabulary) -> Tokenizer:
     try:
-        return ListedTokenizer(TokenizerConfig(kind="listed"), _bytes(path, LARGE), vocabulary.pieces)
+        return MarianTokenizer(TokenizerConfig(kind="listed"), _bytes(path, LARGE), vocabulary.pieces)
     except ValueError as error:
         raise _foreign(path, str(error)) from error
 

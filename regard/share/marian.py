@@ -17,20 +17,20 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from regard import storage
-from regard.config import Config
+from regard.config.settings import SearchConfig
+from regard.core import atomic_files
 from regard.data.batches import pad_sources
-from regard.data.subword import SentencePieceTokenizer
-from regard.data.text import BEGIN, END, PAD, SPECIALS, UNKNOWN, Tokenizer
+from regard.data.tokenizers.catalogue import BEGIN, END, PAD, SPECIALS, UNKNOWN, Tokenizer
+from regard.data.tokenizers.subword import SentencePieceTokenizer
 from regard.models.configuration import ModelConfig
-from regard.models.model import Transducer
-from regard.settings import SearchConfig
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.runs.config import Config
 from regard.share import ctranslate2
 from regard.share.parity import Decode
 
 __all__ = [
-    "ACTIVATIONS", "BIAS", "OUTPUT", "SHARED", "SOURCE", "TARGET", "Place", "absent_library", "decoder", "interleaved",
-    "obstacle", "places", "sines_first", "write",
+    "ACTIVATIONS", "BIAS", "OUTPUT", "SHARED", "SOURCE", "TARGET", "TensorName", "absent_library", "decoder",
+    "interleaved", "obstacle", "places", "sines_first", "write",
 ]  # fmt: skip
 
 POSITIONS = 1024  # no source or output may be longer there
@@ -43,7 +43,7 @@ SHARED, SOURCE, TARGET = (f"model.{name}.weight" for name in ("shared", "encoder
 OUTPUT, BIAS = "lm_head.weight", "final_logits_bias"
 
 
-class Place(NamedTuple):
+class TensorName(NamedTuple):
     """A tensor of a layer under both names; ``along``: its dimension that holds features of the residual stream."""
 
     ours: str
@@ -70,12 +70,12 @@ def obstacle(config: ModelConfig, source: Tokenizer, target: Tokenizer) -> str |
     return next((reason for reason, stands in reasons.items() if stands), None)
 
 
-def write(model: Transducer, config: Config, source: Tokenizer, target: Tokenizer, folder: Path) -> None:
+def write(model: EncoderDecoder, config: Config, source: Tokenizer, target: Tokenizer, folder: Path) -> None:
     """Write the model into a new folder, in float32. ``obstacle`` must be None."""
     assert isinstance(source, SentencePieceTokenizer) and isinstance(target, SentencePieceTokenizer)
     folder.mkdir(parents=True)
     weights = safetensors.torch.save(_tensors(model, config.model), metadata={"format": "pt"})
-    storage.write_bytes(folder / "model.safetensors", weights)
+    atomic_files.write_bytes(folder / "model.safetensors", weights)
     vocabularies = {"vocab.json": _vocabulary(source)}
     if _vocabulary(target) != _vocabulary(source):
         vocabularies["target_vocab.json"] = _vocabulary(target)
@@ -86,9 +86,9 @@ def write(model: Transducer, config: Config, source: Tokenizer, target: Tokenize
         "tokenizer_config.json": _tokenizer_config(config, separate=len(vocabularies) > 1),
     }
     for name, content in files.items():
-        storage.write_bytes(folder / name, storage.json_bytes(content))
+        atomic_files.write_bytes(folder / name, atomic_files.json_bytes(content))
     for name, tokenizer in (("source.spm", source), ("target.spm", target)):
-        storage.write_bytes(folder / name, tokenizer.model)
+        atomic_files.write_bytes(folder / name, tokenizer.model)
 
 
 def sines_first(x: Tensor, along: int | None) -> Tensor:
@@ -105,7 +105,7 @@ def _order(width: int) -> Tensor:
     return torch.arange(width).view(-1, 2).T.flatten()
 
 
-def places(config: ModelConfig) -> Iterator[Place]:
+def places(config: ModelConfig) -> Iterator[TensorName]:
     """All tensors of the layers, one by one: those that a name stands for in a file may be fewer."""
     for number in range(config.encoder_layers):
         ours, theirs = f"encoder.layers.{number}", f"model.encoder.layers.{number}"
@@ -121,34 +121,34 @@ def places(config: ModelConfig) -> Iterator[Place]:
         yield from _feed_forward(ours, theirs)
 
 
-def _attention(ours: str, theirs: str) -> Iterator[Place]:
+def _attention(ours: str, theirs: str) -> Iterator[TensorName]:
     for own, other in (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj")):
         yield from _entering(f"{ours}.{own}", f"{theirs}.{other}")
     yield from _leaving(f"{ours}.output", f"{theirs}.out_proj")
 
 
-def _feed_forward(ours: str, theirs: str) -> Iterator[Place]:
+def _feed_forward(ours: str, theirs: str) -> Iterator[TensorName]:
     yield from _entering(f"{ours}.feed_forward.enter", f"{theirs}.fc1")
     yield from _leaving(f"{ours}.feed_forward.leave", f"{theirs}.fc2")
     yield from _norm(f"{ours}.around_feed_forward", f"{theirs}.final_layer_norm")
 
 
-def _entering(ours: str, theirs: str) -> Iterator[Place]:
-    yield Place(f"{ours}.weight", f"{theirs}.weight", 1)
-    yield Place(f"{ours}.bias", f"{theirs}.bias", None)
+def _entering(ours: str, theirs: str) -> Iterator[TensorName]:
+    yield TensorName(f"{ours}.weight", f"{theirs}.weight", 1)
+    yield TensorName(f"{ours}.bias", f"{theirs}.bias", None)
 
 
-def _leaving(ours: str, theirs: str) -> Iterator[Place]:
-    yield Place(f"{ours}.weight", f"{theirs}.weight", 0)
-    yield Place(f"{ours}.bias", f"{theirs}.bias", 0)
+def _leaving(ours: str, theirs: str) -> Iterator[TensorName]:
+    yield TensorName(f"{ours}.weight", f"{theirs}.weight", 0)
+    yield TensorName(f"{ours}.bias", f"{theirs}.bias", 0)
 
 
-def _norm(ours: str, theirs: str) -> Iterator[Place]:
+def _norm(ours: str, theirs: str) -> Iterator[TensorName]:
     for name in ("weight", "bias"):
-        yield Place(f"{ours}.norm.{name}", f"{theirs}.{name}", 0)
+        yield TensorName(f"{ours}.norm.{name}", f"{theirs}.{name}", 0)
 
 
-def _tensors(model: Transducer, config: ModelConfig) -> dict[str, Tensor]:
+def _tensors(model: EncoderDecoder, config: ModelConfig) -> dict[str, Tensor]:
     own = {name: parameter.detach().float().cpu() for name, parameter in model.named_parameters(remove_duplicate=False)}
     tensors = {  # a bias that our projections of attention lack is 0
         place.theirs: sines_first(own[place.ours], place.along) if place.ours in own else torch.zeros(config.width)

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from regard import storage
-from regard.attention.position import LearnedPosition, SinusoidalPosition
-from regard.data.text import BEGIN, END, PAD, UNKNOWN, Tokenizer
-from regard.models.cells import Cell
-from regard.models.model import Transducer
+from regard.attention.positions.absolute import LearnedPosition, SinusoidalPosition
+from regard.core import atomic_files
+from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN, Tokenizer
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.recurrent.cells import Cell
 from regard.share.onnx_cells import runner
 from regard.share.onnx_parts import Opened, OpeningPart, SteppingPart, filled, named
 from regard.share.onnx_trace import SIZES, Names, answered, graph
@@ -28,7 +28,7 @@ __all__ = ["absent_library", "decoder", "write"]
 ROWS = 32  # that are decoded together, alike in length, since all go on until the last has ended
 
 
-def write(model: Transducer, source: Tokenizer, target: Tokenizer, folder: Path) -> None:
+def write(model: EncoderDecoder, source: Tokenizer, target: Tokenizer, folder: Path) -> None:
     """Write the model into a new folder, in float32. ConfigError, and no folder, where torch cannot export it."""
     model = _traceable(model)
     sources, opened = [_source(number) for number in (0, 1)], [_opened(model, number) for number in (0, 1)]
@@ -63,12 +63,12 @@ def write(model: Transducer, source: Tokenizer, target: Tokenizer, folder: Path)
         made.save(folder / f"{name}.onnx")
     for name, tokenizer in (("source", source), ("target", target)):
         pieces = tokenizer.pieces(range(len(tokenizer)))
-        storage.write_bytes(folder / f"{name}_pieces.json", storage.json_bytes(pieces))
-    storage.write_bytes(folder / "config.json", storage.json_bytes(config))
-    storage.write_bytes(folder / "README.md", _readme().encode())
+        atomic_files.write_bytes(folder / f"{name}_pieces.json", atomic_files.json_bytes(pieces))
+    atomic_files.write_bytes(folder / "config.json", atomic_files.json_bytes(config))
+    atomic_files.write_bytes(folder / "README.md", _readme().encode())
 
 
-def _traceable(model: Transducer) -> Transducer:
+def _traceable(model: EncoderDecoder) -> EncoderDecoder:
     """A copy in float32 without what a trace cannot follow: loops over columns, and a table that ends somewhere."""
     model = copy.deepcopy(model).float().cpu().eval()
     for part in model.modules():
@@ -86,7 +86,7 @@ def _source(number: int) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def _opened(model: Transducer, number: int) -> Opened:
+def _opened(model: EncoderDecoder, number: int) -> Opened:
     """What is remembered after the past of that example, as zeros: found without computing anything."""
     with FakeTensorMode(allow_non_fake_inputs=True), answered():
         source, valid = _source(number)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.models.cells import GRU, LSTM, Carried, Cell
+from regard.models.recurrent.cells import GRU, LSTM, Carried, Cell
 
 __all__ = ["runner"]
 

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from regard.attention.contract import Memory
 from regard.attention.heads import KeyValue
 from regard.attention.mask import Span
-from regard.models.model import Session, Transducer
-from regard.models.recurrent import RecurrentMemory
+from regard.core.state import State
+from regard.models.encoder_decoder import EncoderDecoder, Session
+from regard.models.recurrent.decoder_memory import RecurrentMemory
 from regard.share.onnx_trace import answered
-from regard.state import State
 
 __all__ = ["Cache", "Opened", "OpeningPart", "SteppingPart", "filled", "named"]
 
@@ -84,7 +84,7 @@ def filled(like: State, tensors: Iterator[Tensor]) -> State:
 class OpeningPart(nn.Module):
     """(source, valid) → the tensors of memory and first state."""
 
-    def __init__(self, model: Transducer) -> None:
+    def __init__(self, model: EncoderDecoder) -> None:
         super().__init__()
         self.model = model
 
@@ -97,7 +97,7 @@ class OpeningPart(nn.Module):
 class SteppingPart(nn.Module):
     """(tokens, valid, memory …, state …) → log-probabilities of what comes next, and the tensors of the new state."""
 
-    def __init__(self, model: Transducer, like: Opened) -> None:
+    def __init__(self, model: EncoderDecoder, like: Opened) -> None:
         super().__init__()
         self.model, self.like = model, like
 

@@ -28,7 +28,9 @@ OPSET = 20
 # this one. No two are alike, and none is 0 or 1, which torch takes for constants.
 SIZES = {"batch": (3, 5), "source": (7, 11), "past": (13, 17)}
 # Whose functions ask for lengths, beside the modules of a model's own classes.
-ASKING = [f"regard.attention.{name}" for name in ("bias", "contract", "kernel", "looked", "mask")]
+ASKING = [
+    f"regard.attention.{name}" for name in ("positions.distance_bias", "contract", "kernel", "previous_weights", "mask")
+]
 
 
 class Names(NamedTuple):

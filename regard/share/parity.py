@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard import storage
-from regard.run import environment
+from regard.core import atomic_files
+from regard.runs.run_folder import environment
 
 __all__ = ["Decode", "Parity", "compare", "limit"]
 
@@ -18,7 +18,7 @@ Decode = Callable[[Sequence[Sequence[int]], int], list[list[int]]]  # of these, 
 SHOWN, EXTRA = 5, 50
 
 
-class Difference(NamedTuple):
+class ParityDifference(NamedTuple):
     """``at``: the first piece that is not the same."""
 
     sentence: int
@@ -30,7 +30,7 @@ class Parity(NamedTuple):
 
     sentences: int
     pieces: int
-    differences: list[Difference]
+    differences: list[ParityDifference]
     seconds: tuple[float, float]
     left_out: int = 0
 
@@ -58,7 +58,7 @@ class Parity(NamedTuple):
         }
         if to != "hub":
             record["environment"] = environment()
-        storage.write_bytes_atomically(folder / "parity.json", (json.dumps(record, indent=2) + "\n").encode())
+        atomic_files.write_bytes_atomically(folder / "parity.json", (json.dumps(record, indent=2) + "\n").encode())
 
 
 def limit(sources: Sequence[Sequence[int]], positions: int = sys.maxsize) -> int:
@@ -75,7 +75,7 @@ def compare(ours: Decode, theirs: Decode, sources: Sequence[Sequence[int]], posi
         outputs.append(decode(sources, longest))
         seconds.append(time.perf_counter() - began)
     differences = [
-        Difference(number, _first_difference(*both))
+        ParityDifference(number, _first_difference(*both))
         for number, both in enumerate(zip(*outputs, strict=True))
         if both[0] != both[1]
     ]

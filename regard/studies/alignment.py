@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attention.perceptron import Perceptron
-from regard.models.model import Transducer
-from regard.observe import observe
-from regard.optim import schedule
-from regard.studies import toy
+from regard.attention.additive_score import AdditiveScore
+from regard.attention.observe import observe
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.studies import toy_tasks
 from regard.studies.study import Findings, Report, at_least, at_most
+from regard.training.optim import schedule
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,7 +61,7 @@ def run(
     found: dict[tuple[str, float], Tried] = {}
     for turn, (name, kind) in enumerate((("by content", content), ("location-aware", location))):
         torch.manual_seed(seed)
-        model = _learn(kind, updates, seed, toy.portion(report, turn / 2, turn / 2 + 0.45))
+        model = _learn(kind, updates, seed, toy_tasks.portion(report, turn / 2, turn / 2 + 0.45))
         for beta in (1.0, SHARP):
             sharpen(model, beta)
             found[name, beta] = _try(model, seed, tested)
@@ -86,15 +86,15 @@ def run(
     )
 
 
-def sharpen(model: Transducer, beta: float) -> None:
+def sharpen(model: EncoderDecoder, beta: float) -> None:
     """Multiply the energies of every additive score by ``beta`` from now on."""
     for module in model.modules():
-        if isinstance(module, Perceptron):
+        if isinstance(module, AdditiveScore):
             module.sharpening = beta
 
 
-def _learn(kind: Mapping[str, Any], updates: int, seed: int, report: Report) -> Transducer:
-    model = toy.model_of(
+def _learn(kind: Mapping[str, Any], updates: int, seed: int, report: Report) -> EncoderDecoder:
+    model = toy_tasks.model_of(
         TYPES,
         encoder=dict(kind="convolutional", blocks=[[WIDTH, 3, 1]]),
         decoder=dict(kind="recurrent", cell="elman", order="bahdanau"),
@@ -106,21 +106,21 @@ def _learn(kind: Mapping[str, Any], updates: int, seed: int, report: Report) -> 
     )
     rate = schedule("constant", learning_rate=5e-3, warmup=30)
 
-    def draw(step: int) -> toy.Pairs:
-        sentences = toy.words((seed, step), ROWS, shortest=SHORTEST, longest=LONGEST, types=TYPES)
-        return toy.Pairs(sentences, sentences)
+    def draw(step: int) -> toy_tasks.ToyPairs:
+        sentences = toy_tasks.words((seed, step), ROWS, shortest=SHORTEST, longest=LONGEST, types=TYPES)
+        return toy_tasks.ToyPairs(sentences, sentences)
 
-    for done, _ in enumerate(toy.updates(model, draw, rate, last=updates), start=1):
+    for done, _ in enumerate(toy_tasks.updates(model, draw, rate, last=updates), start=1):
         report(done / updates)
     return model.eval()
 
 
-def _try(model: Transducer, seed: int, tested: int) -> Tried:
+def _try(model: EncoderDecoder, seed: int, tested: int) -> Tried:
     shares, weights = [], torch.zeros(0)
     for times in TIMES:
         length = times * LONGEST
-        sentences = toy.words((seed, 0, times), tested, shortest=length, longest=length, types=TYPES)
-        given = toy.batch(toy.Pairs(sentences, sentences))
+        sentences = toy_tasks.words((seed, 0, times), tested, shortest=length, longest=length, types=TYPES)
+        given = toy_tasks.batch(toy_tasks.ToyPairs(sentences, sentences))
         with torch.no_grad(), observe(model) as seen:
             model(given.source, given.source_valid, given.target_input, given.target_valid)
         (looks,) = seen.values()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from regard.core.wording import did_you_mean
 from regard.errors import ConfigError
 from regard.studies.study import Study
-from regard.wording import did_you_mean
 
 __all__ = ["STUDIES", "find_study"]
 

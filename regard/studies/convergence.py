@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from regard.models.model import Transducer
-from regard.optim import schedule
-from regard.studies import toy
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.studies import toy_tasks
 from regard.studies.study import Cell, Findings, Report, at_most
+from regard.training.optim import schedule
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -72,8 +72,8 @@ def run(*, seed: int, quick: bool, report: Report, models: Mapping[str, Mapping[
         tries = []
         for turn, rate in enumerate(RATES, start=number * len(RATES)):
             torch.manual_seed(seed)
-            model = toy.model_of(TYPES, **config)
-            tries.append(_train(model, rate, most, seed, toy.portion(report, turn / turns, (turn + 1) / turns)))
+            model = toy_tasks.model_of(TYPES, **config)
+            tries.append(_train(model, rate, most, seed, toy_tasks.portion(report, turn / turns, (turn + 1) / turns)))
         parameters[name] = sum(parameter.numel() for parameter in model.parameters())
         found[name] = min(tries, key=lambda each: each.updates)
     *others, last = found
@@ -95,16 +95,16 @@ def run(*, seed: int, quick: bool, report: Report, models: Mapping[str, Mapping[
     )
 
 
-def _train(model: Transducer, rate: float, most: int, seed: int, report: Report) -> Trained:
-    def draw(step: int) -> toy.Pairs:
-        sources = toy.words((seed, step), ROWS, shortest=SHORTEST, longest=LONGEST, types=TYPES)
-        return toy.Pairs(sources, [source[::-1] for source in sources])
+def _train(model: EncoderDecoder, rate: float, most: int, seed: int, report: Report) -> Trained:
+    def draw(step: int) -> toy_tasks.ToyPairs:
+        sources = toy_tasks.words((seed, step), ROWS, shortest=SHORTEST, longest=LONGEST, types=TYPES)
+        return toy_tasks.ToyPairs(sources, [source[::-1] for source in sources])
 
     losses: list[float] = []
     durations: list[float] = []
     rises = schedule("constant", learning_rate=rate, warmup=50)
     began = time.perf_counter()
-    for loss in toy.updates(model, draw, rises, last=most):
+    for loss in toy_tasks.updates(model, draw, rises, last=most):
         losses.append(loss)
         durations.append(time.perf_counter() - began)
         report(len(losses) / most)

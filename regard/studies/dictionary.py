@@ -24,8 +24,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from regard.attention.contract import Mechanism
-from regard.attention.dot import Dot
 from regard.attention.mask import Bound, Padding, Span
+from regard.attention.mechanisms.dot import Dot
 from regard.studies.study import Cell, Findings, Report, at_most
 
 if TYPE_CHECKING:

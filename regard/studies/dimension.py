@@ -26,11 +26,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
-from regard.attention.additive import Additive
 from regard.attention.contract import Mechanism
-from regard.attention.dot import Dot
-from regard.attention.mask import Additive as Matrix
-from regard.attention.mask import Span
+from regard.attention.mask import Matrix, Span
+from regard.attention.mechanisms.additive import Additive
+from regard.attention.mechanisms.dot import Dot
 from regard.studies.study import Criterion, Findings, Report, at_least, at_most
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from regard.models.cells import GRU, LSTM, Carried, Cell, Elman
+from regard.models.recurrent.cells import GRU, LSTM, Carried, Cell, Elman
 from regard.studies.study import Findings, Report, at_least, at_most
 
 if TYPE_CHECKING:

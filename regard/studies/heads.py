@@ -28,8 +28,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from regard.attention.kernel import kernel
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.optim import Optimizer, schedule
 from regard.studies.study import Findings, Report, at_least, at_most
+from regard.training.optim import Optimizer, schedule
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -28,22 +28,22 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv1d, pad
 
-from regard.attention.dot import Dot
 from regard.attention.mask import Mask, Padding, Span, Window
-from regard.models.cells import Elman
+from regard.attention.mechanisms.dot import Dot
+from regard.models.recurrent.cells import Elman
 from regard.studies.costs import Function, bytes_kept, exponent, operations, products_in_a_row, seconds, sees
 from regard.studies.study import Cell, Findings, Report, at_least, at_most
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Layer", "run"]
+__all__ = ["MeasuredLayer", "run"]
 
 KERNEL, RADIUS = 3, 4
 EXACT = 0.05  # what a fitted exponent may be off
 
 
-class Layer(NamedTuple):
+class MeasuredLayer(NamedTuple):
     """A kind of layer. ``make(d, size)`` builds it for a width and its own size, k or r, which some have."""
 
     theory: str
@@ -116,14 +116,16 @@ def convolve(d: int, kernel: int, dilation: int = 1) -> Function:
     return forward
 
 
-LAYERS: dict[str, Layer] = {
-    "self-attention": Layer("n² d", (2, 1), 0, lambda n: 1, lambda d, size: attend(Padding())),
-    "recurrent": Layer("n d²", (1, 2), 1, lambda n: n - 1, recur, step=recur_once, fast=recur_fused),
-    "convolutional": Layer("k n d²", (1, 2), 0, lambda n: -(-(n - 1) // (KERNEL - 1)), convolve, KERNEL),
-    "convolutional, dilated": Layer(
+LAYERS: dict[str, MeasuredLayer] = {
+    "self-attention": MeasuredLayer("n² d", (2, 1), 0, lambda n: 1, lambda d, size: attend(Padding())),
+    "recurrent": MeasuredLayer("n d²", (1, 2), 1, lambda n: n - 1, recur, step=recur_once, fast=recur_fused),
+    "convolutional": MeasuredLayer("k n d²", (1, 2), 0, lambda n: -(-(n - 1) // (KERNEL - 1)), convolve, KERNEL),
+    "convolutional, dilated": MeasuredLayer(
         "k n d²", (1, 2), 0, lambda n: _log(n, KERNEL), convolve, KERNEL, lambda d, k, number: convolve(d, k, k**number)
     ),
-    "restricted": Layer("r n d", (1, 1), 0, lambda n: -(-(n - 1) // RADIUS), lambda d, radius: band(radius), RADIUS),
+    "restricted": MeasuredLayer(
+        "r n d", (1, 1), 0, lambda n: -(-(n - 1) // RADIUS), lambda d, radius: band(radius), RADIUS
+    ),
 }
 
 
@@ -147,7 +149,7 @@ class Measured(NamedTuple):
     paths: list[int]
 
 
-def run(*, seed: int, quick: bool, report: Report, layers: Mapping[str, Layer] = LAYERS) -> Findings:
+def run(*, seed: int, quick: bool, report: Report, layers: Mapping[str, MeasuredLayer] = LAYERS) -> Findings:
     """``layers`` are measured; three of the names above are compared with each other."""
     sizes = (
         Sizes([32, 64, 128], [16, 32, 64], [8, 16, 32], 1)
@@ -203,7 +205,7 @@ def run(*, seed: int, quick: bool, report: Report, layers: Mapping[str, Layer] =
     )
 
 
-def _measure(layer: Layer, sizes: Sizes) -> Measured:
+def _measure(layer: MeasuredLayer, sizes: Sizes) -> Measured:
     shapes = [(n, 64) for n in sizes.lengths], [(128, d) for d in sizes.widths]
     fast = layer.fast or layer.make
 
@@ -221,7 +223,7 @@ def _measure(layer: Layer, sizes: Sizes) -> Measured:
     )
 
 
-def _path(layer: Layer, n: int, d: int = 4) -> int:
+def _path(layer: MeasuredLayer, n: int, d: int = 4) -> int:
     """The least number of steps after which position n − 1 depends on position 0; 2n where it never does."""
     reached = torch.eye(n, dtype=torch.bool)
     for number in range(2 * n):
@@ -232,7 +234,7 @@ def _path(layer: Layer, n: int, d: int = 4) -> int:
     return 2 * n
 
 
-def _own_exponent(layer: Layer) -> float:
+def _own_exponent(layer: MeasuredLayer) -> float:
     sizes = [2, 4, 8]
     spans = [2 * size + 1 if "r" in layer.theory else size for size in sizes]
     return exponent(spans, [operations(layer.make(32, size), 64, 32) for size in sizes])
@@ -246,13 +248,13 @@ def _worst_own(measured: Iterable[Measured]) -> float:
     return _worst(found.own - 1 for found in measured if found.own is not None)
 
 
-def _compare(layers: Mapping[str, Layer], n: int, d: int) -> float:
+def _compare(layers: Mapping[str, MeasuredLayer], n: int, d: int) -> float:
     """Operations of self-attention over those of the recurrent layer."""
     ours, theirs = (operations(layers[name].make(d, 0), n, d) for name in ("self-attention", "recurrent"))
     return ours / theirs
 
 
-def _band_error(layers: Mapping[str, Layer]) -> float:
+def _band_error(layers: Mapping[str, MeasuredLayer]) -> float:
     x = torch.randn(1, 21, 8, dtype=torch.float64)
     expected = attend(Window(RADIUS) & Padding())(x)
     return float((layers["restricted"].make(8, RADIUS)(x) - expected).abs().max())
@@ -266,7 +268,7 @@ def _log(n: int, base: int) -> int:
     return steps
 
 
-def _row(name: str, layer: Layer, found: Measured, sizes: Sizes) -> tuple[Cell, ...]:
+def _row(name: str, layer: MeasuredLayer, found: Measured, sizes: Sizes) -> tuple[Cell, ...]:
     def fitted(values: tuple[Sequence[float], Sequence[float]]) -> list[str]:
         return [f"{exponent(axis, each):.2f}" for axis, each in zip(sizes[:2], values, strict=True)]
 

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from regard.models.model import Transducer
-from regard.optim import schedule
-from regard.studies import toy
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.studies import toy_tasks
 from regard.studies.study import Findings, Report, at_least, at_most
+from regard.training.optim import schedule
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,7 +54,7 @@ def run(
     found: dict[str, list[float]] = {}
     for name, config in {"one vector": without, "attention": attending}.items():
         torch.manual_seed(seed)
-        part = toy.portion(report, len(found) / 2, (len(found) + 1) / 2)
+        part = toy_tasks.portion(report, len(found) / 2, (len(found) + 1) / 2)
         found[name] = _shares(config, updates, seed, part)
     vector, reading = found["one vector"], found["attention"]
     return Findings(
@@ -71,27 +71,27 @@ def run(
 
 def _shares(config: Mapping[str, Any], updates: int, seed: int, report: Report) -> list[float]:
     """Words right after training, by length."""
-    model = toy.model_of(
+    model = toy_tasks.model_of(
         TYPES, kind="recurrent", encoder=dict(cell="gru"), encoder_layers=1, decoder_layers=1, width=WIDTH, **config
     )
     rate = schedule("linear", learning_rate=5e-3, warmup=50, last_step=updates)
 
-    def draw(step: int) -> toy.Pairs:
+    def draw(step: int) -> toy_tasks.ToyPairs:
         sentences = _sentences((seed, step), ROWS, SHORTEST, LONGEST)
-        return toy.Pairs(sentences, sentences)
+        return toy_tasks.ToyPairs(sentences, sentences)
 
-    for done, _ in enumerate(toy.updates(model, draw, rate, last=updates), start=1):
+    for done, _ in enumerate(toy_tasks.updates(model, draw, rate, last=updates), start=1):
         report(done / updates)
     return [_in_place(model, _sentences((seed, 0, length), TESTED, length, length)) for length in LENGTHS]
 
 
 def _sentences(number: Sequence[int], count: int, shortest: int, longest: int) -> list[list[int]]:
-    return toy.words(number, count, shortest=shortest, longest=longest, types=TYPES, distinct=True)
+    return toy_tasks.words(number, count, shortest=shortest, longest=longest, types=TYPES, distinct=True)
 
 
-def _in_place(model: Transducer, sentences: list[list[int]]) -> float:
+def _in_place(model: EncoderDecoder, sentences: list[list[int]]) -> float:
     """The share of words that a copy has where they belong."""
-    copies = toy.translate(model, sentences)
+    copies = toy_tasks.translate(model, sentences)
     right = [
         sum(one == other for one, other in zip(copy, sentence, strict=False))
         for copy, sentence in zip(copies, sentences, strict=True)

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from regard.models.model import Transducer
-from regard.models.norms import Normalisation, normalisation
-from regard.optim import schedule
-from regard.studies import toy
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.transformer.norms import Normalisation, normalisation
+from regard.studies import toy_tasks
 from regard.studies.study import Cell, Findings, Report, at_least, at_most
+from regard.training.optim import schedule
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,7 +52,7 @@ def run(*, seed: int, quick: bool, report: Report, make: Make = normalisation) -
     curves: dict[Normalisation, list[float]] = {}
     for kind in KINDS:
         torch.manual_seed(seed)
-        part = toy.portion(report, len(curves) / len(KINDS), (len(curves) + 1) / len(KINDS))
+        part = toy_tasks.portion(report, len(curves) / len(KINDS), (len(curves) + 1) / len(KINDS))
         curves[kind] = _losses(kind, updates, layers, seed, part)
     steps = {kind: _until(GOAL, curve) for kind, curve in curves.items()}
     mean, variance, scaled = shown["layer"]
@@ -94,7 +94,7 @@ def _leak(kind: Normalisation) -> float:
     torch.manual_seed(0)
     encoder = _model(kind, 2).encoder.double().train()
     with torch.no_grad():
-        tokens = torch.randint(toy.FIRST, toy.FIRST + TYPES, (3, LONGEST))
+        tokens = torch.randint(toy_tasks.FIRST, toy_tasks.FIRST + TYPES, (3, LONGEST))
         valid = torch.zeros(3, LONGEST, dtype=torch.bool)
         valid[0, :SHORTEST], valid[1, :SHORTEST], valid[2] = True, True, True
         alone = encoder(tokens[:2, :SHORTEST], valid[:2, :SHORTEST]).states[0]
@@ -102,8 +102,8 @@ def _leak(kind: Normalisation) -> float:
     return float((beside - alone).abs().max())
 
 
-def _model(kind: Normalisation, layers: int) -> Transducer:
-    return toy.model_of(
+def _model(kind: Normalisation, layers: int) -> EncoderDecoder:
+    return toy_tasks.model_of(
         TYPES,
         encoder_layers=layers,
         decoder_layers=layers,
@@ -118,20 +118,20 @@ def _model(kind: Normalisation, layers: int) -> Transducer:
 def _losses(kind: Normalisation, updates: int, layers: int, seed: int, report: Report) -> list[float]:
     """Of fresh sentences, every EVERY updates."""
     model, losses = _model(kind, layers), []
-    fresh = toy.batch(_reversed((seed, 0), 256))
+    fresh = toy_tasks.batch(_reversed((seed, 0), 256))
     rate = schedule("constant", learning_rate=3e-3, warmup=50)
-    training = toy.updates(model, lambda step: _reversed((seed, step), ROWS), rate, last=updates)
+    training = toy_tasks.updates(model, lambda step: _reversed((seed, step), ROWS), rate, last=updates)
     for done, _ in enumerate(training, start=1):
         if done % EVERY == 0:
             with torch.no_grad():
-                losses.append(float(toy.loss_of(model.eval(), fresh)))
+                losses.append(float(toy_tasks.loss_of(model.eval(), fresh)))
         report(done / updates)
     return losses
 
 
-def _reversed(number: Sequence[int], count: int) -> toy.Pairs:
-    sources = toy.words(number, count, shortest=SHORTEST, longest=LONGEST, types=TYPES)
-    return toy.Pairs(sources, [source[::-1] for source in sources])
+def _reversed(number: Sequence[int], count: int) -> toy_tasks.ToyPairs:
+    sources = toy_tasks.words(number, count, shortest=SHORTEST, longest=LONGEST, types=TYPES)
+    return toy_tasks.ToyPairs(sources, [source[::-1] for source in sources])
 
 
 def _until(goal: float, losses: Sequence[float]) -> float:

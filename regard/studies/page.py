@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.storage import storing, write_bytes_atomically
+from regard.core.atomic_files import storing, write_bytes_atomically
 from regard.studies.catalogue import STUDIES
 from regard.studies.record import read_record
 from regard.studies.study import Cell, show

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from regard.attention.position import sinusoids
+from regard.attention.positions.absolute import sinusoids
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.studies.study import Cell, Findings, Report, at_least, at_most

@@ -31,14 +31,14 @@ import torch
 from torch import Tensor
 
 from regard.attention.contract import Attended
+from regard.attention.observe import observe
 from regard.data.batches import Batch
-from regard.data.vocabulary import WordTokenizer
-from regard.models.model import Transducer
-from regard.observe import observe
-from regard.optim import schedule
-from regard.studies import toy
+from regard.data.tokenizers.closed import WordTokenizer
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.studies import toy_tasks
 from regard.studies.sentences import PRONOUN, Meant, encode, pronouns, tokenizer_of
-from regard.studies.study import Cell, Findings, Kept, Report, at_least, show
+from regard.studies.study import Cell, Findings, Report, SavedModel, at_least, show
+from regard.training.optim import schedule
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -77,7 +77,7 @@ def run(*, seed: int, quick: bool, report: Report, sentences: Sequence[Meant] | 
     tokenizer = tokenizer_of(sentences)
     seen = [each for each in sentences if not each.held_out]
     judged = [each for each in sentences if each.held_out and each.telling][:: 20 if quick else 1]
-    model = _learn(seen, tokenizer, updates=30 if quick else 400, seed=seed, report=toy.portion(report, 0.0, 0.9))
+    model = _learn(seen, tokenizer, updates=30 if quick else 400, seed=seed, report=toy_tasks.portion(report, 0.0, 0.9))
     right = _right(model, judged, tokenizer)
     found = _looks(model, [each for each in seen if each.telling][::7], tokenizer)
     reading = max(ALL_HEADS, key=lambda head: fmean(found[head]))
@@ -106,9 +106,9 @@ def run(*, seed: int, quick: bool, report: Report, sentences: Sequence[Meant] | 
             "What a head looks at is not yet what it does; switching it off shows that it is needed here, not why.",
         ),
         draw=lambda figure: _draw(figure, model, tokenizer, reading, falls),
-        kept=Kept(
+        kept=SavedModel(
             model=model,
-            config=toy.config_of(**SHAPE),
+            config=toy_tasks.config_of(**SHAPE),
             tokenizer=tokenizer,
             pairs=[(each.source, each.target) for each in seen],
         ),
@@ -117,20 +117,20 @@ def run(*, seed: int, quick: bool, report: Report, sentences: Sequence[Meant] | 
 
 def _learn(
     sentences: Sequence[Meant], tokenizer: WordTokenizer, *, updates: int, seed: int, report: Report
-) -> Transducer:
-    model = toy.model_of(
-        len(tokenizer) - toy.FIRST,
+) -> EncoderDecoder:
+    model = toy_tasks.model_of(
+        len(tokenizer) - toy_tasks.FIRST,
         **SHAPE,
     )
-    draw = toy.drawn(encode(sentences, tokenizer), ROWS, seed=seed)
+    draw = toy_tasks.drawn(encode(sentences, tokenizer), ROWS, seed=seed)
     rate = schedule("linear", learning_rate=3e-3, warmup=50, last_step=updates)
-    for done, _ in enumerate(toy.updates(model, draw, rate, last=updates), start=1):
+    for done, _ in enumerate(toy_tasks.updates(model, draw, rate, last=updates), start=1):
         report(done / updates)
     return model.eval()
 
 
 @contextmanager
-def switched_off(model: Transducer, head: Head) -> Iterator[None]:
+def switched_off(model: EncoderDecoder, head: Head) -> Iterator[None]:
     """That head's context is 0 inside the block."""
 
     def silence(module: Any, positional: Any, attended: Attended) -> Attended:
@@ -144,36 +144,36 @@ def switched_off(model: Transducer, head: Head) -> Iterator[None]:
         handle.remove()
 
 
-def _right(model: Transducer, sentences: Sequence[Meant], tokenizer: WordTokenizer) -> float:
+def _right(model: EncoderDecoder, sentences: Sequence[Meant], tokenizer: WordTokenizer) -> float:
     """The share of translations that have the right word after *weil*."""
-    texts = [tokenizer.decode(ids).split() for ids in toy.translate(model, encode(sentences, tokenizer).sources)]
+    texts = [tokenizer.decode(ids).split() for ids in toy_tasks.translate(model, encode(sentences, tokenizer).sources)]
     due = [each.target.split()[PRONOUN] for each in sentences]
     pairs = zip(texts, due, strict=True)
     return fmean("weil" in text[:-1] and text[text.index("weil") + 1] == word for text, word in pairs)
 
 
-def _log_p(model: Transducer, sentences: Sequence[Meant], tokenizer: WordTokenizer) -> Tensor:
+def _log_p(model: EncoderDecoder, sentences: Sequence[Meant], tokenizer: WordTokenizer) -> Tensor:
     """log p of the right pronoun after the right words before it, (sentences,)."""
-    given = toy.batch(encode(sentences, tokenizer))
+    given = toy_tasks.batch(encode(sentences, tokenizer))
     with torch.no_grad():
         features = _features(model, given)[:, PRONOUN]
         log_p = torch.log_softmax((features @ model.projection.T).double(), 1)
     return log_p.gather(1, given.target_output[:, PRONOUN, None])[:, 0]
 
 
-def _features(model: Transducer, given: Batch) -> Tensor:
+def _features(model: EncoderDecoder, given: Batch) -> Tensor:
     features: Tensor = model(given.source, given.source_valid, given.target_input, given.target_valid)
     return features
 
 
-def _weights(model: Transducer, sentences: Sequence[Meant], tokenizer: WordTokenizer) -> dict[Head, Tensor]:
+def _weights(model: EncoderDecoder, sentences: Sequence[Meant], tokenizer: WordTokenizer) -> dict[Head, Tensor]:
     """Where *it* looks in the encoder, and *weil* in the decoder: (sentences, source) of each head."""
     with torch.no_grad(), observe(model) as seen:
-        _features(model, toy.batch(encode(sentences, tokenizer)))
+        _features(model, toy_tasks.batch(encode(sentences, tokenizer)))
     return {head: seen[head.attention][:, head.number, PRONOUN] for head in ALL_HEADS}
 
 
-def _looks(model: Transducer, sentences: Sequence[Meant], tokenizer: WordTokenizer) -> dict[Head, list[float]]:
+def _looks(model: EncoderDecoder, sentences: Sequence[Meant], tokenizer: WordTokenizer) -> dict[Head, list[float]]:
     """By head and sentence: the weight on the noun meant and its neighbours less that on the other's."""
     beside = torch.tensor([-1, 0, 1])
     meant, other = (torch.tensor([getattr(each, side) for each in sentences]) for side in ("meant", "other"))
@@ -189,7 +189,11 @@ def _error(values: Sequence[float]) -> float:
 
 
 def _draw(
-    figure: Figure, model: Transducer, tokenizer: WordTokenizer, reading: Head, falls: Mapping[Head, Sequence[float]]
+    figure: Figure,
+    model: EncoderDecoder,
+    tokenizer: WordTokenizer,
+    reading: Head,
+    falls: Mapping[Head, Sequence[float]],
 ) -> None:
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     classic = [

@@ -13,11 +13,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from regard.core.atomic_files import remove_file, remove_folder, storing, write_json
+from regard.core.figure import can_draw, save_figure
+from regard.core.untrusted_files import LARGE, parse_json, read_bytes
 from regard.errors import ModelError
-from regard.received import LARGE, parse_json, read_bytes
-from regard.storage import remove_file, remove_folder, storing, write_json
-from regard.studies.figure import can_draw, save_figure
-from regard.studies.kept import keep_model
+from regard.studies.save_model import keep_model
 from regard.studies.study import Findings, Report, Study, silent
 
 __all__ = ["FORMAT", "read_record", "record_study"]

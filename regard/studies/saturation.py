@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attention.dot import Dot
 from regard.attention.kernel import weigh
 from regard.attention.mask import Bound, Padding, Span
+from regard.attention.mechanisms.dot import Dot
 from regard.attention.score import Score
 from regard.studies.study import Findings, Report, at_least, at_most
 

@@ -29,13 +29,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, linear
 
-from regard.data.vocabulary import WordTokenizer
-from regard.models.model import Transducer
-from regard.models.transformer import TransformerEncoder
-from regard.optim import Optimizer, schedule
-from regard.studies import toy
+from regard.data.tokenizers.closed import WordTokenizer
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.transformer.transformer import TransformerEncoder
+from regard.studies import toy_tasks
 from regard.studies.sentences import Sense, encode, senses, tokenizer_of
 from regard.studies.study import Findings, Report, at_least, at_most
+from regard.training.optim import Optimizer, schedule
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,8 +52,8 @@ def run(*, seed: int, quick: bool, report: Report, sentences: Sequence[Sense] | 
     sentences = senses() if sentences is None else sentences
     updates = 20 if quick else 300
     tokenizer = tokenizer_of(sentences)
-    model = toy.model_of(
-        len(tokenizer) - toy.FIRST,
+    model = toy_tasks.model_of(
+        len(tokenizer) - toy_tasks.FIRST,
         encoder_layers=2,
         decoder_layers=1,
         width=64,
@@ -63,7 +63,7 @@ def run(*, seed: int, quick: bool, report: Report, sentences: Sequence[Sense] | 
         dropout=0.1,
     )
     before = _columns(model, sentences, tokenizer)
-    _learn(model, encode(sentences, tokenizer), updates, seed, toy.portion(report, 0.0, 0.95))
+    _learn(model, encode(sentences, tokenizer), updates, seed, toy_tasks.portion(report, 0.0, 0.95))
     after = _columns(model, sentences, tokenizer)
     told = {
         (name, when): Told.of(columns[name], sentences)
@@ -88,12 +88,12 @@ def run(*, seed: int, quick: bool, report: Report, sentences: Sequence[Sense] | 
     )
 
 
-def _learn(model: Transducer, pairs: toy.Pairs, updates: int, seed: int, report: Report) -> None:
+def _learn(model: EncoderDecoder, pairs: toy_tasks.ToyPairs, updates: int, seed: int, report: Report) -> None:
     """The encoder alone: from each state the German word that stands where its English word does."""
-    optimizer, draw = Optimizer(model.train()), toy.drawn(pairs, ROWS, seed=seed)
+    optimizer, draw = Optimizer(model.train()), toy_tasks.drawn(pairs, ROWS, seed=seed)
     rate = schedule("linear", learning_rate=3e-3, warmup=50, last_step=updates)
     for step in range(1, updates + 1):
-        given = toy.batch(draw(step))
+        given = toy_tasks.batch(draw(step))
         states = model.encoder(given.source, given.source_valid).states
         logits = linear(states[given.source_valid], model.projection)
         cross_entropy(logits, given.target_output[given.target_valid]).backward()
@@ -124,9 +124,9 @@ class Told(NamedTuple):
         return cls(fmean(right), [fmean(by_word[word]) for word in sorted(by_word)])
 
 
-def _columns(model: Transducer, sentences: Sequence[Sense], tokenizer: WordTokenizer) -> dict[str, Tensor]:
+def _columns(model: EncoderDecoder, sentences: Sequence[Sense], tokenizer: WordTokenizer) -> dict[str, Tensor]:
     """What stands at *bank*, (sentences, width) each: the embedding, and the states after each layer."""
-    given = toy.batch(encode(sentences, tokenizer))
+    given = toy_tasks.batch(encode(sentences, tokenizer))
     places = torch.tensor([each.place for each in sentences])
     encoder = model.eval().encoder
     assert isinstance(encoder, TransformerEncoder)

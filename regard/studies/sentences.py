@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
-from regard.data.tokenizer import TokenizerConfig
-from regard.data.vocabulary import WordTokenizer
-from regard.studies import toy
+from regard.data.tokenizers.closed import WordTokenizer
+from regard.data.tokenizers.tokenizer import TokenizerConfig
+from regard.studies import toy_tasks
 
 __all__ = ["OBJECT", "PRONOUN", "SUBJECT", "Meant", "Sense", "encode", "pronouns", "senses", "tokenizer_of"]
 
@@ -30,7 +30,7 @@ OF_SUBJECTS = (
 )
 
 
-class Scene(NamedTuple):
+class SentenceScene(NamedTuple):
     """What animals do not do to which objects, and what the objects are too much of; each with its German."""
 
     objects: Sequence[tuple[str, str]]
@@ -39,12 +39,12 @@ class Scene(NamedTuple):
 
 
 SCENES = (
-    Scene(
+    SentenceScene(
         PLACES,
         (("cross", "überquerte"), ("reach", "erreichte"), ("leave", "verließ")),
         (("wide", "breit"), ("deep", "tief"), ("wet", "nass"), ("steep", "steil"), ("far", "weit")),
     ),
-    Scene(
+    SentenceScene(
         ANIMALS,
         (("chase", "jagte"), ("catch", "fing"), ("lift", "hob")),
         (("fast", "schnell"), ("big", "groß"), ("strong", "stark"), ("heavy", "schwer"), ("clever", "klug")),
@@ -74,7 +74,7 @@ def pronouns() -> list[Meant]:
     return [sentence for scene in SCENES for sentence in _scene(scene)]
 
 
-def _scene(scene: Scene) -> Iterator[Meant]:
+def _scene(scene: SentenceScene) -> Iterator[Meant]:
     for (s, subject), (o, object), verb in product(enumerate(ANIMALS), enumerate(scene.objects), scene.verbs):
         if subject == object:
             continue
@@ -138,10 +138,10 @@ def senses() -> list[Sense]:
     return sentences
 
 
-def encode(sentences: Sequence[Meant | Sense], tokenizer: WordTokenizer) -> toy.Pairs:
+def encode(sentences: Sequence[Meant | Sense], tokenizer: WordTokenizer) -> toy_tasks.ToyPairs:
     """As ids."""
     sources, targets = [each.source for each in sentences], [each.target for each in sentences]
-    return toy.Pairs(tokenizer.encode_lines(sources), tokenizer.encode_lines(targets))
+    return toy_tasks.ToyPairs(tokenizer.encode_lines(sources), tokenizer.encode_lines(targets))
 
 
 def tokenizer_of(sentences: Sequence[Meant | Sense]) -> WordTokenizer:

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from regard.data.tokenizer import Tokenizer
+    from regard.data.tokenizers.tokenizer import Tokenizer
     from regard.models.configuration import ModelConfig
-    from regard.models.model import Transducer
+    from regard.models.encoder_decoder import EncoderDecoder
 
-__all__ = ["Cell", "Criterion", "Findings", "Kept", "Report", "Study", "at_least", "at_most", "show", "silent"]
+__all__ = ["Cell", "Criterion", "Findings", "Report", "SavedModel", "Study", "at_least", "at_most", "show", "silent"]
 
 Cell = str | int | float
 Report = Callable[[float], None]
@@ -59,10 +59,10 @@ def at_least(what: str, value: float, threshold: float) -> Criterion:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
+class SavedModel:
     """A model that a study trained, and the lines it learned, to be looked into afterwards."""
 
-    model: Transducer
+    model: EncoderDecoder
     config: ModelConfig
     tokenizer: Tokenizer
     pairs: Sequence[tuple[str, str]]
@@ -77,7 +77,7 @@ class Findings:
     criteria: list[Criterion]
     draw: Callable[[Figure], None]
     remarks: tuple[str, ...] = ()
-    kept: Kept | None = None
+    kept: SavedModel | None = None
 
     def __post_init__(self) -> None:
         if not self.criteria:

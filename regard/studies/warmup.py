@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from regard.optim import schedule
-from regard.studies import toy
+from regard.studies import toy_tasks
 from regard.studies.study import Findings, Report, at_least, at_most
+from regard.training.optim import schedule
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,7 +57,7 @@ def run(*, seed: int, quick: bool, report: Report, recipes: Mapping[str, Recipe]
     curves: dict[str, list[float]] = {}
     for name, recipe in recipes.items():
         torch.manual_seed(seed)
-        part = toy.portion(report, len(curves) / len(recipes), (len(curves) + 1) / len(recipes))
+        part = toy_tasks.portion(report, len(curves) / len(recipes), (len(curves) + 1) / len(recipes))
         curves[name] = _losses(recipe, layers, updates, seed, part)
     last = {name: fmean(curve[-50:]) for name, curve in curves.items()}
     gain = {name: CHANCE - loss for name, loss in last.items()}
@@ -81,17 +81,17 @@ def run(*, seed: int, quick: bool, report: Report, recipes: Mapping[str, Recipe]
 
 def _losses(recipe: Recipe, layers: int, updates: int, seed: int, report: Report) -> list[float]:
     """Of each update."""
-    model = toy.model_of(
+    model = toy_tasks.model_of(
         TYPES, encoder_layers=layers, decoder_layers=layers, width=64, feed_forward=128, heads=4, norm=recipe.norm
     )
 
-    def draw(step: int) -> toy.Pairs:
-        sources = toy.words((seed, step), ROWS, shortest=LENGTH, longest=LENGTH, types=TYPES)
-        return toy.Pairs(sources, [source[::-1] for source in sources])
+    def draw(step: int) -> toy_tasks.ToyPairs:
+        sources = toy_tasks.words((seed, step), ROWS, shortest=LENGTH, longest=LENGTH, types=TYPES)
+        return toy_tasks.ToyPairs(sources, [source[::-1] for source in sources])
 
     rate = schedule("constant", learning_rate=RATE, warmup=recipe.warmup)
     losses = []
-    for loss in toy.updates(model, draw, rate, last=updates, clip_norm=None):
+    for loss in toy_tasks.updates(model, draw, rate, last=updates, clip_norm=None):
         losses.append(loss)
         report(len(losses) / updates)
     return losses

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.attention.contract import Decoded, Decoder, Encoded, Memory, compact, sentences
 from regard.attention.mask import Span
-from regard.state import State, join, repeat, select, truncate
+from regard.core.state import State, join, repeat, select, truncate
 from regard.testing.draw import Draw
 from regard.testing.law import Law, law, ready, reloaded, run_laws, same
 

@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from regard.state import State, leaves
-from regard.tensors import shared_names
+from regard.core.state import State, leaves
+from regard.core.tensors import shared_names
 from regard.testing.draw import Draw
 
 __all__ = ["Law", "law", "ready", "reloaded", "run_laws", "same", "same_state"]

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from regard.attention.contract import Attended, Mechanism
 from regard.attention.kernel import kernel
-from regard.attention.mask import Additive, Bound, Causal, Mask, Padding, Span, Window
-from regard.state import State, join, leaves, repeat, select
+from regard.attention.mask import Bound, Causal, Mask, Matrix, Padding, Span, Window
+from regard.core.state import State, join, leaves, repeat, select
 from regard.testing.draw import Draw, piece_of, rows_of, stacked
 from regard.testing.law import Law, law, ready, reloaded, run_laws, same, same_state
 
@@ -218,7 +218,7 @@ def empty(case: MechanismCase, draw: Draw) -> None:
     matrix = torch.zeros(made.query.shape[2], made.key.shape[2], dtype=torch.float64)
     matrix[0] = -torch.inf
     blind = made._replace(
-        mask=Padding() & Additive(matrix),
+        mask=Padding() & Matrix(matrix),
         query=made.query.requires_grad_(),
         key=made.key.requires_grad_(),
         value=made.value.requires_grad_(),
@@ -365,7 +365,7 @@ def fused(case: MechanismCase, draw: Draw) -> None:
     made = scene(case, draw)
     matrix = torch.zeros(made.query.shape[2], made.key.shape[2], dtype=torch.float64)
     matrix[draw.integer(0, made.query.shape[2] - 1)] = -torch.inf
-    made = made._replace(mask=made.mask & Additive(matrix))
+    made = made._replace(mask=made.mask & Matrix(matrix))
 
     def run(path: str) -> list[Tensor]:
         inputs = [x.detach().clone().requires_grad_() for x in made[:3]]

@@ -42,10 +42,10 @@ class Silent:
 
 @pytest.fixture(scope="session")
 def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> TinyRun:
-    from regard.config import load_config
-    from regard.run import RunFolder
-    from regard.setup import set_up
-    from regard.train import Trainer
+    from regard.runs.config import load_config
+    from regard.runs.run_folder import RunFolder
+    from regard.training.setup import set_up
+    from regard.training.trainer import Trainer
 
     folder = tmp_path_factory.mktemp("tiny")
     train = write_pairs(folder, "train", 2000, seed=1)

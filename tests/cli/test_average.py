@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard import checkpoint, storage
+from regard.core import atomic_files
 from regard.errors import ConfigError, ModelError, StorageError
-from regard.run import RunFolder
+from regard.runs import checkpoint
+from regard.runs.run_folder import RunFolder
 
 from .conftest import TinyRun
 
@@ -56,7 +57,7 @@ def test_an_average_of_an_older_version_is_as_new_as_its_steps(regard, tiny_copy
         regard("average", tiny_copy.path, "--steps", ",".join(map(str, steps)))
         mean = run.weights("average")
         made = checkpoint.save(run.path / "made", steps[-1], mean.groups, {"averaged": steps}, keep=1)
-        storage.commit_folder(made, run.checkpoints / "average")
+        atomic_files.commit_folder(made, run.checkpoints / "average")
         assert run.weights_path().name == name
 
 
@@ -72,7 +73,7 @@ def test_a_full_disk_leaves_the_average_before(regard, tiny_copy: TinyRun, monke
         if point == "writing":
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(storage, "fault", full)
+    monkeypatch.setattr(atomic_files, "fault", full)
     result = regard("average", tiny_copy.path)
     assert isinstance(result.exception, StorageError)
     monkeypatch.undo()

@@ -14,9 +14,11 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from regard import checkpoint, cli, storage
-from regard.run import RunFolder
-from regard.setup import set_up
+from regard import cli
+from regard.core import atomic_files
+from regard.runs import checkpoint
+from regard.runs.run_folder import RunFolder
+from regard.training.setup import set_up
 
 from .conftest import TinyRun
 
@@ -218,13 +220,13 @@ def test_check_and_train_agree(
     call, pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, text: str
 ) -> None:
     """Training here is all that comes before the first update, with the config that is chosen for these files."""
-    from regard.commands import train
+    from regard.training import start as started
 
-    def start(run: RunFolder, **options: object) -> int:
+    def start(run: RunFolder, open_display: object) -> int:
         set_up(run, say=lambda message: None)
         return 0
 
-    monkeypatch.setattr(train, "train_run", start)
+    monkeypatch.setattr(started, "train_run", start)
     files, options = pair, []
     if part == "valid":
         files = tuple(Path(shutil.copy(path, tmp_path / f"valid.{path.name}")) for path in pair)
@@ -280,7 +282,7 @@ def test_a_name_that_nobody_asked_for_is(train, pair: tuple[Path, Path], tmp_pat
 
 def test_a_start_that_fails_gives_its_name_back(train, pair: tuple[Path, Path], tmp_path: Path, monkeypatch) -> None:
     from regard.errors import StorageError, TrainingError
-    from regard.train import Trainer
+    from regard.training.trainer import Trainer
 
     runs = tmp_path / "runs"
     with monkeypatch.context() as patch:
@@ -393,7 +395,7 @@ def test_a_full_disk_while_saving_loses_nothing(
     shutil.rmtree(checkpoint.step_path(tiny_copy.path / "checkpoints", 400))
     (tiny_copy.path / "checkpoints" / "best.json").unlink()
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "fault", refusing(errno.ENOSPC, "writing", count))
+        patch.setattr(atomic_files, "fault", refusing(errno.ENOSPC, "writing", count))
         code, error = call("train", "--resume", tiny_copy.path)
     assert code == 6 and "No space left" in error and "--resume" in error
     found = checkpoint.load_latest(tiny_copy.path / "checkpoints", pytest.fail)
@@ -433,7 +435,14 @@ def test_a_text_that_may_not_be_read(train, pair: tuple[Path, Path], monkeypatch
 # Ctrl-C; in training it has tests of its own, with real signals
 
 
-@pytest.mark.parametrize("moment", ["regard.choosing.choose", "regard.run.RunFolder.create", "regard.setup.set_up"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "regard.tasks.translation.automatic_config.choose",
+        "regard.runs.run_folder.RunFolder.create",
+        "regard.training.start.set_up",
+    ],
+)
 def test_control_c_before_there_is_anything_to_keep(
     call, train, pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
@@ -449,7 +458,7 @@ def test_control_c_before_there_is_anything_to_keep(
 
 
 def test_control_c_in_translation(call, tiny_run: TinyRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.decoding import Decoding
+    from regard.inference.decoding import Decoding
 
     def interrupt(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
@@ -460,8 +469,8 @@ def test_control_c_in_translation(call, tiny_run: TinyRun, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("verb", ["evaluate", "score"])
 def test_control_c_in_measuring(call, tiny_run: TinyRun, tmp_path: Path, monkeypatch, verb: str) -> None:
-    from regard.decoding import Decoding
-    from regard.translate import Translator
+    from regard.inference.decoding import Decoding
+    from regard.inference.translator import Translator
 
     def interrupt(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
@@ -485,9 +494,9 @@ def test_control_c_in_averaging_keeps_the_average_of_before(
     assert call("average", tiny_copy.path, "--last", 2).code == 0
     before = checkpoint.digest(checkpoint.load(folder / "average").groups)
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "fault", interrupt)
+        patch.setattr(atomic_files, "fault", interrupt)
         assert call("average", tiny_copy.path, "--last", 3).code == 130
-    storage.sweep(folder)  # as the next save does
+    atomic_files.sweep(folder)  # as the next save does
     assert checkpoint.digest(checkpoint.load(folder / "average").groups) == before
     assert call("average", tiny_copy.path, "--last", 3).code == 0
     assert checkpoint.load(folder / "average").state["averaged"] == [200, 300, 400]

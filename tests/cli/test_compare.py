@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from regard.config import dump_config, load_config
+from regard.core.atomic_files import locked
+from regard.core.figure import can_draw
+from regard.core.installation import add_extra
 from regard.data.corpora import CorpusConfig
 from regard.errors import ConfigError, DataError, ModelError
-from regard.installation import add_extra
-from regard.storage import locked
-from regard.studies.figure import can_draw
+from regard.runs.config import dump_config, load_config
 
 from .conftest import write_pairs
 
@@ -199,7 +199,7 @@ def test_another_metric_measures_anew_and_trains_nothing(compared: Compared, reg
 
 
 def test_one_comparison_at_a_time_in_a_folder(regard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.commands.comparing.PATIENCE", 0.1)
+    monkeypatch.setattr("regard.comparison.execution.PATIENCE", 0.1)
     out = tmp_path / "out"
     out.mkdir()
     with locked(out / "lock"):
@@ -226,7 +226,7 @@ def test_without_matplotlib_there_is_a_table(
     compared: Compared, regard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Both rows fail at once here, which needs no training."""
-    monkeypatch.setattr("regard.studies.figure.find_spec", lambda name: None)
+    monkeypatch.setattr("regard.core.figure.find_spec", lambda name: None)
     found = regard("compare", compared.folder.parent / "unknown.toml", "--budget", "3steps", "--out", tmp_path / "out")
     assert found.exit_code == 2
     assert add_extra("plot") in found.stderr

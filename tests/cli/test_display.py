@@ -10,11 +10,11 @@ from types import ModuleType
 import pytest
 from rich.console import Console
 
-from regard.commands import display
-from regard.commands.display import TrainingDisplay
+from regard.commands import training_progress
+from regard.commands.training_progress import TrainingDisplay
+from regard.core.installation import add_extra
 from regard.errors import ConfigError
-from regard.installation import add_extra
-from regard.train import Outcome, Place, Validation
+from regard.training.trainer import Outcome, TrainingProgress, Validation
 
 
 class Clock:
@@ -28,7 +28,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(display, "time", clock)
+    monkeypatch.setattr(training_progress, "time", clock)
     return clock
 
 
@@ -46,8 +46,8 @@ def test_a_plain_line_now_and_then(clock: Clock, tmp_path: Path) -> None:
     with progress:
         progress.prepared(10)
         for step in range(1, 41):
-            clock.now += display.PLAIN_EVERY / 15
-            progress.updated(Place(step=step, epoch=1, seconds=2.0 * step), 100, figures())
+            clock.now += training_progress.PLAIN_EVERY / 15
+            progress.updated(TrainingProgress(step=step, epoch=1, seconds=2.0 * step), 100, figures())
     lines = text.getvalue().splitlines()
     assert [line.split(" ·")[0] for line in lines] == [
         "step 1 of 100, 3 min left", "step 17 of 100, 3 min left", "step 33 of 100, 2 min left"
@@ -58,14 +58,14 @@ def test_a_plain_line_now_and_then(clock: Clock, tmp_path: Path) -> None:
 
 def test_where_the_end_is_not_known_none_is_told(clock: Clock, tmp_path: Path) -> None:
     progress, text = shown(tmp_path)
-    progress.updated(Place(step=1), None, figures())
+    progress.updated(TrainingProgress(step=1), None, figures())
     assert text.getvalue() == "step 1 · epoch 1 · loss 2.000 · 1,000 tokens/s\n"
 
 
 def test_the_speed_is_smoothed(clock: Clock, tmp_path: Path) -> None:
     progress, _ = shown(tmp_path)
     for tokens in (500.0, 1500.0):
-        progress.updated(Place(step=1), None, figures(tokens))
+        progress.updated(TrainingProgress(step=1), None, figures(tokens))
     assert progress.speed == pytest.approx(0.95 * 1000 + 0.05 * 3000)
 
 
@@ -74,10 +74,10 @@ def test_what_is_said_stands_in_one_line_as_it_is(tmp_path: Path) -> None:
     progress, text = shown(tmp_path)
     message = "[bold] pip install '.[tensorboard]' " + "x" * 100
     progress.said(message)
-    progress.validated(Place(step=1500), Validation(1.25, {"bleu": 30.126}), True)
-    progress.validated(Place(step=2000), Validation(1.5, {}), False)
-    progress.finished(Outcome(Place(step=2000), "interrupted"))
-    progress.finished(Outcome(Place(step=2000, seconds=90), "steps"))
+    progress.validated(TrainingProgress(step=1500), Validation(1.25, {"bleu": 30.126}), True)
+    progress.validated(TrainingProgress(step=2000), Validation(1.5, {}), False)
+    progress.finished(Outcome(TrainingProgress(step=2000), "interrupted"))
+    progress.finished(Outcome(TrainingProgress(step=2000, seconds=90), "steps"))
     assert text.getvalue().splitlines() == [
         message,
         "step 1,500: validation loss 1.2500 · bleu 30.13 · best so far",
@@ -108,8 +108,8 @@ def test_tensorboard_gets_each_update_and_validation(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
     progress, _ = shown(tmp_path, tensorboard=True)
     with progress:
-        progress.updated(Place(step=3), None, figures())
-        progress.validated(Place(step=3), Validation(1.25, {}), True)
+        progress.updated(TrainingProgress(step=3), None, figures())
+        progress.validated(TrainingProgress(step=3), Validation(1.25, {}), True)
     writer = progress.writer
     assert writer.folder == str(tmp_path / "tensorboard") and writer.closed
     expected = {"train/loss": 2.0, "train/nll": 1.5, "train/rate": 0.01, "train/norm": 3.0, "validation/loss": 1.25}
@@ -120,7 +120,7 @@ def test_tensorboard_itself_writes_a_file(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="tensorboard is not installed")
     progress, _ = shown(tmp_path, tensorboard=True)
     with progress:
-        progress.updated(Place(step=3), None, figures())
+        progress.updated(TrainingProgress(step=3), None, figures())
     assert list((tmp_path / "tensorboard").glob("events.*"))
 
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from regard.installation import Extra, add_extra, extras
+from regard.core.installation import Extra, add_extra, extras
 
 
 @pytest.fixture(autouse=True)

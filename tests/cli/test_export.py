@@ -13,7 +13,7 @@ import pytest
 from typer.testing import Result
 
 from regard.errors import ConfigError, StorageError
-from tests.checking import unchecked
+from tests.shape_checks import unchecked
 
 from .conftest import TinyRun
 
@@ -118,7 +118,7 @@ def test_its_card_has_the_header_that_the_hub_reads(
 
 
 def test_an_average_is_given_away_as_one(tiny_copy: TinyRun, regard: Callable[..., Result], tmp_path: Path) -> None:
-    from regard.run import RunFolder
+    from regard.runs.run_folder import RunFolder
 
     regard("average", tiny_copy.path, "--last", "2")
     done = regard("export", tiny_copy.path, tmp_path / "given", "--to", "hub", "--sentences", "3")
@@ -140,10 +140,10 @@ def with_learned_positions(run: TinyRun, path: Path, positions: int) -> Path:
     """An untrained run with a table of that many positions."""
     import torch
 
-    from regard import checkpoint
-    from regard.config import Config
     from regard.models.build import build
-    from regard.run import RunFolder
+    from regard.runs import checkpoint
+    from regard.runs.config import Config
+    from regard.runs.run_folder import RunFolder
 
     trained = RunFolder.open(run.path)
     values = trained.config.model_dump()

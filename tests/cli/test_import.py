@@ -90,7 +90,7 @@ def test_whatever_stops_it_nothing_is_left(
     folder: Path, regard: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     problem: type[BaseException],
 ) -> None:  # fmt: skip
-    from regard import checkpoint
+    from regard.runs import checkpoint
 
     def stop(path: Path, *given: Any, **options: Any) -> None:
         assert path.parent.is_dir()

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from regard.commands import incoming
-from regard.commands.incoming import Incoming, chunks
+from regard.commands import incoming_lines
+from regard.commands.incoming_lines import Incoming, chunks
 from regard.errors import DataError
-from regard.translate import load
+from regard.inference.translator import load
 
 from .conftest import TinyRun
 
@@ -113,17 +113,17 @@ def test_a_pipe_that_stays_open_is_answered_line_by_line_until_its_reader_leaves
 def unheard(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """Standard output is a pipe; called, its reader goes away."""
     read, write = os.pipe()
-    monkeypatch.setattr(incoming, "_output", lambda: {write: 0})
+    monkeypatch.setattr(incoming_lines, "_output", lambda: {write: 0})
     yield lambda: os.close(read)
     os.close(write)
 
 
 def test_decoding_ends_when_its_reader_does(tiny_run: TinyRun, unheard: Callable[[], None]) -> None:
     """Not only what is written notices: a chunk that is being decoded is left."""
-    assert not incoming.reader_left()
+    assert not incoming_lines.reader_left()
     unheard()
     with pytest.raises(BrokenPipeError):
-        load(tiny_run.path).translate(["a b"], interrupted=incoming.reader_left)
+        load(tiny_run.path).translate(["a b"], interrupted=incoming_lines.reader_left)
 
 
 def test_what_goes_to_a_file_needs_no_reader(unheard: Callable[[], None], tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_what_goes_to_a_file_needs_no_reader(unheard: Callable[[], None], tmp_pa
     os.mkfifo(pipe)
     for watched in (True, False):
         both = os.open(pipe, os.O_RDWR)  # opens a pipe without waiting for its other end
-        with incoming.incoming(pipe, watched=watched) as (lines, _):
+        with incoming_lines.incoming(pipe, watched=watched) as (lines, _):
             if watched:
                 with pytest.raises(BrokenPipeError):
                     next(lines)
@@ -145,6 +145,6 @@ def test_what_goes_to_a_file_needs_no_reader(unheard: Callable[[], None], tmp_pa
 def test_an_input_that_cannot_be_read_is_told() -> None:
     number = os.open(os.devnull, os.O_WRONLY)
     with pytest.raises(DataError, match="standard input cannot be read") as caught:
-        incoming._read(number, "standard input", False)
+        incoming_lines._read(number, "standard input", False)
     assert caught.value.why == "it is closed"
     os.close(number)

@@ -17,7 +17,7 @@ from regard import cli, load
 from regard import inspect as look
 from regard.inspection.example import example_of
 from regard.inspection.page import FOLDER
-from regard.run import RunFolder
+from regard.runs.run_folder import RunFolder
 from regard.server.keys import add_key
 
 from .conftest import TinyRun

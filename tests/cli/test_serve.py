@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 import regard
-from regard.installation import add_extra
+from regard.core.installation import add_extra
 
 from .conftest import TinyRun
 

@@ -22,7 +22,7 @@ CHILDREN = """
 import json, os, sys
 import regard.cli
 if {heavy}:
-    import torch, regard.translate, regard.evaluate, sacrebleu.metrics
+    import torch, regard.inference.translator, regard.metrics.text, sacrebleu.metrics
     torch.set_num_threads(1)
 for number, (arguments, *places) in enumerate(json.loads(sys.argv[1])):
     child = os.fork()
@@ -110,7 +110,7 @@ def test_messages_that_nobody_hears_are_no_failure(tiny_run: TinyRun, tmp_path: 
 def test_a_closed_stream_is_not_the_next_file_that_is_opened(tmp_path: Path) -> None:
     """A number that is free goes to whatever is opened next, and receives what is printed."""
     code = (
-        "import sys, regard.streams; regard.streams.guard_streams(); "
+        "import sys, regard.core.standard_streams; regard.core.standard_streams.guard_streams(); "
         f"file = open({str(tmp_path / 'kept')!r}, 'w'); print('lost', file=sys.stderr); file.write('kept')"
     )
     subprocess.run(["sh", "-c", '"$0" -c "$1" >&- 2>&- <&-', sys.executable, code], check=True)

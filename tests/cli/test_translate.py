@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from regard.errors import ConfigError, DataError, ModelError, StorageError
-from regard.translate import Translator
-from regard.translation import Translation
+from regard.inference.results import Translation
+from regard.inference.translator import Translator
 
 from .conftest import TinyRun
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from regard.commands import waiting
+from regard.commands import progress
 
 
 class Clock:
@@ -20,7 +20,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(waiting, "time", clock)
+    monkeypatch.setattr(progress, "time", clock)
     return clock
 
 
@@ -30,7 +30,7 @@ class Terminal(io.StringIO):
 
 
 def test_a_line_every_half_minute_with_the_time_left(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    with waiting.progress("translating", 1000) as advance:
+    with progress.progress("translating", 1000) as advance:
         for _ in range(7):
             clock.now += 10
             advance(100)
@@ -44,7 +44,7 @@ def test_a_line_every_half_minute_with_the_time_left(clock: Clock, capsys: pytes
 
 def test_a_first_part_that_takes_long_tells_nothing_yet(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     """A slow machine may have none done when the first line is due."""
-    with waiting.progress("translating", 1000) as advance:
+    with progress.progress("translating", 1000) as advance:
         clock.now += 31
         advance(0)
         assert capsys.readouterr().err == ""
@@ -54,7 +54,7 @@ def test_a_first_part_that_takes_long_tells_nothing_yet(clock: Clock, capsys: py
 
 
 def test_without_a_total_it_counts(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    with waiting.progress("reading", None, unit="pairs") as advance:
+    with progress.progress("reading", None, unit="pairs") as advance:
         clock.now += 31
         advance(5)
     assert capsys.readouterr().err == "reading: 5 pairs\n"
@@ -66,7 +66,7 @@ def test_a_bar_appears_only_when_it_takes_long(
 ) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    with waiting.progress("translating", 10) as advance:
+    with progress.progress("translating", 10) as advance:
         output = sys.stdout
         clock.now += seconds
         advance(5)
@@ -75,7 +75,7 @@ def test_a_bar_appears_only_when_it_takes_long(
 
 
 def test_hidden_says_nothing(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    with waiting.progress("translating", 10, hidden=True) as advance:
+    with progress.progress("translating", 10, hidden=True) as advance:
         clock.now += 100
         advance(10)
     assert capsys.readouterr().err == ""

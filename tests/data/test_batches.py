@@ -19,7 +19,7 @@ from regard.data.batches import (
     pair_lengths,
 )
 from regard.data.corpora import prepare
-from regard.data.text import BEGIN, END, PAD, TokenizerConfig, train_tokenizer
+from regard.data.tokenizers.catalogue import BEGIN, END, PAD, TokenizerConfig, train_tokenizer
 from regard.errors import ConfigError, DataError
 
 lengths_of = arrays.arrays(np.int32, st.integers(1, 200), elements=st.integers(1, 60))

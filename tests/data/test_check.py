@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data import check
-from regard.data.check import KINDS, lint
 from regard.data.corpora import CorpusConfig
-from regard.data.corpusrules import BLOCK, odd_ratios, repeats, shifted_stretches, unrelated
-from regard.data.languages import SAMPLE, Sample, strangers
-from regard.data.linerules import judge_pair, main_script
+from regard.data.lint import check
+from regard.data.lint.check import KINDS, lint
+from regard.data.lint.corpus_rules import BLOCK, odd_ratios, repeats, shifted_stretches, unrelated
+from regard.data.lint.languages import SAMPLE, Sample, strangers
+from regard.data.lint.line_rules import judge_pair, main_script
 from regard.errors import DataError
 
 

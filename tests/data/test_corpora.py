@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data import preparing
+from regard.data import preparation
 from regard.data.corpora import Corpora, Corpus, CorpusConfig, open_or_prepare, prepare, read_pairs
-from regard.data.text import TokenizerConfig, train_tokenizer
+from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
 from regard.errors import DataError, StorageError
 
 WORDS = train_tokenizer(["a b c d e f g h"], TokenizerConfig(kind="word"))
@@ -48,7 +48,7 @@ def test_any_pairs_come_back_in_any_chunks(tmp_path_factory, pairs, chunk):
     folder = tmp_path_factory.mktemp("any")
     numbered = [(number, *pair) for number, pair in enumerate(pairs, start=1)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(preparing, "CHUNK", chunk)
+        patch.setattr(preparation, "CHUNK", chunk)
         corpus = prepare(numbered, CHARACTERS, CHARACTERS, folder / "corpus", max_length=12)
     back = [
         (CHARACTERS.decode(corpus.source(row)), CHARACTERS.decode(corpus.target(row))) for row in range(len(corpus))
@@ -123,7 +123,7 @@ def test_a_full_disk_is_a_storage_error_and_leaves_nothing(tmp_path, monkeypatch
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(preparing._Writer, "write", full)
+    monkeypatch.setattr(preparation._Writer, "write", full)
     with pytest.raises(StorageError, match="cannot store"):
         corpus_of(tmp_path)
     assert os.listdir(tmp_path) == []
@@ -147,8 +147,8 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
 def test_a_preparation_is_reused_until_something_changes(tmp_path, monkeypatch):
     config = files(tmp_path)
     made: list[int] = []
-    real = preparing.prepare
-    monkeypatch.setattr(preparing, "prepare", lambda *args, **options: made.append(1) or real(*args, **options))
+    real = preparation.prepare
+    monkeypatch.setattr(preparation, "prepare", lambda *args, **options: made.append(1) or real(*args, **options))
 
     def opened(tokenizer=WORDS, max_length=9):
         corpus = open_or_prepare(config, WORDS, tokenizer, tmp_path / "corpus", max_length=max_length)

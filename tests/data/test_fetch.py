@@ -22,9 +22,9 @@ import typer
 from typer.testing import CliRunner
 
 from regard.commands import data as data_command
-from regard.data import download as download_module
-from regard.data.fetch import copy, fetch
-from regard.data.public import PublicCorpus, PublicFile, corpora, corpus_named
+from regard.data.public import download as download_module
+from regard.data.public.catalogue import PublicCorpus, PublicFile, corpora, corpus_named
+from regard.data.public.fetch import copy, fetch
 from regard.errors import ConfigError, DataError, StorageError
 
 TEXT = "".join(f"sentence {number} of many\n" for number in range(20_000)).encode()
@@ -422,7 +422,9 @@ def test_the_checksums_are_those_of_the_real_files(name, tmp_path):
 def run(corpus, monkeypatch, tmp_path):
     """``regard data …`` with the toy corpus in the table, run in a folder of its own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("regard.data.public.corpora", lambda: {"toy": replace(corpus, hint="use {folder}/a.en")})
+    monkeypatch.setattr(
+        "regard.data.public.catalogue.corpora", lambda: {"toy": replace(corpus, hint="use {folder}/a.en")}
+    )
     app = typer.Typer()
     data_command.register(app)
     app.command("other")(lambda: None)

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from regard.data.text import (
+from regard.core.installation import upgrade
+from regard.data.tokenizers.catalogue import (
     BEGIN,
     END,
     PAD,
@@ -19,7 +20,6 @@ from regard.data.text import (
     train_tokenizer,
 )
 from regard.errors import ConfigError, DataError, ModelError, StorageError
-from regard.installation import upgrade
 
 LINES = [
     "the cat sat on the mat .",

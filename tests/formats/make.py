@@ -13,12 +13,13 @@ import tempfile
 from itertools import product
 from pathlib import Path
 
-from regard import checkpoint, storage
-from regard.averaging import average_run
-from regard.config import load_config
-from regard.run import RunFolder
-from regard.setup import set_up
-from regard.train import Trainer
+from regard.core import atomic_files
+from regard.runs import checkpoint
+from regard.runs.averaging import average_run
+from regard.runs.config import load_config
+from regard.runs.run_folder import RunFolder
+from regard.training.setup import set_up
+from regard.training.trainer import Trainer
 
 CONFIG = {
     "name": "letters",
@@ -65,11 +66,11 @@ def make(folder: Path) -> None:
     ).fit()  # fmt: skip
     average_run(run, last=1)
     checkpoint.mark_best(run.checkpoints, 2000, "loss", 0.5)
-    storage.remove_folder(checkpoint.step_path(run.checkpoints, 1000))
+    atomic_files.remove_folder(checkpoint.step_path(run.checkpoints, 1000))
     shutil.rmtree(run.data)
     (run.path / "metrics.jsonl").unlink()
     environment = run.path / "environment.json"
-    storage.write_json(environment, json.loads(environment.read_bytes()) | ELSEWHERE)
+    atomic_files.write_json(environment, json.loads(environment.read_bytes()) | ELSEWHERE)
     shutil.copytree(run.path, folder)
 
 

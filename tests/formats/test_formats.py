@@ -10,8 +10,8 @@ import pytest
 
 import regard
 from regard import cli
+from regard.core.installation import upgrade
 from regard.errors import ConfigError, ModelError
-from regard.installation import upgrade
 
 from .make import write_text
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from regard.attention.contract import Mechanism
-from regard.attention.dot import Dot
-from regard.attention.general import General
 from regard.attention.heads import MultiHead, SelfAttention
-from regard.attention.local import LocalPredictive
 from regard.attention.mask import Causal, Padding, Span
+from regard.attention.mechanisms.dot import Dot
+from regard.attention.mechanisms.general import General
+from regard.attention.mechanisms.local_predictive import LocalPredictive
 
 E = math.e
 

@@ -8,20 +8,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.attention.contract import Encoded, Mixed, Reader, Rows
-from regard.attention.dot import Dot
+from regard.attention.contract import Encoded, Mixed, Reader, RowMap
 from regard.attention.heads import AttentionReader, MultiHead
 from regard.attention.mask import Span
-from regard.attention.position import LearnedPosition
+from regard.attention.mechanisms.dot import Dot
+from regard.attention.observe import observe
+from regard.attention.positions.absolute import LearnedPosition
 from regard.errors import ConfigError
-from regard.models import build_convolutional
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.models.convolution import Convolution, GatedConvolution, scale_gradient
-from regard.models.convolutional import ConvolutionalLayer, ConvolutionalReader
-from regard.models.convolutional_encoder import CentredConvolution, ConvolutionalEncoder
-from regard.models.transformer import Embedding
-from regard.observe import observe
+from regard.models.convolutional import build as build_convolutional
+from regard.models.convolutional.decoder import ConvolutionalLayer, ConvolutionalReader
+from regard.models.convolutional.encoder import CentredConvolution, ConvolutionalEncoder
+from regard.models.convolutional.gated_convolution import Convolution, GatedConvolution, scale_gradient
+from regard.models.transformer.transformer import Embedding
 
 TYPES = 11
 
@@ -215,7 +215,7 @@ def test_the_reader_by_hand() -> None:
     embedded = torch.tensor([[[1.0, 4.0], [0.0, 3.0], [9.0, 9.0]]], dtype=torch.float64)
     valid = torch.tensor([[True, True, False]])
     memory = reader.prepare(Encoded(states, embedded, states[:, 0], Span.of(valid)))
-    rows = Rows.of(torch.zeros(1, dtype=torch.int64), 1)
+    rows = RowMap.of(torch.zeros(1, dtype=torch.int64), 1)
     query = torch.tensor([[[1.0, 0.0]]], dtype=torch.float64)
     read = reader(query, Span.of(torch.ones(1, 1).bool()), memory, rows, reader.start(memory, rows))
     close(read.output, [[[0.75 * (math.log(3) + 1), 0.75 * 4 + 0.25 * 8]]])
@@ -229,10 +229,10 @@ class Asked(Reader):
     def prepare(self, encoded: Encoded) -> tuple[()]:
         return ()
 
-    def start(self, memory: tuple[()], rows: Rows) -> tuple[()]:
+    def start(self, memory: tuple[()], rows: RowMap) -> tuple[()]:
         return ()
 
-    def forward(self, query: Tensor, span: Span, memory: tuple[()], rows: Rows, state: tuple[()]) -> Mixed:
+    def forward(self, query: Tensor, span: Span, memory: tuple[()], rows: RowMap, state: tuple[()]) -> Mixed:
         self.query = query
         return Mixed(torch.full_like(query, 2.0), state)
 
@@ -257,7 +257,7 @@ def test_a_decoder_layer_by_hand(widens: bool) -> None:
     set_map(layer.query, 2.0, 1.0)
     set_map(layer.context, 4.0, 0.5)
     h, g = (torch.full((1, 1, 1), value, dtype=torch.float64) for value in (3.0, 5.0))
-    rows = Rows.of(torch.zeros(1, dtype=torch.int64), 1)
+    rows = RowMap.of(torch.zeros(1, dtype=torch.int64), 1)
     after, _ = layer(h, g, Span.of(torch.ones(1, 1).bool()), (), rows, (mixer.start(1), ()))
     z, half = 6 * 0.75, math.sqrt(0.5)
     close(reader.query, [[[(2 * z + 1 + 5) * half]]])

@@ -8,20 +8,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.attention.additive import Additive
 from regard.attention.contract import Attended, Mechanism
-from regard.attention.coverage import Coverage
-from regard.attention.coverage_location_aware import CoverageLocationAware
-from regard.attention.dot import Dot
-from regard.attention.forward import FLOOR, Forward
 from regard.attention.heads import MultiHead
-from regard.attention.location_aware import LocationAware
-from regard.attention.location_aware_2d import LocationAware2D
-from regard.attention.location_recurrent import LocationRecurrent
-from regard.attention.looked import Looked, first_look
 from regard.attention.mask import Padding, Span
-from regard.attention.multi_resolution import MultiResolution
-from regard.attention.tanh_dot import TanhDot
+from regard.attention.mechanisms.additive import Additive
+from regard.attention.mechanisms.coverage import Coverage
+from regard.attention.mechanisms.coverage_location_aware import CoverageLocationAware
+from regard.attention.mechanisms.dot import Dot
+from regard.attention.mechanisms.forward import FLOOR, Forward
+from regard.attention.mechanisms.location_aware import LocationAware
+from regard.attention.mechanisms.location_aware_2d import LocationAware2D
+from regard.attention.mechanisms.location_recurrent import LocationRecurrent
+from regard.attention.mechanisms.multi_resolution import MultiResolution
+from regard.attention.mechanisms.tanh_dot import TanhDot
+from regard.attention.previous_weights import WeightsSoFar, first_look
 
 ONE = {"heads": 1, "query_width": 1, "key_width": 1}
 SMALL = ONE | {"width": 1, "channels": 1, "reach": 1}
@@ -234,7 +234,7 @@ def test_coverage_adds_up_what_was_looked_at():
     seen = look(made, column(0), column(0, 0))
     close(seen.weights[0, 0], [[0.5, 0.5]])
     close(seen.state.weights[0, 0], [1.0, 1.0])
-    ahead = Looked(torch.tensor([[[1.5, 0.5]]], dtype=torch.float64))
+    ahead = WeightsSoFar(torch.tensor([[[1.5, 0.5]]], dtype=torch.float64))
     after = look(made, column(0), column(0, 0), state=ahead)
     expected = told(math.tanh(-1.5), math.tanh(-0.5))
     close(after.weights[0, 0], [expected])
@@ -244,7 +244,7 @@ def test_coverage_adds_up_what_was_looked_at():
 def test_coverage_through_filters_sees_the_sum():
     """F copies the left neighbour's sum; two looks on the first of two keys give the second key tanh(2)."""
     made = fill(CoverageLocationAware(**SMALL), filters_weight=[1, 0, 0], location_weight=1.0)
-    twice = Looked(torch.tensor([[[2.0, 0.0]]], dtype=torch.float64))
+    twice = WeightsSoFar(torch.tensor([[[2.0, 0.0]]], dtype=torch.float64))
     seen = look(made, column(0), column(0, 0), state=twice)
     expected = told(0, math.tanh(2))
     close(seen.weights[0, 0], [expected])

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from regard.attention.mask import Span
 from regard.errors import ConfigError
-from regard.models.average import Average
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.models.mixers import MIXERS, build_mixer
-from regard.models.ssru import SimpleRecurrent
+from regard.models.transformer.average_attention import AverageAttention
+from regard.models.transformer.mixers import MIXERS, build_mixer
+from regard.models.transformer.ssru import SimpleRecurrent
 
 
 def close(actual: Tensor, expected: object) -> None:
@@ -84,7 +84,7 @@ def test_ssru_carries_its_cell_in_float32_where_the_model_is_bfloat16() -> None:
     assert float(mixed.state.detach()) == pytest.approx(1 - (511 / 512) ** 200, rel=0.05)
 
 
-def open_gates(mixer: Average, *, enter: float, keep: float) -> Average:
+def open_gates(mixer: AverageAttention, *, enter: float, keep: float) -> AverageAttention:
     """Gates that do not look at anything: σ(b)."""
     with torch.no_grad():
         mixer.gate.weight.zero_()
@@ -94,7 +94,7 @@ def open_gates(mixer: Average, *, enter: float, keep: float) -> Average:
 
 def test_average_of_three_numbers() -> None:
     """Means 6, 4, 5 and gates of 1/2: h = (6 + 6)/2, (2 + 4)/2, (7 + 5)/2."""
-    mixer = open_gates(Average(1), enter=0.0, keep=0.0)
+    mixer = open_gates(AverageAttention(1), enter=0.0, keep=0.0)
     mixed = mixer(numbers(6, 2, 7), span([True] * 3), mixer.start(1))
     close(mixed.output.flatten(), [6, 3, 6])
     close(mixed.state.total, [[15.0]])
@@ -103,7 +103,7 @@ def test_average_of_three_numbers() -> None:
 
 def test_average_is_a_product_with_the_matrix_of_one_over_j() -> None:
     """ȳ = M y, M_jk = 1/j for k ≤ j (Zhang et al. 2018, §3.2); and step by step, s_j = s_{j−1} + y_j."""
-    mixer = open_gates(Average(3), enter=-800.0, keep=800.0)
+    mixer = open_gates(AverageAttention(3), enter=-800.0, keep=800.0)
     y = torch.randn(2, 7, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     valid = torch.ones(2, 7, dtype=torch.bool)
     matrix = torch.ones(7, 7, dtype=torch.float64).tril() / torch.arange(1, 8)[:, None]
@@ -118,14 +118,16 @@ def test_average_is_a_product_with_the_matrix_of_one_over_j() -> None:
 
 def test_average_goes_through_its_feed_forward() -> None:
     """FFN(ȳ) = 2 · max(0, ȳ − 1) + 1: the means 3 and 0 become 5 and 1."""
-    mixer = open_gates(Average(1, inner=1), enter=-800.0, keep=800.0)
+    mixer = open_gates(AverageAttention(1, inner=1), enter=-800.0, keep=800.0)
     with torch.no_grad():
         for parameter, value in zip(mixer.feed_forward.parameters(), (1.0, -1.0, 2.0, 1.0), strict=True):
             parameter.fill_(value)
     close(mixer(numbers(3, -3), span([True, True]), mixer.start(1)).output.flatten(), [5, 1])
 
 
-@pytest.mark.parametrize("make", [lambda: recurrent(value=1.0, forget=1.0, bias=0.5), lambda: Average(1).double()])
+@pytest.mark.parametrize(
+    "make", [lambda: recurrent(value=1.0, forget=1.0, bias=0.5), lambda: AverageAttention(1).double()]
+)
 def test_padding_enters_neither_cell_nor_mean(make) -> None:
     """A row without a valid column keeps its state, whatever stands in its padding."""
     mixer = make()

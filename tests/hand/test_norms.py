@@ -10,9 +10,9 @@ from torch import nn
 
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.models.feed_forward import FeedForward, GatedFeedForward, feed_forward
-from regard.models.norms import BatchNorm, PostNorm, PreNorm, normalisation
-from regard.optim import Optimizer
+from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward, feed_forward
+from regard.models.transformer.norms import BatchNorm, PostNorm, PreNorm, normalisation
+from regard.training.optim import Optimizer
 
 WIDTH = 8
 NEAR = {"rtol": 1e-4, "atol": 1e-4}

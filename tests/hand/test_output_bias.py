@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from regard.core.reference_mode import as_textbook
 from regard.data.batches import Batch
 from regard.engine.processor import int8_obstacle
-from regard.engine.transformer import FastTransducer
-from regard.gradients import batch_loss
+from regard.engine.transformer import FastEncoderDecoder
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.models.model import Transducer
-from regard.textbook import as_textbook
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.training.gradients import batch_loss
 
 TYPES, BEGIN = 11, 2
 SHAPES: list[dict[str, Any]] = [
@@ -26,7 +26,7 @@ SHAPES: list[dict[str, Any]] = [
 
 
 @pytest.fixture(params=SHAPES, ids=["transformer", "recurrent"])
-def model(request: pytest.FixtureRequest) -> Transducer:
+def model(request: pytest.FixtureRequest) -> EncoderDecoder:
     config = ModelConfig.model_validate(request.param | {"output_bias": True, "dropout": 0.0, "share": "none"})
     model = build(config, source_types=TYPES, target_types=TYPES).eval()
     assert model.output_bias is not None and not model.output_bias.any()
@@ -42,14 +42,14 @@ def batch() -> Batch:
     return Batch(numbers, valid, begins, numbers, valid, torch.arange(3))
 
 
-def by_hand(model: Transducer, batch: Batch) -> Tensor:
+def by_hand(model: EncoderDecoder, batch: Batch) -> Tensor:
     features = model(batch.source, batch.source_valid, batch.target_input, batch.target_valid)
     assert model.output_bias is not None
     return torch.log_softmax(features @ model.projection.T + model.output_bias, -1)
 
 
 @torch.no_grad()
-def test_each_step_has_it(model: Transducer, batch: Batch) -> None:
+def test_each_step_has_it(model: EncoderDecoder, batch: Batch) -> None:
     found, _ = model.step(batch.target_input, model.session(batch.source, batch.source_valid))
     torch.testing.assert_close(found[batch.target_valid], by_hand(model, batch)[batch.target_valid])
 
@@ -63,14 +63,14 @@ def test_the_fast_form_has_it(batch: Batch, format: Any, error: float) -> None:
     model = build(config, source_types=TYPES, target_types=TYPES).eval()
     assert model.output_bias is not None
     model.output_bias.normal_(std=5.0)
-    quick = FastTransducer(model.encoder, model.decoder, model.projection, bias=model.output_bias, format=format)
+    quick = FastEncoderDecoder(model.encoder, model.decoder, model.projection, bias=model.output_bias, format=format)
     found, _ = quick.step(batch.target_input, quick.session(batch.source, batch.source_valid))
     valid = batch.target_valid
     torch.testing.assert_close(found[valid], by_hand(model, batch)[valid], atol=error, rtol=error)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_loss_and_its_gradient_have_it(model: Transducer, batch: Batch, smoothing: float) -> None:
+def test_the_loss_and_its_gradient_have_it(model: EncoderDecoder, batch: Batch, smoothing: float) -> None:
     valid, target = batch.target_valid, batch.target_output
     log_p = by_hand(model, batch)[valid]
     nll = -log_p.gather(1, target[valid][:, None]).sum()

@@ -7,7 +7,12 @@ import math
 import pytest
 import torch
 
-from regard.attention.bias import (
+from regard.attention.heads import MultiHead, SelfAttention
+from regard.attention.mask import Causal, Padding, Span
+from regard.attention.mechanisms.dot import Dot
+from regard.attention.mechanisms.shaw import Shaw
+from regard.attention.positions.absolute import LearnedPosition, SinusoidalPosition, sinusoids
+from regard.attention.positions.distance_bias import (
     Alibi,
     T5CausalBias,
     T5TwoSidedBias,
@@ -15,12 +20,7 @@ from regard.attention.bias import (
     distances,
     t5_bucket,
 )
-from regard.attention.dot import Dot
-from regard.attention.heads import MultiHead, SelfAttention
-from regard.attention.mask import Causal, Padding, Span
-from regard.attention.position import LearnedPosition, SinusoidalPosition, sinusoids
-from regard.attention.rotary import Rotary, relayout
-from regard.attention.shaw import Shaw
+from regard.attention.positions.rotary import Rotary, relayout
 from regard.errors import ConfigError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from regard.attention.contract import Encoded
 from regard.attention.mask import Span
-from regard.models.bridge import CopiedState, LearnedState
-from regard.models.cells import GRU, LSTM, Cell, Elman
+from regard.attention.observe import observe
 from regard.models.dropout import Dropout
-from regard.models.stack import Stack
-from regard.observe import observe
+from regard.models.recurrent.bridge import CopiedState, LearnedState
+from regard.models.recurrent.cells import GRU, LSTM, Cell, Elman
+from regard.models.recurrent.stack import Stack
 
-from ..laws import things
+from ..laws import cases
 
 
 def zeroed(module: nn.Module):
@@ -125,9 +125,9 @@ def test_an_elman_cell_has_nothing_to_forget_with():
         Elman(1, 1).remember(1.0)
 
 
-@pytest.mark.parametrize("kind", things.CELLS)
+@pytest.mark.parametrize("kind", cases.CELLS)
 def test_recurrent_matrices_start_orthogonal_gate_by_gate(kind):
-    cell = things.CELLS[kind](3, 5)
+    cell = cases.CELLS[kind](3, 5)
     assert cell.core.weight_hh_l0.shape == (cell.gates * 5, 5)
     cell.make_orthogonal()
     for block in cell.core.weight_hh_l0.chunk(cell.gates):
@@ -149,9 +149,9 @@ def test_first_states():
 
 
 def encoded(rows: int) -> Encoded:
-    width, length = things.WIDTH, 3
+    width, length = cases.WIDTH, 3
     states = torch.randn(rows, length, width)
-    return Encoded(states, states, torch.randn(rows, things.SUMMARY), Span.of(torch.ones(rows, length) > 0))
+    return Encoded(states, states, torch.randn(rows, cases.SUMMARY), Span.of(torch.ones(rows, length) > 0))
 
 
 def run(decoder, tokens: Tensor, source: Encoded):
@@ -166,10 +166,10 @@ def attend(decoder, query: Tensor, states: Tensor) -> Tensor:
 
 @torch.no_grad()
 def test_luong_reads_with_the_new_state_and_feeds_what_it_read():
-    decoder, source = things.luong("dot-unscaled", layers=1, cell="gru"), encoded(2)
+    decoder, source = cases.luong("dot-unscaled", layers=1, cell="gru"), encoded(2)
     tokens = torch.tensor([[3, 4], [5, 6]])
     hidden = torch.tanh(decoder.bridge.linear(source.final))
-    feed, expected = torch.zeros(2, things.WIDTH), []
+    feed, expected = torch.zeros(2, cases.WIDTH), []
     (cell,) = decoder.cells.layers
     for column in range(2):
         x = torch.cat([decoder.embedding(tokens)[:, column], feed], 1)
@@ -182,7 +182,7 @@ def test_luong_reads_with_the_new_state_and_feeds_what_it_read():
 
 @torch.no_grad()
 def test_without_input_feeding_the_cells_do_not_know_what_was_read():
-    decoder, source = things.luong_unfed("dot-unscaled", layers=1), encoded(2)
+    decoder, source = cases.luong_unfed("dot-unscaled", layers=1), encoded(2)
     tokens = torch.tensor([[3, 4, 3], [5, 6, 1]])
     other = source._replace(states=torch.randn_like(source.states))
     one, two = run(decoder, tokens, source), run(decoder, tokens, other)
@@ -193,7 +193,7 @@ def test_without_input_feeding_the_cells_do_not_know_what_was_read():
 @torch.no_grad()
 def test_luong_without_input_feeding_reads_with_the_new_state():
     """h̃ = tanh(W_c [c; h]), c first, of every column by itself (Luong et al. 2015, Eq. 5)."""
-    decoder, source = things.luong_unfed("dot-unscaled", layers=1, cell="gru"), encoded(2)
+    decoder, source = cases.luong_unfed("dot-unscaled", layers=1, cell="gru"), encoded(2)
     tokens = torch.tensor([[3, 4], [5, 6]])
     hidden, expected = torch.tanh(decoder.bridge.linear(source.final)), []
     (cell,) = decoder.cells.layers
@@ -207,8 +207,8 @@ def test_luong_without_input_feeding_reads_with_the_new_state():
 @torch.no_grad()
 def test_what_luong_feeds_back_is_not_dropped():
     """Dropout falls on h̃ on its way out: training, all that is carried is as without, and what is kept is doubled."""
-    decoder, source = things.luong("dot-unscaled"), encoded(8)
-    tokens = torch.randint(1, things.TYPES, (8, 5))
+    decoder, source = cases.luong("dot-unscaled"), encoded(8)
+    tokens = torch.randint(1, cases.TYPES, (8, 5))
     plain = run(decoder.eval(), tokens, source)
     decoder.dropout = Dropout(0.5)
     dropped = run(decoder.train(), tokens, source)
@@ -222,7 +222,7 @@ def test_what_luong_feeds_back_is_not_dropped():
 @torch.no_grad()
 def test_bahdanau_reads_with_the_old_state_and_speaks_from_it():
     """s_{i−1} reads; the maxout layer sees s_{i−1}, y_{i−1} and c_i; only then the cell runs over [E y; c]."""
-    decoder, source = things.bahdanau("dot-unscaled"), encoded(2)
+    decoder, source = cases.bahdanau("dot-unscaled"), encoded(2)
     tokens = torch.tensor([[3, 4], [5, 6]])
     hidden, expected = torch.tanh(decoder.bridge.linear(source.final)), []
     (cell,) = decoder.cells.layers
@@ -238,7 +238,7 @@ def test_bahdanau_reads_with_the_old_state_and_speaks_from_it():
 
 @torch.no_grad()
 def test_without_attention_only_the_summary_is_known():
-    decoder, source = things.unread("lstm"), encoded(2)
+    decoder, source = cases.unread("lstm"), encoded(2)
     tokens = torch.tensor([[3, 4], [5, 6]])
     features = run(decoder, tokens, source).features
     other = source._replace(states=torch.randn_like(source.states), embedded=torch.randn_like(source.embedded))
@@ -247,7 +247,7 @@ def test_without_attention_only_the_summary_is_known():
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("make", [things.luong, things.luong_unfed, things.bahdanau])
+@pytest.mark.parametrize("make", [cases.luong, cases.luong_unfed, cases.bahdanau])
 def test_what_each_token_looked_at_is_seen_whether_they_ask_in_turn_or_at_once(make):
     decoder, source = nn.ModuleDict({"decoder": make("dot-unscaled")}), encoded(2)
     tokens = torch.tensor([[3, 4, 1], [5, 6, 2]])

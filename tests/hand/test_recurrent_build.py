@@ -11,13 +11,13 @@ import torch
 from regard.attention.heads import AttentionReader
 from regard.commands.info import parameters_by_part
 from regard.errors import ConfigError
-from regard.models.bahdanau import BahdanauDecoder
-from regard.models.bridge import CopiedState, LearnedState
 from regard.models.build import build
-from regard.models.cells import GRU
 from regard.models.configuration import ModelConfig
-from regard.models.luong import InputFeedingDecoder, LuongDecoder
-from regard.models.plain import PlainDecoder
+from regard.models.recurrent.bahdanau import BahdanauDecoder
+from regard.models.recurrent.bridge import CopiedState, LearnedState
+from regard.models.recurrent.cells import GRU
+from regard.models.recurrent.fixed_context_decoder import FixedContextDecoder
+from regard.models.recurrent.luong import InputFeedingDecoder, LuongDecoder
 
 TYPES = 9
 SMALL: dict[str, Any] = dict(encoder_layers=1, decoder_layers=1, width=8)
@@ -74,7 +74,7 @@ def test_small_presets_run(preset):
 
 
 @pytest.mark.parametrize(("decoder", "kind"), [
-    ({}, InputFeedingDecoder), ({"input_feeding": False}, LuongDecoder), ({"order": "none"}, PlainDecoder),
+    ({}, InputFeedingDecoder), ({"input_feeding": False}, LuongDecoder), ({"order": "none"}, FixedContextDecoder),
     ({"order": "bahdanau"}, BahdanauDecoder),
 ])  # fmt: skip
 @pytest.mark.parametrize("encoder", ["transformer", "recurrent", "convolutional"])

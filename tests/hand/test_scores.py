@@ -8,16 +8,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention.additive import Additive
 from regard.attention.catalogue import build_mechanism
 from regard.attention.contract import Mechanism
-from regard.attention.cosine import Cosine
-from regard.attention.dot import Dot
-from regard.attention.general import General
-from regard.attention.hard import Hard
-from regard.attention.local_monotonic import LocalMonotonic
-from regard.attention.location import Location
 from regard.attention.mask import Padding, Span
+from regard.attention.mechanisms.additive import Additive
+from regard.attention.mechanisms.cosine import Cosine
+from regard.attention.mechanisms.dot import Dot
+from regard.attention.mechanisms.general import General
+from regard.attention.mechanisms.hard import Hard
+from regard.attention.mechanisms.local_monotonic import LocalMonotonic
+from regard.attention.mechanisms.location import Location
 from regard.errors import ConfigError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig

@@ -15,7 +15,7 @@ import torch
 
 from regard.inspection import aligner as module
 from regard.inspection.aligner import Aligner, aligner_of, choose_aligner
-from regard.inspection.lexical import lexical_links
+from regard.inspection.ibm_model1 import lexical_links
 
 from .models import translator
 

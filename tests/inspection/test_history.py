@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from regard.inspection.history import POINTS, curves
+from regard.inspection.run_history import POINTS, curves
 
 
 def test_many_points_are_means_of_few_and_what_is_no_number_is_left_out(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.text import END, TokenizerConfig, train_tokenizer
+from regard.data.tokenizers.catalogue import END, TokenizerConfig, train_tokenizer
 from regard.errors import ConfigError
+from regard.inference.translator import Translator
 from regard.inspection.aligner import Aligner
-from regard.inspection.inspecting import _words, inspect_text
-from regard.translate import Translator
+from regard.inspection.build_document import _words, inspect_text
 
 from .models import WORDS, translator
 

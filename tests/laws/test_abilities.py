@@ -15,7 +15,7 @@ from regard.attention.mask import Span
 from regard.testing import MECHANISM_LAWS, Draw, MechanismCase
 from regard.testing.mechanisms import scene
 
-from .things import MECHANISMS, MIXERS, mechanism_case, mixer_case
+from .cases import MECHANISMS, MIXERS, mechanism_case, mixer_case
 
 TRIALS = 12
 # What to claim instead of what, and the law that then finds out. Not here: ``causal``, which of a mechanism that keeps

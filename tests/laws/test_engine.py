@@ -8,16 +8,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.beams import beam_search, beams
+from regard.core.state import join, repeat, select, truncate
 from regard.engine import transformer
-from regard.engine.packed import Format, Int8Linear, Matrix, _rounded, pack
-from regard.engine.transformer import FastTransducer, obstacle
+from regard.engine.packed import Format, Int8Linear, PackedMatrix, _rounded, pack
+from regard.engine.transformer import FastEncoderDecoder, obstacle
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.models.model import Transducer
-from regard.models.transformer import DecoderLayer
-from regard.search import Symbols, greedy, greedy_search, reading, sampling, search
-from regard.state import join, repeat, select, truncate
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.transformer.transformer import DecoderLayer
+from regard.search.batch_search import Symbols, greedy, greedy_search, reading, sampling, search
+from regard.search.beam import beam_search, beams
 
 TYPES, BEGIN, END = 23, 2, 3
 SYMBOLS = Symbols(BEGIN, END, never=(0, BEGIN))
@@ -32,7 +32,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
-def model_of(shape: dict[str, Any], *, dtype: torch.dtype = torch.float64) -> Transducer:
+def model_of(shape: dict[str, Any], *, dtype: torch.dtype = torch.float64) -> EncoderDecoder:
     torch.manual_seed(3)
     config = {"width": 16, "heads": 4, "feed_forward": 24, "encoder_layers": 1, "decoder_layers": 2, "dropout": 0.1}
     model = build(ModelConfig.model_validate(config | shape), source_types=TYPES, target_types=TYPES)
@@ -42,12 +42,12 @@ def model_of(shape: dict[str, Any], *, dtype: torch.dtype = torch.float64) -> Tr
     return model.to(dtype).eval()
 
 
-def fast(model: Transducer, dtype: torch.dtype | None = None, format: Format = "float") -> FastTransducer:
-    return FastTransducer(model.encoder, model.decoder, model.projection, dtype=dtype, format=format)
+def fast(model: EncoderDecoder, dtype: torch.dtype | None = None, format: Format = "float") -> FastEncoderDecoder:
+    return FastEncoderDecoder(model.encoder, model.decoder, model.projection, dtype=dtype, format=format)
 
 
 @pytest.fixture(params=SHAPES)
-def model(request: pytest.FixtureRequest) -> Transducer:
+def model(request: pytest.FixtureRequest) -> EncoderDecoder:
     return model_of(SHAPES[request.param])
 
 
@@ -62,7 +62,7 @@ def sources(rows: list[int]) -> tuple[Tensor, Tensor]:
     ("seed", "dtype", "error"), [*((s, torch.float64, 1e-10) for s in range(4)), (6, torch.float32, 1e-4)]
 )
 def test_it_computes_the_same_whatever_is_done_to_its_state(
-    model: Transducer, seed: int, dtype: torch.dtype, error: float
+    model: EncoderDecoder, seed: int, dtype: torch.dtype, error: float
 ) -> None:
     """Random steps, reorderings, copies, truncations and newcomers, beside the model's own session."""
     model = model.to(dtype)
@@ -105,7 +105,7 @@ def test_it_computes_the_same_whatever_is_done_to_its_state(
 
 
 @torch.no_grad()
-def test_a_source_of_nothing_gives_nothing(model: Transducer) -> None:
+def test_a_source_of_nothing_gives_nothing(model: EncoderDecoder) -> None:
     source, valid = sources([0, 1, 2])
     valid[1] = False
     quick, tokens = fast(model), torch.full((3, 1), BEGIN)
@@ -115,7 +115,7 @@ def test_a_source_of_nothing_gives_nothing(model: Transducer) -> None:
 
 
 @torch.no_grad()
-def test_no_rows_are_rows(model: Transducer) -> None:
+def test_no_rows_are_rows(model: EncoderDecoder) -> None:
     none = torch.empty(0, dtype=torch.int64)
     quick, tokens = fast(model), torch.full((3, 1), BEGIN)
     _, session = quick.step(tokens, quick.session(*sources([0, 1, 2])))
@@ -156,7 +156,7 @@ def outputs(model: Any, width: int, room: int) -> list[tuple[list[int], float]]:
         options = {} if width == 1 else {"width": width}
         return make(rows, SYMBOLS, longest=longest, **options), model.session(*sources(rows))
 
-    step = model.reading if isinstance(model, FastTransducer) else reading(model.step)
+    step = model.reading if isinstance(model, FastEncoderDecoder) else reading(model.step)
     found = dict(search(step, waiting(room), waiting, room=room))
     return [(found[row][0].tokens, found[row][0].score) for row in range(len(LENGTHS))]
 
@@ -197,7 +197,7 @@ def test_forced_and_drawn_outputs_do_not_depend_on_the_pieces(
     ("width", "room", "pieces"), [(1, 3, (64, 16)), (1, 7, (4, 3)), (4, 3, (4, 3)), (4, 7, (64, 16))]
 )  # each two of them together once
 def test_its_outputs_are_those_of_the_model(
-    model: Transducer, width: int, room: int, pieces: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+    model: EncoderDecoder, width: int, room: int, pieces: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transformer, "PROJECTED", pieces[0])
     monkeypatch.setattr(transformer, "READ", pieces[1])
@@ -246,10 +246,10 @@ def drawn(rows: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor
 def test_a_packed_matrix_is_its_formula(dtype: torch.dtype, rows: int) -> None:
     x, w, b, z = drawn(rows, dtype)
     plain = x @ w.T + b
-    found = pack(Matrix(w, b), "float", alone=True)
+    found = pack(PackedMatrix(w, b), "float", alone=True)
     for one, wanted in (
         (found(x), plain),
-        (pack(Matrix(w), "float")(x), x @ w.T),
+        (pack(PackedMatrix(w), "float")(x), x @ w.T),
         (found.rectified(x), plain.clamp_min(0)),
         (found.onto(z, x), z + plain),
     ):
@@ -260,13 +260,13 @@ def test_a_packed_matrix_is_its_formula(dtype: torch.dtype, rows: int) -> None:
 def test_a_matrix_in_8_bits_is_its_formula(rows: int) -> None:
     x, w, b, z = drawn(rows, torch.float32)
     row = x.abs().amax(1, keepdim=True) / 127
-    scale = Int8Linear(Matrix(w, b)).scale[:, None]
+    scale = Int8Linear(PackedMatrix(w, b)).scale[:, None]
     least = w.abs().amax(1, keepdim=True) / 127
     assert bool((scale >= least).all() and (scale <= least * (1 + 2**-7)).all())
     assert torch.equal(scale, scale.bfloat16().float())
     whole = (x / row).round().double() @ (w / scale).round().double().T
     wanted = (whole * scale.T * row + b).float()
-    found = Int8Linear(Matrix(w, b))
+    found = Int8Linear(PackedMatrix(w, b))
     torch.testing.assert_close(found(x), wanted, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(found.rectified(x), wanted.clamp_min(0), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(found.onto(z, x), z + wanted, rtol=1e-5, atol=1e-5)
@@ -278,7 +278,7 @@ def test_a_matrix_in_8_bits_is_its_formula(rows: int) -> None:
 def test_a_row_in_bfloat16_meets_a_matrix_in_8_bits(rows: int, biased: bool) -> None:
     """Nothing of the row is rounded but what it gives."""
     x, w, b, z = (each.bfloat16() for each in drawn(rows, torch.float32))
-    found = Int8Linear(Matrix(w, b if biased else None), alone=True)
+    found = Int8Linear(PackedMatrix(w, b if biased else None), alone=True)
     wanted = x.double() @ (found.narrow[:, :24].double() * found.scale[:, None].double()).T + (
         b.double() if biased else 0
     )
@@ -302,13 +302,13 @@ def test_a_number_that_is_none_stays_none() -> None:
     x, w, b, _ = drawn(5, torch.float32)
     x[2, 3] = float("nan")
     for format in ("float", "int8"):
-        assert pack(Matrix(w, b), format).rectified(x)[2].isnan().all()
-    assert Int8Linear(Matrix(w, b), alone=True).rectified(x[2:3].bfloat16()).isnan().all()
+        assert pack(PackedMatrix(w, b), format).rectified(x)[2].isnan().all()
+    assert Int8Linear(PackedMatrix(w, b), alone=True).rectified(x[2:3].bfloat16()).isnan().all()
 
 
 def test_a_row_in_8_bits_does_not_depend_on_those_beside_it() -> None:
     x, w, b, _ = drawn(64, torch.float32)
-    found = Int8Linear(Matrix(w, b))
+    found = Int8Linear(PackedMatrix(w, b))
     x[7] *= 1e4
     x[9] = 0.0
     together = found(x)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from regard.testing import DECODER_LAWS, MECHANISM_LAWS, MIXER_LAWS, Draw, Law
 
-from .things import DECODERS, FEW, MECHANISMS, MIXERS, decoder_case, mechanism_case, mixer_case
+from .cases import DECODERS, FEW, MECHANISMS, MIXERS, decoder_case, mechanism_case, mixer_case
 
 
 def pairs(names: Iterable[str], make: Callable[[str], Any], laws: list[Law]) -> pytest.MarkDecorator:

@@ -18,8 +18,8 @@ from regard.testing import (
 )  # fmt: skip
 from regard.testing.law import ready
 
+from .cases import SIZES, SUMMARY, TYPES, WIDTH
 from .mutants import decoders, mechanisms, mixers
-from .things import SIZES, SUMMARY, TYPES, WIDTH
 
 TRIALS = 12
 

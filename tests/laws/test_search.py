@@ -11,14 +11,13 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from regard.attention.mask import Padding
-from regard.attention.position import SinusoidalPosition
-from regard.beams import beam_search, beams
-from regard.models.feed_forward import FeedForward
-from regard.models.model import Session, Transducer
-from regard.models.norms import PostNorm
-from regard.models.transformer import EncoderLayer, TransformerEncoder
-from regard.search import (
-    Running,
+from regard.attention.positions.absolute import SinusoidalPosition
+from regard.models.encoder_decoder import EncoderDecoder, Session
+from regard.models.transformer.feed_forward import FeedForward
+from regard.models.transformer.norms import PostNorm
+from regard.models.transformer.transformer import EncoderLayer, TransformerEncoder
+from regard.search.batch_search import (
+    RunningBatch,
     Symbols,
     best_types,
     greedy,
@@ -28,10 +27,11 @@ from regard.search import (
     sampling,
     search,
 )
+from regard.search.beam import beam_search, beams
 from regard.testing.law import ready
 
-from . import things
-from .things import DECODERS, TYPES, WIDTH
+from . import cases
+from .cases import DECODERS, TYPES, WIDTH
 
 BEGIN, END = 2, 3
 SYMBOLS = Symbols(begin=BEGIN, end=END, never=(0, BEGIN))
@@ -46,18 +46,18 @@ ALIKE = {
 KINDS = [name for name in DECODERS if name not in ALIKE]
 
 
-def transducer(name: str, monkeypatch: pytest.MonkeyPatch, *, seed: int = 0) -> Transducer:
+def transducer(name: str, monkeypatch: pytest.MonkeyPatch, *, seed: int = 0) -> EncoderDecoder:
     """A random model, sharp enough that its choices are not ties."""
     monkeypatch.setattr(things, "SUMMARY", WIDTH)
     torch.manual_seed(seed)
     frames = (PostNorm(WIDTH, dropout=0.0), PostNorm(WIDTH, dropout=0.0))
-    layer = EncoderLayer(things.attention(Padding()), FeedForward(WIDTH, WIDTH), frames)
-    encoder = TransformerEncoder(things.embedding(SinusoidalPosition(WIDTH)), [layer], nn.Identity())
-    return ready(Transducer(encoder, DECODERS[name](), nn.Parameter(torch.randn(TYPES, WIDTH))))
+    layer = EncoderLayer(cases.attention(Padding()), FeedForward(WIDTH, WIDTH), frames)
+    encoder = TransformerEncoder(cases.embedding(SinusoidalPosition(WIDTH)), [layer], nn.Identity())
+    return ready(EncoderDecoder(encoder, DECODERS[name](), nn.Parameter(torch.randn(TYPES, WIDTH))))
 
 
 @pytest.fixture(params=KINDS)
-def model(request, monkeypatch) -> Transducer:
+def model(request, monkeypatch) -> EncoderDecoder:
     return transducer(request.param, monkeypatch)
 
 
@@ -73,7 +73,7 @@ class Tape(NamedTuple):
     rows: Tensor
 
 
-def uncached(model: Transducer, source: Tensor, valid: Tensor):
+def uncached(model: EncoderDecoder, source: Tensor, valid: Tensor):
     """A step that starts over each time."""
     memory = model.decoder.prepare(model.encoder(source, valid))
 
@@ -181,7 +181,7 @@ def test_a_sentence_that_is_dropped_leaves_the_others_as_they_were(model, source
         )  # fmt: skip
         return live, model.session(source[rows], VALID[rows])
 
-    running, found = Running(reading(model.step)), {}
+    running, found = RunningBatch(reading(model.step)), {}
     running.enter(opened([0, 1, 2], [0, 1, 2]))
     running.advance()
     assert running.alive == {0, 1, 2}

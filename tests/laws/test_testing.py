@@ -13,13 +13,13 @@ from regard.attention.mask import Causal, Padding
 from regard.errors import ConfigError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.models.convolution import GatedConvolution
+from regard.models.convolutional.gated_convolution import GatedConvolution
 from regard.testing import check_decoder, check_mechanism, check_mixer
 
+from .cases import MECHANISMS, SIZES, WIDTH, heads, luong, transformer
 from .mutants.decoders import OffByOne, _transformer
 from .mutants.mechanisms import NaNWhenEmpty
 from .mutants.mixers import ZeroPast
-from .things import MECHANISMS, SIZES, WIDTH, heads, luong, transformer
 
 
 def test_a_right_one_passes_and_hears_which_laws_held():

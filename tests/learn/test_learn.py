@@ -10,20 +10,20 @@ import torch
 from torch import Tensor
 
 from regard.data.batches import pad_sources
-from regard.data.text import BEGIN, END, PAD
-from regard.losses import projected_cross_entropy
+from regard.data.tokenizers.catalogue import BEGIN, END, PAD
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.models.model import Transducer
-from regard.optim import Optimizer, schedule
-from regard.search import Symbols, greedy_search
-from tests.checking import unchecked
+from regard.models.cross_entropy import projected_cross_entropy
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.search.batch_search import Symbols, greedy_search
+from regard.training.optim import Optimizer, schedule
+from tests.shape_checks import unchecked
 
 TYPES = 14  # four special ones and ten others
 LEARNED, IN_A_ROW = 0.01, 5  # −log p a token, of so many batches
 
 
-def tiny_model(layers: int = 1) -> Transducer:
+def tiny_model(layers: int = 1) -> EncoderDecoder:
     config = ModelConfig(
         encoder_layers=layers, decoder_layers=layers, width=32, feed_forward=64, heads=4, dropout=0.0, norm="pre"
     )
@@ -35,7 +35,7 @@ def sentences(count: int, seed: int) -> list[list[int]]:
     return [draw.integers(4, TYPES, draw.integers(1, 7)).tolist() for _ in range(count)]
 
 
-def loss_of(model: Transducer, sources: list[list[int]], targets: list[list[int]]) -> Tensor:
+def loss_of(model: EncoderDecoder, sources: list[list[int]], targets: list[list[int]]) -> Tensor:
     """−log p a token."""
     source, source_valid = pad_sources(sources)
     output, valid = pad_sources(targets)
@@ -47,7 +47,7 @@ def loss_of(model: Transducer, sources: list[list[int]], targets: list[list[int]
 
 
 def learn(
-    model: Transducer, optimizer: Optimizer, rate: Callable[[int], float],
+    model: EncoderDecoder, optimizer: Optimizer, rate: Callable[[int], float],
     pairs: Callable[[int], tuple[list[list[int]], list[list[int]]]], *, updates: int,
 ) -> None:  # fmt: skip
     """At most so many; fewer where the last batches, measured before they are learned from, show that it can.
@@ -65,7 +65,7 @@ def learn(
             optimizer.step(rate(step))
 
 
-def decode(model: Transducer, sources: list[list[int]]) -> list[list[int]]:
+def decode(model: EncoderDecoder, sources: list[list[int]]) -> list[list[int]]:
     source, valid = pad_sources(sources)
     symbols = Symbols(BEGIN, END, never=(PAD, BEGIN))
     with torch.no_grad():

@@ -9,7 +9,7 @@ import torch
 
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.optim import Optimizer, schedule
+from regard.training.optim import Optimizer, schedule
 
 from .test_learn import TYPES, decode, learn, sentences
 

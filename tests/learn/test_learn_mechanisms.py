@@ -10,8 +10,8 @@ import torch
 from regard.attention.catalogue import MECHANISMS
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.models.model import Transducer
-from regard.optim import Optimizer, schedule
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.training.optim import Optimizer, schedule
 
 from .test_learn import TYPES, decode, learn, sentences
 
@@ -27,7 +27,7 @@ for kind in (
     OPTIONS[kind] = {"reach": 3, "channels": 3}
 
 
-def model_of(kind: str) -> Transducer:
+def model_of(kind: str) -> EncoderDecoder:
     torch.manual_seed(0)
     place = {"kind": kind} | OPTIONS.get(kind, {})
     sizes = dict(encoder_layers=1, decoder_layers=1, width=32, feed_forward=32, heads=4, dropout=0.0, norm="pre")

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from regard.attention.dot import Dot
 from regard.attention.heads import SelfAttention
 from regard.attention.kernel import attend
-from regard.beams import _Beams, length_normaliser
-from regard.decoding import Decoding
-from regard.models.bahdanau import BahdanauDecoder
-from regard.models.convolutional import ConvolutionalLayer, ConvolutionalReader
-from regard.models.convolutional_encoder import CentredConvolution
+from regard.attention.mechanisms.dot import Dot
+from regard.inference.decoding import Decoding
+from regard.models.convolutional.decoder import ConvolutionalLayer, ConvolutionalReader
+from regard.models.convolutional.encoder import CentredConvolution
 from regard.models.dropout import Dropout
-from regard.models.luong import InputFeedingDecoder, LuongDecoder
-from regard.search import _limit, sampling
-from regard.train import Trainer
+from regard.models.recurrent.bahdanau import BahdanauDecoder
+from regard.models.recurrent.luong import InputFeedingDecoder, LuongDecoder
+from regard.search.batch_search import _limit, sampling
+from regard.search.beam import _Beams, length_normaliser
+from regard.training.trainer import Trainer
 from tests import test_beam, test_decoding, test_dropout, test_kernel, test_sampling, test_update
 from tests.hand import test_convolutional, test_recurrent
 from tests.laws import test_abilities

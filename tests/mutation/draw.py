@@ -90,7 +90,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sample", type=int, default=50, help="how many mutants")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("modules", nargs="*", help="only these, as regard/beams.py; all of the plan without any")
+    parser.add_argument("modules", nargs="*", help="only these, as regard/search/beam.py; all of the plan without any")
     options = parser.parse_args()
     modules = options.modules or list(TESTS)
     if unknown := sorted(set(modules) - set(TESTS)):

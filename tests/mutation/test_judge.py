@@ -57,8 +57,10 @@ def test_what_is_drawn_is_the_same_for_a_seed_and_changes_code_alone(tmp_path: P
         pytest.skip("needs cosmic-ray: scripts/mutation makes its environment")
     shutil.copytree(ROOT / "tests/mutation", tmp_path / "tests/mutation", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "regard").mkdir()
-    (tmp_path / "regard/state.py").write_text("def f(x: int | None = None) -> int | None:\n    return x or 2 + 1\n")
-    command = [str(python), "-m", "tests.mutation.draw", "--sample", "9", "--seed", "2", "regard/state.py"]
+    (tmp_path / "regard/core/state.py").write_text(
+        "def f(x: int | None = None) -> int | None:\n    return x or 2 + 1\n"
+    )
+    command = [str(python), "-m", "tests.mutation.draw", "--sample", "9", "--seed", "2", "regard/core/state.py"]
     once, again = (subprocess.check_output(command, text=True, cwd=tmp_path) for _ in range(2))
     drawn = [json.loads(line) for line in once.splitlines()]
     assert once == again and {mutant["line"] for mutant in drawn} == {2} and len(drawn) == 4

@@ -9,18 +9,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.attention.additive import Additive
-from regard.attention.contract import Encoded, Mechanism, Rows
-from regard.attention.coverage import Coverage
-from regard.attention.coverage_location_aware import CoverageLocationAware
-from regard.attention.forward import Forward
+from regard.attention.contract import Encoded, Mechanism, RowMap
 from regard.attention.heads import AttentionReader, MultiHead
-from regard.attention.location_aware import LocationAware
-from regard.attention.location_aware_2d import LocationAware2D
-from regard.attention.location_recurrent import LocationRecurrent
 from regard.attention.mask import Span
-from regard.attention.multi_resolution import MultiResolution
-from regard.attention.tanh_dot import TanhDot
+from regard.attention.mechanisms.additive import Additive
+from regard.attention.mechanisms.coverage import Coverage
+from regard.attention.mechanisms.coverage_location_aware import CoverageLocationAware
+from regard.attention.mechanisms.forward import Forward
+from regard.attention.mechanisms.location_aware import LocationAware
+from regard.attention.mechanisms.location_aware_2d import LocationAware2D
+from regard.attention.mechanisms.location_recurrent import LocationRecurrent
+from regard.attention.mechanisms.multi_resolution import MultiResolution
+from regard.attention.mechanisms.tanh_dot import TanhDot
 
 from .peers.asking import Case, Pair, Peer, Unseen, check, looking, needs_peers, ways
 
@@ -39,7 +39,7 @@ def inputs() -> dict[str, Tensor]:
 def run(ours: AttentionReader, query: Tensor, source: Tensor, length: Tensor) -> dict[str, Tensor]:
     """As a decoder asks its reader, all queries at once."""
     valid = torch.arange(source.shape[1]) < length[:, None]
-    rows = Rows.of(torch.arange(len(query)), len(query))
+    rows = RowMap.of(torch.arange(len(query)), len(query))
     memory = ours.prepare(Encoded(source, source, source[:, 0], Span.of(valid)))
     asking = Span.of(torch.ones(query.shape[:2], dtype=torch.bool))
     with looking(ours) as weights:

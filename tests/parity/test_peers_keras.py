@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention.additive import Additive
 from regard.attention.mask import Padding, Span
-from regard.models.cells import GRU
+from regard.attention.mechanisms.additive import Additive
+from regard.models.recurrent.cells import GRU
 
 from .peers.asking import Case, Pair, Peer, check, needs_peers, ways
 

@@ -6,21 +6,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.attention.additive import Additive
-from regard.attention.contract import Encoded, Mechanism, Mixed, Rows
-from regard.attention.dot import Dot
-from regard.attention.general import General
+from regard.attention.contract import Encoded, Mechanism, Mixed, RowMap
 from regard.attention.heads import AttentionReader, MultiHead
 from regard.attention.mask import Span
-from regard.models.average import Average
-from regard.models.bridge import LearnedState
-from regard.models.cells import LSTM
-from regard.models.convolution import GatedConvolution
-from regard.models.convolutional import ConvolutionalLayer, ConvolutionalReader
-from regard.models.luong import LuongDecoder
-from regard.models.norms import normalisation
-from regard.models.stack import Layers, Stack
-from regard.models.token_embedding import TokenEmbedding
+from regard.attention.mechanisms.additive import Additive
+from regard.attention.mechanisms.dot import Dot
+from regard.attention.mechanisms.general import General
+from regard.models.convolutional.decoder import ConvolutionalLayer, ConvolutionalReader
+from regard.models.convolutional.gated_convolution import GatedConvolution
+from regard.models.recurrent.bridge import LearnedState
+from regard.models.recurrent.cells import LSTM
+from regard.models.recurrent.luong import LuongDecoder
+from regard.models.recurrent.stack import Layers, Stack
+from regard.models.recurrent.token_embedding import TokenEmbedding
+from regard.models.transformer.average_attention import AverageAttention
+from regard.models.transformer.norms import normalisation
 
 from .peers.asking import Case, Pair, Peer, check, looking, needs_peers, ways
 
@@ -72,7 +72,7 @@ class Output(nn.Module):
 
 
 def bahdanau(ours: Output, query: Tensor, source: Tensor, length: Tensor) -> dict[str, Tensor]:
-    sentences, rows = encoded(source, source, length), Rows.of(torch.arange(len(query)), len(query))
+    sentences, rows = encoded(source, source, length), RowMap.of(torch.arange(len(query)), len(query))
     memory = ours.reader.prepare(sentences)
     span = Span.of(torch.ones(query.shape[:2], dtype=torch.bool))
     with looking(ours) as weights:
@@ -127,7 +127,7 @@ def convolved(
 ) -> dict[str, Tensor]:
     """Of ((z + c)·√½ + h)·√½ with h = 0 the context c, which ours multiplies by √S."""
     ours.mixer.mixed = mixed
-    sentences, rows = encoded(states, source, length), Rows.of(torch.arange(len(mixed)), len(mixed))
+    sentences, rows = encoded(states, source, length), RowMap.of(torch.arange(len(mixed)), len(mixed))
     memory = ours.reader.prepare(sentences)
     span = Span.of(torch.ones(mixed.shape[:2], dtype=torch.bool))
     state = (ours.mixer.start(len(mixed)), ours.reader.start(memory, rows))
@@ -140,7 +140,7 @@ def columns() -> dict[str, Tensor]:
     return {"x": torch.randn(2, 7, WIDTH)}
 
 
-def averaged(ours: Average, x: Tensor) -> dict[str, Tensor]:
+def averaged(ours: AverageAttention, x: Tensor) -> dict[str, Tensor]:
     return {"output": ours(x, Span.of(torch.ones(x.shape[:2], dtype=torch.bool)), ours.start(len(x))).output}
 
 
@@ -192,7 +192,7 @@ PEER = Peer(
             name="AverageAttention",
             kind="AverageAttention",
             options=dict(model_dim=WIDTH, dropout=0.0),
-            ours=lambda: Average(WIDTH),
+            ours=lambda: AverageAttention(WIDTH),
             pairs=lambda ours: {
                 "gating_layer.weight": Pair(ours.gate.weight),
                 "gating_layer.bias": Pair(ours.gate.bias),

@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.attention.bias import Alibi, EnergyBias, T5CausalBias, T5TwoSidedBias
-from regard.attention.dot import Dot
 from regard.attention.heads import MultiHead, SelfAttention
 from regard.attention.mask import Bound, Causal, Mask, Padding, Span
-from regard.attention.rotary import Rotary
-from regard.models.feed_forward import feed_forward
-from regard.models.norms import normalisation
+from regard.attention.mechanisms.dot import Dot
+from regard.attention.positions.distance_bias import Alibi, EnergyBias, T5CausalBias, T5TwoSidedBias
+from regard.attention.positions.rotary import Rotary
+from regard.models.transformer.feed_forward import feed_forward
+from regard.models.transformer.norms import normalisation
 
 from .peers.asking import Case, Pair, Peer, check, needs_peers, ways
 

@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.attention.contract import Encoded, Rows
-from regard.attention.dot import Dot
+from regard.attention.contract import Encoded, RowMap
 from regard.attention.heads import PROJECTIONS, AttentionReader, MultiHead, SelfAttention
 from regard.attention.kernel import kernel
 from regard.attention.mask import Causal, Padding, Span
-from regard.models.feed_forward import FeedForward
-from regard.models.norms import PostNorm, PreNorm
-from regard.models.transformer import DecoderLayer, EncoderLayer
+from regard.attention.mechanisms.dot import Dot
+from regard.models.transformer.feed_forward import FeedForward
+from regard.models.transformer.norms import PostNorm, PreNorm
+from regard.models.transformer.transformer import DecoderLayer, EncoderLayer
 
 from ..tolerances import Law, Within, within
 
@@ -76,7 +76,7 @@ def scramble(module: nn.Module) -> None:
 
 
 def run_ours(layer: DecoderLayer, x: Tensor, source: Tensor) -> Tensor:
-    span, rows = Span.of(TARGET), Rows.of(torch.arange(3), 3)
+    span, rows = Span.of(TARGET), RowMap.of(torch.arange(3), 3)
     memory = layer.reader.prepare(Encoded(source, source, source[:, 0], Span.of(SOURCE)))
     state = (layer.mixer.start(3), layer.reader.start(memory, rows))
     return layer(x, span, memory, rows, state)[0]

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from regard.models.cells import GRU, LSTM, Cell, Elman
-from regard.models.recurrent_encoder import RecurrentEncoder
-from regard.models.stack import Stack
-from regard.models.token_embedding import TokenEmbedding
+from regard.models.recurrent.cells import GRU, LSTM, Cell, Elman
+from regard.models.recurrent.encoder import RecurrentEncoder
+from regard.models.recurrent.stack import Stack
+from regard.models.recurrent.token_embedding import TokenEmbedding
 
 from ..tolerances import within
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from regard import checkpoint
-from regard.config import load_config
-from regard.run import RunFolder
+from regard.runs import checkpoint
+from regard.runs.config import load_config
+from regard.runs.run_folder import RunFolder
 
 STEPS, SAVE_EVERY, VALIDATE_EVERY = 42, 5, 7
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -182,9 +182,9 @@ class Silent:
 
 def small_run(folder: Path, **changes: Any) -> Path:
     """A run of two updates, with every file that a run folder has, and a text ``in.txt`` to translate."""
-    from regard.averaging import average_run
-    from regard.setup import set_up
-    from regard.train import Trainer
+    from regard.runs.averaging import average_run
+    from regard.training.setup import set_up
+    from regard.training.trainer import Trainer
 
     config = tiny_config(folder, steps=2, save_every=1, validate_every=1, best_by="loss", ema=None)
     for key, value in changes.items():

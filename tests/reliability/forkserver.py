@@ -18,9 +18,9 @@ import sacrebleu.metrics  # noqa: F401  this and what else each child would have
 import torch
 import torch._dynamo
 
-from regard import card, cli, storage  # noqa: F401
-from regard.commands import display  # noqa: F401
-from regard.decoding import Decoding
+from regard import cli
+from regard.core import atomic_files
+from regard.inference.decoding import Decoding
 
 torch.set_num_threads(1)  # a child has one thread: the others do not live through a fork
 
@@ -29,7 +29,7 @@ def main() -> None:
     begin = Decoding.open
 
     def marked(self: Decoding, *arguments: Any, **options: Any) -> Any:
-        storage.at("decoding")
+        atomic_files.at("decoding")
         return begin(self, *arguments, **options)
 
     Decoding.open = marked  # type: ignore[method-assign]
@@ -46,7 +46,7 @@ def _run(job: dict[str, Any]) -> None:
     log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    storage.fault = _fault(job)
+    atomic_files.fault = _fault(job)
     code = 99
     try:
         code = cli.run(job["arguments"])

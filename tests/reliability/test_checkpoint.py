@@ -18,9 +18,10 @@ import torch
 from hypothesis import given
 from torch import Tensor, nn
 
-from regard import checkpoint, storage
+from regard.core import atomic_files
+from regard.core.installation import upgrade
 from regard.errors import ModelError, StorageError
-from regard.installation import upgrade
+from regard.runs import checkpoint
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.uint8]
 FILES = ["manifest.json", "model.safetensors", "optimizer.safetensors", "state.json"]
@@ -230,7 +231,7 @@ def interrupted(
     moments: list[str] = []
     trial = shutil.copytree(prepared, prepared.with_name(f"{prepared.name}-trial"))
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "fault", moments.append)
+        patch.setattr(atomic_files, "fault", moments.append)
         action(trial)
     for stop in range(len(moments)):
         folder = shutil.copytree(prepared, prepared.with_name(f"{prepared.name}-{stop}"))
@@ -242,7 +243,7 @@ def interrupted(
                 raise error(point)
 
         with monkeypatch.context() as patch:
-            patch.setattr(storage, "fault", fault)
+            patch.setattr(atomic_files, "fault", fault)
             with pytest.raises((Killed, StorageError)) as caught:
                 action(folder)
         yield moments[stop], folder, caught.value
@@ -331,7 +332,7 @@ def test_no_write_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nu
         patch.setattr(os, "mkdir", refuse)
         with pytest.raises(StorageError) as caught:
             save(tmp_path, 2)
-    assert str(tmp_path) in str(caught.value) and caught.value.help == storage.HELP[number]
+    assert str(tmp_path) in str(caught.value) and caught.value.help == atomic_files.HELP[number]
     assert is_whole(checkpoint.load_latest(tmp_path, silent))
 
 
@@ -429,15 +430,15 @@ def seal(path: Path) -> None:
     manifest = json.loads((path / "manifest.json").read_bytes())
     for name in manifest["files"]:
         file = path / name
-        manifest["files"][name] = {"size": file.stat().st_size, "sha256": storage.sha256(file)}
-    storage.write_json(path / "manifest.json", manifest)
+        manifest["files"][name] = {"size": file.stat().st_size, "sha256": atomic_files.sha256(file)}
+    atomic_files.write_json(path / "manifest.json", manifest)
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "state.json"])
 def test_a_newer_format_is_refused_by_name(tmp_path: Path, name: str) -> None:
     path = save(tmp_path, 1)
     newer = json.loads((path / name).read_bytes()) | {"format": checkpoint.FORMAT + 1, "surprise": True}
-    storage.write_json(path / name, newer)
+    atomic_files.write_json(path / name, newer)
     if name != "manifest.json":
         seal(path)
     with pytest.raises(ModelError, match="newer regard") as caught:
@@ -464,7 +465,7 @@ def test_a_newer_format_is_refused_by_name(tmp_path: Path, name: str) -> None:
 )
 def test_a_tampered_state_with_a_manifest_that_fits(tmp_path: Path, change: dict[str, object]) -> None:
     path = save(tmp_path, 1)
-    storage.write_json(path / "state.json", json.loads((path / "state.json").read_bytes()) | change)
+    atomic_files.write_json(path / "state.json", json.loads((path / "state.json").read_bytes()) | change)
     seal(path)
     with pytest.raises(ModelError):
         checkpoint.load(path)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from regard import checkpoint
+from regard.runs import checkpoint
 
 from .conftest import Children, Undisturbed, trace
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard import received
-from regard.config import load_config
+from regard.config.toml_layers import parse_override
+from regard.core import untrusted_files
+from regard.core.untrusted_files import parse_json, parse_toml, read_bytes, read_records
 from regard.data.reading import CorpusConfig, parse_json_pair
 from regard.errors import ConfigError, DataError
-from regard.layered import parse_override
-from regard.received import parse_json, parse_toml, read_bytes, read_records
+from regard.runs.config import load_config
 
 CONFIGS = {
     "a key of 20,000 parts": ("a." * 20_000 + "a = 1", "nested"),
@@ -134,9 +134,9 @@ def test_nothing_but_regular_files_up_to_a_size_is_read(tmp_path: Path) -> None:
 
 
 def test_records_are_lines_of_a_bounded_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(received, "LINE", 4)
+    monkeypatch.setattr(untrusted_files, "LINE", 4)
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b"ab\n12345678\n\ncde\nf")
     assert list(read_records(path)) == [(1, b"ab\n"), (3, b"\n"), (4, b"cde\n"), (5, b"f")]
-    monkeypatch.setattr(received, "RECORDS", 3)
+    monkeypatch.setattr(untrusted_files, "RECORDS", 3)
     assert list(read_records(path)) == [(1, b"ab\n")]

@@ -22,24 +22,24 @@ import pytest
 import tomli_w
 
 import regard
-from regard import storage
-from regard.commands.comparing import read_object
 from regard.commands.info import _run as info
+from regard.comparison.execution import read_object
+from regard.core import atomic_files
+from regard.core.resumable_output import Journal
 from regard.data.corpora import Corpus, CorpusConfig, read_pairs
-from regard.data.text import TokenizerConfig, load_tokenizer, train_tokenizer
+from regard.data.tokenizers.catalogue import TokenizerConfig, load_tokenizer, train_tokenizer
 from regard.errors import ConfigError, DataError, ModelError, RegardError, StorageError, TrainingError
+from regard.inference.translator import Translator
 from regard.inspection.aligner import aligner_of
-from regard.inspection.history import checkpoints, details
-from regard.journal import Journal
-from regard.run import RunFolder
+from regard.inspection.run_history import checkpoints, details
+from regard.runs.run_folder import RunFolder
 from regard.server.glossaries import Glossaries
 from regard.server.keys import Keys, add_key
-from regard.setup import set_up
 from regard.share.hub import write as write_hub
 from regard.share.imported import import_marian
 from regard.studies.record import read_record
-from regard.train import Trainer
-from regard.translate import Translator
+from regard.training.setup import set_up
+from regard.training.trainer import Trainer
 from tests.share.test_marian import THEIRS, WORDS, pieces_of, vocabulary, write_plain
 
 from .conftest import Silent
@@ -238,7 +238,7 @@ def filled(path: Path, small: Path) -> Shelf:
     begun.close()
     (path / "pairs.jsonl").write_text('{"source": "a", "target": "b"}\n' * 5)
     (path / "pairs.tsv").write_text("a\tb\n" * 5)
-    storage.write_bytes(path / "pairs.tsv.gz", gzip.compress(b"a\tb\n" * 5))
+    atomic_files.write_bytes(path / "pairs.tsv.gz", gzip.compress(b"a\tb\n" * 5))
     shutil.rmtree(run / "checkpoints/step-000001")  # to which a resume would go back
     ready = set_up(RunFolder.open(run), say=lambda text: None)
     trainer = Trainer(
@@ -331,7 +331,7 @@ def sealed(path: Path) -> None:
     manifest, head = path.parent / "manifest.json", path.parent / f"{path.name.split('.')[0]}.json"
     if path.name != "manifest.json" and manifest.exists():
         found = json.loads(manifest.read_text())
-        found["files"][path.name] = {"size": path.stat().st_size, "sha256": storage.sha256(path)}
+        found["files"][path.name] = {"size": path.stat().st_size, "sha256": atomic_files.sha256(path)}
         manifest.write_text(json.dumps(found))
     elif path.parent.name == "tokenizers" and path != head:
         found = json.loads(head.read_text())

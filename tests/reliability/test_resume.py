@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from regard import checkpoint
-from regard.config import load_config
-from regard.run import RunFolder
+from regard.runs import checkpoint
+from regard.runs.config import load_config
+from regard.runs.run_folder import RunFolder
 
 from .conftest import ONE_THREAD, STEPS, Children, Undisturbed, kept, tiny_config, trace
 

@@ -11,12 +11,15 @@ import safetensors.torch
 import torch
 
 import regard
-from regard import checkpoint, cli, fitting, memory, setup, storage, translate
-from regard.config import load_config
+from regard import cli
+from regard.core import atomic_files, out_of_memory
 from regard.errors import ConfigError, ModelError, TrainingError
-from regard.fitting import outline, require_fitting
-from regard.run import RunFolder
-from regard.setup import require_trainable, set_up
+from regard.runs import checkpoint, size_check
+from regard.runs.config import load_config
+from regard.runs.run_folder import RunFolder
+from regard.runs.size_check import outline, require_fitting
+from regard.training import setup
+from regard.training.setup import require_trainable, set_up
 
 ABSURD = {
     "feed_forward = 32": "feed_forward = 400000",
@@ -75,7 +78,7 @@ def test_a_config_that_lies_about_sizes_costs_no_memory(
 def test_a_resume_is_refused_before_a_model_is_built(
     received: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(fitting, "total_memory", lambda: 1 << 50)  # it would fit
+    monkeypatch.setattr(size_check, "total_memory", lambda: 1 << 50)  # it would fit
     say(received, "feed_forward = 32", "feed_forward = 400000")
     assert exit_code("train", "--resume", received) == 4
     assert "feed_forward" in capfd.readouterr().err
@@ -91,7 +94,7 @@ def test_a_new_training_without_room_says_so_at_once(received: Path, monkeypatch
     require_trainable(config)
     types = {"source_types": 8, "target_types": 8}
     needed = 16 * sum(tensor.numel() for tensor in outline(config.model, **types).values())
-    monkeypatch.setattr(fitting, "total_memory", lambda: needed)
+    monkeypatch.setattr(size_check, "total_memory", lambda: needed)
     require_trainable(config)
     run = RunFolder.open(received)
     monkeypatch.setattr(setup, "build", lambda *given, **options: pytest.fail("built"))
@@ -101,17 +104,17 @@ def test_a_new_training_without_room_says_so_at_once(received: Path, monkeypatch
 
 def test_the_machine_has_some_memory_and_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     if torch.cuda.is_available():
-        assert memory.total_memory() > 1 << 30
+        assert out_of_memory.total_memory() > 1 << 30
         return
-    whole = memory.total_memory()
+    whole = out_of_memory.total_memory()
     assert 1 << 28 < whole < 1 << 50
     (tmp_path / "limit").write_text("1000000\n")
     (tmp_path / "none").write_text("max\n")
-    monkeypatch.setattr(memory, "LIMITS", [str(tmp_path / name) for name in ("none", "absent", "limit")])
-    assert memory.total_memory() == 1_000_000
-    monkeypatch.setattr(memory, "LIMITS", [])
-    monkeypatch.setattr(memory.resource, "getrlimit", lambda which: (5_000_000, -1))
-    assert memory.total_memory() == 5_000_000
+    monkeypatch.setattr(out_of_memory, "LIMITS", [str(tmp_path / name) for name in ("none", "absent", "limit")])
+    assert out_of_memory.total_memory() == 1_000_000
+    monkeypatch.setattr(out_of_memory, "LIMITS", [])
+    monkeypatch.setattr(out_of_memory.resource, "getrlimit", lambda which: (5_000_000, -1))
+    assert out_of_memory.total_memory() == 5_000_000
 
 
 def test_sizes_that_nothing_can_have_are_an_error_of_the_config() -> None:
@@ -125,8 +128,8 @@ def reseal(path: Path, tensors: dict[str, torch.Tensor]) -> None:
     file = path / "model.safetensors"
     safetensors.torch.save_file(tensors, file)
     manifest = json.loads((path / "manifest.json").read_text())
-    manifest["files"][file.name] = {"size": file.stat().st_size, "sha256": storage.sha256(file)}
-    storage.write_json(path / "manifest.json", manifest)
+    manifest["files"][file.name] = {"size": file.stat().st_size, "sha256": atomic_files.sha256(file)}
+    atomic_files.write_json(path / "manifest.json", manifest)
 
 
 CHANGES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {

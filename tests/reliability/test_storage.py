@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from regard import storage
+from regard.core import atomic_files
 from regard.errors import StorageError
 
 
@@ -37,7 +37,7 @@ def kill_at(count: int) -> Callable[[str], None]:
 def points_of(action: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     points: list[str] = []
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "fault", points.append)
+        patch.setattr(atomic_files, "fault", points.append)
         action()
     return points
 
@@ -48,37 +48,37 @@ def names(folder: Path) -> list[str]:
 
 def test_atomic_write_replaces_the_bytes_and_leaves_nothing_else(tmp_path: Path) -> None:
     file = tmp_path / "best.json"
-    for data in (b"old", b"", b"x" * (storage.CHUNK * 2 + 1)):
-        storage.write_bytes_atomically(file, data)
+    for data in (b"old", b"", b"x" * (atomic_files.CHUNK * 2 + 1)):
+        atomic_files.write_bytes_atomically(file, data)
         assert file.read_bytes() == data
     assert names(tmp_path) == ["best.json"]
 
 
 def test_written_files_have_the_permissions_of_any_new_file(tmp_path: Path) -> None:
     (tmp_path / "plain").touch()
-    storage.write_bytes_atomically(tmp_path / "file", b"1")
+    atomic_files.write_bytes_atomically(tmp_path / "file", b"1")
     assert (tmp_path / "file").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
 def test_json_keeps_any_text(tmp_path: Path) -> None:
     value = {"name": "für 翻訳 \udc80", "number": 0.1}  # a file name that is not UTF-8 holds such a surrogate
-    storage.write_json(tmp_path / "file.json", value)
+    atomic_files.write_json(tmp_path / "file.json", value)
     assert json.loads((tmp_path / "file.json").read_bytes()) == value
     assert "für 翻訳" in (tmp_path / "file.json").read_text(encoding="utf-8")
 
 
 def test_a_kill_at_every_moment_of_a_file_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    new = b"new" * storage.CHUNK
-    moments = points_of(lambda: storage.write_bytes_atomically(tmp_path / "trial", new), monkeypatch)
+    new = b"new" * atomic_files.CHUNK
+    moments = points_of(lambda: atomic_files.write_bytes_atomically(tmp_path / "trial", new), monkeypatch)
     assert {"opened", "writing", "written", "synced", "renamed", "folder-synced"} <= set(moments)
     file = tmp_path / "file"
     seen = set()
     for count in range(1, len(moments) + 1):
         file.write_bytes(b"old")
         with monkeypatch.context() as patch:
-            patch.setattr(storage, "fault", kill_at(count))
+            patch.setattr(atomic_files, "fault", kill_at(count))
             with pytest.raises(Killed):
-                storage.write_bytes_atomically(file, new)
+                atomic_files.write_bytes_atomically(file, new)
         assert file.read_bytes() in (b"old", new)
         seen.add(file.read_bytes())
     assert seen == {b"old", new}
@@ -91,8 +91,8 @@ from regard import storage
 
 assert "torch" not in sys.modules
 moments = iter(range(1, {moment}))
-storage.fault = lambda point: next(moments, None) or os.kill(os.getpid(), signal.SIGKILL)
-storage.write_bytes_atomically(Path(sys.argv[1]), b"new")
+atomic_files.fault = lambda point: next(moments, None) or os.kill(os.getpid(), signal.SIGKILL)
+atomic_files.write_bytes_atomically(Path(sys.argv[1]), b"new")
 print("survived")
 """
 
@@ -102,7 +102,7 @@ def test_a_real_kill_in_a_process_of_its_own(tmp_path: Path, moment: int) -> Non
     file = tmp_path / "file"
     file.write_bytes(b"old")
     program = KILLED.format(moment=moment)
-    environment = {**os.environ, "PYTHONPATH": str(Path(storage.__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(atomic_files.__file__).parents[2])}
     done = subprocess.run(
         [sys.executable, "-c", program, str(file)],
         env=environment,
@@ -125,7 +125,7 @@ def test_every_file_is_synced_before_the_rename(tmp_path: Path, monkeypatch: pyt
     sync, rename = os.fsync, os.rename
     monkeypatch.setattr(os, "fsync", lambda fd: (note(os.fstat(fd).st_ino), sync(fd)))
     monkeypatch.setattr(os, "rename", lambda *paths: (note("rename"), rename(*paths)))
-    storage.commit_folder(temporary, final)
+    atomic_files.commit_folder(temporary, final)
     moment = log.index("rename")
     assert inodes <= set(log[:moment]), "renamed before its data was on the disk"
     assert tmp_path.stat().st_ino in log[moment:], "the rename itself was not synced"
@@ -138,7 +138,7 @@ def test_an_atomic_write_syncs_before_the_rename(tmp_path: Path, monkeypatch: py
     sync, replace = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda fd: (note("sync"), sync(fd)))
     monkeypatch.setattr(os, "replace", lambda *paths: (note("rename"), replace(*paths)))
-    storage.write_bytes_atomically(tmp_path / "file", b"new")
+    atomic_files.write_bytes_atomically(tmp_path / "file", b"new")
     assert log == ["sync", "rename", "sync"]
 
 
@@ -159,7 +159,7 @@ def test_a_kill_at_every_moment_of_replacing_a_folder(tmp_path: Path, monkeypatc
         return make_folder(place / ".run.tmp", "new"), make_folder(place / "run", "old")
 
     trial = prepare(tmp_path / "trial")
-    moments = points_of(lambda: storage.commit_folder(*trial), monkeypatch)
+    moments = points_of(lambda: atomic_files.commit_folder(*trial), monkeypatch)
     assert {"set-aside", "renamed", "parent-synced", "old-removed"} <= set(moments)
     old, new = (dict.fromkeys(("one", "two"), text) for text in ("old", "new"))
     assert content(trial[1]) == new
@@ -167,10 +167,10 @@ def test_a_kill_at_every_moment_of_replacing_a_folder(tmp_path: Path, monkeypatc
     for count in range(1, len(moments) + 1):
         temporary, final = prepare(tmp_path / str(count))
         with monkeypatch.context() as patch:
-            patch.setattr(storage, "fault", kill_at(count))
+            patch.setattr(atomic_files, "fault", kill_at(count))
             with pytest.raises(Killed):
-                storage.commit_folder(temporary, final)
-        storage.sweep(final.parent)
+                atomic_files.commit_folder(temporary, final)
+        atomic_files.sweep(final.parent)
         assert names(final.parent) == ["run"], f"left behind after {moments[count - 1]}"
         assert content(final) in (old, new)
         seen.append(content(final))
@@ -180,18 +180,18 @@ def test_a_kill_at_every_moment_of_replacing_a_folder(tmp_path: Path, monkeypatc
 def test_sweep_spares_every_other_hidden_file(tmp_path: Path) -> None:
     for name in (".DS_Store", ".gitignore", "file.tmp"):
         (tmp_path / name).touch()
-    storage.sweep(tmp_path)
+    atomic_files.sweep(tmp_path)
     assert names(tmp_path) == [".DS_Store", ".gitignore", "file.tmp"]
 
 
 def test_remove_folder_hides_it_before_its_first_file_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = make_folder(tmp_path / "run", "text")
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "fault", kill_at(1))
+        patch.setattr(atomic_files, "fault", kill_at(1))
         with pytest.raises(Killed):
-            storage.remove_folder(folder)
+            atomic_files.remove_folder(folder)
     assert not folder.exists() and content(tmp_path / ".run.removed") == {"one": "text", "two": "text"}
-    storage.sweep(tmp_path)
+    atomic_files.sweep(tmp_path)
     assert names(tmp_path) == []
 
 
@@ -199,9 +199,9 @@ def test_remove_folder_hides_it_before_its_first_file_goes(tmp_path: Path, monke
 def test_a_full_disk_is_one_clear_error(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"old")
-    storage.hidden(file, "tmp").symlink_to("/dev/full")  # the kernel itself answers ENOSPC
+    atomic_files.hidden(file, "tmp").symlink_to("/dev/full")  # the kernel itself answers ENOSPC
     with pytest.raises(StorageError) as caught:
-        storage.write_bytes_atomically(file, b"new")
+        atomic_files.write_bytes_atomically(file, b"new")
     assert str(file) in caught.value.what and os.strerror(errno.ENOSPC) in caught.value.what
     assert "make room" in (caught.value.help or "") and caught.value.exit_code == 6
     assert file.read_bytes() == b"old" and names(tmp_path) == ["file"]
@@ -211,10 +211,10 @@ def test_a_write_cut_short_by_the_system_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"old")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (storage.CHUNK + 5, hard))  # the second chunk fits only in part
+    resource.setrlimit(resource.RLIMIT_FSIZE, (atomic_files.CHUNK + 5, hard))  # the second chunk fits only in part
     try:
         with pytest.raises(StorageError):
-            storage.write_bytes_atomically(file, b"x" * (2 * storage.CHUNK))
+            atomic_files.write_bytes_atomically(file, b"x" * (2 * atomic_files.CHUNK))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert file.read_bytes() == b"old" and names(tmp_path) == ["file"]
@@ -227,8 +227,8 @@ def test_what_the_machine_refuses_has_a_remedy(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(StorageError) as caught:
-        storage.write_json(tmp_path / "file", {})
-    assert caught.value.help == storage.HELP[number] and caught.value.where == str(tmp_path / "file")
+        atomic_files.write_json(tmp_path / "file", {})
+    assert caught.value.help == atomic_files.HELP[number] and caught.value.where == str(tmp_path / "file")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -236,7 +236,7 @@ def test_a_folder_without_write_permission(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     try:
         with pytest.raises(StorageError):
-            storage.write_json(tmp_path / "file", {})
+            atomic_files.write_json(tmp_path / "file", {})
     finally:
         tmp_path.chmod(0o700)
 
@@ -244,4 +244,4 @@ def test_a_folder_without_write_permission(tmp_path: Path) -> None:
 def test_sha256_is_that_of_the_standard(tmp_path: Path) -> None:
     (tmp_path / "abc").write_bytes(b"abc")  # FIPS 180-4, example B.1
     expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    assert storage.sha256(tmp_path / "abc") == expected
+    assert atomic_files.sha256(tmp_path / "abc") == expected

@@ -12,10 +12,10 @@ import pytest
 import uvicorn
 
 from regard.server.app import create_app
+from regard.server.batching.metrics import ServerMetrics
+from regard.server.batching.models import Models, ServedModel
 from regard.server.connections import limited
 from regard.server.keys import Keys
-from regard.server.metrics import Metrics
-from regard.server.models import Models, ServedModel
 from regard.server.service import Service
 from regard.server.settings import ServerSettings
 
@@ -35,7 +35,7 @@ class Running(NamedTuple):
 @contextmanager
 def serving(models: list[ServedModel], *, keys: Keys | None = None, **settings: Any) -> Iterator[tuple[int, Service]]:
     allowed = ServerSettings(**({"requests_per_minute": 10_000} | settings))
-    service = Service(Models(models), allowed, Metrics(), keys=keys)
+    service = Service(Models(models), allowed, ServerMetrics(), keys=keys)
     config = uvicorn.Config(
         create_app(service), host="127.0.0.1", port=0, log_level="warning", access_log=False, server_header=False,
         http=limited(allowed),

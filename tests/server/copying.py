@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.beams import beams
-from regard.constrained import constrained
-from regard.search import Hypothesis, Opened, Read, Symbols, greedy
-from regard.server.models import ServedModel
-from regard.server.schedule import Limits
-from regard.settings import SearchConfig
-from regard.translation import Candidate, Translation
-from regard.wanted import Constraints
+from regard.config.settings import SearchConfig
+from regard.inference.results import Candidate, Translation
+from regard.search.batch_search import Hypothesis, Opened, Read, Symbols, greedy
+from regard.search.beam import beams
+from regard.search.constrained import constrained
+from regard.search.constraint_state import Constraints
+from regard.server.batching.models import ServedModel
+from regard.server.batching.scheduler import Limits
 
 BEGIN, END, FIRST, TYPES = 0, 1, 2, 1024
 LIMIT = 200  # letters of a part
@@ -31,7 +31,7 @@ class Reading(NamedTuple):
 
 
 class Copying:
-    """``regard.decoding.Decoding``, of this model. ``pause`` seconds a step; ``broken``: it fails.
+    """``regard.inference.decoding.Decoding``, of this model. ``pause`` seconds a step; ``broken``: it fails.
 
     ``threads`` are those that it computed in.
     """

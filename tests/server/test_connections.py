@@ -11,8 +11,8 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
+from regard.server.api.requests import network_of
 from regard.server.connections import Doors
-from regard.server.requests import network_of
 from regard.server.settings import ServerSettings
 
 from .conftest import Running

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.server.files import Files
-from regard.server.refused import Refused
+from regard.server.api.file_translation import Files
+from regard.server.api_error import ApiError
 
 from .conftest import Running
 
@@ -112,8 +112,8 @@ def test_files_are_few_and_not_for_ever() -> None:
     names = [files.add(".txt", str(number)) for number in range(4)]
     assert len(set(names)) == 4 and files.find(names[-1]) == b"3"
     for name in (names[0], "x", ""):
-        with pytest.raises(Refused):
+        with pytest.raises(ApiError):
             files.find(name)
     now[0] = 10.0
-    with pytest.raises(Refused):
+    with pytest.raises(ApiError):
         files.find(names[-1])

@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 from regard.errors import ConfigError
+from regard.server.api_error import ApiError
 from regard.server.glossaries import Glossaries
 from regard.server.keys import Keys, add_key
-from regard.server.refused import Refused
 
 from .conftest import Running, serving
 from .copying import capitals
@@ -102,7 +102,7 @@ def test_a_folder_keeps_them_and_nothing_else_is_read_or_written(tmp_path: Path)
     again = Glossaries(folder)
     assert again.of("alice") == [kept] and again.of("bob") == []
     for owner, id in (("bob", str(kept.id)), ("alice", "../other"), ("alice", "")):
-        with pytest.raises(Refused):
+        with pytest.raises(ApiError):
             again.find(owner, id)
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="no folder"):

@@ -13,24 +13,24 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.beams import length_normaliser
-from regard.data.kept import Demand, kept, missing
-from regard.data.sentences import segments
-from regard.data.text import TokenizerConfig, train_tokenizer
+from regard.config.settings import SearchConfig
+from regard.data.protected_spans import Demand, kept, missing
+from regard.data.sentence_split import segments
+from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
 from regard.errors import DataError
+from regard.inference.results import Candidate, Translation
+from regard.inference.translator import Translator
 from regard.inspection.aligner import Aligner
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.server.constraints import constraints_of, widened
-from regard.server.demanding import _better
-from regard.server.glossary import Glossary, entries_of, tsv
-from regard.server.inserted import inserted
-from regard.server.links import even_links, links, piece_places
-from regard.server.refused import Refused
-from regard.server.words import words
-from regard.settings import SearchConfig
-from regard.translate import Translator
-from regard.translation import Candidate, Translation
+from regard.search.beam import length_normaliser
+from regard.server.api_error import ApiError
+from regard.server.batching.constraints import constraints_of, widened
+from regard.server.text.enforce_terms import _better
+from regard.server.text.glossary import Glossary, entries_of, tsv
+from regard.server.text.term_insertion import inserted
+from regard.server.text.word_alignment import even_links, links, piece_places
+from regard.server.text.word_spans import words
 
 from ..inspection.models import translator
 from .conftest import Running, serving
@@ -134,7 +134,7 @@ def test_entries_are_read_and_written() -> None:
      ('a,"b', "csv"), ("a,b,c", "csv"), ("a\tb", "xlsx"), (f"{'a' * 2000}\tb", "tsv")],
 )  # fmt: skip
 def test_entries_that_are_none_are_refused(text: str, format: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         entries_of(text, format)
     assert caught.value.status == 400
 

@@ -10,9 +10,9 @@ import httpx
 import pytest
 from libretranslatepy import LibreTranslateAPI
 
-from regard.server.languages import fit
-from regard.server.models import Models
-from regard.server.refused import Refused
+from regard.server.api_error import ApiError
+from regard.server.batching.models import Models
+from regard.server.text.languages import fit
 
 from .conftest import serving
 from .copying import capitals
@@ -124,7 +124,7 @@ def test_the_nearest_region_answers_and_a_model_of_one_side_comes_last() -> None
     asked = {"en-GB": "gb", "en-US": "us", "en": "plain", "en-AU": "plain", "fr": "any-de"}
     try:
         assert {source: models.between(source, "de").name for source in asked} == asked
-        with pytest.raises(Refused):
+        with pytest.raises(ApiError):
             models.between("en", "fr")
     finally:
         models.stop()

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.server.documents import Document
-from regard.server.links import even_links
-from regard.server.markdown import markdown
-from regard.server.markdown_inline import PARSER, _marks
-from regard.server.words import words
+from regard.server.text.documents import Document
+from regard.server.text.markdown import markdown
+from regard.server.text.markdown_inline import PARSER, _marks
+from regard.server.text.word_alignment import even_links
+from regard.server.text.word_spans import words
 
 from .conftest import serving
 from .copying import capitals

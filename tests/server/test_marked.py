@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.server.marked import Marked
-from regard.server.scanning import Markup, Token, scan
-from regard.server.words import words
+from regard.server.text.markup_document import Marked
+from regard.server.text.markup_tokenizer import Markup, Token, scan
+from regard.server.text.word_spans import words
 
 from .conftest import Running
 

@@ -8,9 +8,9 @@ import deepl
 import httpx
 import pytest
 
-from regard.server.languages import Identifier
-from regard.server.models import ServedModel
-from regard.server.schedule import Limits
+from regard.server.batching.models import ServedModel
+from regard.server.batching.scheduler import Limits
+from regard.server.text.languages import Identifier
 
 from ..inspection.models import translator
 from .conftest import serving

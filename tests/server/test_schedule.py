@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from regard.beams import beams
-from regard.constrained import constrained
-from regard.search import Opened, Read, Symbols, greedy
-from regard.server.schedule import Closed, Deadline, Job, Limits, Overloaded, Scheduler, TooMany
-from regard.settings import SearchConfig
-from regard.wanted import Constraints
+from regard.config.settings import SearchConfig
+from regard.search.batch_search import Opened, Read, Symbols, greedy
+from regard.search.beam import beams
+from regard.search.constrained import constrained
+from regard.search.constraint_state import Constraints
+from regard.server.batching.scheduler import Closed, Deadline, Job, Limits, Overloaded, Scheduler, TooMany
 
 BEGIN, END, WORD = 0, 1, 2
 GREEDY, BEAM = SearchConfig(beam=1, length_penalty=0.0), SearchConfig(beam=3, length_penalty=0.0)

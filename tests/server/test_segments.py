@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.sentences import MARK, segments
-from regard.data.subword import ListedTokenizer
+from regard.data.sentence_split import MARK, segments
+from regard.data.tokenizers.subword import MarianTokenizer
 
 from .copying import capitals
 
@@ -65,7 +65,7 @@ def test_a_mark_of_the_target_language_is_before_every_sentence_of_a_model_that_
     parted = segments(text, "en")
     assert model.addressed(text, parted) == parted.sentences  # letters: a mark is text like any other
     translator = model.start()[0]
-    translator.source = ListedTokenizer.__new__(ListedTokenizer)  # type: ignore[misc]
+    translator.source = MarianTokenizer.__new__(MarianTokenizer)  # type: ignore[misc]
     try:
         assert model.addressed(text, parted) == [">>deu<< A dog runs.", ">>deu<< It barks.", ">>deu<< A cat."]
         assert model.addressed("A dog.", segments("A dog.", "en")) == ["A dog."]

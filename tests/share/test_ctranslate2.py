@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from regard.data.text import Tokenizer, TokenizerConfig, train_tokenizer
+from regard.config.settings import SearchConfig
+from regard.data.tokenizers.catalogue import Tokenizer, TokenizerConfig, train_tokenizer
+from regard.inference.translator import Translator
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.settings import SearchConfig
 from regard.share import ctranslate2
-from regard.share.parity import Difference, compare, limit
-from regard.translate import Translator
+from regard.share.parity import ParityDifference, compare, limit
 
 SMALL: dict[str, Any] = {
     "encoder_layers": 2, "decoder_layers": 1, "width": 16, "heads": 2, "feed_forward": 24, "dropout": 0.0,
@@ -81,7 +81,10 @@ def test_what_the_format_cannot_say_is_named(shape: dict[str, Any], told: str) -
 def test_a_difference_is_counted_where_it_begins(tmp_path: Path) -> None:
     one, other = [[5, 6, 7], [5], [5, 6]], [[5, 6, 8], [5], [5]]
     found = compare(lambda given, _: one[: len(given)], lambda given, _: other[: len(given)], [[1], [2], [3]])
-    assert found.differences == [Difference(0, 2), Difference(2, 1)] and (found.sentences, found.pieces) == (3, 6)
+    assert found.differences == [ParityDifference(0, 2), ParityDifference(2, 1)] and (
+        found.sentences,
+        found.pieces,
+    ) == (3, 6)
     assert "1 of 3 sentences the same" in str(found)
     found.write(tmp_path, "other")
     written = json.loads((tmp_path / "parity.json").read_text())

@@ -14,14 +14,14 @@ import safetensors.torch
 import torch
 from pydantic import ValidationError
 
-from regard.attention.position import sinusoids
-from regard.data.subword import ListedTokenizer
-from regard.data.text import UNKNOWN, TokenizerConfig, load_tokenizer, train_tokenizer
+from regard.attention.positions.absolute import sinusoids
+from regard.config.settings import SearchConfig
+from regard.data.tokenizers.catalogue import UNKNOWN, TokenizerConfig, load_tokenizer, train_tokenizer
+from regard.data.tokenizers.subword import MarianTokenizer
 from regard.errors import ConfigError, ModelError, RegardError
-from regard.settings import SearchConfig
+from regard.inference.translator import load
 from regard.share.imported import import_marian
 from regard.share.marian import sines_first
-from regard.translate import load
 
 from .test_marian import THEIRS, WORDS, pieces_of, vocabulary, write_plain
 
@@ -230,7 +230,7 @@ def test_every_part_of_a_long_line_has_its_mark(folder: Path, tmp_path: Path) ->
 
 
 def test_an_imported_run_has_nothing_to_learn_from(folder: Path, tmp_path: Path) -> None:
-    from regard.setup import set_up
+    from regard.training.setup import set_up
 
     run = import_marian(folder, tmp_path / "run")
     with pytest.raises(ConfigError, match="nothing to learn from"):
@@ -248,7 +248,7 @@ def test_two_lists_that_are_not_one_are_told(folder: Path, tmp_path: Path) -> No
 
 def test_pieces_of_a_list_have_its_numbers(tmp_path: Path) -> None:
     model = pieces_of(WORDS).model
-    own = ListedTokenizer(LISTED, model, [">>de<<", "▁the", "▁cat", "▁zzz"])
+    own = MarianTokenizer(LISTED, model, [">>de<<", "▁the", "▁cat", "▁zzz"])
     assert len(own) == 8
     assert own.encode_lines([">>de<< the cat", "the", ""]) == [[4, 5, 6], [5], []]
     assert own.encode(">>fr<< the") == [UNKNOWN, 5] and own.encode_lines([]) == []

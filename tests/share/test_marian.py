@@ -17,18 +17,18 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from regard.config import Config
+from regard.config.settings import SearchConfig
 from regard.data.batches import pad_sources
-from regard.data.subword import SentencePieceTokenizer
-from regard.data.text import BEGIN, END, PAD, UNKNOWN, Tokenizer, TokenizerConfig, train_tokenizer
+from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN, Tokenizer, TokenizerConfig, train_tokenizer
+from regard.data.tokenizers.subword import SentencePieceTokenizer
+from regard.inference.translator import Translator, load
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.models.model import Transducer
-from regard.settings import SearchConfig
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.runs.config import Config
 from regard.share import marian
 from regard.share.imported import import_marian
 from regard.share.parity import limit
-from regard.translate import Translator, load
 
 from .plain_marian import PlainMarian
 
@@ -81,7 +81,7 @@ def german() -> SentencePieceTokenizer:
 
 
 @torch.no_grad()
-def sharp(model: Transducer) -> Transducer:
+def sharp(model: EncoderDecoder) -> EncoderDecoder:
     for parameter in model.parameters():
         parameter.mul_(2.0).add_(0.1 * torch.randn_like(parameter))  # outputs differ, and no bias is 0
     return model.eval()

@@ -16,18 +16,18 @@ import pytest
 import torch
 
 from regard.attention.kernel import kernel
+from regard.config.settings import SearchConfig
 from regard.data.batches import pad_sources
-from regard.data.text import BEGIN, Tokenizer, TokenizerConfig, train_tokenizer
+from regard.data.tokenizers.catalogue import BEGIN, Tokenizer, TokenizerConfig, train_tokenizer
 from regard.errors import ConfigError
+from regard.inference.translator import Translator
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.models.model import Transducer
-from regard.settings import SearchConfig
+from regard.models.encoder_decoder import EncoderDecoder
 from regard.share import onnx
 from regard.share.parity import compare, limit
-from regard.translate import Translator
 
-from ..checking import unchecked
+from ..shape_checks import unchecked
 
 LETTERS = "abcdefghijkl"
 SMALL: dict[str, Any] = {
@@ -47,7 +47,7 @@ LENGTHS = [[1], [9], [2, 30, 5], [4] * 8]
 class Export(NamedTuple):
     """A model, its folder, and what onnxruntime makes of it."""
 
-    model: Transducer
+    model: EncoderDecoder
     tokenizer: Tokenizer
     folder: Path
     exported: Any
@@ -62,7 +62,7 @@ def letters() -> Tokenizer:
     return train_tokenizer([" ".join(LETTERS)], TokenizerConfig(kind="word"))
 
 
-def untrained(name: str) -> Transducer:
+def untrained(name: str) -> EncoderDecoder:
     torch.manual_seed(5)
     types = len(letters())
     model = build(ModelConfig.model_validate(SMALL | SHAPES[name]), source_types=types, target_types=types).eval()
@@ -165,4 +165,4 @@ def test_a_model_that_one_trace_cannot_say_is_refused(tmp_path: Path) -> None:
     with unchecked(), pytest.raises(ConfigError, match="every size of source"):
         onnx.write(model, letters(), letters(), tmp_path / "exported")
     assert not list(tmp_path.iterdir())
-    assert len(torch.zeros(3)) == 3 and "len" not in vars(sys.modules["regard.models.transformer"])
+    assert len(torch.zeros(3)) == 3 and "len" not in vars(sys.modules["regard.models.transformer.transformer"])

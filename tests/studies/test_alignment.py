@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.attention.additive import Additive
 from regard.attention.mask import Padding, Span
+from regard.attention.mechanisms.additive import Additive
 from regard.studies import alignment
 from regard.studies.alignment import TIMES, Tried
 from regard.studies.study import silent

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from regard.attention.contract import Abilities, Attended, Mechanism
-from regard.attention.dot import Dot
 from regard.attention.mask import Bound
-from regard.state import State
+from regard.attention.mechanisms.dot import Dot
+from regard.core.state import State
 from regard.studies import dictionary
 from regard.studies.study import Findings, silent
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.attention.dot import Dot
+from regard.attention.mechanisms.dot import Dot
 from regard.studies import dimension
 from regard.studies.dimension import EXAMPLES, KEYS, VALUES, Lookup
 from regard.studies.study import silent

@@ -15,9 +15,10 @@ import torch
 from typer.testing import CliRunner
 
 from regard import cli
+from regard.core import figure
+from regard.core.installation import add_extra
 from regard.errors import ConfigError, ModelError
-from regard.installation import add_extra
-from regard.studies import catalogue, figure
+from regard.studies import catalogue
 from regard.studies.page import write_page
 from regard.studies.record import read_record, record_study
 from regard.studies.study import Criterion, Findings, Report, Study, at_least, at_most, show
@@ -47,9 +48,9 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         report(1.0)
         return findings(at_least("drawn", float(torch.rand(())), 0.5 if quick else 2.0))
 
-    module = ModuleType("regard.studies.toy")
+    module = ModuleType("regard.studies.toy_tasks")
     module.run = run  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "regard.studies.toy", module)
+    monkeypatch.setitem(sys.modules, "regard.studies.toy_tasks", module)
     monkeypatch.setattr(catalogue, "STUDIES", {"toy": TOY})
     monkeypatch.setattr("regard.studies.page.STUDIES", {"toy": TOY})
     return module

@@ -7,11 +7,11 @@ from torch import Tensor
 
 from regard.attention.mask import Padding, Window
 from regard.studies import costs, layers
-from regard.studies.layers import LAYERS, RADIUS, Layer, attend
+from regard.studies.layers import LAYERS, RADIUS, MeasuredLayer, attend
 from regard.studies.study import silent
 
 
-def failed(**changed: Layer) -> list[int]:
+def failed(**changed: MeasuredLayer) -> list[int]:
     """Which criteria, by their place, with the layers changed."""
     found = layers.run(seed=1, quick=True, report=silent, layers=LAYERS | changed)
     return [place for place, criterion in enumerate(found.criteria) if not criterion.holds]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.models.norms import normalisation as norm_of
+from regard.models.transformer.norms import normalisation as norm_of
 from regard.studies import normalisation
 from regard.studies.study import silent
 

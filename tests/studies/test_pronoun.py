@@ -9,8 +9,8 @@ import torch
 
 from regard import inspect
 from regard.attention.heads import MultiHead
-from regard.models.model import Transducer
-from regard.studies import pronoun, toy
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.studies import pronoun, toy_tasks
 from regard.studies.catalogue import STUDIES
 from regard.studies.pronoun import ALL_HEADS, Head, switched_off
 from regard.studies.record import record_study
@@ -22,12 +22,12 @@ TOKENIZER = tokenizer_of(LANGUAGE)
 
 
 @pytest.fixture(scope="module")
-def model() -> Transducer:
+def model() -> EncoderDecoder:
     torch.manual_seed(1)
     return pronoun._learn(LANGUAGE, TOKENIZER, updates=2, seed=1, report=silent)
 
 
-def test_a_head_switched_off_is_one_whose_share_of_the_output_projection_is_zero(model: Transducer) -> None:
+def test_a_head_switched_off_is_one_whose_share_of_the_output_projection_is_zero(model: EncoderDecoder) -> None:
     judged = LANGUAGE[:4]
     whole = pronoun._log_p(model, judged, TOKENIZER)
     for head in (Head("encoder.1.self", 2), Head("decoder.0.source", 0)):
@@ -46,7 +46,7 @@ def test_a_head_switched_off_is_one_whose_share_of_the_output_projection_is_zero
         torch.testing.assert_close(pronoun._log_p(model, judged, TOKENIZER), whole)
 
 
-def test_looks_by_hand(model: Transducer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_looks_by_hand(model: EncoderDecoder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Columns 0 to 2 are the subject's, 5 to 7 the object's."""
     tired, wide = (
         next(each for each in LANGUAGE if each.source.endswith(f"cross the street because it was too {word}"))
@@ -58,12 +58,12 @@ def test_looks_by_hand(model: Transducer, monkeypatch: pytest.MonkeyPatch) -> No
     assert looks == pytest.approx([0.5, -0.5])
 
 
-def test_right_is_the_word_after_weil(model: Transducer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_right_is_the_word_after_weil(model: EncoderDecoder, monkeypatch: pytest.MonkeyPatch) -> None:
     judged = LANGUAGE[:4]
     texts = [each.target for each in judged]
     assert all("weil es" in text for text in texts)
     said = [texts[0], texts[1].replace("weil es", "weil sie"), "das Tier weil", "das Tier"]
-    monkeypatch.setattr(toy, "translate", lambda *rest: TOKENIZER.encode_lines(said))
+    monkeypatch.setattr(toy_tasks, "translate", lambda *rest: TOKENIZER.encode_lines(said))
     assert pronoun._right(model, judged, TOKENIZER) == 0.25
 
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from regard.attention.dot import Dot
+from regard.attention.mechanisms.dot import Dot
 from regard.studies import saturation
 from regard.studies.study import silent
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.studies import senses as study
-from regard.studies import toy
+from regard.studies import toy_tasks
 from regard.studies.sentences import Sense, senses, tokenizer_of
 from regard.studies.study import silent
 
@@ -66,7 +66,7 @@ def test_columns_are_those_at_bank() -> None:
     chosen: list[Sense] = [LANGUAGE[0], LANGUAGE[1], LANGUAGE[-1]]
     tokenizer = tokenizer_of(LANGUAGE)
     sizes = dict(encoder_layers=2, decoder_layers=1, width=8, feed_forward=8, heads=1)
-    model = toy.model_of(len(tokenizer), **sizes, norm="pre")
+    model = toy_tasks.model_of(len(tokenizer), **sizes, norm="pre")
     columns = study._columns(model, chosen, tokenizer)
     assert list(columns) == ["embedding", "states after layer 1", "states after layer 2"]
     bank = tokenizer.encode("bank")[0]

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from regard.models.model import Transducer
-from regard.studies import toy, warmup
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.studies import toy_tasks, warmup
 from regard.studies.study import silent
 
 
@@ -27,11 +27,11 @@ def test_it_fails_where_nobody_learned() -> None:
 
 def test_it_fails_where_post_norm_learns_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     losses = {"post": 2.0, "pre": 1.0}
-    monkeypatch.setattr(toy, "updates", lambda model, *rest, **more: [losses[_norm(model)]] * 6)
+    monkeypatch.setattr(toy_tasks, "updates", lambda model, *rest, **more: [losses[_norm(model)]] * 6)
     found = warmup.run(seed=1, quick=True, report=silent)
     assert [criterion.holds for criterion in found.criteria] == [False, True, True, True]
     assert found.rows[0][-1] == pytest.approx(warmup.CHANCE - 2.0)
 
 
-def _norm(model: Transducer) -> str:
+def _norm(model: EncoderDecoder) -> str:
     return "post" if isinstance(model.encoder.norm, torch.nn.Identity) else "pre"

@@ -5,20 +5,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from regard.attention.contract import Decoded, Rows
+from regard.attention.contract import Decoded, RowMap
 from regard.attention.heads import AttentionReader
 from regard.attention.mask import Causal, Padding
-from regard.models.bahdanau import BahdanauDecoder
-from regard.models.bridge import LearnedState
-from regard.models.feed_forward import FeedForward
-from regard.models.luong import InputFeedingDecoder, LuongDecoder
-from regard.models.norms import PostNorm
-from regard.models.recurrent import RecurrentState
-from regard.models.stack import Stack
-from regard.models.transformer import DecoderLayer, TransformerDecoder, TransformerState
-from regard.state import select
+from regard.core.state import select
+from regard.models.recurrent.bahdanau import BahdanauDecoder
+from regard.models.recurrent.bridge import LearnedState
+from regard.models.recurrent.decoder_memory import RecurrentState
+from regard.models.recurrent.luong import InputFeedingDecoder, LuongDecoder
+from regard.models.recurrent.stack import Stack
+from regard.models.transformer.feed_forward import FeedForward
+from regard.models.transformer.norms import PostNorm
+from regard.models.transformer.transformer import DecoderLayer, TransformerDecoder, TransformerState
 
-from ..things import (
+from ..cases import (
     MECHANISMS,
     SIZES,
     SUMMARY,
@@ -108,7 +108,7 @@ class ReadsByRow(AttentionReader):
     """Row i reads sentence i, whatever ``rows`` says."""
 
     def forward(self, query, span, memory, rows, state):
-        own = Rows.of(torch.arange(len(query)) % rows.sentences, rows.sentences)
+        own = RowMap.of(torch.arange(len(query)) % rows.sentences, rows.sentences)
         return super().forward(query, span, memory, own, state)
 
 
@@ -169,7 +169,7 @@ class AsksWithTheFirst(BahdanauDecoder):
 
 
 class StaleHidden(InputFeedingDecoder):
-    """Rows move, what the lowest layer carries does not."""
+    """RowMap move, what the lowest layer carries does not."""
 
     def forward(self, tokens, memory, state, *, valid=None) -> Decoded:
         decoded = super().forward(tokens, memory, state, valid=valid)

@@ -8,24 +8,24 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attention.bias import Alibi
 from regard.attention.contract import Abilities, Attended, Mechanism
-from regard.attention.cosine import Cosine
-from regard.attention.dot import Dot
-from regard.attention.forward import FLOOR, Forward
-from regard.attention.general import General
-from regard.attention.hard import Hard
 from regard.attention.kernel import attend, masked_softmax, read, share_heads, weigh
-from regard.attention.local import LocalPredictive
-from regard.attention.local_monotonic import LocalMonotonic
-from regard.attention.location_aware import LocationAware
-from regard.attention.location_recurrent import LocationRecurrent
-from regard.attention.looked import Looked
 from regard.attention.mask import Bound
-from regard.attention.shaw import Shaw
-from regard.state import State
+from regard.attention.mechanisms.cosine import Cosine
+from regard.attention.mechanisms.dot import Dot
+from regard.attention.mechanisms.forward import FLOOR, Forward
+from regard.attention.mechanisms.general import General
+from regard.attention.mechanisms.hard import Hard
+from regard.attention.mechanisms.local_monotonic import LocalMonotonic
+from regard.attention.mechanisms.local_predictive import LocalPredictive
+from regard.attention.mechanisms.location_aware import LocationAware
+from regard.attention.mechanisms.location_recurrent import LocationRecurrent
+from regard.attention.mechanisms.shaw import Shaw
+from regard.attention.positions.distance_bias import Alibi
+from regard.attention.previous_weights import WeightsSoFar
+from regard.core.state import State
 
-from ..things import SIZES, bold
+from ..cases import SIZES, bold
 
 
 class KeepsWeights(Dot):
@@ -180,9 +180,9 @@ class LocalCountsPadding(LocalPredictive):
 class UniformOverPadding(LocationAware):
     """Starts uniform over padding, too."""
 
-    def start(self, key: Tensor, bound: Bound) -> Looked:
+    def start(self, key: Tensor, bound: Bound) -> WeightsSoFar:
         keys = key.shape[2]
-        return Looked(key.new_full((key.shape[0], self.heads, keys), 1 / keys))
+        return WeightsSoFar(key.new_full((key.shape[0], self.heads, keys), 1 / keys))
 
 
 class StaleLocation(LocationAware):
@@ -216,7 +216,7 @@ class WrongReorder(LocationAware):
         return ShiftedState(*super().start(key, bound))
 
     def turn(self, asked, answered, bound, state):
-        weights, after = super().turn(asked, answered, bound, Looked(*state))
+        weights, after = super().turn(asked, answered, bound, WeightsSoFar(*state))
         return weights, ShiftedState(*after)
 
 
@@ -235,7 +235,7 @@ class FloorsPadding(Forward):
     def turn(self, asked, answered, bound, state):
         weights = super().turn(asked, answered, bound, state)[0].clamp_min(FLOOR)
         weights = weights / weights.sum(-1, keepdim=True)
-        return weights, Looked(weights.squeeze(2))
+        return weights, WeightsSoFar(weights.squeeze(2))
 
 
 class PoolsPadding(LocationRecurrent):

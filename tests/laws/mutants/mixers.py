@@ -5,18 +5,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.attention.bias import Alibi
 from regard.attention.contract import Mixed
-from regard.attention.dot import Dot
 from regard.attention.heads import KeyValue, SelfAttention
 from regard.attention.mask import Causal, Padding
-from regard.attention.rotary import Rotary
-from regard.models.average import Average
-from regard.models.convolution import GatedConvolution
-from regard.models.ssru import SimpleRecurrent
-from regard.state import State
+from regard.attention.mechanisms.dot import Dot
+from regard.attention.positions.distance_bias import Alibi
+from regard.attention.positions.rotary import Rotary
+from regard.core.state import State
+from regard.models.convolutional.gated_convolution import GatedConvolution
+from regard.models.transformer.average_attention import AverageAttention
+from regard.models.transformer.ssru import SimpleRecurrent
 
-from ..things import MECHANISMS, SIZES, WIDTH, heads
+from ..cases import MECHANISMS, SIZES, WIDTH, heads
 
 
 def _attention(kind: type[SelfAttention]) -> SelfAttention:
@@ -146,7 +146,7 @@ class CellOfPadding(SimpleRecurrent):
         return super().forward(x, span._replace(valid=torch.ones_like(span.valid)), state)
 
 
-class MeanOfColumns(Average):
+class MeanOfColumns(AverageAttention):
     """Divides by the columns of this piece, not by all that a row has met."""
 
     def forward(self, x, span, state):

@@ -9,10 +9,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from regard.attention.bias import EnergyBias
 from regard.attention.contract import Mechanism
 from regard.attention.heads import AttentionReader
-from regard.attention.rotary import Rotary
+from regard.attention.positions.distance_bias import EnergyBias
+from regard.attention.positions.rotary import Rotary
 
 from .. import test_peers_espnet, test_peers_keras, test_peers_opennmt, test_peers_transformers
 from .asking import Case, Peer, compared, ways

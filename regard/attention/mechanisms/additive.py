@@ -1,0 +1,56 @@
+"""Additive attention: a small network of query and key (Bahdanau; Luong's concat)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.attention.additive_score import AdditiveScore
+from regard.attention.kernel import Normalise, normaliser
+from regard.attention.score import SoftmaxScore
+
+__all__ = ["Additive"]
+
+
+class Additive(SoftmaxScore):
+    """e(q, k) = β vᵀ tanh(W q + U k + b), α = softmax(e) (Bahdanau et al. 2015, App. A.1.2; β = 1, no b).
+
+    The same as Luong's concat, v_aᵀ tanh(W_a [q; k]) with W_a = [W U] (Luong et al. 2015, §3.1, arXiv version); the
+    concatenation is never built. In ``content``: W ``query_weight`` (heads, width, d_q), U ``key_weight`` (heads,
+    width, d_k), b ``bias`` and v ``vector`` (heads, width). ``width`` n' is d_q unless given. ``own`` names which of
+    W, U and b ("query", "key", "bias") there are; without W or U that side enters as it is and must be n' wide, as
+    where the heads project already: own = () is ESPnet's vᵀ tanh(q + k). ``sharpening`` β multiplies the energy
+    (ESPnet: 2), ``normalise`` "sigmoid" takes σ(e) / Σ σ(e) for the softmax (Chorowski et al. 2015, §2.3, "smoothing").
+
+    No state. Cost per head: query·d_q·n' + key·d_k·n' once, then query·key·n' additions, tanhs and products, and as
+    much memory: batch·heads·query·key·n' numbers. Differs from the papers in: every head has its own v, W and U; a
+    constant beside v (ESPnet) is left out, since softmax does not see it (a sigmoid would); the start is uniform in
+    ±1/√fan-in (Bahdanau: v = 0, W and U nearly so).
+    """
+
+    def __init__(
+        self,
+        *,
+        heads: int,
+        query_width: int,
+        key_width: int,
+        width: int | None = None,
+        own: Collection[str] = ("query", "key"),
+        sharpening: float = 1.0,
+        normalise: Normalise = "softmax",
+    ) -> None:
+        super().__init__()
+        self.content = AdditiveScore(
+            heads=heads, query_width=query_width, key_width=key_width, width=width, own=own, sharpening=sharpening
+        )
+        self.normalise = normaliser(normalise)
+
+    def prepare(self, key: Float[Tensor, "batch key_heads key key_width"]) -> Float[Tensor, "batch heads key prepared"]:
+        return self.content.answer(key)
+
+    def energy(
+        self, query: Float[Tensor, "batch heads query width"], key: Float[Tensor, "batch heads key key_width"]
+    ) -> Float[Tensor, "batch heads query key"]:
+        return self.content.pairs(query, key)

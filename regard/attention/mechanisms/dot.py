@@ -1,0 +1,72 @@
+"""Scaled dot-product attention."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.attention.contract import Abilities, Attended
+from regard.attention.kernel import attend
+from regard.attention.mask import Bound
+from regard.attention.positions.distance_bias import EnergyBias
+from regard.attention.score import Score
+from regard.core.state import State
+
+__all__ = ["Dot"]
+
+
+class Dot(Score):
+    """e(q, k) = scale · q·k + b, α = softmax(e), context = Σ α v (Vaswani et al. 2017, Eq. 1).
+
+    ``scale`` None is 1/√d_k; 1 is the unscaled product of Luong et al. 2015 (§3.1). With components of q and k
+    independent, of mean 0 and variance 1, q·k has variance d_k (footnote 4): the scale keeps the softmax out of
+    saturation. Needs d_q = d_k. No state, no parameters but those of ``bias``. Cost: query·key·(d_k + d_v) per head.
+
+    ``bias`` is b(i, j, head), what ALiBi or T5 say of two positions; the paper has none. It is not scaled, and several
+    layers may hold the same one.
+    """
+
+    def __init__(self, *, scale: float | None = None, bias: EnergyBias | None = None) -> None:
+        super().__init__()
+        if bias is not None and not isinstance(bias, EnergyBias):
+            raise TypeError(f"the bias of an energy is a module that says it, not {bias!r}")
+        self.scale, self.bias = scale, bias
+
+    def can(self) -> Abilities:
+        return Abilities(
+            causal=True,
+            cross=True,
+            stream="exact",
+            weights=True,
+            independent=self.bias is None,
+            normalised=True,
+            fused=True,
+            alike=True,
+        )
+
+    def energy(
+        self, query: Float[Tensor, "batch heads query width"], key: Float[Tensor, "batch heads key width"]
+    ) -> Float[Tensor, "batch heads query key"]:
+        if self.bias is not None:
+            raise ValueError("the energy of a product with a bias depends on positions: no other mechanism can use it")
+        scale = 1 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
+        return scale * torch.einsum("bhtd,bhsd->bhts", query, key)
+
+    def forward(
+        self,
+        query: Float[Tensor, "batch heads query width"],
+        key: Float[Tensor, "batch key_heads key width"],
+        value: Float[Tensor, "batch key_heads key value"],
+        bound: Bound,
+        state: State = (),
+        *,
+        need_weights: bool = False,
+    ) -> Attended:
+        bias = None if self.bias is None else self.bias(query, bound)
+        context, weights = attend(
+            query, key, value, bound, scale=self.scale, bias=bias, dropping=self.dropping, need_weights=need_weights
+        )
+        return Attended(context, weights, state)

@@ -1,0 +1,29 @@
+"""Luong's general score: a bilinear form."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.score import SoftmaxScore
+
+__all__ = ["General"]
+
+
+class General(SoftmaxScore):
+    """e(q, k) = qᵀ W_a k, without bias or scale (Luong et al. 2015, §3.1, "general").
+
+    W_a ``weight`` (heads, query_width, key_width), one matrix per head, so d_q may differ from d_k. No state.
+    Cost: query·d_q·d_k + query·key·d_k per head.
+    """
+
+    def __init__(self, *, heads: int, query_width: int, key_width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(heads, query_width, key_width))
+        nn.init.uniform_(self.weight, -0.1, 0.1)  # the paper's, which has it for every parameter
+
+    def energy(
+        self, query: Float[Tensor, "batch heads query width"], key: Float[Tensor, "batch heads key key_width"]
+    ) -> Float[Tensor, "batch heads query key"]:
+        return torch.einsum("bhtd,hde,bhse->bhts", query, self.weight, key)

@@ -1,0 +1,53 @@
+"""Hard attention: exactly one key, with a gradient that pretends otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from regard.attention.contract import Abilities
+from regard.attention.kernel import Energy, masked_softmax
+from regard.attention.mask import Bound
+from regard.attention.score import ReweightedScore, Score
+
+__all__ = ["Hard"]
+
+
+class Hard(ReweightedScore):
+    """α = one-hot(argmax_j e_j): each query reads the one allowed key of highest energy e = ``score``(q, k).
+
+    A choice has derivative 0, so the gradient is that of ã = softmax(e / τ), straight through (Bengio et al.
+    2013): ∂α/∂e := ∂ã/∂e. The values get the gradient of what was read, the chosen one alone. τ is ``temperature``: a
+    lower one makes ã, and so the gradient, nearer to the choice. The first of equal energies is chosen. The same in
+    training and in evaluation: nothing is drawn. No parameters but those of ``score``, no state. Cost: that of
+    ``score``, with all its energies; the reading is a product with zeros.
+
+    Differs from Xu et al. 2015 (§4.1) in: the choice is the argmax, not a draw, and learns by a biased gradient of
+    low variance instead of REINFORCE.
+    """
+
+    def __init__(self, score: Score, *, temperature: float = 1.0) -> None:
+        super().__init__()
+        if not temperature > 0:
+            raise ValueError(f"a temperature is above 0: {temperature}")
+        self.score, self.temperature = score, temperature
+
+    def can(self) -> Abilities:
+        return replace(self.score.can(), fused=False, differentiable=False)
+
+    def weighing(
+        self, query: Float[Tensor, "batch heads query width"], bound: Bound
+    ) -> Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Energy]:
+        return self._choose
+
+    def _choose(
+        self, energy: Float[Tensor, "batch heads query key"], allowed: Bool[Tensor, "batch #heads query key"]
+    ) -> Float[Tensor, "batch heads query key"]:
+        soft = masked_softmax(energy / self.temperature, allowed)
+        top, chosen = soft.detach().max(-1, keepdim=True)
+        hard = torch.zeros_like(soft).scatter(-1, chosen, (top > 0).to(soft.dtype))
+        return hard + (soft - soft.detach())  # in this order: exactly one-hot

@@ -1,0 +1,57 @@
+"""Luong's monotonic local attention (local-m)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from regard.attention.contract import Abilities
+from regard.attention.kernel import Energy, masked_softmax
+from regard.attention.mask import Bound
+from regard.attention.score import ReweightedScore, Score
+
+__all__ = ["LocalMonotonic"]
+
+
+class LocalMonotonic(ReweightedScore):
+    """p_t = t, a_t(s) = align(h_t, h̄_s) for |s − p_t| ≤ D, 0 elsewhere (Luong et al. 2015, §3.2, "local-m").
+
+    Source and target are taken to run in step. t is the query's absolute position and s the key's, both from 0;
+    align is the softmax of ``score`` over the allowed keys of the window, ``window`` = D keys to either side.
+    Positions outside the sentence are ignored: a window that reaches over its edge is normalised over what is left,
+    and a query more than D beyond the last key looks nowhere, with weights 0. No parameters but those of ``score``,
+    no state; but a query's answer depends on its position. Cost: that of ``score``, over all keys.
+    """
+
+    def __init__(self, score: Score, *, window: int = 10) -> None:
+        super().__init__()
+        if not isinstance(window, int) or window < 1:
+            raise ValueError(f"a window is a whole number of keys to either side, 1 or more: {window}")
+        self.score, self.window = score, window
+
+    def can(self) -> Abilities:
+        return Abilities(
+            causal=True,
+            cross=True,
+            stream="exact",
+            weights=True,
+            independent=False,
+            normalised=True,
+            fused=False,
+            blind=True,
+            alike=self.score.can().alike,
+        )
+
+    def weighing(
+        self, query: Float[Tensor, "batch heads query width"], bound: Bound
+    ) -> Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Energy]:
+        distance = bound.key.position[:, None, None, :] - bound.query_position[:, None, :, None]
+
+        def align(
+            energy: Float[Tensor, "batch heads query key"], allowed: Bool[Tensor, "batch #heads query key"]
+        ) -> Float[Tensor, "batch heads query key"]:
+            return masked_softmax(energy, allowed & (distance.abs() <= self.window))
+
+        return align

@@ -1,0 +1,74 @@
+"""Luong's local attention with a predicted centre (local-p)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from regard.attention.contract import Abilities
+from regard.attention.kernel import Energy, masked_softmax
+from regard.attention.mask import Bound
+from regard.attention.score import ReweightedScore, Score
+
+__all__ = ["LocalPredictive"]
+
+
+class LocalPredictive(ReweightedScore):
+    """p_t = S · sigmoid(v_pᵀ tanh(W_p h_t)), a_t(s) = align(h_t, h̄_s) · exp(−(s − p_t)² / 2σ²), σ = D/2.
+
+    (Luong et al. 2015, Eq. 9 and 10 of the arXiv version). S is the number of valid keys of the row, s the key's
+    position from 0, align the softmax of ``score`` over the allowed keys with |s − p_t| ≤ D, ``window`` = D. The
+    weights are *not* normalised again: they sum to 1 at most. A gradient reaches W_p and v_p through the Gaussian
+    alone; the edge of the window is piecewise constant in p_t.
+
+    ``centre`` is W_p (heads, d_q, d_q), ``direction`` v_p (heads, d_q). No state. Cost: that of ``score``, over all
+    keys: the window saves no work here. Differs from the paper in: p_t is predicted per head.
+    """
+
+    def __init__(self, score: Score, *, heads: int, query_width: int, window: float = 10) -> None:
+        super().__init__()
+        if window < 1:
+            raise ValueError(f"a window narrower than 1 may hold no key at all: {window}")
+        self.score, self.window = score, window
+        self.centre = nn.Parameter(torch.empty(heads, query_width, query_width))
+        self.direction = nn.Parameter(torch.empty(heads, query_width))
+        for parameter in (self.centre, self.direction):
+            nn.init.uniform_(parameter, -0.1, 0.1)
+
+    def can(self) -> Abilities:
+        # A causal query would have to know the length of what is still to come.
+        return Abilities(
+            causal=False,
+            cross=True,
+            stream="exact",
+            weights=True,
+            independent=True,
+            normalised=False,
+            fused=False,
+            blind=True,
+            alike=self.score.can().alike,
+        )
+
+    def predict(
+        self, query: Float[Tensor, "batch heads query width"], bound: Bound
+    ) -> Float[Tensor, "batch heads query"]:
+        """p_t, in [0, S]."""
+        hidden = torch.tanh(torch.einsum("bhtd,hed->bhte", query, self.centre))
+        share = torch.sigmoid(torch.einsum("bhte,he->bht", hidden, self.direction))
+        return bound.key_length[:, None, None] * share
+
+    def weighing(
+        self, query: Float[Tensor, "batch heads query width"], bound: Bound
+    ) -> Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Energy]:
+        distance = bound.key.position[:, None, None, :] - self.predict(query, bound)[..., None]
+
+        def align(
+            energy: Float[Tensor, "batch heads query key"], allowed: Bool[Tensor, "batch #heads query key"]
+        ) -> Float[Tensor, "batch heads query key"]:
+            near = distance.abs() <= self.window
+            return masked_softmax(energy, allowed & near) * torch.exp(-2 * (distance / self.window) ** 2)
+
+        return align

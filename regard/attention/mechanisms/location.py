@@ -1,0 +1,46 @@
+"""Luong's location-only score: where to look, from the query alone."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from regard.attention.score import SoftmaxScore
+
+__all__ = ["Location"]
+
+
+class Location(SoftmaxScore):
+    """a_t = softmax(W_a h_t): one energy a position, whatever stands there (Luong et al. 2015, Eq. 8, arXiv version).
+
+    W_a ``weight`` (heads, longest, d_q). A shorter sentence uses the first rows of W_a alone. Keys from position
+    ``longest`` on get no weight: the paper ignores "words near the end" of longer sentences, and a row of W_a that
+    training never reached would mean nothing. Column j of the keys is position j. No bias, no state. Cost:
+    query·min(keys, longest)·d_q per head: cheaper than a product with the keys only where those are wider.
+    """
+
+    blind = True
+
+    def __init__(self, *, heads: int, query_width: int, longest: int = 64) -> None:
+        super().__init__()
+        if longest < 1:
+            raise ValueError(f"longest is the number of positions that have a score, 1 or more: {longest}")
+        self.weight = nn.Parameter(torch.empty(heads, longest, query_width))
+        nn.init.uniform_(self.weight, -0.1, 0.1)  # the paper's, which has it for every parameter
+
+    def remark(self, longest: int) -> str | None:
+        known = self.weight.shape[1]
+        if longest <= known:
+            return None
+        return (
+            f"location attention knows {known} positions (longest) and ignores the rest of sources up to {longest} long"
+        )
+
+    def energy(
+        self, query: Float[Tensor, "batch heads query width"], key: Float[Tensor, "batch heads key key_width"]
+    ) -> Float[Tensor, "batch heads query key"]:
+        keys = key.shape[2]
+        known = torch.einsum("bhtd,hsd->bhts", query, self.weight[:, :keys])
+        return pad(known, (0, keys - known.shape[3]), value=float("-inf"))

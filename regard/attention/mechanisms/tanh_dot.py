@@ -1,0 +1,36 @@
+"""The dot product of tanhs: ESPnet's "dot" attention."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.attention.score import SoftmaxScore
+
+__all__ = ["TanhDot"]
+
+
+class TanhDot(SoftmaxScore):
+    """e(q, k) = scale · Σ_d tanh(q_d) tanh(k_d), α = softmax(e) (ESPnet's AttDot and AttMultiHeadDot).
+
+    ``scale`` None is 1/√d_k, as in AttMultiHeadDot; 2 is that of AttDot. Every factor is below 1, so |e| < scale·d_k:
+    with 1/√d_k no weight is more than exp(2√d_k) times another. The projections are those of the heads, in ESPnet
+    with a bias each for one head, with one in the query's alone for several. Needs d_q = d_k. No parameters, no
+    state. Cost: query·key·(d_k + d_v) per head and (query + key)·d_k tanhs. Differs from "Attention is all you
+    need", which ESPnet's docstring names as its source, in the tanhs.
+    """
+
+    alike = True
+
+    def __init__(self, *, scale: float | None = None) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def energy(
+        self, query: Float[Tensor, "batch heads query width"], key: Float[Tensor, "batch heads key width"]
+    ) -> Float[Tensor, "batch heads query key"]:
+        scale = 1 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
+        return scale * torch.einsum("bhtd,bhsd->bhts", torch.tanh(query), torch.tanh(key))

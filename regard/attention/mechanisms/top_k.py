@@ -1,0 +1,47 @@
+"""Attention to the few best keys and to no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from regard.attention.contract import Abilities
+from regard.attention.kernel import Energy, masked_softmax
+from regard.attention.mask import Bound
+from regard.attention.score import ReweightedScore, Score
+
+__all__ = ["TopK"]
+
+
+class TopK(ReweightedScore):
+    """α = softmax(e) over the ``keep`` allowed keys of highest energy e = ``score``(q, k), 0 elsewhere
+
+    (Chorowski et al. 2015, §2.3: keep the k best frames and normalise again, against long noisy sources). Keys of the
+    same energy as the last that is kept are kept, too, so their order does not matter. The gradient is that of the
+    softmax over the kept keys; which ones are kept is piecewise constant. No parameters but those of ``score``, no
+    state. Cost: that of ``score``, over all keys, and a partial sort: nothing is saved.
+    """
+
+    def __init__(self, score: Score, *, keep: int = 4) -> None:
+        super().__init__()
+        if keep < 1:
+            raise ValueError(f"at least 1 key is kept, not {keep}")
+        self.score, self.keep = score, keep
+
+    def can(self) -> Abilities:
+        return replace(self.score.can(), fused=False)
+
+    def weighing(
+        self, query: Float[Tensor, "batch heads query width"], bound: Bound
+    ) -> Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Energy]:
+        return self._best
+
+    def _best(
+        self, energy: Float[Tensor, "batch heads query key"], allowed: Bool[Tensor, "batch #heads query key"]
+    ) -> Float[Tensor, "batch heads query key"]:
+        seen = energy.detach().masked_fill(~allowed, float("-inf"))
+        last = seen.topk(min(self.keep, seen.shape[-1]), -1).values[..., -1:]
+        return masked_softmax(energy, allowed & (seen >= last))

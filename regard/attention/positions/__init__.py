@@ -1,0 +1,1 @@
+"""Positions: tables, rotations, and what distance adds to a score."""

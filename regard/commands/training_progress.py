@@ -1,0 +1,103 @@
+"""What a person sees of a training: a live line on a terminal, a plain one now and then anywhere else."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from regard.core.installation import add_extra
+from regard.errors import ConfigError
+from regard.training.trainer import Outcome, TrainingProgress, Validation
+
+__all__ = ["TrainingDisplay"]
+
+PLAIN_EVERY = 60.0  # seconds between lines where there is no terminal
+SMOOTHING = 0.95  # of the tokens per second shown
+
+
+class TrainingDisplay:
+    """A ``Reporter`` for ``regard.training.trainer`` that writes to standard error."""
+
+    def __init__(self, run: Path, *, tensorboard: bool = False, console: Console | None = None) -> None:
+        self.run = run
+        self.console = console or Console(stderr=True, highlight=False)
+        self.live = self.console.is_terminal
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self.bar = Progress(*columns, TextColumn("{task.fields[figures]}"), console=self.console, disable=not self.live)
+        self.task: TaskID | None = None
+        self.speed: float | None = None
+        self.last_line = 0.0
+        self.writer = _tensorboard(run) if tensorboard else None
+
+    def __enter__(self) -> TrainingDisplay:
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+        if self.writer is not None:
+            self.writer.close()
+
+    def said(self, message: str) -> None:
+        self.console.print(message, markup=False, soft_wrap=True)  # a path or command is copied in one piece
+
+    def prepared(self, pairs: int) -> None:
+        if self.live:
+            self._advance("preparing", pairs, None, "pairs")
+
+    def updated(self, place: TrainingProgress, steps: int | None, figures: dict[str, float]) -> None:
+        now = figures["tokens"] / figures["seconds"]
+        self.speed = now if self.speed is None else SMOOTHING * self.speed + (1 - SMOOTHING) * now
+        shown = f"epoch {place.epoch + 1} · loss {figures['loss']:.3f} · {self.speed:,.0f} tokens/s"
+        if self.writer is not None:
+            for name in ("loss", "nll", "rate", "norm"):
+                self.writer.add_scalar(f"train/{name}", figures[name], place.step)
+        if self.live:
+            self._advance("training", place.step, steps, shown)
+        elif time.monotonic() - self.last_line > PLAIN_EVERY:
+            self.last_line = time.monotonic()
+            total = "" if steps is None else f" of {steps:,}, {_left(place, steps)} left"
+            self.said(f"step {place.step:,}{total} · {shown}")
+
+    def validated(self, place: TrainingProgress, validation: Validation, best: bool) -> None:
+        others = "".join(f" · {name} {value:.2f}" for name, value in validation.metrics.items())
+        mark = " · best so far" if best else ""
+        self.said(f"step {place.step:,}: validation loss {validation.loss:.4f}{others}{mark}")
+        if self.writer is not None:
+            self.writer.add_scalar("validation/loss", validation.loss, place.step)
+
+    def finished(self, outcome: Outcome) -> None:
+        place = outcome.place
+        if outcome.reason == "interrupted":
+            if not place.step:
+                self.said(f"stopped before the first update; regard train --resume {self.run} begins with it")
+                return
+            self.said(f"stopped and saved at step {place.step:,}; regard train --resume {self.run} goes on")
+            return
+        self.said(f"done ({outcome.reason}) after {place.step:,} updates in {place.seconds / 60:.1f} minutes")
+        self.said(f"next: regard translate {self.run} < in.txt")
+
+    def _advance(self, what: str, done: int, total: int | None, figures: str) -> None:
+        if self.task is None:
+            self.task = self.bar.add_task(what, total=total, figures="")
+        self.bar.update(self.task, description=what, completed=done, total=total, figures=figures)
+
+
+def _left(place: TrainingProgress, steps: int) -> str:
+    seconds = place.seconds / max(place.step, 1) * (steps - place.step)
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+
+
+def _tensorboard(run: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise ConfigError("TensorBoard is not installed", help=add_extra("tensorboard")) from error
+    return SummaryWriter(str(run / "tensorboard"))

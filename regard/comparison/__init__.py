@@ -1,0 +1,1 @@
+"""Several recipes under one budget, in one table."""

@@ -1,0 +1,277 @@
+"""A comparison at work: its members, each in processes of its own, one at a time, and what is known of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from regard.comparison.members import Budget, Entry
+    from regard.comparison.results import Summary
+    from regard.core.interrupt import Interrupts
+
+__all__ = ["Comparison", "read_object"]
+
+START = """
+try:
+    from regard.core.standard_streams import guard_streams
+    guard_streams()
+    from regard.commands.compare import run_member
+    run_member()
+except KeyboardInterrupt:  # while it still imports
+    raise SystemExit(130)
+"""
+PATIENCE = 20.0  # seconds in which a member whose parent was killed saves and ends
+
+
+class Comparison:
+    """Its members, one at a time, and what is known of them."""
+
+    def __init__(
+        self, folder: Path, entries: list[Entry], seeds: int, budget: Budget | None, key: dict[str, Any]
+    ) -> None:
+        self.folder, self.budget, self.key, self.seeds = folder, budget, key, seeds
+        self.members = [_Member(folder, entry, number, key) for entry in entries for number in range(seeds)]
+        self.names = [entry.row.name for entry in entries]
+
+    def run(self) -> int:
+        """Whatever is not done yet. Returns the exit code: 0, a failure's, 130 or 143."""
+        from regard.core import atomic_files
+        from regard.core.interrupt import Interrupts
+        from regard.errors import ModelError
+
+        with atomic_files.storing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        lock = self.folder / "lock"
+        try:
+            with atomic_files.locked(lock, patience=PATIENCE) as held, Interrupts() as interrupts:
+                interrupts.polite = True
+                self._run(held, interrupts)
+        except BlockingIOError as error:
+            raise ModelError(
+                "another process compares in this folder", where=str(lock), help="wait for it, or give another --out"
+            ) from error
+        if interrupts.received is not None:
+            return interrupts.exit_code
+        failures = [member.error["exit_code"] for member in self.members if member.error is not None]
+        return int(failures[0]) if failures else 0
+
+    def _run(self, held: int, interrupts: Interrupts) -> None:
+        for member in self.members:
+            member.begin()
+        for told in {member.row: member for member in self.members if member.config is None}.values():
+            told.tell_failure()  # once a row: no seed changes it
+        began, waiting = time.monotonic(), [member for member in self.members if member.state == "waiting"]
+        self._keep()
+        for number, member in enumerate(waiting):
+            left = self._left(number, len(waiting), time.monotonic() - began)
+            _say(f"[{len(self.members) - len(waiting) + number + 1}/{len(self.members)}] {member.title}{left}")
+            member.work(held, interrupts)
+            self._keep()
+            if interrupts.received is not None:
+                _say("stopped; the same command goes on")
+                return
+
+    def _left(self, done: int, count: int, seconds: float) -> str:
+        """Of time: by what the members so far took, else by a budget of time alone."""
+        if done:
+            return f" · about {_duration(seconds / done * (count - done))} left"
+        if self.budget is not None and self.budget.minutes is not None:
+            return f" · at least {_duration(self.budget.minutes * 60 * count)} left"
+        return ""
+
+    def _keep(self) -> None:
+        from regard.comparison.results import markdown
+        from regard.core import atomic_files
+
+        atomic_files.write_json(self.folder / "results.json", self.results())
+        text = markdown(self.results(), self.summaries())
+        atomic_files.write_bytes_atomically(self.folder / "results.md", text.encode())
+
+    def results(self) -> dict[str, Any]:
+        """What ``results.json`` holds."""
+        from regard.runs.run_folder import environment
+
+        signatures = [member.measured["signature"] for member in self.members if member.state == "done"]
+        return {
+            "format": 1,
+            "command": shlex.join(["regard", *sys.argv[1:]]),
+            "budget": self.budget.text if self.budget else None,
+            "seeds": self.seeds,
+            "metric": self.key["metric"],
+            "signatures": list(dict.fromkeys(signatures)),
+            "test": ", ".join(Path(part["corpus"]["source"]).name for part in self.key["test"]),
+            "measured": self.key,
+            "environment": environment(),
+            "rows": [
+                {
+                    "name": row.name,
+                    "mean": row.mean,
+                    "spread": row.spread,
+                    "members": [member.described() for member in self.members if member.row == row.name],
+                }
+                for row in self.summaries()
+            ],
+        }
+
+    def summaries(self) -> list[Summary]:
+        from regard.comparison.results import summarise
+
+        by_row = {name: [each.described() for each in self.members if each.row == name] for name in self.names}
+        return [summarise(name, members) for name, members in by_row.items()]
+
+
+class _Member:
+    """One row with one seed, and its run folder."""
+
+    def __init__(self, folder: Path, entry: Entry, number: int, key: dict[str, Any]) -> None:
+        from regard.comparison.member import described
+
+        config = entry.config
+        self.row, self.key = entry.row.name, key
+        self.seed = number + 1 if config is None else config.seed + number
+        self.config = None if config is None else config.model_copy(update={"seed": self.seed})
+        self.path = folder / entry.row.folder / f"seed-{self.seed}"
+        self.error = None if entry.error is None else described(entry.error)
+        self.measured: dict[str, Any] = {}
+        self.training: dict[str, Any] = {}
+        self.title = f"{self.row}, seed {self.seed}"
+
+    @property
+    def state(self) -> str:
+        return "failed" if self.error is not None else "done" if self.measured else "waiting"
+
+    def described(self) -> dict[str, Any]:
+        """Its part of ``results.json``."""
+        known = {"seed": self.seed, "run": str(self.path), "state": self.state, "error": self.error}
+        return {**known, **self.training, **{key: value for key, value in self.measured.items() if key != "key"}}
+
+    def begin(self) -> None:
+        """Make the run folder, or see how far it came. ConfigError where it is one of another config."""
+        from regard.core import atomic_files
+        from regard.errors import ConfigError
+        from regard.runs.run_folder import RunFolder
+
+        if self.config is None:
+            return
+        if not (self.path / "config.toml").exists():
+            if self.path.exists():
+                atomic_files.sweep(self.path)  # of a kill while it was made
+            RunFolder.create(self.path, self.config)
+        elif RunFolder.open(self.path).config != self.config:
+            raise ConfigError(
+                f"{self.path} is of another config or budget",
+                where=str(self.path / "config.toml"),
+                help="give another --out, or remove this folder to train it anew",
+            )
+        else:
+            self._read()
+
+    def work(self, held: int, interrupts: Interrupts) -> None:
+        """Prepare, train and measure it, each as far as it is not done; a failure is told and kept."""
+        prepared = (self.path / "plan.json").exists()
+        for stage in ("train",) if prepared else ("prepare", "train"):
+            if interrupts.received is not None:
+                return
+            job = {"stage": stage, "run": str(self.path), "key": self.key}
+            code = _wait(job, held, interrupts)
+            if code and interrupts.received is not None:
+                return
+            if code:
+                self._fail(code)
+                return
+        self._read()
+
+    def _read(self) -> None:
+        from regard.comparison.member import MEASURED, TRAINING
+
+        training, measured = (read_object(self.path / name) for name in (TRAINING, MEASURED))
+        self.training = training if training.get("finished") else {}
+        self.measured = measured if self.training and measured.get("key") == self.key else {}
+
+    def _fail(self, code: int) -> None:
+        from regard.comparison.member import FAILURE
+
+        killed = {"what": f"its process ended with {code}", "where": str(self.path), "why": None, "help": None}
+        if code == -9:
+            killed |= {"why": "it was killed", "help": "if memory ran out, lower train.batch_tokens"}
+        self.error = read_object(self.path / FAILURE) or {**killed, "exit_code": 5}
+        self.tell_failure()
+
+    def tell_failure(self) -> None:
+        """On standard error, at once; the table says it again in short."""
+        error = self.error or {}
+        details = [f"{label}: {error[label]}" for label in ("where", "why", "help") if error.get(label)]
+        who = self.title if self.config else self.row
+        _say("\n  ".join([f"{who} failed: {error['what']}", *details]))
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file of a member; empty where there is no file. ModelError for a damaged one."""
+    from regard.core.untrusted_files import LARGE, parse_json, read_bytes
+    from regard.errors import ModelError
+
+    if not path.exists():
+        return {}
+    try:
+        found = parse_json(read_bytes(path, LARGE))
+        if not isinstance(found, dict):
+            raise ValueError("it is no JSON object")
+        return found
+    except (OSError, ValueError) as error:
+        help = "remove it: the member is measured anew"
+        raise ModelError(f"{path.name} is damaged", where=str(path), why=str(error), help=help) from error
+
+
+def _wait(job: dict[str, Any], held: int, interrupts: Interrupts) -> int:
+    """Run a job in a process of its own to its end; a signal is passed on, and the child saves and ends."""
+    with _child(job, held) as child:
+        passed = False
+        while True:
+            try:
+                return child.wait(timeout=0.2)
+            except subprocess.TimeoutExpired:
+                if interrupts.received is not None and not passed:
+                    passed = True
+                    child.send_signal(interrupts.received)
+
+
+@contextmanager
+def _child(job: dict[str, Any], held: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Its standard input tells it when this process ends, and it holds the comparison's lock until it ends too.
+
+    In a group of its own: Ctrl-C on the terminal reaches it once, through here. Its standard output joins the errors.
+    """
+    import regard
+
+    paths = [str(Path(regard.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", START, json.dumps(job)],
+        stdin=subprocess.PIPE,
+        stdout=2,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        pass_fds=[held],
+        process_group=0,
+    ) as child:
+        yield child
+
+
+def _say(message: str) -> None:
+    typer.echo(message, err=True)
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    if minutes >= 90:
+        return f"{minutes // 60} h {minutes % 60:02} min"
+    return f"{minutes} min" if seconds >= 90 else f"{seconds:.0f} s"

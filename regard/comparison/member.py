@@ -1,0 +1,187 @@
+"""One member of a comparison, in a process of its own: its memory and speed are nobody else's.
+
+Started by ``regard compare`` with a job in JSON as its argument. What it finds it leaves in the run folder:
+
+    training.json   once training is over: updates, tokens, seconds, memory
+    measured.json   quality and speed of decoding, and what they were measured on
+    failure.json    why there is nothing of the above
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.core import atomic_files
+from regard.errors import DataError, ModelError, RegardError
+
+if TYPE_CHECKING:
+    from regard.inference.translator import Translator
+    from regard.runs.run_folder import RunFolder
+    from regard.training.start import OpenDisplay
+
+__all__ = ["FAILURE", "MEASURED", "TRAINING", "described", "main"]
+
+TRAINING, MEASURED, FAILURE = "training.json", "measured.json", "failure.json"
+WARM_UP = 8  # inputs decoded before the clock starts
+
+
+def main(open_display: OpenDisplay) -> None:
+    """Work on the job until it is done, failed or interrupted; exits as ``regard train`` does."""
+    from regard.core.interrupt import Interrupts
+
+    job: dict[str, Any] = json.loads(sys.argv[1])
+    path = Path(job["run"])
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    atomic_files.remove_file(path / FAILURE)
+    try:
+        with Interrupts():
+            sys.exit(
+                _prepare(path, open_display)
+                if job["stage"] == "prepare"
+                else _train_and_measure(path, job, open_display)
+            )
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except RegardError as error:
+        atomic_files.write_json(path / FAILURE, described(error))
+        sys.exit(error.exit_code)
+
+
+def described(error: RegardError) -> dict[str, Any]:
+    """A failure as JSON has it."""
+    return {
+        "what": error.what, "where": error.where, "why": error.why, "help": error.help, "exit_code": error.exit_code,
+    }  # fmt: skip
+
+
+def _end_with_parent() -> None:
+    """The other end of standard input closes when the parent ends, however it did: save, as if it had asked to."""
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _prepare(path: Path, open_display: OpenDisplay) -> int:
+    """Vocabularies, corpora and plan: what they take of memory is not training's."""
+    from regard.runs.run_folder import RunFolder
+    from regard.training.setup import set_up
+
+    run = RunFolder.open(path)
+    with run.training(), open_display(path) as display:
+        set_up(run, say=display.said, progress=display.prepared)
+    return 0
+
+
+def _train_and_measure(path: Path, job: dict[str, Any], open_display: OpenDisplay) -> int:
+    from regard.runs.run_folder import RunFolder
+    from regard.training.start import train_run
+
+    run = RunFolder.open(path)
+    record = path / TRAINING
+    before = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {"finished": False}
+    if not before["finished"]:
+        code = train_run(run, open_display)
+        peak = max(_peak_memory(), before.get("peak_memory", 0))  # over all sittings
+        atomic_files.write_json(record, {"finished": not code, **_trained(path), "peak_memory": peak})
+        if code:
+            return code
+    atomic_files.write_json(path / MEASURED, {"key": job["key"], **_measure(run, job["key"])})
+    return 0
+
+
+def _trained(path: Path) -> dict[str, Any]:
+    metrics = path / "metrics.jsonl"
+    lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.exists() else []  # stopped before an update
+    records = [record for record in map(json.loads, lines) if "loss" in record]
+    tokens, seconds = (sum(record[key] for record in records) for key in ("tokens", "seconds"))
+    updates = records[-1]["step"] if records else 0
+    speed = tokens / seconds if seconds else 0.0
+    return {
+        "updates": updates, "target_tokens": tokens, "train_seconds": seconds, "train_tokens_per_second": speed,
+    }  # fmt: skip
+
+
+def _peak_memory() -> int:
+    """Bytes: the most of the accelerator's that tensors took, where there is one; else the most of this process."""
+    import resource
+
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated()
+    status = Path("/proc/self/status")  # getrusage counts what the parent had at the fork
+    lines = status.read_text().splitlines() if status.exists() else []
+    for line in lines:
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def _measure(run: RunFolder, key: dict[str, Any]) -> dict[str, Any]:
+    """Quality and decoding speed of a trained run. ``key`` says on what, by what and how."""
+    import torch
+
+    from regard.config.settings import adjusted_search
+    from regard.inference.translator import load
+    from regard.runs.averaging import average_run
+
+    plan = run.read_plan()
+    if plan is not None:
+        torch.set_num_threads(plan.threads)  # as in training, in whichever sitting
+    if key["average"]:
+        average_run(run, last=key["average"])
+    model = load(run.path)  # an average where this or train.average has made one
+    search = adjusted_search(model.search, beam=key["beam"], nbest=1)
+    pairs = _pairs(key["test"])
+    distinct = list(dict.fromkeys(source for source, _ in pairs))
+    model.translate(distinct[:WARM_UP], search=search)
+    began = time.perf_counter()
+    found = model.translate(distinct, search=search)
+    seconds = time.perf_counter() - began
+    best = [one.candidates[0] for one in found]
+    texts = {line: one.text for line, one in zip(distinct, best, strict=True)}
+    value, signature = _score(key["metric"], model, texts, pairs, run.config.data.target_language)
+    if not math.isfinite(value):
+        raise ModelError("this model computes no probabilities", where=str(run.path), why="training diverged")
+    return {
+        "value": value,
+        "signature": signature,
+        "checkpoint": str(run.weights_path()),
+        "parameters": sum(parameter.numel() for parameter in model.model.parameters()),
+        "decode_tokens_per_second": sum(len(one.pieces) + one.finished for one in best) / seconds,
+        "decode_lines_per_second": len(distinct) / seconds,
+        "search": search.model_dump(mode="json", exclude_none=True),
+    }
+
+
+def _pairs(test: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    from regard.data.corpora import CorpusConfig, read_pairs
+
+    corpora = [CorpusConfig.model_validate(part["corpus"]) for part in test]
+    pairs = [(source, target) for corpus in corpora for _, source, target in read_pairs(corpus)]
+    if not pairs:
+        raise DataError("there is nothing to measure on: the test set is empty")
+    return pairs
+
+
+def _score(
+    metric: str, model: Translator, texts: dict[str, str], pairs: list[tuple[str, str]], language: str | None
+) -> tuple[float, str]:
+    from regard.metrics.text import EvaluationSet, score_texts
+
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    if metric == "loss":
+        pieces = model.score(sources, targets)
+        value = -sum(map(sum, pieces)) / sum(map(len, pieces))
+        return value, "nats per target piece, end symbols included, no smoothing"
+    examples = EvaluationSet(sources, [[model.target.config.joined(target)] for target in targets])
+    score = score_texts(metric, texts, examples, language=language)
+    return score.value, score.signature

@@ -1,0 +1,233 @@
+"""What a comparison trains: rows out of recipes and variants, under one budget, and what makes them comparable.
+
+Imports no torch. ``regard.comparison.results`` makes figures and tables of what came out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from regard.config.toml_layers import parse_override, spell
+from regard.data.corpora import CorpusConfig
+from regard.errors import ConfigError, RegardError
+from regard.runs.config import Config, find_recipe, load_config
+
+__all__ = ["ENDS", "Budget", "ComparisonRow", "Entry", "enter", "make_rows", "measured_on", "parse_budget"]
+
+ENDS = ("train.steps", "train.epochs", "train.minutes", "train.tokens", "train.early_stopping")
+
+_BUDGET = re.compile(r"(\d[\d_]*(?:\.\d+)?)\s*(?:(s|m|h)|(k|M)?\s*(steps|tokens))")
+_MINUTES = {"s": 1 / 60, "m": 1.0, "h": 60.0}
+_THOUSANDS = {None: 1, "k": 1_000, "M": 1_000_000}
+
+
+class Budget(NamedTuple):
+    """How long each member trains, as overrides that put it in the place of whatever the config says."""
+
+    text: str
+    overrides: list[str]
+    minutes: float | None  # where it is one of time
+
+
+class ComparisonRow(NamedTuple):
+    """One line of the table: a recipe, or a variant of one, trained with every seed."""
+
+    name: str
+    source: str  # a recipe's name or a .toml file
+    overrides: tuple[str, ...]
+
+    @property
+    def folder(self) -> str:
+        """The name as that of a folder."""
+        return re.sub(r"[^\w.=+-]+", "-", self.name).strip("-.") or "row"
+
+
+class Entry(NamedTuple):
+    """A row and its config, or why it has none."""
+
+    row: ComparisonRow
+    config: Config | None
+    error: RegardError | None
+
+
+def parse_budget(text: str) -> Budget:
+    """``90s``, ``10m`` and ``1.5h`` of training, ``2Mtokens`` of the target, ``3000steps``. Raises ConfigError.
+
+    Time is that of updates alone: preparing, validating, saving and decoding are not counted. Tokens are turned into a
+    number of updates exactly, by the member's own batches.
+    """
+    found = _BUDGET.fullmatch(text.strip())
+    amount = float(found[1].replace("_", "")) if found else 0.0
+    if not found or not amount:
+        raise ConfigError(
+            f"{text!r} is no budget",
+            where="--budget",
+            why="it needs an amount above 0 and a unit" if not found else "nothing is learned in no time",
+            help="10m, 90s or 1.5h of training; 2000000tokens or 2Mtokens; 3000steps",
+        )
+    if found[2]:
+        minutes: float | None = amount * _MINUTES[found[2]]
+        key, value = "train.minutes", repr(minutes)
+    else:
+        minutes, number = None, amount * _THOUSANDS[found[3]]
+        if number != int(number):
+            raise ConfigError(f"{text!r} is no whole number of {found[4]}", where="--budget")
+        key, value = f"train.{found[4]}", str(int(number))
+    return Budget(text.strip(), [f"{each}={value if each == key else ''}" for each in ENDS], minutes)
+
+
+def make_rows(
+    sources: Sequence[str], varied: Sequence[str], overrides: Sequence[str], budget: Budget | None
+) -> list[ComparisonRow]:
+    """A row a recipe and combination of the values that ``--vary`` lists, in this order.
+
+    A source is a recipe's name or a ``.toml`` file, ``NAME=SOURCE`` to call its row NAME. Raises ConfigError where
+    there is none, one is not found, or two rows have one name.
+    """
+    if not sources:
+        raise ConfigError("compare takes recipes or .toml files", help="regard compare a.toml b.toml --budget 10m")
+    _refuse_other_ends([*overrides, *varied], budget)
+    variants = [tuple(_variants(each)) for each in varied]
+    rows = []
+    for source in sources:
+        name, recipe = _named(source)
+        find_recipe(recipe)
+        for chosen in product(*variants):
+            labels = [label for label, _ in chosen]
+            names = labels if labels and len(sources) == 1 else [name, *labels]
+            rows.append(ComparisonRow(" ".join(names), recipe, (*overrides, *(override for _, override in chosen))))
+    _refuse_twins(rows)
+    return rows
+
+
+def enter(
+    rows: Sequence[ComparisonRow], budget: Budget | None, require: Callable[[Config], None] = lambda config: None
+) -> list[Entry]:
+    """Each row's config, under the budget. ``require`` raises what else is wrong with one; a failure stays its row's.
+
+    Raises ConfigError where nobody gave a budget and the configs do not agree on one.
+    """
+    entries = [_enter(row, budget.overrides if budget else [], require) for row in rows]
+    found = {_ends(entry.config) for entry in entries if entry.config is not None}
+    if budget is None and len(found) > 1:
+        raise ConfigError(
+            "these configs train for different times",
+            where=" · ".join(", ".join(f"{key}={value}" for key, value in each) for each in sorted(found, key=str)),
+            help="give one budget for all: --budget 10m, 2Mtokens or 3000steps",
+        )
+    return entries
+
+
+def measured_on(entries: Sequence[Entry], given: CorpusConfig | None, metric: str) -> tuple[CorpusConfig, ...]:
+    """What all are measured on: ``given``, else the validation data, which must be the same. Raises ConfigError.
+
+    A loss is one of pieces: it compares only where the pieces are the same, too.
+    """
+    configs = {entry.row.name: entry.config for entry in entries if entry.config is not None}
+    if metric == "loss":
+        _refuse_different(
+            {name: _pieces_of(config) for name, config in configs.items()},
+            "losses of different vocabularies do not compare",
+            help="--metric bleu, or another metric of whole outputs",
+        )
+    if given is not None:
+        return (given,)
+    valid = {name: config.data.valid for name, config in configs.items()}
+    _refuse_different(valid, "these configs have different validation data", help="--test SOURCE TARGET, for all")
+    for name, corpora in valid.items():
+        if not corpora:
+            raise ConfigError(f"{name} has no validation data to measure on", help="--test SOURCE TARGET")
+        return corpora
+    return ()
+
+
+def _enter(row: ComparisonRow, ends: list[str], require: Callable[[Config], None]) -> Entry:
+    try:
+        config = load_config(row.source, [*row.overrides, *ends])
+        require(config)
+        return Entry(row, config, None)
+    except RegardError as error:
+        return Entry(row, None, error)
+
+
+def _named(source: str) -> tuple[str, str]:
+    name, equals, recipe = source.partition("=")
+    if equals and not Path(source).exists():
+        return name.strip(), recipe
+    return Path(source).name.removesuffix(".toml"), source
+
+
+def _variants(varied: str) -> Iterator[tuple[str, str]]:
+    """A label and an override for each value of ``key=value,value``; commas inside brackets and quotes do not count."""
+    key, equals, values = varied.partition("=")
+    if not equals or not values.strip():
+        raise ConfigError(
+            "a variation is a key, '=' and its values", where=f"--vary {varied}", help="--vary train.lr=1e-3,3e-3"
+        )
+    for value in _split(values):
+        override = f"{key}={value}"
+        yield _label(*parse_override(override)), override
+
+
+def _split(values: str) -> list[str]:
+    parts, depth, quote = [""], 0, ""
+    for sign in values:
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in "\"'":
+            quote = sign
+        depth += (sign in "[{") - (sign in "]}") if not quote else 0
+        if sign == "," and not depth and not quote:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return [part.strip() for part in parts]
+
+
+def _label(key: tuple[str | int, ...], value: Any) -> str:
+    """``dot`` for a kind, ``lr=0.001`` for anything else; a table by its entries."""
+    if isinstance(value, dict):
+        return " ".join(_label((name,), inner) for name, inner in value.items())
+    return str(value) if key[-1] in ("kind", "preset") else f"{key[-1]}={'' if value is None else value}"
+
+
+def _refuse_twins(rows: Sequence[ComparisonRow]) -> None:
+    seen: dict[str, ComparisonRow] = {}
+    for row in rows:
+        other = seen.setdefault(row.folder, row)
+        if other is not row:
+            raise ConfigError(
+                f"two rows would be called {row.name}",
+                why=f"they are of {other.source} and {row.source}",
+                help=f"give one a name of its own: OTHER={row.source}",
+            )
+
+
+def _refuse_other_ends(overrides: Sequence[str], budget: Budget | None) -> None:
+    for override in overrides:
+        key = spell(parse_override(override)[0])
+        if budget is not None and key in ENDS:
+            raise ConfigError(
+                f"{key} and --budget both say when training ends", where=override, help="give one of them"
+            )
+
+
+def _ends(config: Config) -> tuple[tuple[str, Any], ...]:
+    keys = (key.partition(".")[2] for key in ENDS)
+    return tuple((key, value) for key in keys if (value := getattr(config.train, key)) is not None)
+
+
+def _pieces_of(config: Config) -> Any:
+    data = config.data
+    return data.train, data.joint, data.tokenizer, data.target_tokenizer if not data.joint else None
+
+
+def _refuse_different(values: dict[str, Any], what: str, *, help: str) -> None:
+    names = list(values)
+    for name in names[1:]:
+        if values[name] != values[names[0]]:
+            raise ConfigError(what, why=f"{names[0]} and {name} differ", help=help)

@@ -1,0 +1,162 @@
+"""What came out of a comparison: quality and its spread, sizes and speeds, as a table, as Markdown and as a picture."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from regard.metrics.text import METRICS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Summary", "draw", "lower_is_better", "markdown", "summarise", "text_table"]
+
+NAME_WIDTH = 25  # of the text table, which then fits into 100 columns
+
+
+class Summary(NamedTuple):
+    """One row over its seeds; None where no seed has come so far. Means, but for the memory, which is the most."""
+
+    name: str
+    seeds: int
+    values: list[float]
+    parameters: int | None
+    updates: float | None
+    minutes: float | None  # of updates alone
+    train_speed: float | None  # target tokens a second, padding not counted
+    decode_speed: float | None  # pieces of output a second
+    memory: int | None  # bytes, of training
+    errors: list[str]
+
+    @property
+    def mean(self) -> float | None:
+        return statistics.fmean(self.values) if self.values else None
+
+    @property
+    def spread(self) -> float | None:
+        """The sample standard deviation over seeds; None for fewer than two."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+
+def summarise(name: str, members: Sequence[Mapping[str, Any]]) -> Summary:
+    """One row out of what ``results.json`` says of its members."""
+    done = [member for member in members if member["state"] == "done"]
+
+    def mean(key: str) -> float | None:
+        return statistics.fmean(member[key] for member in done) if done else None
+
+    seconds = mean("train_seconds")
+    return Summary(
+        name=name,
+        seeds=len(members),
+        values=[member["value"] for member in done],
+        parameters=done[0]["parameters"] if done else None,
+        updates=mean("updates"),
+        minutes=None if seconds is None else seconds / 60,
+        train_speed=mean("train_tokens_per_second"),
+        decode_speed=mean("decode_tokens_per_second"),
+        memory=max((member["peak_memory"] for member in done), default=None),
+        errors=list(dict.fromkeys(member["error"]["what"] for member in members if member["state"] == "failed")),
+    )
+
+
+def lower_is_better(metric: str) -> bool:
+    """Of a metric's name, ``loss`` included."""
+    return metric == "loss" or METRICS[metric].lower_is_better
+
+
+HEAD = ("±", "seeds", "params", "updates", "minutes", "train/s", "decode/s", "memory")
+WIDTHS = (7, 7, 6, 8, 10, 8, 10, 9, 10)
+
+
+def text_table(rows: Sequence[Summary], metric: str) -> str:
+    """Columns of fixed width, at most 100 together. Speeds are of target tokens, memory of training."""
+    lines = [f"{metric:>{NAME_WIDTH + WIDTHS[0]}}" + _aligned(HEAD, WIDTHS[1:])]  # a long name of a metric has room
+    for row in rows:
+        name = row.name if len(row.name) < NAME_WIDTH else row.name[: NAME_WIDTH - 2] + "…"
+        lines.append(f"{name:<{NAME_WIDTH}}" + _aligned(_cells(row, metric), WIDTHS))
+        lines += [f"  {error}"[:99] for error in row.errors]
+    return "\n".join(lines)
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+
+
+def _cells(row: Summary, metric: str) -> list[str]:
+    digits = 4 if metric == "loss" else 2
+    done = len(row.values)
+    return [
+        "failed" if not done and row.errors else _shown(row.mean, f".{digits}f"),
+        _shown(row.spread, f".{digits}f"),
+        str(done) if done == row.seeds else f"{done}/{row.seeds}",
+        _short(row.parameters),
+        _shown(row.updates, ",.0f"),
+        _shown(row.minutes, ".3g"),
+        _shown(row.train_speed, ",.0f"),
+        _shown(row.decode_speed, ",.0f"),
+        "–" if row.memory is None else f"{row.memory / 2**20:,.0f} MB",
+    ]
+
+
+def _shown(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)
+
+
+def _short(number: int | None) -> str:
+    """Three digits: 17.7k, 6.35M, 1.3G."""
+    if number is None:
+        return "–"
+    for size, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if number >= size:
+            return f"{number / size:.3g}{letter}" if number < 999.5 * size else f"{number / size:.0f}{letter}"
+    return str(number)
+
+
+def markdown(results: Mapping[str, Any], rows: Sequence[Summary]) -> str:
+    """The table, and under it all that decides its figures."""
+    metric, machine = results["metric"], results["environment"]
+    head = [metric, *HEAD]
+    lines = ["| | " + " | ".join(head) + " |", "|---|" + "---:|" * len(head)]
+    for row in rows:
+        lines.append(f"| {_escaped(row.name)} | " + " | ".join(_cells(row, metric)) + " |")
+    failures = [f"- {row.name}: {error}" for row in rows for error in row.errors]
+    better = "lower" if lower_is_better(metric) else "higher"
+    notes = [
+        f"{metric} ({better} is better), mean and sample standard deviation (±) over seeds; on {results['test']}.",
+        "Minutes are of updates alone; speeds are of target tokens a second; memory is the most a training took.",
+        "",
+        f"- command: `{results['command']}`",
+        f"- budget: {results['budget'] or 'as the configs say'}; seeds: {results['seeds']}",
+        *(f"- signature: `{each}`" for each in results["signatures"]),
+        f"- machine: {machine['accelerator'] or machine['processor']}, {machine['cores']} cores, {machine['system']}",
+        f"- versions: regard {machine['regard']}, torch {machine['torch']}, Python {machine['python']}",
+        f"- written: {machine['written']}",
+    ]
+    return "\n".join([*lines, "", *notes, *(["", "Failed:", "", *failures] if failures else []), ""])
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def draw(figure: Figure, rows: Sequence[Summary], metric: str) -> None:
+    """Quality with every seed and the spread, and both speeds: a line a row, in the table's order."""
+    shown = [row for row in rows if row.values]
+    figure.set_size_inches(9.0, 1.3 + 0.3 * len(shown))
+    quality, train, decode = figure.subplots(1, 3, sharey=True)
+    places = range(len(shown))
+    for place, row in zip(places, shown, strict=True):
+        quality.plot(row.values, [place] * len(row.values), ".", color="0.6")
+        quality.errorbar(row.mean, place, xerr=row.spread or 0.0, fmt="o", capsize=3, color="C0")
+    train.barh(places, [row.train_speed for row in shown], color="C2", height=0.6)
+    decode.barh(places, [row.decode_speed for row in shown], color="C1", height=0.6)
+    quality.set_yticks(list(places), [row.name for row in shown])
+    quality.invert_yaxis()
+    quality.grid(axis="x", color="0.9")
+    better = "lower" if lower_is_better(metric) else "higher"
+    quality.set_title(f"{metric}, {better} is better")
+    train.set_title("training, target tokens/s")
+    decode.set_title("decoding, tokens/s")

@@ -1,0 +1,38 @@
+"""Options of a thing that a config names: known to its constructor, and of the type that it wants."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from inspect import signature
+from typing import Any, get_type_hints
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from regard.core.wording import did_you_mean, reason
+from regard.errors import ConfigError
+
+__all__ = ["checked"]
+
+TYPES = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
+
+
+def checked(make: type, options: Mapping[str, Any], *, given: Collection[str], where: str) -> dict[str, Any]:
+    """``options`` as the constructor of ``make`` takes them; parameters that are ``given`` are no options.
+
+    Raises ConfigError, which names the key below ``where``, and the nearest option or what would fit.
+    """
+    known = [name for name in signature(make).parameters if name not in given]
+    hints = get_type_hints(make.__init__)  # type: ignore[misc]
+    fitting: dict[str, Any] = {}
+    for name, value in options.items():
+        key = f"{where}.{name}"
+        if name not in known:
+            why = f"options of this kind: {', '.join(known) or 'none'}"
+            meant = did_you_mean(key, [f"{where}.{other}" for other in known])
+            raise ConfigError(f"unknown key {key}", where=key, why=why, help=meant)
+        try:
+            fitting[name] = TypeAdapter(hints[name], config=TYPES).validate_python(value)
+        except ValidationError as error:
+            why = reason(error.errors(include_url=False)[0])
+            raise ConfigError(f"{key} cannot be {value!r}", where=key, why=why) from error
+    return fitting

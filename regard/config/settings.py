@@ -1,0 +1,162 @@
+"""How to train and how to search, as plain values. No torch: commands read a config before they need it.
+
+Every field that may be None has None as its default, so that a saved TOML, which has no null, reloads equal.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+
+from regard.config.explain import Misfit
+
+__all__ = ["SearchConfig", "TrainConfig", "adjusted_search"]
+
+Positive = Annotated[int, Field(gt=0)]
+Width = Annotated[int, Field(gt=0, le=1 << 16)]  # of what is held together: a received config takes no more
+Threads = Annotated[int, Field(gt=0, le=4096)]
+Count = Annotated[int, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+
+
+def _usual_learning_rate(fields: dict[str, object]) -> float:
+    factor = fields.get("schedule") == "noam" or fields.get("optimizer") in ("adadelta", "sgd")
+    return 1.0 if factor else 1e-3
+
+
+def _usual_epsilon(fields: dict[str, object]) -> float:
+    return 1e-6 if fields.get("optimizer") == "adadelta" else 1e-9
+
+
+class TrainConfig(BaseModel):
+    """When to stop, how large a step is, and what is kept on the way."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
+
+    # Whichever of these comes first ends the training.
+    steps: Positive | None = None
+    epochs: Positive | None = None
+    minutes: Annotated[float, Field(gt=0)] | None = None
+    tokens: Positive | None = None  # of the target, padding left out
+
+    batch_tokens: Positive = 4096  # rows × longest of source and target, padding included
+    accumulate: Positive = 1  # batches to an update
+
+    optimizer: Literal["adam", "adamw", "adadelta", "sgd"] = "adam"  # adadelta: Bahdanau 2015, sgd: Luong 2015
+    # noam, the paper's: learning_rate × d_model^-0.5 × min(step^-0.5, step × warmup^-1.5): a factor, 1.0 there.
+    # The others: the peak, reached after `warmup` steps; then 1/√step, a line to zero at the end, flat, or flat for
+    # `halve_after` updates and then half as much after every `halve_every` (Luong et al. 2015: 5 epochs, then each).
+    schedule: Literal["noam", "inverse-sqrt", "linear", "constant", "halving"] = "inverse-sqrt"
+    halve_after: Count | None = None
+    halve_every: Positive | None = None
+    learning_rate: Annotated[float, Field(gt=0)] = Field(
+        default_factory=_usual_learning_rate, validation_alias=AliasChoices("learning_rate", "lr")
+    )
+    warmup: Count | None = None  # unset: 4,000, but at most a tenth of the planned updates
+    betas: tuple[Fraction, Fraction] = (0.9, 0.98)
+    rho: Fraction = 0.95
+    epsilon: Annotated[float, Field(gt=0)] = Field(default_factory=_usual_epsilon)
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    label_smoothing: Fraction = 0.1
+    clip_norm: Annotated[float, Field(gt=0)] | None = None
+    ema: Annotated[float, Field(gt=0, lt=1)] | None = None  # decay of the moving average of the parameters
+
+    validate_every: Positive | None = None  # updates; unset: 500, but at most a fifth of the planned ones
+    save_every: Positive | None = None
+    keep: Positive = 10  # checkpoints on disk
+    average: Count = 0  # checkpoints, the last ones, averaged when training ends; 0: none
+    early_stopping: Positive | None = None  # validations in a row that could be the best and were not
+    best_by: Literal["loss", "bleu", "bleu-tok-lc", "chrf", "ter", "wer", "per"] = "loss"
+    decode_every: Positive = 1  # validations; where best_by is a metric, the others measure the loss alone
+
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    engine: Literal["fast", "reference"] = "fast"  # reference: all but decoding as textbooks write it
+    threads: Threads | None = None
+    workers: Threads = 1
+    deterministic: bool = False
+    max_nonfinite: Positive = 5  # updates in a row without a finite loss before rolling back
+
+    @model_validator(mode="after")
+    def _factor_is_no_rate(self) -> Self:
+        if self.schedule == "noam" and self.learning_rate < 0.01:
+            raise ValueError(
+                "under schedule 'noam' the learning rate is a factor of the paper's, about 1.0; "
+                "to give its peak, set train.schedule=inverse-sqrt"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _halves_when_it_says(self) -> Self:
+        given = (self.halve_after, self.halve_every) != (None, None)
+        if given and self.schedule != "halving":
+            raise ValueError("halve_after and halve_every are of schedule = 'halving'")
+        if self.schedule == "halving" and self.halve_every is None:
+            raise ValueError(
+                "schedule 'halving' needs halve_every: updates after which the rate is halved, again and again"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _line_has_an_end(self) -> Self:
+        if self.schedule == "linear" and (self.steps, self.minutes, self.tokens) == (None, None, None):
+            raise ValueError(
+                "schedule 'linear' falls to zero at the last update: set train.steps, train.minutes or train.tokens"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _keeps_what_it_averages(self) -> Self:
+        if self.average > self.keep:
+            raise Misfit(
+                "train.average",
+                "train.keep",
+                why=f"of the last {self.average} checkpoints only {self.keep} are kept",
+                help=f"--set train.keep={self.average}, or a smaller train.average",
+            )
+        return self
+
+
+class SearchConfig(BaseModel):
+    """How the output is looked for, given the log probabilities of the next token."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    beam: Width = 5  # 1 is greedy
+    nbest: Width = 1
+    length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6  # α of ((k + length) / (k + 1))^α
+    length_offset: Annotated[float, Field(ge=0)] = 5.0  # k there: 5 is GNMT's, 0 divides by length^α as fairseq does
+    coverage_penalty: Annotated[float, Field(ge=0, le=10)] = 0.0  # β: a beam's outputs lose β · Σ log coverage
+    max_extra: Count = 50  # the output ends at the source's length plus this …
+    max_length: Positive | None = None  # … and at this length at the latest
+    temperature: Annotated[float, Field(gt=0)] | None = None  # given: draw instead of search
+    top_k: Positive | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    batch_sentences: Width = 64
+
+    @property
+    def covers(self) -> bool:
+        """Does the coverage penalty rank the outputs? One alone, or drawn ones, are not ranked."""
+        return self.coverage_penalty > 0 and self.temperature is None and self.beam > 1
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.temperature is None and (self.top_k is not None or self.top_p is not None):
+            raise ValueError("top_k and top_p limit sampling, which temperature switches on: temperature = 1.0")
+        if self.temperature is None and self.nbest > self.beam:
+            raise ValueError(f"a beam of {self.beam} cannot hold the {self.nbest} best")
+        return self
+
+
+def adjusted_search(base: SearchConfig, **given: Any) -> SearchConfig:
+    """``base`` with the settings that are not None; beam and n-best follow each other where one alone is given.
+
+    Raises pydantic's ValidationError where the settings contradict each other.
+    """
+    wanted = {key: value for key, value in given.items() if value is not None}
+    nbest, beam = wanted.get("nbest"), wanted.get("beam")
+    if nbest is not None and beam is None and "temperature" not in wanted:
+        wanted["beam"] = max(base.beam, nbest)  # who asks for the ten best means a beam that holds them
+    if nbest is None and beam is not None:
+        wanted["nbest"] = min(base.nbest, beam)
+    return SearchConfig.model_validate(base.model_dump() | wanted)

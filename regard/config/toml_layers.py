@@ -1,0 +1,202 @@
+"""TOML laid over TOML: what a file extends, then the file, then overrides, and where each key was written.
+
+A table is merged key by key; anything else replaces what lies below it. Files that extend each other in a
+circle are refused.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from regard.core.untrusted_files import TooDeep, parse_toml, read_bytes, require_shallow, shortened
+from regard.errors import ConfigError
+
+__all__ = ["Key", "TomlLayer", "lay_over", "locate", "merge", "parse_override", "read_layers", "spell"]
+
+Key = tuple[str | int, ...]
+
+_HEADER = re.compile(r"(\[\[?)([^\[\]]+)\]")
+LIMIT = 1 << 18  # bytes of a file
+PARTS = 16  # of a dotted key; a config has six at most
+
+
+class TomlLayer(NamedTuple):
+    """Some keys and their values, and the line each key stands on where there is one."""
+
+    label: str
+    values: dict[str, Any]
+    lines: dict[Key, int]
+
+
+def spell(key: Key) -> str:
+    """The dotted form of a key, as ``--set`` takes it."""
+    return ".".join(str(part) for part in key)
+
+
+def read_layers(source: Path | Mapping[str, Any], find: Callable[[str, Path | None], Path]) -> list[TomlLayer]:
+    """The file or mapping and all it extends, the lowest first.
+
+    ``find(name, folder)`` says which file an ``extends`` written in ``folder`` means. Raises ConfigError.
+    """
+    layers: list[TomlLayer] = []
+    seen: list[Path] = []
+    while True:
+        if isinstance(source, Path):
+            source = source.resolve()
+            if source in seen:
+                chain = " → ".join(path.name for path in [*seen[seen.index(source) :], source])
+                raise ConfigError("these files extend each other in a circle", where=str(seen[-1]), why=chain)
+            seen.append(source)
+            layer, folder = _read_file(source), source.parent
+        else:
+            layer, folder = _from_mapping(source), None
+        base = layer.values.pop("extends", None)
+        layers.append(layer)
+        if base is None:
+            return layers[::-1]
+        if not isinstance(base, str):
+            raise ConfigError("extends takes the name of a recipe or a path", where=locate([layer], ("extends",)))
+        source = find(base, folder)
+
+
+def _from_mapping(source: Mapping[str, Any]) -> TomlLayer:
+    try:
+        require_shallow(dict(source))
+    except TooDeep as error:
+        raise ConfigError("this config is none", why=str(error)) from error
+    return TomlLayer("", copy.deepcopy(dict(source)), {})
+
+
+def _read_file(path: Path) -> TomlLayer:
+    try:
+        text = read_bytes(path, LIMIT).decode("utf-8")
+        return TomlLayer(str(path), parse_toml(text), _key_lines(text))
+    except OSError as error:
+        raise ConfigError("this recipe cannot be read", where=str(path), why=error.strerror or str(error)) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError("this recipe is not UTF-8 text", where=str(path), why=str(error)) from error
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"at line (\d+)", str(error))
+        where = f"{path}:{line[1]}" if line else str(path)
+        raise ConfigError("this recipe is not TOML", where=where, why=str(error)) from error
+    except ValueError as error:
+        raise ConfigError("this recipe cannot be read", where=str(path), why=str(error)) from error
+
+
+def _key_lines(text: str) -> dict[Key, int]:
+    """The line of every key that starts one. What stands in a multi-line string may be taken for a key:
+    harmless, since only keys that exist are looked up."""
+    lines: dict[Key, int] = {}
+    tables: dict[Key, int] = {}  # how often an array of tables was opened
+    here: Key = ()
+    for number, line in enumerate(text.splitlines(), start=1):
+        written = line.strip()
+        if header := _HEADER.match(written):
+            here = _with_indices(_split(header[2]), tables)
+            if header[1] == "[[":
+                tables[here] = tables.get(here, -1) + 1
+                here = (*here, tables[here])
+            lines.setdefault(here, number)
+        elif "=" in written:
+            parts = _split(written.partition("=")[0])
+            for length in range(1, len(parts) + 1):  # `a.b = 1` opens a as well
+                lines.setdefault(here + parts[:length], number)
+    return lines
+
+
+def _split(dotted: str) -> Key:
+    """The parts of a key, at most one more than a key may have: what is written so is known to have too many."""
+    return tuple(part.strip().strip("\"'") for part in dotted.split(".", PARTS))
+
+
+def _with_indices(key: Key, tables: Mapping[Key, int]) -> Key:
+    """``data.train.more`` under the second ``[[data.train]]`` is ``data.train.1.more``."""
+    path: Key = ()
+    for position, part in enumerate(key):
+        path = (*path, part)
+        if path in tables and position + 1 < len(key):
+            path = (*path, tables[path])
+    return path
+
+
+def parse_override(text: str) -> tuple[Key, Any]:
+    """``train.lr=1e-3`` as a key and a TOML value; what is no TOML is a string; nothing after ``=`` is None."""
+    dotted, equals, written = text.partition("=")
+    if not equals or not dotted.strip():
+        raise ConfigError(
+            "an override is a key, '=' and a value",
+            where=f"--set {text}",
+            help="for example --set train.lr=1e-3",
+        )
+    key = tuple(int(part) if re.fullmatch("[0-9]{1,9}", part) else part for part in map(str, _split(dotted)))
+    if len(key) > PARTS:
+        raise ConfigError(f"a key has at most {PARTS} parts", where=f"--set {shortened(text)}")
+    written = written.strip()
+    if not written:
+        return key, None
+    try:
+        parsed = parse_toml(f"value = {written}")
+    except tomllib.TOMLDecodeError:
+        return key, written
+    except ValueError as error:
+        raise ConfigError("this value cannot be read", where=f"--set {shortened(text)}", why=str(error)) from error
+    return key, (parsed["value"] if len(parsed) == 1 else written)
+
+
+def merge(layers: Iterable[TomlLayer], overrides: Iterable[tuple[Key, Any]] = ()) -> dict[str, Any]:
+    """One mapping out of all layers; a higher one wins. An override of None takes the key out."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        lay_over(merged, layer.values)
+    for key, value in overrides:
+        _put(merged, key, value)
+    return merged
+
+
+def lay_over(below: dict[str, Any], above: Mapping[str, Any]) -> None:
+    """Write ``above`` into ``below``, table by table. A table of another ``kind`` brings options of its own."""
+    for key, value in above.items():
+        under = below.get(key)
+        if isinstance(under, dict) and isinstance(value, Mapping) and not _another_kind(under, value):
+            lay_over(under, value)
+        else:
+            below[key] = copy.deepcopy(value)
+
+
+def _another_kind(below: Mapping[str, Any], above: Mapping[str, Any]) -> bool:
+    return "kind" in below and above.get("kind", below["kind"]) != below["kind"]
+
+
+def _put(tree: Any, key: Key, value: Any) -> None:
+    """Write one value; tables on the way are opened, items of a list must be there."""
+    for position, part in enumerate(key):
+        last = position + 1 == len(key)
+        if isinstance(tree, list) and not (isinstance(part, int) and part < len(tree)):
+            raise ConfigError(
+                f"{spell(key[:position])} has no item {part!r}",
+                where=f"--set {spell(key)}",
+                why=f"it is a list of {len(tree)}, counted from 0",
+            )
+        if not isinstance(tree, dict | list):
+            raise ConfigError(f"{spell(key[:position])} is a value, not a table", where=f"--set {spell(key)}")
+        slot: Any = part if isinstance(tree, list) else str(part)
+        if last and value is None:
+            tree.pop(slot) if isinstance(tree, list) else tree.pop(slot, None)
+        elif last:
+            tree[slot] = value
+        else:
+            tree = tree[slot] if isinstance(tree, list) else tree.setdefault(slot, {})
+
+
+def locate(layers: Iterable[TomlLayer], key: Key) -> str | None:
+    """``file:line`` of a key, or of the nearest table around it, in the highest layer that has it."""
+    for length in range(len(key), 0, -1):
+        for layer in reversed(list(layers)):
+            if key[:length] in layer.lines:
+                return f"{layer.label}:{layer.lines[key[:length]]}"
+    return None

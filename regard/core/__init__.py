@@ -1,0 +1,1 @@
+"""Files, states, random streams, failures of the machine: what every other folder may use."""

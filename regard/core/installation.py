@@ -1,0 +1,137 @@
+"""How this installation of regard is changed: the command that adds an extra to it, or takes a newer one.
+
+The name ``regard`` is on no public index that this project keeps, so whoever asks an index for it gets a stranger's.
+Hence a command here always names the place that this installation came from.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+__all__ = ["Extra", "add_extra", "add_package", "extras", "upgrade"]
+
+NAME = "regard"
+PURPOSES = {
+    "ctranslate2": "export to CTranslate2",
+    "demo": "the dictionary of regard demo",
+    "dev": "tests and checks of the code",
+    "onnx": "export to ONNX",
+    "plot": "pictures of studies and comparisons",
+    "serve": "regard serve and the page of regard inspect",
+    "tensorboard": "regard train --tensorboard",
+}
+
+
+class Extra(NamedTuple):
+    """An optional part: what it is for, and which of its packages are not installed."""
+
+    name: str
+    purpose: str
+    missing: list[str]
+
+
+def add_extra(name: str) -> str:
+    """The command that adds an extra to this installation."""
+    where = _requirement(f"[{name}]")
+    if where is None:  # from an index: what the extra is made of has names that are known there
+        where = " ".join(shlex.quote(requirement) for requirement in _requirements(name))
+    return f"{_pip()} {where}" if where else f"install regard with its extra {name!r} from where this one came"
+
+
+def add_package(name: str) -> str:
+    """The command that installs a package of somebody else's beside this installation."""
+    return f"{_pip()} {shlex.quote(name)}"
+
+
+def upgrade() -> str:
+    """What to do for a newer regard."""
+    origin = _origin() or {}
+    if origin.get("dir_info", {}).get("editable"):
+        return f"upgrade regard: git -C {shlex.quote(_path(origin['url']))} pull"
+    if "vcs_info" in origin:
+        return f"upgrade regard: {_pip()} --upgrade {_requirement('')}"
+    return "upgrade regard: install a newer one" + (
+        f" in place of {origin['url']}" if "url" in origin else " from where this one came"
+    )
+
+
+def extras() -> list[Extra]:
+    """Every extra that this installation knows of."""
+    found = _distribution()
+    names = found.metadata.get_all("Provides-Extra") or [] if found is not None else []
+    return [Extra(name, PURPOSES.get(name, ""), _missing(name)) for name in sorted(names)]
+
+
+def _requirements(extra: str) -> list[str]:
+    """What an extra is made of, as ``fastapi>=0.165``."""
+    found = _distribution()
+    pattern = re.compile(rf"(.*?)\s*;.*\bextra\s*==\s*['\"]{re.escape(extra)}['\"]")
+    matches = (pattern.fullmatch(each) for each in (found.requires or [] if found is not None else []))
+    return [match[1] for match in matches if match]
+
+
+def _missing(extra: str) -> list[str]:
+    names = (re.split(r"[^\w.-]", requirement)[0] for requirement in _requirements(extra))
+    return [name for name in names if not _is_installed(name)]
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _distribution() -> importlib.metadata.Distribution | None:
+    try:
+        return importlib.metadata.distribution(NAME)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _origin() -> dict[str, Any] | None:
+    """Where this installation came from, as pip notes it (PEP 610); None where it came from an index."""
+    found = _distribution()
+    if found is None:  # a clone that was never installed
+        clone = Path(__file__).parents[2]
+        return {"url": clone.as_uri(), "dir_info": {"editable": True}} if (clone / "pyproject.toml").is_file() else None
+    try:
+        origin = json.loads(found.read_text("direct_url.json") or "null")
+    except ValueError:
+        return None
+    return origin if isinstance(origin, dict) and isinstance(origin.get("url"), str) else None
+
+
+def _requirement(extra: str) -> str | None:
+    """What pip must be given for the same regard with an extra, quoted for a shell; None where that is not known."""
+    origin = _origin()
+    if origin is None:
+        return None
+    url, inside = origin["url"], f"#subdirectory={origin['subdirectory']}" if "subdirectory" in origin else ""
+    if "vcs_info" in origin:
+        how = origin["vcs_info"]
+        version = how.get("requested_revision")
+        url = f"{how['vcs']}+{url}" + (f"@{version}" if version else "")
+    elif url.startswith("file:"):
+        editable = "-e " if origin.get("dir_info", {}).get("editable") else ""
+        return editable + shlex.quote(_path(url) + extra)
+    return shlex.quote(f"{NAME}{extra} @ {url}{inside}")
+
+
+def _path(url: str) -> str:
+    return unquote(urlsplit(url).path)
+
+
+def _pip() -> str:
+    """The pip of the Python that runs this, whichever environment is active."""
+    python = Path(sys.executable)
+    shown = python.relative_to(Path.cwd()) if python.is_relative_to(Path.cwd()) else python
+    return f"{shlex.quote(str(shown))} -m pip install"

@@ -1,0 +1,1 @@
+"""Findings in parallel text before training."""

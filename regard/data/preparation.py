@@ -1,0 +1,253 @@
+"""From pairs of lines to a prepared corpus, in constant memory; written whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from regard.core.atomic_files import commit_folder, hidden, storing
+from regard.data.corpus import FORMAT, Corpus, Report
+from regard.data.reading import CorpusConfig, PairReader, read_pairs
+from regard.data.tokenizers.tokenizer import UNKNOWN, Tokenizer
+from regard.errors import DataError, StorageError
+
+__all__ = ["fingerprint", "open_or_prepare", "prepare"]
+
+CHUNK = 4096  # pairs cut and written at a time
+NAMED_LINES = 20
+WHOLE = (0.0, 1.0)
+Pair = tuple[int, str, str]
+
+
+def prepare(
+    pairs: Iterable[Pair],
+    source_tokenizer: Tokenizer,
+    target_tokenizer: Tokenizer,
+    folder: Path,
+    *,
+    max_length: int,
+    name: str | None = None,
+    fingerprint: str = "",
+    content: str = "",
+    progress: Callable[[int], None] | None = None,
+) -> Corpus:
+    """Cut ``pairs`` into ``folder`` and open it; a corpus that is there already is replaced.
+
+    A pair with more than ``max_length`` pieces on either side is left out and reported with its line in
+    ``Corpus.report``. ``name`` is what messages call the corpus; ``progress`` is told the pairs read so far;
+    ``content`` is what ``Corpus.content`` must be. About 0.5 µs a piece (BPE), memory constant. Raises the reader's
+    DataErrors, DataError when no pair is left or the content is another, and StorageError, also when ``folder``
+    holds something else; then nothing has changed in ``folder``.
+    """
+    if name is None:
+        name = str(pairs.config.source) if isinstance(pairs, PairReader) else "pair"
+    _refuse_foreign(folder)
+    with storing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = hidden(folder, "tmp")
+        shutil.rmtree(temporary, ignore_errors=True)  # what a kill left there
+        temporary.mkdir()
+    try:
+        with storing(folder), _Writer(temporary, source_tokenizer, target_tokenizer, max_length) as writer:
+            for chunk in _chunks(pairs):
+                writer.write(chunk)
+                if progress is not None:
+                    progress(writer.read)
+        report = writer.report(pairs.blank if isinstance(pairs, PairReader) else 0)
+        if report.pairs == 0:
+            raise _nothing_left(report, name, pairs.config.share if isinstance(pairs, PairReader) else WHOLE)
+        if content and writer.content.hexdigest() != content:
+            raise _another(name)
+        head = {**FORMAT, "name": name, "fingerprint": fingerprint, **writer.head(), "report": report._asdict()}
+        with storing(folder):
+            (temporary / "corpus.json").write_text(json.dumps(head, indent=1) + "\n", encoding="utf-8")
+            commit_folder(temporary, folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return Corpus.open(folder)
+
+
+def open_or_prepare(
+    config: CorpusConfig,
+    source_tokenizer: Tokenizer,
+    target_tokenizer: Tokenizer,
+    folder: Path,
+    *,
+    max_length: int,
+    content: str = "",
+    progress: Callable[[int], None] | None = None,
+) -> Corpus:
+    """Open ``folder`` when it was made of these very files, tokenizers and length; prepare it otherwise.
+
+    With ``content``, the ``Corpus.content`` of before, files that were copied or touched will do, other text will
+    not: a DataError.
+    """
+    wanted = fingerprint(config, source_tokenizer, target_tokenizer, max_length=max_length)
+    try:
+        corpus = Corpus.open(folder)
+        if corpus.fingerprint == wanted:
+            corpus.require_types(len(source_tokenizer), len(target_tokenizer))
+            return corpus
+    except DataError:
+        pass  # missing or damaged: it is made anew from the text
+    return prepare(
+        read_pairs(config),
+        source_tokenizer,
+        target_tokenizer,
+        folder,
+        max_length=max_length,
+        fingerprint=wanted,
+        content=content,
+        progress=progress,
+    )
+
+
+def fingerprint(
+    config: CorpusConfig, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer, *, max_length: int
+) -> str:
+    """A sha256 over all that decides the prepared numbers. A file counts by path, size and time of change."""
+    files = []
+    for path in (config.source, config.target):
+        if path is not None and path.exists():
+            status = path.stat()
+            files.append([str(path.resolve()), status.st_size, status.st_mtime_ns])
+    what = {
+        **FORMAT,
+        "files": files,
+        "keys": [config.source_key, config.target_key],
+        "share": list(config.share),
+        "tokenizers": [source_tokenizer.digest(), target_tokenizer.digest()],
+        "max_length": max_length,
+    }
+    return hashlib.sha256(json.dumps(what).encode()).hexdigest()
+
+
+class _Side:
+    """One side's files, open for writing."""
+
+    def __init__(self, folder: Path, name: str, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.tokens = self.unknown = 0
+        self.token_file = (folder / f"{name}.tokens").open("wb")
+        self.offset_file = (folder / f"{name}.offsets").open("wb")
+        self.offset_file.write(np.zeros(1, np.int64).tobytes())
+
+    def write(self, sentences: list[list[int]], dtype: np.dtype[Any]) -> None:
+        lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
+        flat = np.fromiter(chain.from_iterable(sentences), dtype, int(lengths.sum()))
+        self.unknown += int((flat == UNKNOWN).sum())
+        self.token_file.write(flat.tobytes())
+        self.offset_file.write((self.tokens + np.cumsum(lengths)).tobytes())
+        self.tokens += len(flat)
+
+    def close(self) -> None:
+        self.token_file.close()
+        self.offset_file.close()
+
+
+class _Writer:
+    def __init__(self, folder: Path, source: Tokenizer, target: Tokenizer, max_length: int) -> None:
+        self.max_length = max_length
+        self.dtype = np.dtype("<u2" if max(len(source), len(target)) <= 1 << 16 else "<u4")
+        self.sides = (_Side(folder, "source", source), _Side(folder, "target", target))
+        self.lines = (folder / "lines").open("wb")
+        self.content = hashlib.sha256()
+        self.read = self.kept = self.long = 0
+        self.long_lines: list[int] = []
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for file in (*self.sides, self.lines):
+            file.close()
+
+    def write(self, chunk: list[Pair]) -> None:
+        for _, *sides in chunk:
+            self.content.update(json.dumps(sides).encode())
+        source = self.sides[0].tokenizer.encode_lines([pair[1] for pair in chunk])
+        target = self.sides[1].tokenizer.encode_lines([pair[2] for pair in chunk])
+        longest = (max(len(first), len(second)) for first, second in zip(source, target, strict=True))
+        fits = [length <= self.max_length for length in longest]
+        for pair, fit in zip(chunk, fits, strict=True):
+            if not fit:
+                self.long += 1
+                if len(self.long_lines) < NAMED_LINES:
+                    self.long_lines.append(pair[0])
+        keep = [row for row, fit in enumerate(fits) if fit]
+        self.sides[0].write([source[row] for row in keep], self.dtype)
+        self.sides[1].write([target[row] for row in keep], self.dtype)
+        self.lines.write(np.array([chunk[row][0] for row in keep], np.int64).tobytes())
+        self.read += len(chunk)
+        self.kept += len(keep)
+
+    def head(self) -> dict[str, Any]:
+        """What a reader must know of the files; call it when they are closed."""
+        return {
+            "content": self.content.hexdigest(),
+            "dtype": self.dtype.str,
+            "source_tokens": self.sides[0].tokens,
+            "target_tokens": self.sides[1].tokens,
+        }
+
+    def report(self, blank: int) -> Report:
+        return Report(
+            pairs=self.kept,
+            blank=blank,
+            long=self.long,
+            long_lines=self.long_lines,
+            source_unknown=self.sides[0].unknown,
+            target_unknown=self.sides[1].unknown,
+            max_length=self.max_length,
+        )
+
+
+def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
+    rest = iter(pairs)
+    while chunk := list(islice(rest, CHUNK)):
+        yield chunk
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Replacing deletes what was there, so that must be a prepared corpus."""
+    with storing(folder):
+        occupied = folder.exists() and not (folder.is_dir() and not any(folder.iterdir()))
+    if occupied and not (folder / "corpus.json").exists():
+        raise StorageError(
+            "The folder for the prepared corpus holds something else.",
+            where=str(folder),
+            help="name another folder, or empty this one",
+        )
+
+
+def _another(name: str) -> DataError:
+    return DataError(
+        "The corpus is not the one this run began with.",
+        where=name,
+        why="its text has changed since, and with it the order of the data",
+        help="restore the file to go on, or begin another run with the new text",
+    )
+
+
+def _nothing_left(report: Report, name: str, share: tuple[float, float]) -> DataError:
+    if report.long:
+        why = f"{report.long} pairs are longer than {report.max_length} pieces"
+        return DataError("No pair of the corpus is left.", where=name, why=why, help="raise data.max_length")
+    if share != WHOLE:
+        return DataError(
+            "No pair of the corpus falls into its share.",
+            where=name,
+            why=f"share = [{share[0]:g}, {share[1]:g}] is {share[1] - share[0]:.2%} of the pairs",
+            help="widen the share, or validate on a corpus of its own: data.valid, --valid",
+        )
+    return DataError("The corpus holds no sentence: every line is blank.", where=name)

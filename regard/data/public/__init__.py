@@ -1,0 +1,1 @@
+"""Public corpora by name: their files, checksums and download."""

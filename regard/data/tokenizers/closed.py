@@ -1,0 +1,115 @@
+"""Closed vocabularies: words, characters, and bytes. What a list of pieces says is all there is to know."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from regard.data.tokenizers.tokenizer import SPECIALS, UNKNOWN, Tokenizer, TokenizerConfig
+from regard.errors import ConfigError, DataError
+
+__all__ = ["ByteTokenizer", "CharacterTokenizer", "WordTokenizer", "count_pieces"]
+
+
+class ClosedVocabulary(Tokenizer):
+    """A vocabulary that is a list of pieces, numbered in its order after the special ones."""
+
+    def __init__(self, config: TokenizerConfig, pieces: Sequence[str]) -> None:
+        super().__init__(config)
+        self._spelled = list(pieces)
+        self._number = {piece: number for number, piece in enumerate(pieces, start=len(SPECIALS))}
+
+    def __len__(self) -> int:
+        return len(SPECIALS) + len(self._spelled)
+
+    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
+        number = self._number
+        return [[number.get(piece, UNKNOWN) for piece in self._split(line)] for line in lines]
+
+    def _unknown(self, line: str) -> list[str]:
+        return [piece for piece in self._split(line) if piece not in self._number]
+
+    def _piece(self, piece: int) -> str:
+        return self._spelled[piece - len(SPECIALS)]
+
+    def _files(self) -> dict[str, bytes]:
+        return {}
+
+    def _vocabulary(self) -> list[str]:
+        return self._spelled
+
+    @abstractmethod
+    def _split(self, line: str) -> Iterable[str]: ...
+
+
+class WordTokenizer(ClosedVocabulary):
+    """Whatever stands between white space, once per distinct word; also text that is already tokenised."""
+
+    def _split(self, line: str) -> list[str]:
+        return line.split()
+
+    def _decode(self, ids: list[int]) -> str:
+        return self.config.joined(" ".join(map(self._piece, ids)))
+
+
+class CharacterTokenizer(ClosedVocabulary):
+    """Every Unicode character is a piece, the space too: known text comes back exactly."""
+
+    def _split(self, line: str) -> str:
+        return line
+
+    def _decode(self, ids: list[int]) -> str:
+        return "".join(map(self._piece, ids))
+
+
+class ByteTokenizer(Tokenizer):
+    """The 256 bytes of UTF-8: nothing is unknown, and every text comes back exactly."""
+
+    def __len__(self) -> int:
+        return len(SPECIALS) + 256
+
+    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
+        return [[byte + len(SPECIALS) for byte in line.encode("utf-8")] for line in lines]
+
+    def _unknown(self, line: str) -> list[str]:
+        return []
+
+    def _decode(self, ids: list[int]) -> str:
+        # A model may write half a character; the reader sees U+FFFD there.
+        return bytes(piece - len(SPECIALS) for piece in ids).decode("utf-8", errors="replace")
+
+    def _piece(self, piece: int) -> str:
+        character = chr(piece - len(SPECIALS))
+        return character if "!" <= character <= "~" else f"<0x{ord(character):02X}>"
+
+    def _files(self) -> dict[str, bytes]:
+        return {}
+
+    def _vocabulary(self) -> None:
+        return None
+
+
+def count_pieces(lines: Iterable[str], config: TokenizerConfig) -> list[str]:
+    """The pieces to keep: most frequent first, ties by code point, cut to ``config.size``.
+
+    Raises DataError when the corpus has none, ConfigError when it has fewer than were asked for.
+    """
+    counts: Counter[str] = Counter()
+    for line in lines:
+        line = line.lower() if config.lowercase else line
+        counts.update(line if config.kind == "character" else line.split())
+    if not counts:
+        raise DataError("The corpus for the vocabulary holds no text.")
+    ranked = sorted(counts, key=lambda piece: (-counts[piece], piece))
+    if config.size is None:
+        return ranked
+    largest = len(SPECIALS) + len(ranked)
+    if config.size > largest:
+        raise ConfigError(
+            f"A {config.kind} vocabulary of {config.size} pieces is larger than the corpus allows.",
+            where="tokenizer.size",
+            why=f"the largest possible size is {largest}, the {len(SPECIALS)} special pieces included",
+            help=f"set it to at most {largest}, or leave it out to keep every piece",
+        )
+    return ranked[: config.size - len(SPECIALS)]

@@ -1,0 +1,301 @@
+"""Subwords from SentencePiece and from Hugging Face ``tokenizers``, trained in this process."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, SPECIALS, UNKNOWN, Tokenizer, TokenizerConfig
+from regard.errors import ConfigError, DataError
+
+__all__ = [
+    "HuggingFaceTokenizer",
+    "MarianTokenizer",
+    "SentencePieceTokenizer",
+    "marked",
+    "train_hugging_face",
+    "train_sentencepiece",
+]
+
+DEFAULT_SIZE = 8000
+SAMPLE = 10_000_000  # lines that SentencePiece keeps in memory; more are sampled, always the same ones
+
+
+class SentencePieceTokenizer(Tokenizer):
+    """Pieces of a SentencePiece model; runs of spaces become one space, nothing else is normalised."""
+
+    def __init__(self, config: TokenizerConfig, model: bytes) -> None:
+        """Raises ValueError when ``model`` is not a SentencePiece model."""
+        from sentencepiece import SentencePieceProcessor
+
+        super().__init__(config)
+        self._model = model
+        if not model:  # of which the library makes something that cannot be used
+            raise ValueError("not a SentencePiece model: it is empty")
+        try:
+            self._processor = SentencePieceProcessor(model_proto=model)
+        except RuntimeError as error:
+            raise ValueError("not a SentencePiece model") from error
+
+    @property
+    def model(self) -> bytes:
+        """The SentencePiece model itself, as the library reads it."""
+        return self._model
+
+    def __len__(self) -> int:
+        return len(self._processor)
+
+    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
+        return self._processor.encode(list(lines), out_type=int)
+
+    def _unknown(self, line: str) -> list[str]:
+        pieces = zip(self._processor.encode(line), self._processor.encode(line, out_type=str), strict=True)
+        return [letter for number, piece in pieces if number == UNKNOWN for letter in _plain(piece)]
+
+    def _decode(self, ids: list[int]) -> str:
+        return self._processor.decode(ids)
+
+    def _piece(self, piece: int) -> str:
+        return self._processor.id_to_piece(piece)
+
+    def _files(self) -> dict[str, bytes]:
+        return {"model": self._model}
+
+    def _vocabulary(self) -> list[str] | None:
+        return None
+
+
+class MarianTokenizer(SentencePieceTokenizer):
+    """Pieces of a SentencePiece model under numbers of a list of their own, as vocabularies of Marian have them.
+
+    A piece that the list lacks is unknown. What a line begins with in ``>>`` and ``<<`` is one piece: models of several
+    languages are told so which one is wanted.
+    """
+
+    def __init__(self, config: TokenizerConfig, model: bytes, pieces: Sequence[str]) -> None:
+        """``pieces``: those after the special ones. Raises ValueError when ``model`` is not a SentencePiece model."""
+        super().__init__(config, model)
+        self._pieces = list(pieces)
+        self._numbers = {piece: number for number, piece in enumerate(self._pieces, start=len(SPECIALS))}
+
+    def __len__(self) -> int:
+        return len(SPECIALS) + len(self._pieces)
+
+    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
+        marks, texts = zip(*map(marked, lines), strict=True) if lines else ((), ())
+        cut = self._processor.encode(list(texts), out_type=str)
+        return [
+            [self._numbers.get(piece, UNKNOWN) for piece in [*mark, *pieces]]
+            for mark, pieces in zip(marks, cut, strict=True)
+        ]
+
+    def _unknown(self, line: str) -> list[str]:
+        mark, text = marked(line)
+        pieces = self._processor.encode(text, out_type=str)
+        return [plain for piece in [*mark, *pieces] if piece not in self._numbers and (plain := _plain(piece))]
+
+    def _decode(self, ids: list[int]) -> str:
+        # A piece that is only in the list comes back as it is spelled, its mark of a space too.
+        text: str = self._processor.decode([self._piece(piece) for piece in ids])
+        return text.replace("\N{LOWER ONE EIGHTH BLOCK}", " ").strip()
+
+    def _piece(self, piece: int) -> str:
+        return self._pieces[piece - len(SPECIALS)]
+
+    def _vocabulary(self) -> list[str]:
+        return self._pieces
+
+
+def marked(line: str) -> tuple[list[str], str]:
+    """The mark in ``>>`` and ``<<`` that a line begins with, if any, and the rest."""
+    end = line.find("<<") if line.startswith(">>") else -1
+    return ([], line) if end < 0 else ([line[: end + 2]], line[end + 2 :])
+
+
+def _plain(piece: str) -> str:
+    """Without the mark of a space."""
+    return piece.replace("\N{LOWER ONE EIGHTH BLOCK}", " ").strip()
+
+
+class HuggingFaceTokenizer(Tokenizer):
+    """Pieces of a ``tokenizers`` model; spaces are kept as they are."""
+
+    def __init__(self, config: TokenizerConfig, model: bytes) -> None:
+        """Raises ValueError when ``model`` is not the JSON of a tokenizer."""
+        from tokenizers import Tokenizer as Library
+
+        super().__init__(config)
+        self._model = model
+        try:
+            self._library = Library.from_str(model.decode("utf-8"))
+        except Exception as error:  # the library raises nothing narrower
+            raise ValueError("not a tokenizer of the tokenizers library") from error
+        if max(self._library.get_vocab().values(), default=0) >= self._library.get_vocab_size():
+            raise ValueError("a tokenizer whose pieces are not numbered one by one")
+        self._library.encode_special_tokens = True
+
+    def __len__(self) -> int:
+        return self._library.get_vocab_size()
+
+    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
+        # A text that spells "</s>" may still reach the special piece through the model's own vocabulary.
+        plain = (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)
+        encoded = self._library.encode_batch_fast(list(lines), add_special_tokens=False)
+        return [[piece if piece > END else plain[piece] for piece in line.ids] for line in encoded]
+
+    def _unknown(self, line: str) -> list[str]:
+        found = self._library.encode(line, add_special_tokens=False)
+        cut = [line[first:last] for piece, (first, last) in zip(found.ids, found.offsets, strict=True) if piece <= END]
+        return [letter for text in cut for letter in text.strip()]
+
+    def _decode(self, ids: list[int]) -> str:
+        return self._library.decode(ids)
+
+    def _piece(self, piece: int) -> str:
+        return self._library.id_to_token(piece) or ""
+
+    def _files(self) -> dict[str, bytes]:
+        return {"tokenizer.json": self._model}
+
+    def _vocabulary(self) -> None:
+        return None
+
+
+def train_sentencepiece(lines: Iterable[str], config: TokenizerConfig) -> SentencePieceTokenizer:
+    """Train on ``lines``; a second time, with fewer pieces, where ``size`` is open and the corpus small.
+
+    Holds a sample of 10 million lines. Only an iterator, which cannot be read again, is held whole, where ``size``
+    is open.
+    """
+    source = list(lines) if config.size is None and isinstance(lines, Iterator) else lines
+    try:
+        return SentencePieceTokenizer(config, _train_sentencepiece(source, config, config.size or DEFAULT_SIZE))
+    except _TooLarge as error:
+        if config.size is None:
+            model = _train_sentencepiece(source, config, error.largest)
+            return SentencePieceTokenizer(config, model)
+        raise _too_large(config, error.largest) from error
+
+
+class _TooLarge(Exception):
+    def __init__(self, largest: int) -> None:
+        super().__init__(largest)
+        self.largest = largest
+
+
+def _train_sentencepiece(lines: Iterable[str], config: TokenizerConfig, size: int) -> bytes:
+    from sentencepiece import SentencePieceTrainer, set_random_generator_seed
+
+    set_random_generator_seed(0)
+    watched = _Watched(lines, lowercase=config.lowercase)
+    model = io.BytesIO()
+    try:
+        SentencePieceTrainer.train(
+            sentence_iterator=iter(watched),
+            model_writer=model,
+            model_type=config.kind,
+            vocab_size=size,
+            pad_id=PAD,
+            unk_id=UNKNOWN,
+            bos_id=BEGIN,
+            eos_id=END,
+            character_coverage=1.0,
+            byte_fallback=False,
+            normalization_rule_name="identity",
+            input_sentence_size=SAMPLE,
+            num_threads=1,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        if watched.failure is not None:
+            raise watched.failure from None
+        raise _explain(str(error), config, size) from error
+    return model.getvalue()
+
+
+class _Watched:
+    """Remembers what went wrong in reading: SentencePiece turns every error of an iterator into its own."""
+
+    def __init__(self, lines: Iterable[str], *, lowercase: bool) -> None:
+        self._lines, self._lowercase = lines, lowercase
+        self.failure: BaseException | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        try:
+            for line in self._lines:
+                yield line.lower() if self._lowercase else line
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self.failure = error
+            raise
+
+
+def _explain(message: str, config: TokenizerConfig, size: int) -> Exception:
+    if found := re.search(r"Vocabulary size too high .* value <= (\d+)", message):
+        return _TooLarge(int(found[1]))
+    if found := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
+        return _too_small(size, int(found[1]))
+    if "sentences_.empty()" in message:
+        return DataError("The corpus for the vocabulary holds no text.")
+    return DataError(f"SentencePiece could not train a {config.kind} vocabulary.", why=message)
+
+
+def train_hugging_face(lines: Iterable[str], config: TokenizerConfig) -> HuggingFaceTokenizer:
+    """Train on ``lines``, read once; the library keeps word counts, not lines, in memory.
+
+    Its BPE is deterministic; its unigram is not (sums in the order of a hash table): train once, keep the file.
+    """
+    from tokenizers import Tokenizer as Library
+    from tokenizers import decoders, models, pre_tokenizers, trainers
+
+    size = config.size or DEFAULT_SIZE
+    common: dict[str, Any] = {
+        "vocab_size": size,
+        "special_tokens": list(SPECIALS),
+        "show_progress": False,
+    }
+    if config.kind == "bpe":
+        library = Library(models.BPE(unk_token=SPECIALS[UNKNOWN]))
+        trainer: Any = trainers.BpeTrainer(**common)
+    else:
+        library = Library(models.Unigram())
+        trainer = trainers.UnigramTrainer(unk_token=SPECIALS[UNKNOWN], **common)
+    # A piece never joins a word with its punctuation, as in SentencePiece.
+    library.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()])
+    library.decoder = decoders.Metaspace()
+    text = (line.lower() if config.lowercase else line for line in lines)
+    try:
+        library.train_from_iterator(text, trainer)
+    except Exception as error:  # the library raises nothing narrower
+        if "not large enough to contain all chars" in str(error):
+            raise _too_small(size, None) from error
+        raise
+    trained = library.get_vocab_size()
+    if trained <= len(SPECIALS):
+        raise DataError("The corpus for the vocabulary holds no text.")
+    if trained > size:
+        raise _too_small(size, trained)
+    if config.size is not None and trained < size:
+        raise _too_large(config, trained)
+    return HuggingFaceTokenizer(config, library.to_str().encode("utf-8"))
+
+
+def _too_large(config: TokenizerConfig, largest: int) -> ConfigError:
+    return ConfigError(
+        f"A {config.kind} vocabulary of {config.size} pieces is larger than the corpus allows.",
+        where="tokenizer.size",
+        why=f"the largest possible size is {largest}, the {len(SPECIALS)} special pieces included",
+        help=f"set it to at most {largest}, or leave it out to take what the corpus allows",
+    )
+
+
+def _too_small(size: int, smallest: int | None) -> ConfigError:
+    return ConfigError(
+        f"A vocabulary of {size} pieces cannot hold every character of the corpus.",
+        where="tokenizer.size",
+        why=f"characters and special pieces alone are {smallest}" if smallest else None,
+        help=f"set it to at least {smallest}" if smallest else "set it higher",
+    )

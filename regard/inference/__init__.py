@@ -1,0 +1,1 @@
+"""Trained models at work: from text to text."""

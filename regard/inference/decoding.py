@@ -1,0 +1,119 @@
+"""A trained model as a function from source pieces to hypotheses: what decodes, and how a search begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from regard.attention.positions.absolute import LearnedPosition
+from regard.config.settings import SearchConfig
+from regard.core.state import State
+from regard.data.batches import pad_sources
+from regard.data.tokenizers.catalogue import BEGIN, END, PAD
+from regard.engine.packed import Format
+from regard.engine.processor import bfloat16_in_hardware, int8_obstacle
+from regard.engine.transformer import FastEncoderDecoder, obstacle
+from regard.errors import ConfigError, ModelError
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.search.batch_search import Opened, Read, Symbols, greedy, reading, sampling
+from regard.search.beam import BeamStep, beams
+from regard.search.constrained import constrained
+from regard.search.constraint_state import Constraints
+
+__all__ = ["SYMBOLS", "Decoding", "Engine", "possible"]
+
+Engine = Literal["reference", "float32", "bfloat16", "int8"]
+SYMBOLS = Symbols(BEGIN, END, never=(PAD, BEGIN))
+
+
+class Decoding:
+    """Sources are opened, and ``step`` then feeds all that run a token; made for one ``engine`` (see Translator)."""
+
+    def __init__(self, model: EncoderDecoder, engine: Engine) -> None:
+        self.device = model.projection.device
+        tables = [len(part.table) for part in model.modules() if isinstance(part, LearnedPosition)]
+        self._positions = min(tables, default=None)  # no output goes beyond a learned table
+        self._model: EncoderDecoder | FastEncoderDecoder = model
+        if engine != "reference":
+            dtype = {"bfloat16": torch.bfloat16, "int8": torch.float32}.get(engine)
+            format: Format = "int8" if engine == "int8" else "float"
+            parts = (model.encoder, model.decoder, model.projection)
+            self._model = FastEncoderDecoder(*parts, bias=model.output_bias, dtype=dtype, format=format)
+        self._read = self._model.reading if isinstance(self._model, FastEncoderDecoder) else reading(self._model.step)
+
+    @torch.no_grad()
+    def open(
+        self,
+        numbers: Sequence[int],
+        sources: Sequence[Sequence[int]],
+        settings: SearchConfig,
+        *,
+        prefixes: Sequence[list[int]] | None = None,
+        generator: torch.Generator | None = None,
+        watch: Callable[[int, BeamStep], None] | None = None,
+        constraints: Sequence[Constraints] | None = None,
+    ) -> Opened:
+        """These sources, read, before the first token of their outputs. ``watch`` is told each step of a beam.
+
+        ``constraints``: pieces that the outputs of each must contain; then nothing is drawn, whatever ``settings`` say.
+        """
+        source, valid = (x.to(self.device) for x in pad_sources([list(pieces) for pieces in sources]))
+        longest = valid.sum(1) + settings.max_extra
+        for limit in (settings.max_length, self._positions):
+            longest = longest if limit is None else longest.clamp_max(limit)
+        session = self._model.session(source, valid)
+        options: dict[str, Any] = {"longest": longest, "prefixes": prefixes}
+        penalty: dict[str, Any] = {"length_penalty": settings.length_penalty, "length_offset": settings.length_offset}
+        if constraints is not None:
+            options |= {"width": settings.beam, "best": min(settings.nbest, settings.beam), "constraints": constraints}
+            return constrained(numbers, SYMBOLS, **options, **penalty), session
+        if settings.temperature is not None:
+            options |= {"temperature": settings.temperature, "top_k": settings.top_k, "top_p": settings.top_p}
+            live = sampling(numbers, SYMBOLS, draws=settings.nbest, generator=generator, **options)
+            return live, session.repeat(settings.nbest)
+        if settings.beam == 1 and watch is None:
+            return greedy(numbers, SYMBOLS, **options), session
+        # The coverage penalty ranks all that a beam finished.
+        best = settings.beam if settings.covers else settings.nbest
+        options |= {"width": settings.beam, "best": best, "watch": watch}
+        return beams(numbers, SYMBOLS, **options, **penalty), session
+
+    @torch.no_grad()
+    def step(self, tokens: Tensor, session: State, read: Read) -> tuple[tuple[Tensor, ...], State]:
+        """A ``Reading``. ModelError where the model computes no probabilities."""
+        found, session = self._read(tokens, session, read)
+        _require_probabilities(found)
+        return found, session
+
+
+def _require_probabilities(found: tuple[Tensor, ...]) -> None:
+    """ModelError where what was read of a model is no probability. One that is none makes all of its row none."""
+    if any(bool((part[:, :1] if part.dim() > 1 else part).isnan().any()) for part in found if part.is_floating_point()):
+        raise ModelError(
+            "this model computes no probabilities",
+            why="they are not numbers: its weights are not finite, as when training diverges",
+            help="--checkpoint best, or that of an earlier step",
+        )
+
+
+def possible(engine: Engine | None, model: EncoderDecoder) -> Engine:
+    """The engine that was asked for, or the best of those with the model's own outputs."""
+    reason = obstacle(model.decoder)
+    if engine is None:
+        return "float32" if reason is None else "reference"
+    if reason is not None and engine != "reference":
+        raise ConfigError(
+            f"this model cannot decode in {engine}", where="engine", why=reason, help="leave it out, or say reference"
+        )
+    if engine == "int8" and (why := _int8_obstacle(model)) is not None:
+        other = "leave it out, or say bfloat16" if bfloat16_in_hardware() else "leave it out"
+        raise ConfigError("this processor cannot decode in int8", where="engine", why=why, help=other)
+    return engine
+
+
+def _int8_obstacle(model: EncoderDecoder) -> str | None:
+    device = model.projection.device.type
+    return int8_obstacle() if device == "cpu" else f"8-bit products are made for the CPU, and the model is on {device}"

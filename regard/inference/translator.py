@@ -1,0 +1,402 @@
+"""A trained model as a function from text to text."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from regard.attention.observe import observe, twin
+from regard.config.explain import explain
+from regard.config.settings import SearchConfig
+from regard.core.notebook import shortened
+from regard.core.out_of_memory import within_memory
+from regard.core.state import State
+from regard.data.batches import batches_in_order, pad_sources
+from regard.data.tokenizers.catalogue import BEGIN, UNKNOWN, Tokenizer
+from regard.data.tokenizers.subword import MarianTokenizer, marked
+from regard.errors import ConfigError, DataError
+from regard.inference.decoding import Decoding, Engine, possible
+from regard.inference.results import Candidate, Translation
+from regard.models.build import build
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.runs.checkpoint import load as read_checkpoint
+from regard.runs.run_folder import RunFolder
+from regard.runs.size_check import require_fitting
+from regard.search.batch_search import Hypothesis, Opened, Read, search
+from regard.search.beam import length_normaliser
+from regard.search.coverage_penalty import reranked
+
+__all__ = ["Candidate", "Engine", "Translation", "Translator", "load"]
+
+
+class Translator:
+    """Text in, text out; safe to call from several threads.
+
+    ``engine`` says what decodes. None is the fast form of the model in float32 where there is one, which gives what
+    the model itself gives, ``reference``; that scores and shows its attention in any case. ``bfloat16`` and ``int8``
+    compute in fewer bits and may choose other words. ConfigError where the model has no fast form.
+    """
+
+    def __init__(
+        self,
+        model: EncoderDecoder,
+        source: Tokenizer,
+        target: Tokenizer,
+        search: SearchConfig,
+        *,
+        max_length: int,
+        engine: Engine | None = None,
+    ) -> None:
+        self.model, self.source, self.target = model.eval(), source, target
+        self.search, self.max_length = search, max_length
+        self.device = model.projection.device
+        self._engine = possible(engine, model)
+        self._observing = threading.Lock()
+
+    def __repr__(self) -> str:
+        count = sum(parameter.numel() for parameter in self.model.parameters())
+        engine = self._engine or "reference"
+        return f"Translator({count:,} parameters, {len(self.target):,} target pieces, {engine} on {self.device})"
+
+    @overload
+    def __call__(self, text: str, **options: Any) -> Translation: ...
+
+    @overload
+    def __call__(self, text: list[str] | tuple[str, ...], **options: Any) -> list[Translation]: ...
+
+    def __call__(
+        self, text: str | list[str] | tuple[str, ...], **options: Any
+    ) -> Translation | list[Translation]:  # fmt: skip
+        """``model("A dog runs.", beam=5, nbest=3)`` gives one translation, ``model(["A dog runs."])`` a list of them.
+
+        ``options`` is any field of SearchConfig. ConfigError for what it cannot be, and for what is no text.
+        """
+        lines = [text] if isinstance(text, str) else list(text) if isinstance(text, list | tuple) else [text]
+        if wrong := [line for line in lines if not isinstance(line, str)]:
+            what = f"{type(wrong[0]).__name__} is no text to translate"
+            raise ConfigError(what, help='model("A dog runs."), or a list of texts: model(["A dog runs."])')
+        try:
+            search = SearchConfig.model_validate(self.search.model_dump() | options) if options else self.search
+        except ValidationError as error:
+            raise explain(error, SearchConfig, (), ()) from error
+        found = self.translate(lines, search=search)
+        return found[0] if isinstance(text, str) else found
+
+    def translate(
+        self,
+        lines: Sequence[str],
+        *,
+        search: SearchConfig | None = None,
+        prefixes: Sequence[str] | None = None,
+        seed: int | None = None,
+        done: Callable[[int], None] | None = None,
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> list[Translation]:
+        """One translation a line, in order. ``prefixes`` force the beginnings of the outputs.
+
+        A blank line gives an empty translation, and a line's end inside one is read as a space. A line of more than
+        ``max_length`` pieces is cut at spaces, its parts translated and joined, never truncated. ``done`` is told how
+        many parts are completed; ``interrupted`` is asked before every step and raises KeyboardInterrupt.
+        """
+        settings = search or self.search
+        inputs = [self.parts(line) for line in lines]
+        flat = [part for parts in inputs for part in parts]
+        forced = None if prefixes is None else self._forced(inputs, prefixes)
+        found: list[list[Hypothesis]] = [[] for _ in flat]
+        generator = None if seed is None else torch.Generator(self.device).manual_seed(seed)
+        rows = settings.batch_sentences
+        help = f"lower search.batch_sentences, {rows} now, in the run's config.toml, or the beam"
+        with within_memory("translating", help=help):
+            for index, hypotheses in self._search(flat, settings, forced, generator, interrupted):
+                found[index] = hypotheses
+                if done is not None:
+                    done(1)
+        results, at = [], 0
+        for line, parts in zip(lines, inputs, strict=True):
+            results.append(self.assemble(line, parts, found[at : at + len(parts)], search=settings))
+            at += len(parts)
+        return results
+
+    @torch.no_grad()
+    def score(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        tokens: int = 4096,
+        where: Callable[[int], str] = lambda index: f"pair {index + 1}",
+    ) -> list[list[float]]:
+        """log p of every piece of each target (the end symbol's last), given its source and the pieces before.
+
+        Pairs of like length go together, ``tokens`` of the longer side at a time, padding included. Raises DataError
+        for one of more than ``max_length`` pieces, named by ``where(index)``.
+        """
+        encoded = [self.source.encode(self._readable(line)) for line in sources]
+        wanted = [self.target.encode(line) for line in targets]
+        lengths = np.array([max(map(len, pair)) for pair in zip(encoded, wanted, strict=True)], np.int64)
+        for index in np.flatnonzero(lengths > self.max_length)[:1].tolist():
+            raise DataError(
+                f"a sentence of {lengths[index]:,} pieces is too long to score",
+                where=where(index),
+                why=f"this model was trained on at most {self.max_length:,} a side (data.max_length)",
+                help="leave this pair out",
+            )
+        scores: list[list[float]] = [[] for _ in wanted]
+        for indices in batches_in_order(lengths + 1, tokens):
+            rows = self._scored([encoded[i] for i in indices], [wanted[i] for i in indices])
+            for index, row in zip(indices.tolist(), rows, strict=True):
+                scores[index] = row
+        return scores
+
+    def _scored(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
+        output, valid = (x.to(self.device) for x in pad_sources(targets))
+        log_p = self.log_probabilities(sources, targets).gather(-1, output[..., None]).squeeze(-1)
+        return [row[mask].tolist() for row, mask in zip(log_p, valid, strict=True)]
+
+    @torch.no_grad()
+    def log_probabilities(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], *, model: EncoderDecoder | None = None
+    ) -> Tensor:
+        """(batch, target, types) of pairs of piece numbers: log p of every type at every place, the end's included."""
+        features = self.features(sources, targets, model=model)
+        return torch.log_softmax(self.model.logits(features), -1)
+
+    def attention(self, source: Sequence[int], target: Sequence[int]) -> dict[str, Tensor]:
+        """Weights (heads, query, key) by name, for one pair of piece numbers, teacher-forced."""
+        with self.observed() as model, observe(model) as seen:
+            self.features([source], [target], model=model)
+        return {name: weights[0] for name, weights in seen.items()}
+
+    @contextmanager
+    def observed(self) -> Iterator[EncoderDecoder]:
+        """The model for one at a time to put hooks on, which those who translate meanwhile do not notice."""
+        with self._observing, torch.no_grad():
+            yield self._twin
+
+    @cached_property
+    def decoding(self) -> Decoding:
+        """What decodes, laid out for its engine when first asked for."""
+        return Decoding(self.model, self._engine)
+
+    @cached_property
+    def _twin(self) -> EncoderDecoder:
+        shared = twin(self.model)
+        assert isinstance(shared, EncoderDecoder)
+        return shared
+
+    def features(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], *, model: EncoderDecoder | None = None
+    ) -> Tensor:
+        """(batch, target, width) of pairs of piece numbers, teacher-forced: column t predicts piece t, END the last."""
+        source, source_valid = (x.to(self.device) for x in pad_sources([list(pieces) for pieces in sources]))
+        output, valid = (x.to(self.device) for x in pad_sources([list(pieces) for pieces in targets]))
+        inputs = torch.cat([torch.full_like(output[:, :1], BEGIN), output[:, :-1]], 1)
+        return (model or self.model)(source, source_valid, inputs, valid)
+
+    def parts(self, line: str) -> list[list[int]]:
+        """The line's pieces, in one part unless it is too long; none for a blank line.
+
+        A mark in ``>>`` and ``<<`` that a line begins with, where these are one piece, is before every part.
+        """
+        line = self._readable(line)
+        pieces = self.source.encode(line) if line.strip() else []
+        if len(pieces) <= self.max_length:
+            return [pieces] if pieces else []
+        found, text = marked(line) if isinstance(self.source, MarianTokenizer) else ([], line)
+        mark, room = "".join(found), max(1, self.max_length - len(found))
+        parts, current = [], mark
+        for word in text.split():
+            longer = f"{current} {word}".strip()
+            if current != mark and len(self.source.encode(longer)) > self.max_length:
+                parts.append(self.source.encode(current))
+                longer = f"{mark} {word}".strip()
+            current = longer
+        parts.append(self.source.encode(current))
+        before = parts[0][: len(found)]
+        return [[*before, *chunk] for part in parts for chunk in _chunks(part[len(found) :], room)]
+
+    def unknown(self, line: str) -> list[str]:
+        """What of a line the model has no piece for (``Tokenizer.unknown``)."""
+        return self.source.unknown(self._readable(line))
+
+    def _readable(self, line: str) -> str:
+        """With a space for every other white space that no training line had; line ends never stood in one."""
+        for space in {sign for sign in line if sign.isspace()} - {" "}:
+            if space in "\r\n" or UNKNOWN in self.source.encode(space):
+                line = line.replace(space, " ")
+        return line
+
+    def spelling(self, found: Translation, text: str, search: SearchConfig, *, scored: bool = True) -> Translation:
+        """The same with another text for the best output: its pieces, log probabilities, score and attention.
+
+        Where the pair is too long for one pass, or not to be ``scored``, the score stays and log probabilities are left
+        out.
+        """
+        parts, pieces = self.parts(found.source), self.target.encode(text)
+        best = found.candidates[0]._replace(
+            text=text, pieces=self.target.pieces(pieces), piece_log_probabilities=[], finished=True
+        )
+        one = len(parts) == 1 and len(pieces) <= self.max_length
+        if one and scored:
+            with torch.no_grad():
+                (values,) = self._scored(parts, [pieces])
+            total = sum(values)
+            by_length = search.temperature is None and search.beam > 1  # as the searches rank
+            penalty = length_normaliser(len(values), search.length_penalty, search.length_offset) if by_length else 1.0
+            best = best._replace(log_probability=total, score=total / penalty, piece_log_probabilities=values)
+        return Translation(
+            found.source, [best, *found.candidates[1:]],
+            (lambda: self.attention(parts[0], pieces)) if one else (lambda: _refuse_long(self.max_length)),
+            pieces=found.pieces, unknown=found.unknown,
+        )  # fmt: skip
+
+    def spelled(self, phrase: str) -> list[int] | None:
+        """The target pieces of a phrase, as it stands inside a sentence; None where they cannot spell it."""
+        plain = " ".join(phrase.split())
+        pieces = self.target.encode(plain)
+        return pieces if pieces and UNKNOWN not in pieces and self.target.decode(pieces) == plain else None
+
+    def _forced(self, inputs: list[list[list[int]]], prefixes: Sequence[str]) -> list[list[int]]:
+        """Piece numbers to begin with, one list a part: a cut line's later parts are free."""
+        if len(prefixes) != len(inputs):
+            raise ConfigError(f"{len(prefixes):,} prefixes for {len(inputs):,} lines", help="one prefix a line")
+        begun = {prefix: self.target.encode(prefix) for prefix in prefixes}
+        if lost := [prefix for prefix, pieces in begun.items() if UNKNOWN in pieces]:
+            why = f"it has no piece for {', '.join(map(repr, dict.fromkeys(self.target.unknown(lost[0]))))}"
+            raise ConfigError(f"no output of this model can begin with {shortened(lost[0])!r}", why=why)
+        return [
+            begun[prefix] if first else []
+            for parts, prefix in zip(inputs, prefixes, strict=True)
+            for first in [True, *([False] * (len(parts) - 1))][: len(parts)]
+        ]
+
+    @torch.no_grad()
+    def _search(
+        self,
+        flat: Sequence[list[int]],
+        settings: SearchConfig,
+        forced: Sequence[list[int]] | None,
+        generator: torch.Generator | None,
+        interrupted: Callable[[], bool],
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """The outputs of each source as it is done. The longest come first, and others take the place of the done."""
+        order = iter(sorted(range(len(flat)), key=lambda index: -len(flat[index])))
+        room = settings.batch_sentences
+
+        def waiting(free: int) -> Opened | None:
+            chosen = list(islice(order, free))
+            prefixes = None if forced is None else [forced[index] for index in chosen]
+            sources = [flat[index] for index in chosen]
+            open = self.decoding.open
+            return open(chosen, sources, settings, prefixes=prefixes, generator=generator) if chosen else None
+
+        def step(tokens: Tensor, session: State, read: Read) -> tuple[tuple[Tensor, ...], State]:
+            if interrupted():
+                raise KeyboardInterrupt
+            return self.decoding.step(tokens, session, read)
+
+        if (first := waiting(room)) is not None:
+            yield from search(step, first, waiting, room=room)
+
+    def assemble(
+        self,
+        line: str,
+        parts: list[list[int]],
+        found: list[list[Hypothesis]],
+        *,
+        search: SearchConfig | None = None,
+    ) -> Translation:
+        """The translation of a line whose ``parts`` have these outputs, best first; of several parts the best alone."""
+        if not parts:
+            return Translation(line, [Candidate("", 0.0, 0.0, [], [], True)], dict)
+        unknown = self.unknown(line) if any(UNKNOWN in part for part in parts) else []
+        found = [self.ranked(part, each, search or self.search) for part, each in zip(parts, found, strict=True)]
+        if len(parts) == 1:
+            candidates = [self._candidate(hypothesis) for hypothesis in found[0]]
+            best = found[0][0].tokens
+            pieces = self.source.pieces(parts[0])
+            return Translation(line, candidates, lambda: self.attention(parts[0], best), pieces=pieces, unknown=unknown)
+        best_parts = [self._candidate(hypotheses[0]) for hypotheses in found]
+        joined = Candidate(
+            " ".join(part.text for part in best_parts),
+            sum(part.score for part in best_parts),
+            sum(part.log_probability for part in best_parts),
+            [piece for part in best_parts for piece in part.pieces],
+            [value for part in best_parts for value in part.piece_log_probabilities],
+            all(part.finished for part in best_parts),
+        )
+        return Translation(line, [joined], lambda: _refuse_long(self.max_length), unknown=unknown)
+
+    @torch.no_grad()
+    def ranked(self, source: list[int], found: list[Hypothesis], search: SearchConfig) -> list[Hypothesis]:
+        """With the coverage penalty where ``search`` has one: by the mean weights of all heads that read the source."""
+        if not search.covers or not source:
+            return found
+        with self.observed() as model, observe(model) as seen:
+            self.features([source] * len(found), [each.tokens for each in found], model=model)
+        heads = [weights for name, weights in seen.items() if name.endswith("source")]
+        if not heads:
+            raise ConfigError(
+                "this model has no coverage penalty",
+                where="search.coverage_penalty",
+                why="its decoder does not look at the source",
+                help="search.coverage_penalty = 0",
+            )
+        mean = torch.cat(heads, 1).mean(1)
+        weights = [
+            row[: len(each.tokens) + each.finished, : len(source)] for row, each in zip(mean, found, strict=True)
+        ]
+        return reranked(found, weights, penalty=search.coverage_penalty)[: search.nbest]
+
+    def _candidate(self, hypothesis: Hypothesis) -> Candidate:
+        return Candidate(
+            self.target.decode(hypothesis.tokens),
+            hypothesis.score,
+            hypothesis.log_probability,
+            self.target.pieces(hypothesis.tokens),
+            hypothesis.token_log_probabilities,
+            hypothesis.finished,
+        )
+
+
+def load(
+    path: str | Path, *, checkpoint: str | None = None, device: str | None = None, engine: Engine | None = None
+) -> Translator:
+    """The model of a run folder: ``regard.load("runs/m30k")("A dog runs.").text``.
+
+    ``checkpoint``: ``average``, ``best``, ``last`` or a step; the first of these that exists unless given. Computes
+    in float32, unless ``engine`` says otherwise (see Translator).
+    Raises ModelError where the folder is not whole.
+    """
+    run = RunFolder.open(Path(path))
+    source, target = run.load_tokenizers()
+    types = {"source_types": len(source), "target_types": len(target)}
+    chosen = run.weights_path(checkpoint).path
+    require_fitting(chosen, run.config.model, **types)
+    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    with within_memory("loading the model", help="close other programs, or take a machine with more memory"):
+        weights = read_checkpoint(chosen, only={"model"}).groups["model"]
+        model = build(run.config.model, **types)
+        model.load_state_dict(weights, strict=False)
+        model.to(where)
+    longest = run.config.data.max_length
+    return Translator(model, source, target, run.config.search, max_length=longest, engine=engine)
+
+
+def _chunks(pieces: list[int], size: int) -> list[list[int]]:
+    """A word longer than the limit by itself is cut where it must be."""
+    return [pieces[at : at + size] for at in range(0, len(pieces), size)]
+
+
+def _refuse_long(limit: int) -> Mapping[str, Tensor]:
+    raise ConfigError(f"the input was cut into parts of {limit} pieces", help="ask for the attention of each part")

@@ -1,0 +1,107 @@
+"""What a run tells of itself beside its outputs: what it is made of, its checkpoints, and how training went."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import suppress
+from functools import lru_cache
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.core.untrusted_files import parse_json, read_records
+from regard.errors import RegardError
+from regard.inspection.example import example_of
+from regard.models.summary import in_words
+from regard.runs import checkpoint
+from regard.runs.run_folder import RunFolder
+
+__all__ = ["checkpoints", "chosen_checkpoint", "curves", "details", "identities"]
+
+LAST = 10**15  # steps
+POINTS = 400  # of a curve: more than a screen shows
+UNITS = {"loss": "nats"}
+
+
+def details(run: RunFolder, *, name: str, checkpoint: str) -> dict[str, Any]:
+    """For the page: JSON. ``checkpoint`` is what is looked into unless another is asked for."""
+    data, plan = run.config.data, run.read_plan()
+    parts = [["model", in_words(run.config.model)]]
+    if plan is not None:
+        parts.append(["vocabulary", f"{plan.source_types:,} and {plan.target_types:,} pieces"])
+        parts.append(["trained in", plan.precision])
+    return {
+        "name": name,
+        "source": data.source_language,
+        "target": data.target_language,
+        "checkpoints": checkpoints(run),
+        "checkpoint": checkpoint,
+        "weights": identities(run),
+        "example": example_of(run),
+        "search": run.config.search.model_dump(include={"beam", "length_penalty", "nbest"}),
+        "parts": parts,
+        "curves": curves(run.path / "metrics.jsonl"),
+    }
+
+
+def checkpoints(run: RunFolder) -> list[str]:
+    """Oldest first, then what was chosen or made of them; each as ``--checkpoint`` calls it."""
+    steps = [str(step) for step in checkpoint.list_steps(run.checkpoints)]
+    best = ["best"] if checkpoint.read_best(run.checkpoints) else []
+    return [*steps, *best, *(["average"] if (run.checkpoints / "average").is_dir() else [])]
+
+
+def identities(run: RunFolder) -> dict[str, str]:
+    """By checkpoint, what tells its weights from others: two of one value are the same model twice."""
+    found = {}
+    for name in checkpoints(run):
+        with suppress(RegardError):  # a damaged one is told when it is opened
+            found[name] = checkpoint.identity(run.weights_path(name).path)[:16]
+    return found
+
+
+def chosen_checkpoint(run: RunFolder, which: str | None = None) -> str:
+    """What a run translates with, ``which`` or what it chooses, as ``--checkpoint`` calls it."""
+    chosen = run.weights_path(which)
+    return chosen.name if chosen.name in ("average", "best") else str(chosen.steps[-1])
+
+
+def curves(path: Path) -> list[dict[str, Any]]:
+    """From ``metrics.jsonl``: training loss and rate, each at most POINTS means, and every validation figure."""
+    if not path.is_file():
+        return []
+    status = path.stat()
+    return _curves(path, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=8)
+def _curves(path: Path, changed: int, size: int) -> list[dict[str, Any]]:
+    """Read again only where it has changed."""
+    trained: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    validated: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    for _, line in read_records(path):
+        try:
+            record = parse_json(line)
+            step = int(record["step"])
+            if not 0 <= step < LAST:
+                continue
+            for name in ("loss", "rate"):
+                if name in record:
+                    trained[f"training {name}"].append((step, float(record[name])))
+            for name, value in record.get("validation", {}).items():
+                validated[f"validation {name}"].append((step, float(value)))
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+            continue  # a line that was torn: a picture can do without
+    finite = {name: [point for point in points if isfinite(point[1])] for name, points in (trained | validated).items()}
+    return [
+        {"name": name, "unit": UNITS.get(name.rpartition(" ")[2], ""), "points": _thinned(points)}
+        for name, points in finite.items()
+        if points
+    ]
+
+
+def _thinned(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    groups = np.array_split(np.array(points, dtype=np.float64), min(POINTS, len(points)))
+    return [(round(float(group[-1, 0])), float(group[:, 1].mean())) for group in groups]

@@ -1,0 +1,1 @@
+"""Scores of outputs against references, and whether two systems differ by more than chance."""

@@ -1,0 +1,86 @@
+"""Whether two systems differ by more than chance: paired bootstrap resampling (Koehn 2004).
+
+The test set is drawn anew 1,000 times, with replacement, the same lines for both. p is how often the two then differ by
+more than they do on the whole set, their mean difference taken off: sacreBLEU's own test, with its seed, where the
+metric is sacreBLEU's; the same over items for wer and per.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.errors import DataError
+from regard.metrics.text import METRICS, EvaluationSet, error_counts, evaluate, sacrebleu_parts
+
+__all__ = ["RESAMPLES", "BootstrapDifference", "compare_outputs"]
+
+RESAMPLES = 1_000
+SEED = 12_345  # sacreBLEU's
+
+
+class BootstrapDifference(NamedTuple):
+    """A metric of two systems, and how probable so large a difference is by chance."""
+
+    metric: str
+    value: float
+    other: float
+    p: float
+
+
+def compare_outputs(
+    metric: str, outputs: Sequence[str], others: Sequence[str], examples: EvaluationSet, *, language: str | None = None
+) -> BootstrapDifference:
+    """One metric of two systems' outputs, one a line of ``examples``. Raises DataError where their numbers differ."""
+    if not len(outputs) == len(others) == len(examples.sources):
+        counts = f"{len(outputs):,}, {len(others):,} and {len(examples.sources):,}"
+        raise DataError("outputs to compare need a line for each line of the test set", why=f"there are {counts}")
+    if list(outputs) == list(others):  # of which the test would say that it is no chance
+        value = evaluate(metric, *_facing(metric, outputs, examples), language=language).value
+        return BootstrapDifference(metric, value, value, 1.0)
+    if METRICS[metric].by_source:
+        counted = (error_counts(metric, *_facing(metric, lines, examples)) for lines in (outputs, others))
+        ours, theirs = (np.array(found, np.float64) for found in counted)
+        return _by_items(metric, ours, theirs)
+    return _by_sacrebleu(metric, outputs, others, examples, language)
+
+
+def _facing(metric: str, lines: Sequence[str], examples: EvaluationSet) -> tuple[list[str], list[list[str]]]:
+    """Outputs and their references, by line or, where lines of one source are one item, by item: its first line's."""
+    if not METRICS[metric].by_source:
+        return list(lines), examples.references
+    items = examples.by_source()
+    texts = dict(zip(reversed(examples.sources), reversed(lines), strict=True))
+    return [texts[source] for source in items.sources], items.references
+
+
+def _by_sacrebleu(
+    metric: str, outputs: Sequence[str], others: Sequence[str], examples: EvaluationSet, language: str | None
+) -> BootstrapDifference:
+    with sacrebleu_parts(metric, examples.references, language) as (scorer, streams):
+        from sacrebleu.significance import PairedTest
+
+        systems: list[tuple[str, Sequence[str]]] = [("other", others), ("ours", outputs)]  # the first is the baseline
+        test = PairedTest(systems, {metric: scorer}, streams, test_type="bs", n_samples=RESAMPLES)
+        scores: dict[str, list[Any]] = test()[1]
+    baseline, ours = next(column for name, column in scores.items() if name != "System")
+    return BootstrapDifference(metric, float(ours.score), float(baseline.score), float(ours.p_value))
+
+
+def _by_items(metric: str, ours: npt.NDArray[np.float64], theirs: npt.NDArray[np.float64]) -> BootstrapDifference:
+    """Both (items, 2): errors, and what they are counted of."""
+    chosen = np.random.default_rng(SEED).choice(len(ours), size=(RESAMPLES, len(ours)), replace=True)
+    value, other = _rate(ours), _rate(theirs)
+    drawn = np.array([abs(_rate(ours[rows]) - _rate(theirs[rows])) for rows in chosen])
+    if not drawn.any():
+        return BootstrapDifference(metric, value, other, 1.0)
+    more = np.count_nonzero(drawn - drawn.mean() > abs(value - other))
+    return BootstrapDifference(metric, value, other, (int(more) + 1) / (RESAMPLES + 1))
+
+
+def _rate(counts: npt.NDArray[np.float64]) -> float:
+    errors, total = counts.sum(0)
+    return float(100 * errors / total)

@@ -1,0 +1,78 @@
+"""The convolutional model of a config."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from torch import nn
+
+from regard.errors import ConfigError
+from regard.models.architectures import ConvolutionalDecoderConfig, ConvolutionalEncoderConfig
+from regard.models.configuration import ModelConfig
+from regard.models.convolutional.decoder import ConvolutionalDecoder, ConvolutionalLayer, ConvolutionalReader
+from regard.models.convolutional.encoder import CentredConvolution, ConvolutionalEncoder
+from regard.models.convolutional.gated_convolution import GatedConvolution
+from regard.models.parts import embed, reader
+from regard.models.transformer.transformer import Embedding
+
+__all__ = ["decoder", "encoder"]
+
+KERNEL = 3  # of the paper's layers, but for the last ones of its widest models
+
+
+def encoder(config: ModelConfig, embedding: nn.Parameter) -> ConvolutionalEncoder:
+    assert isinstance(config.encoder, ConvolutionalEncoderConfig)
+    given = config.encoder.blocks or ((config.width, KERNEL, config.encoder_layers),)
+    widths, kernels = _layers(given)
+    try:
+        layers = [
+            CentredConvolution(enter, leave, kernel=kernel, dropout=config.dropout)
+            for (enter, leave), kernel in zip(pairwise(widths), kernels, strict=True)
+        ]
+    except ValueError as problem:
+        why = str(problem)
+        raise ConfigError("these blocks cannot be an encoder", where="model.encoder.blocks", why=why) from problem
+    width = embedding.shape[1]
+    return ConvolutionalEncoder(
+        _embed(config, embedding), layers, width=width, enter=widths[0], leave=widths[-1], dropout=config.dropout
+    )
+
+
+def decoder(config: ModelConfig, embedding: nn.Parameter, *, states: int, summary: int) -> ConvolutionalDecoder:
+    assert isinstance(config.decoder, ConvolutionalDecoderConfig)
+    width = embedding.shape[1]
+    if states != width:
+        raise ConfigError(
+            "a convolutional decoder cannot read this encoder",
+            where="model.decoder.kind",
+            why=f"it adds the encoder's states, {states} wide, to the source's embeddings, {width} wide",
+            help="give model.embedding and the encoder one width",
+        )
+    widths, kernels = _layers(config.decoder.blocks or ((config.width, KERNEL, config.decoder_layers),))
+    layers = [
+        _layer(config, enter, leave, kernel=kernel, embedding=width)
+        for (enter, leave), kernel in zip(pairwise(widths), kernels, strict=True)
+    ]
+    return ConvolutionalDecoder(
+        _embed(config, embedding), layers, width=width, enter=widths[0], leave=widths[-1], dropout=config.dropout
+    )
+
+
+def _layer(config: ModelConfig, enter: int, width: int, *, kernel: int, embedding: int) -> ConvolutionalLayer:
+    read = reader(config, width=embedding, memory_width=embedding)
+    mixer = GatedConvolution(width, kernel=kernel, enter=enter, dropout=config.dropout)
+    return ConvolutionalLayer(mixer, ConvolutionalReader(read), width=width, embedding=embedding, enter=enter)
+
+
+def _layers(blocks: tuple[tuple[int, int, int], ...]) -> tuple[list[int], list[int]]:
+    """The widths between the layers, one more than there are layers, and the layers' kernels."""
+    layers = [(width, kernel) for width, kernel, times in blocks for _ in range(times)]
+    return [layers[0][0], *(width for width, _ in layers)], [kernel for _, kernel in layers]
+
+
+def _embed(config: ModelConfig, weight: nn.Parameter) -> Embedding:
+    """Embeddings and learned positions start at N(0, 0.1²) and are added as they are (§3.5)."""
+    embedding = embed(config, weight, scale=1.0)
+    for table in embedding.parameters():
+        nn.init.normal_(table, std=0.1)
+    return embedding

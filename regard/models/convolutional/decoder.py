@@ -1,0 +1,154 @@
+"""The convolutional decoder of Gehring et al. 2017: gated convolutions that read the source in every layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, cast
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.attention.contract import (
+    Decoded,
+    Decoder,
+    Encoded,
+    Memory,
+    Mixed,
+    Mixer,
+    Reader,
+    RowMap,
+    SourceKeys,
+    sentences,
+)
+from regard.attention.mask import Span
+from regard.core.state import State
+from regard.models.convolutional.gated_convolution import HALF, Convolution, gain, residual, scale_gradient
+from regard.models.dropout import Dropout
+
+__all__ = ["ConvolutionalDecoder", "ConvolutionalLayer", "ConvolutionalReader", "ConvolutionalState"]
+
+
+class ConvolutionalReader(Reader):
+    """a_ij = softmax_j(d_i · z_j), c_i = √S · Σ_j a_ij (z_j + e_j)·√½ (Gehring et al. 2017, Eq. 1 and 2, §3.5)
+
+    with z the encoder's states, e its embeddings and S the source's length: keys are not values. ``attention`` is a
+    reader that remembers ``SourceKeys``: the paper's has one head of ``Dot(scale=1)`` and no projections. The factors
+    √½ and √S are the authors' code (§3.5 prints S·√(1/S) = √S).
+    """
+
+    def __init__(self, attention: Reader) -> None:
+        super().__init__()
+        self.attention, self.width = attention, attention.width
+
+    def prepare(self, encoded: Encoded) -> SourceKeys:
+        keys: SourceKeys = self.attention.prepare(encoded)
+        values: SourceKeys = self.attention.prepare(encoded._replace(states=(encoded.states + encoded.embedded) * HALF))
+        return keys._replace(value=values.value)
+
+    def start(self, memory: SourceKeys, rows: RowMap) -> State:
+        return self.attention.start(memory, rows)
+
+    def forward(
+        self, query: Float[Tensor, "rows length width"], span: Span, memory: SourceKeys, rows: RowMap, state: State
+    ) -> Mixed:
+        read: Mixed = self.attention(query, span, memory, rows, state)
+        length = memory.valid.sum(1).index_select(0, rows.sentence)
+        return read._replace(output=read.output * length[:, None, None].to(query.dtype).sqrt())
+
+
+class ConvolutionalLayer(nn.Module):
+    """z = v(conv(h)), d = (W_d z + b_d + g)·√½, c read with d, then ((z + W_c c + b_c)·√½ + R h)·√½
+
+    (Gehring et al. 2017, §3.2–3.5); g is the target embedding, R the identity, or linear where ``enter``, the width
+    of h, is not ``width``. ``embedding`` is the width of g. Differs from the paper in: it adds c as it is; the
+    authors' code has W_c, which also brings c to the layer's width.
+    """
+
+    def __init__(self, mixer: Mixer, reader: Reader, *, width: int, embedding: int, enter: int | None = None) -> None:
+        super().__init__()
+        self.mixer, self.reader = mixer, reader
+        self.query, self.context = Convolution(width, embedding), Convolution(reader.width, width)
+        self.residual = residual(enter or width, width)
+
+    def forward(
+        self,
+        h: Float[Tensor, "rows length enter"],
+        embedded: Float[Tensor, "rows length embedding"],
+        span: Span,
+        memory: Memory,
+        rows: RowMap,
+        state: tuple[State, State],
+    ) -> tuple[Float[Tensor, "rows length width"], tuple[State, State]]:
+        mixed: Mixed = self.mixer(h, span, state[0])
+        asked = (self.query(mixed.output) + embedded) * HALF
+        read: Mixed = self.reader(asked, span, memory, rows, state[1])
+        z = (mixed.output + self.context(read.output)) * HALF
+        return (z + self.residual(h)) * HALF, (mixed.state, read.state)
+
+
+class ConvolutionalState(NamedTuple):
+    """Per layer the states of mixer and reader; ``length``, the position; ``rows``, the sentence."""
+
+    layers: tuple[tuple[State, State], ...]
+    length: Int[Tensor, "rows"]
+    rows: Int[Tensor, "rows"]
+
+
+class ConvolutionalDecoder(Decoder):
+    """Layers over the embedded target; the query of every layer is built from that embedding, too.
+
+    ``embedding`` maps tokens and positions to (rows, n, width), and the features are as wide again; ``enter`` and
+    ``leave`` are the widths before the first layer and after the last. Gradients of the encoder's states are divided
+    by twice the number of layers, as all of them read it (Gehring et al. 2017, §3.5; the 2 is the authors' code).
+    """
+
+    def __init__(
+        self,
+        embedding: nn.Module,
+        layers: Sequence[ConvolutionalLayer],
+        *,
+        width: int,
+        enter: int,
+        leave: int,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.width = width
+        self.embedding, self.layers, self.dropout = embedding, nn.ModuleList(layers), Dropout(dropout)
+        self.enter, self.leave = Convolution(width, enter, gain=gain(dropout)), Convolution(leave, width)
+
+    @property
+    def stack(self) -> Iterable[ConvolutionalLayer]:
+        return cast(Iterable[ConvolutionalLayer], self.layers)
+
+    def prepare(self, encoded: Encoded) -> Memory:
+        states = scale_gradient(encoded.states, 1 / (2 * len(self.layers)))
+        return tuple(layer.reader.prepare(encoded._replace(states=states)) for layer in self.stack)
+
+    def start(self, memory: Memory, rows: Int[Tensor, "rows"]) -> ConvolutionalState:
+        read_by = RowMap.of(rows, sentences(memory))
+        layers = tuple(
+            (layer.mixer.start(len(rows)), layer.reader.start(source, read_by))
+            for layer, source in zip(self.stack, memory, strict=True)
+        )
+        return ConvolutionalState(layers, torch.zeros_like(rows), rows)
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "rows length"],
+        memory: Memory,
+        state: ConvolutionalState,
+        *,
+        valid: Bool[Tensor, "rows length"] | None = None,
+    ) -> Decoded:
+        valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
+        span = Span(state.length, valid)
+        rows = RowMap.of(state.rows, sentences(memory))
+        embedded: Tensor = self.embedding(tokens, span.position)
+        h, layers = self.enter(embedded), []
+        for layer, source, before in zip(self.stack, memory, state.layers, strict=True):
+            h, after = layer(h, embedded, span, source, rows, before)
+            layers.append(after)
+        features = self.dropout(self.leave(h))
+        return Decoded(features, ConvolutionalState(tuple(layers), state.length + span.length, state.rows))

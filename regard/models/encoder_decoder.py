@@ -1,0 +1,88 @@
+"""A model of any encoder and decoder, and the ``step`` of it that search sees."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from regard.attention.contract import Decoder, Encoder, Memory, compact
+from regard.core.state import State, join, repeat, select, truncate
+
+__all__ = ["EncoderDecoder", "Session"]
+
+
+class Session(NamedTuple):
+    """What search carries from step to step: the memory of the sentences being read and the decoder's state.
+
+    ``select`` also forgets sentences that no row reads any more, once they are half of the memory.
+    """
+
+    memory: Memory
+    state: State
+    sentences: int
+
+    def select(self, rows: Int[Tensor, "rows"]) -> Session:
+        state = select(self.state, rows)
+        alive = len(torch.unique(state.rows))
+        if 2 * alive > self.sentences:
+            return self._replace(state=state)
+        return Session(*compact(self.memory, state), alive)
+
+    def repeat(self, times: int) -> Session:
+        return self._replace(state=repeat(self.state, times))
+
+    def truncate(self, length: Int[Tensor, "rows"]) -> Session:
+        return self._replace(state=truncate(self.state, length))
+
+    def join(self, sessions: list[Session]) -> Session:
+        offsets = torch.tensor([0, *(session.sentences for session in sessions)]).cumsum(0).tolist()
+        states = [s.state._replace(rows=s.state.rows + at) for s, at in zip(sessions, offsets[:-1], strict=True)]
+        return Session(join([s.memory for s in sessions]), join(states), offsets[-1])
+
+
+class EncoderDecoder(nn.Module):
+    """An encoder, a decoder and the output projection, with a bias or without: sequences in, sequences out."""
+
+    def __init__(
+        self, encoder: Encoder, decoder: Decoder, projection: nn.Parameter, output_bias: nn.Parameter | None = None
+    ) -> None:
+        super().__init__()
+        self.encoder, self.decoder, self.projection = encoder, decoder, projection
+        self.output_bias = output_bias
+
+    def forward(
+        self,
+        source: Int[Tensor, "batch source"],
+        source_valid: Bool[Tensor, "batch source"],
+        target: Int[Tensor, "batch target"],
+        target_valid: Bool[Tensor, "batch target"],
+    ) -> Float[Tensor, "batch target width"]:
+        """Teacher forcing: features of every target position, given the tokens before it."""
+        memory = self.decoder.prepare(self.encoder(source, source_valid))
+        rows = torch.arange(len(source), device=source.device)
+        return self.decoder(target, memory, self.decoder.start(memory, rows), valid=target_valid).features
+
+    def logits(self, features: Float[Tensor, "*shape width"]) -> Float[Tensor, "*shape types"]:
+        """Of every type, from the features that the decoder ends in."""
+        return linear(features, self.projection, self.output_bias)
+
+    def session(
+        self, source: Int[Tensor, "sentences length"], source_valid: Bool[Tensor, "sentences length"]
+    ) -> Session:
+        """Read the sources once; one row per sentence, before the first target token."""
+        memory = self.decoder.prepare(self.encoder(source, source_valid))
+        rows = torch.arange(len(source), device=source.device)
+        return Session(memory, self.decoder.start(memory, rows), len(source))
+
+    def step(
+        self, tokens: Int[Tensor, "rows length"], session: Session
+    ) -> tuple[Float[Tensor, "rows length types"], Session]:
+        """Tokens to log-probabilities in float32 or wider, and the session after them."""
+        features, state = self.decoder(tokens, session.memory, session.state)
+        logits = self.logits(features)
+        log_p = torch.log_softmax(logits.float() if logits.dtype == torch.bfloat16 else logits, -1)
+        return log_p, session._replace(state=state)

@@ -1,0 +1,81 @@
+"""The recurrent encoder: cells from left to right, or from both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.attention.contract import Encoded, Encoder
+from regard.attention.mask import Span
+from regard.models.dropout import Dropout
+from regard.models.recurrent.cells import Carried, Cell
+from regard.models.recurrent.token_embedding import TokenEmbedding
+
+__all__ = ["RecurrentEncoder"]
+
+
+class RecurrentEncoder(Encoder):
+    """h_j = [→h_j; ←h_j], →h_j over x_1 … x_j and ←h_j over x_S … x_j (Bahdanau et al. 2015, A.2.1).
+
+    A layer is one cell, or one for each direction; the next reads both side by side, after dropout. The left-going
+    cell starts at each sentence's true end. ``final`` holds, layer by layer, what every cell carries last, all hidden
+    states of a layer before its LSTM cells: ←h_1 is among it (all that Bahdanau et al. start from), and with one
+    direction it is what Luong et al. copy. ``reversed``, of one direction alone: every layer reads from the end, which
+    is their "reversing the source"; a state stays with its word. Cost: that of its cells, one column after the other.
+    """
+
+    def __init__(
+        self,
+        embedding: TokenEmbedding,
+        layers: Sequence[Sequence[Cell]],
+        *,
+        dropout: float = 0.0,
+        reversed: bool = False,
+    ) -> None:
+        super().__init__()
+        if reversed and len(layers[0]) > 1:
+            raise ValueError("an encoder of two directions reads both ways already")
+        self.reversed = reversed
+        self.embedding, self.dropout = embedding, Dropout(dropout)
+        self.layers = nn.ModuleList(nn.ModuleList(cells) for cells in layers)
+        self.width = sum(cell.width for cell in layers[-1])
+        self.summary = sum(cell.width * cell.parts for cells in layers for cell in cells)
+
+    @property
+    def stack(self) -> Iterable[Iterable[Cell]]:
+        return cast(Iterable[Iterable[Cell]], self.layers)
+
+    def forward(self, tokens: Int[Tensor, "sentences length"], valid: Bool[Tensor, "sentences length"]) -> Encoded:
+        length = valid.sum(1)
+        turned = _turned(length, tokens.shape[1])
+        orders = (turned,) if self.reversed else (None, turned)
+        embedded = self.embedding(tokens)
+        x, final = embedded, []
+        for number, cells in enumerate(self.stack):
+            x = self.dropout(x) if number else x
+            states: list[Tensor] = []
+            carried: list[Carried] = []
+            for cell, turn in zip(cells, orders, strict=False):
+                state, last = cell.run(_take(x, turn), length, cell.start(len(x)))
+                states.append(_take(state, turn))
+                carried.append(last)
+            x = torch.cat(states, 2)
+            final += [part for parts in zip(*carried, strict=True) for part in parts]
+        return Encoded(x, embedded, torch.cat(final, 1), Span.of(valid))
+
+
+def _turned(length: Int[Tensor, "sentences"], columns: int) -> Int[Tensor, "sentences {columns}"]:
+    """Which column stands where once each sentence is read from its end; padding stays where it is."""
+    column = torch.arange(columns, device=length.device)
+    back = length[:, None] - 1 - column
+    return torch.where(back >= 0, back, column)
+
+
+def _take(
+    x: Float[Tensor, "sentences length width"], order: Int[Tensor, "sentences length"] | None
+) -> Float[Tensor, "sentences length width"]:
+    return x if order is None else x.gather(1, order[..., None].expand(-1, -1, x.shape[2]))

@@ -1,0 +1,56 @@
+"""The decoder without attention: all it knows of the source is one vector."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor, nn
+
+from regard.attention.contract import Decoded, Decoder, Encoded
+from regard.core.state import select
+from regard.models.dropout import Dropout
+from regard.models.recurrent.bridge import Bridge
+from regard.models.recurrent.decoder_memory import RecurrentMemory, RecurrentState
+from regard.models.recurrent.stack import Stack
+from regard.models.recurrent.token_embedding import TokenEmbedding
+
+__all__ = ["FixedContextDecoder"]
+
+
+class FixedContextDecoder(Decoder):
+    """c = tanh(V final + b), h_t = cells([E y_{t−1}; c], h_{t−1}): the same c at every step
+
+    (Cho et al. 2014, §2.2 and A.1.2, after whom Bahdanau et al. 2015 name RNNencdec). The features are h_t, after
+    dropout. The cells also start from the summary, as ``bridge`` says. Cost: that of the cells; all columns run at
+    once. Differs from the paper in: h_t alone leads to the output, which sees y_{t−1} and c through it (Sutskever et
+    al. 2014, who give the summary at the start only).
+    """
+
+    def __init__(
+        self, embedding: TokenEmbedding, cells: Stack, bridge: Bridge, *, summary: int, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.embedding, self.cells, self.bridge = embedding, cells, bridge
+        self.gist = nn.Linear(summary, cells.width)
+        self.dropout, self.width = Dropout(dropout), cells.width
+
+    def prepare(self, encoded: Encoded) -> RecurrentMemory:
+        return RecurrentMemory(torch.tanh(self.gist(encoded.final)), self.bridge(encoded.final))
+
+    def start(self, memory: RecurrentMemory, rows: Int[Tensor, "rows"]) -> RecurrentState:
+        return RecurrentState(select(memory.first, rows), (), (), torch.zeros_like(rows), rows)
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "rows length"],
+        memory: RecurrentMemory,
+        state: RecurrentState,
+        *,
+        valid: Bool[Tensor, "rows length"] | None = None,
+    ) -> Decoded:
+        valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
+        length, embedded = valid.sum(1), self.embedding(tokens)
+        gist = memory.source.index_select(0, state.rows)[:, None].expand(-1, tokens.shape[1], -1)
+        hidden, layers = self.cells.run(torch.cat([embedded, gist], 2), length, state.layers)
+        after = RecurrentState(layers, (), (), state.length + length, state.rows)
+        return Decoded(self.dropout(hidden), after)

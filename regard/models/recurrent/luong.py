@@ -1,0 +1,103 @@
+"""Luong's decoders: the cells run, then the source is read; with and without input feeding."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor, nn
+
+from regard.attention.contract import Decoded, Decoder, Encoded, Reader, RowMap, sentences
+from regard.attention.mask import Span
+from regard.core.state import select
+from regard.models.dropout import Dropout
+from regard.models.recurrent.bridge import Bridge
+from regard.models.recurrent.decoder_memory import RecurrentMemory, RecurrentState, counted
+from regard.models.recurrent.stack import Stack
+from regard.models.recurrent.token_embedding import TokenEmbedding
+
+__all__ = ["InputFeedingDecoder", "LuongDecoder"]
+
+
+class LuongDecoder(Decoder):
+    """h_t = cells(E y_{t−1}), c_t read with h_t, h̃_t = tanh(W_c [c_t; h_t]) (Luong et al. 2015, Eq. 5).
+
+    The features are h̃_t, after dropout. Since h̃ leads nowhere but out, all columns run through the cells at once and
+    are read at once. Cost: that of the cells, one column after the other, and of the reader.
+    """
+
+    def __init__(
+        self, embedding: TokenEmbedding, cells: Stack, reader: Reader, bridge: Bridge, *, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.embedding, self.cells, self.reader, self.bridge = embedding, cells, reader, bridge
+        self.combine = nn.Linear(reader.width + cells.width, cells.width, bias=False)
+        self.dropout, self.width = Dropout(dropout), cells.width
+
+    def prepare(self, encoded: Encoded) -> RecurrentMemory:
+        return RecurrentMemory(self.reader.prepare(encoded), self.bridge(encoded.final))
+
+    def start(self, memory: RecurrentMemory, rows: Int[Tensor, "rows"]) -> RecurrentState:
+        reader = self.reader.start(memory.source, RowMap.of(rows, sentences(memory)))
+        return RecurrentState(select(memory.first, rows), (), reader, torch.zeros_like(rows), rows)
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "rows length"],
+        memory: RecurrentMemory,
+        state: RecurrentState,
+        *,
+        valid: Bool[Tensor, "rows length"] | None = None,
+    ) -> Decoded:
+        valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
+        span, rows = Span(state.length, valid), RowMap.of(state.rows, sentences(memory))
+        hidden, layers = self.cells.run(self.embedding(tokens), span.length, state.layers)
+        read = self.reader(hidden, span, memory.source, rows, state.reader)
+        features = torch.tanh(self.combine(torch.cat([read.output, hidden], 2)))
+        after = RecurrentState(layers, (), read.state, state.length + span.length, state.rows)
+        return Decoded(self.dropout(features), after)
+
+
+class InputFeedingDecoder(Decoder):
+    """As ``LuongDecoder``, with h_t = cells([E y_{t−1}; h̃_{t−1}]), h̃_0 = 0 (Luong et al. 2015, §3.3).
+
+    The first cell is as wide at its entrance as embedding and h̃ together. h̃ is fed back as it is and dropped on its
+    way out alone. A padded step leaves the state alone. Cost: columns go one after the other, reading included.
+    """
+
+    def __init__(
+        self, embedding: TokenEmbedding, cells: Stack, reader: Reader, bridge: Bridge, *, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.embedding, self.cells, self.reader, self.bridge = embedding, cells, reader, bridge
+        self.combine = nn.Linear(reader.width + cells.width, cells.width, bias=False)
+        self.dropout, self.width = Dropout(dropout), cells.width
+
+    def prepare(self, encoded: Encoded) -> RecurrentMemory:
+        return RecurrentMemory(self.reader.prepare(encoded), self.bridge(encoded.final))
+
+    def start(self, memory: RecurrentMemory, rows: Int[Tensor, "rows"]) -> RecurrentState:
+        reader = self.reader.start(memory.source, RowMap.of(rows, sentences(memory)))
+        layers = select(memory.first, rows)
+        return RecurrentState(layers, torch.zeros_like(layers[-1][0]), reader, torch.zeros_like(rows), rows)
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "rows length"],
+        memory: RecurrentMemory,
+        state: RecurrentState,
+        *,
+        valid: Bool[Tensor, "rows length"] | None = None,
+    ) -> Decoded:
+        valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
+        rows, climb, features = RowMap.of(state.rows, sentences(memory)), self.cells.climber(), []
+        layers, feed, reader, length, _ = state
+        columns = zip(self.embedding(tokens).unbind(1), valid.unbind(1), counted(valid), strict=True)
+        for embedded, column, counts in columns:
+            hidden, layers = climb(torch.cat([embedded, feed], 1), counts, layers)
+            read = self.reader(hidden[:, None], Span(length, column[:, None]), memory.source, rows, reader)
+            after = torch.tanh(self.combine(torch.cat([read.output[:, 0], hidden], 1)))
+            features.append(after)
+            feed = after if counts is None else torch.where(counts[:, None], after, feed)
+            reader, length = read.state, length + column
+        dropped = self.dropout(torch.stack(features, 1))
+        return Decoded(dropped, RecurrentState(layers, feed, reader, length, state.rows))

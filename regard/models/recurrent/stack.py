@@ -1,0 +1,67 @@
+"""Cells upon cells: what recurrent decoders run, a column at a time or whole sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import cast
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.models.dropout import Dropout
+from regard.models.recurrent.cells import Carried, Cell
+
+__all__ = ["Climb", "Layers", "Stack"]
+
+Layers = tuple[Carried, ...]
+Climb = Callable[[Tensor, Tensor | None, Layers], tuple[Tensor, Layers]]
+
+
+class Stack(nn.Module):
+    """Layers of cells from left to right; each but the first reads the hidden states of the one below, after dropout.
+
+    What passes from column to column is not dropped (Zaremba et al. 2014).
+    """
+
+    def __init__(self, cells: list[Cell], *, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.cells, self.dropout = nn.ModuleList(cells), Dropout(dropout)
+        self.width = cells[-1].width
+
+    @property
+    def layers(self) -> Iterable[Cell]:
+        return cast(Iterable[Cell], self.cells)
+
+    def run(
+        self, x: Float[Tensor, "rows length enter"], length: Int[Tensor, "rows"], state: Layers
+    ) -> tuple[Float[Tensor, "rows length width"], Layers]:
+        """All columns at once, of which the first ``length`` of a row count."""
+        after = []
+        for number, (cell, before) in enumerate(zip(self.layers, state, strict=True)):
+            x, carried = cell.run(self.dropout(x) if number else x, length, before)
+            after.append(carried)
+        return x, tuple(after)
+
+    def climber(self) -> Climb:
+        """(one column (rows, enter), which rows count, state) -> the top's hidden state, and the state after it.
+
+        Which rows count: None for all. Rows that do not count stay as they are. To be used within one pass.
+        """
+        cells = [(cell.enter, cell.stepper()) for cell in self.layers]
+
+        def climb(
+            x: Float[Tensor, "rows enter"], counts: Bool[Tensor, "rows"] | None, state: Layers
+        ) -> tuple[Tensor, Layers]:
+            after = []
+            for number, ((enter, step), before) in enumerate(zip(cells, state, strict=True)):
+                carried = step(enter(self.dropout(x) if number else x), before)
+                x = carried[0]
+                after.append(carried if counts is None else _where(counts, carried, before))
+            return x, tuple(after)
+
+        return climb
+
+
+def _where(counts: Bool[Tensor, "rows"], new: Carried, old: Carried) -> Carried:
+    return tuple(torch.where(counts[:, None], one, other) for one, other in zip(new, old, strict=True))

@@ -1,0 +1,1 @@
+"""The Transformer: layers, feed-forward, norms and mixers."""

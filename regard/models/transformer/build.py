@@ -1,0 +1,85 @@
+"""The Transformer of a config."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from torch import nn
+
+from regard.attention.contract import Mixer
+from regard.attention.mask import Causal, Padding
+from regard.errors import ConfigError
+from regard.models.architectures import TransformerDecoderConfig, TransformerEncoderConfig
+from regard.models.configuration import ModelConfig
+from regard.models.parts import embed, reader, self_attention
+from regard.models.transformer.build_positions import AttentionSite, place_of
+from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward, feed_forward
+from regard.models.transformer.mixers import build_mixer
+from regard.models.transformer.norms import PostNorm, PreNorm, Residual, normalisation
+from regard.models.transformer.transformer import DecoderLayer, EncoderLayer, TransformerDecoder, TransformerEncoder
+
+__all__ = ["decoder", "encoder"]
+
+Part = TypeVar("Part", bound=nn.Module)
+
+
+def encoder(config: ModelConfig, embedding: nn.Parameter) -> TransformerEncoder:
+    assert isinstance(config.encoder, TransformerEncoderConfig)
+    place = place_of(config, config.encoder.self_attention, where="model.encoder.self_attention", causal=False)
+    layers = [_encoder_layer(config, place) for _ in range(config.encoder_layers)]
+    return _initial(TransformerEncoder(embed(config, embedding), layers, _last_norm(config)), config.init_std)
+
+
+def decoder(config: ModelConfig, embedding: nn.Parameter, *, states: int, summary: int) -> TransformerDecoder:
+    assert isinstance(config.decoder, TransformerDecoderConfig)
+    place = place_of(config, config.decoder.self_attention, where="model.decoder.self_attention", causal=True)
+    layers = [_decoder_layer(config, place, states) for _ in range(config.decoder_layers)]
+    return _initial(TransformerDecoder(embed(config, embedding), layers, _last_norm(config)), config.init_std)
+
+
+def _encoder_layer(config: ModelConfig, place: AttentionSite) -> EncoderLayer:
+    mixer = self_attention(config, place, mask=Padding())
+    return EncoderLayer(mixer, _feed_forward(config), (_frame(config), _frame(config)))
+
+
+def _decoder_layer(config: ModelConfig, place: AttentionSite, states: int) -> DecoderLayer:
+    frames = (_frame(config), _frame(config), _frame(config))
+    read = reader(config, width=config.width, memory_width=states, output_width=config.width)
+    return DecoderLayer(_decoder_mixer(config, place), read, _feed_forward(config), frames)
+
+
+def _decoder_mixer(config: ModelConfig, place: AttentionSite) -> Mixer:
+    assert isinstance(config.decoder, TransformerDecoderConfig)
+    own, mixer = config.decoder.self_attention, config.decoder.mixer
+    if mixer is None:
+        return self_attention(config, place, mask=Causal() & Padding())
+    if own is not None:
+        why = "the mixer stands in self-attention's place"
+        raise ConfigError("a decoder has self-attention or a mixer, not both", where="model.decoder.mixer", why=why)
+    return build_mixer(mixer.kind, mixer.options, width=config.width, where="model.decoder.mixer")
+
+
+def _feed_forward(config: ModelConfig) -> FeedForward | GatedFeedForward:
+    return feed_forward(config.activation, config.width, config.feed_forward, dropout=config.feed_forward_dropout)
+
+
+def _frame(config: ModelConfig) -> Residual:
+    frame = PostNorm if config.norm == "post" else PreNorm
+    return frame(config.width, dropout=config.dropout, kind=config.normalisation)
+
+
+def _last_norm(config: ModelConfig) -> nn.Module:
+    return normalisation(config.normalisation, config.width) if config.norm == "pre" else nn.Identity()
+
+
+def _initial(part: Part, std: float | None) -> Part:
+    """Zero biases, and matrices Glorot-uniform, as the paper's own code has it, or N(0, std²), as BERT's."""
+    for module in part.modules():
+        if isinstance(module, nn.Linear):
+            if std is None:
+                nn.init.xavier_uniform_(module.weight)
+            else:
+                nn.init.normal_(module.weight, std=std)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+    return part

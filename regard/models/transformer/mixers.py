@@ -1,0 +1,32 @@
+"""The table of mixers a config may put in self-attention's place: kind -> class. A new one is a file and a line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from regard.attention.contract import Mixer
+from regard.config.constructor_options import checked
+from regard.core.wording import did_you_mean
+from regard.errors import ConfigError
+from regard.models.transformer.average_attention import AverageAttention
+from regard.models.transformer.ssru import SimpleRecurrent
+
+__all__ = ["MIXERS", "build_mixer"]
+
+MIXERS: dict[str, type[Mixer]] = {
+    "average": AverageAttention,
+    "ssru": SimpleRecurrent,
+}
+
+
+def build_mixer(kind: str, options: Mapping[str, Any], *, width: int, where: str) -> Mixer:
+    """The mixer of that kind for sequences of ``width``; ``where`` is the config key it came from, for the error."""
+    if kind not in MIXERS:
+        why, meant = f"one of: {', '.join(MIXERS)}", did_you_mean(kind, MIXERS)
+        raise ConfigError(f"no mixer is called {kind!r}", where=where, why=why, help=meant)
+    fitting = checked(MIXERS[kind], options, given=("width",), where=where)
+    try:
+        return MIXERS[kind](width, **fitting)
+    except ValueError as problem:
+        raise ConfigError(f"the mixer {kind!r} cannot be built so", where=where, why=str(problem)) from problem

@@ -1,0 +1,51 @@
+"""The mean of a run's last checkpoints as a checkpoint of its own, ``checkpoints/average``."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+
+from regard.core import atomic_files
+from regard.errors import ModelError
+from regard.runs import checkpoint
+from regard.runs.run_folder import RunFolder
+from regard.runs.size_check import require_fitting
+
+__all__ = ["average_run"]
+
+
+def average_run(run: RunFolder, *, last: int = 10, steps: Sequence[int] | None = None) -> list[int]:
+    """Write ``checkpoints/average`` from the ``last`` checkpoints of a run, or from ``steps``; returns the steps used.
+
+    Whole or not there, as any checkpoint. Raises ModelError where one is missing or damaged; the average that was
+    there before then stays.
+    """
+    there = checkpoint.list_steps(run.checkpoints)
+    used = there[-last:] if steps is None else sorted(set(steps))
+    missing = [step for step in used if step not in there]
+    if missing or not used:
+        raise ModelError(
+            f"{run.path} has no checkpoint of step {', '.join(map(str, missing))}"
+            if missing
+            else f"{run.path} has no checkpoints",
+            where=str(run.checkpoints),
+            help=f"there are {', '.join(map(str, there))}" if there else _how_to_train(run),
+        )
+    source, target = run.load_tokenizers()
+    for step in used:
+        found = checkpoint.step_path(run.checkpoints, step)
+        require_fitting(found, run.config.model, source_types=len(source), target_types=len(target))
+    mean = checkpoint.average([checkpoint.step_path(run.checkpoints, step) for step in used])
+    # Made outside the folder of checkpoints, where a training that goes on would sweep it away half made.
+    workshop = atomic_files.hidden(run.checkpoints, "tmp")
+    with atomic_files.storing(workshop):
+        shutil.rmtree(workshop, ignore_errors=True)
+    made = checkpoint.save(workshop, used[-1], {"model": mean}, {"averaged": used, "newest": there[-1]}, keep=1)
+    atomic_files.commit_folder(made, run.checkpoints / "average")
+    with atomic_files.storing(workshop):
+        workshop.rmdir()
+    return used
+
+
+def _how_to_train(run: RunFolder) -> str | None:
+    return f"regard train --resume {run.path}" if run.config.data.train else None

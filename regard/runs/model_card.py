@@ -1,0 +1,40 @@
+"""The model card: what a run folder or an export says of itself to whoever opens it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from regard.core import atomic_files
+from regard.models.summary import in_words
+from regard.runs.checkpoint import read_best
+from regard.runs.run_folder import RunFolder
+
+__all__ = ["write_card"]
+
+
+def write_card(run: RunFolder, *, parameters: int, updates: int, seconds: float) -> str:
+    """Write README.md into the run folder and return it."""
+    config = run.config
+    best = read_best(run.checkpoints)
+    languages = [each for each in (config.data.source_language, config.data.target_language) if each]
+    header = ["---", "library_name: regard", "pipeline_tag: translation"]
+    header += ["language:", *(f"- {language}" for language in languages)] if languages else []
+    rows: list[tuple[str, Any]] = [
+        ("Model", in_words(config.model)),
+        ("Parameters", f"{parameters:,}"),
+        ("Training data", ", ".join(str(corpus.source.name) for corpus in config.data.train)),
+        ("Updates", f"{updates:,}, in {seconds / 60:.0f} minutes"),
+        ("Seed", config.seed),
+    ]
+    if best is not None:
+        rows.append(("Best checkpoint", f"step {best.step:,}, {best.metric} {best.value:.4f} on the validation data"))
+    table = ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
+    use = ["```python", "import regard", f'model = regard.load("{run.path}")', 'print(model("…").text)', "```"]
+    limits = (
+        "What the model knows it learned from the data above: other domains and other spellings will be worse. "
+        "Attention weights show where it looked, not why it decided."
+    )
+    name = config.name or run.path.name
+    card = "\n".join([*header, "---", "", f"# {name}", "", *table, "", "## Use", "", *use, "", limits, ""])
+    atomic_files.write_bytes_atomically(run.path / "README.md", card.encode())
+    return card

@@ -1,0 +1,297 @@
+"""The run folder: where everything of one training lives, and how it is opened again.
+
+runs/m30k/
+    config.toml         the config, resolved: nothing left to defaults
+    plan.json           what was measured or counted once: number format, steps, sizes of the vocabularies
+    environment.json    versions, processor, threads
+    tokenizer/          joint.* or source.* and target.*
+    data/               token arrays, memory-mapped; may be deleted once training is over
+    metrics.jsonl       one line an update and a validation
+    checkpoints/        step-000500/, best.json, average/
+    lock                held by the process that trains
+    README.md           the model card
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from pydantic import TypeAdapter, ValidationError
+
+import regard
+from regard.core import atomic_files
+from regard.core.untrusted_files import SMALL, parse_json, read_bytes
+from regard.core.wording import did_you_mean, explained
+from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer
+from regard.errors import ConfigError, ModelError, RegardError
+from regard.runs import checkpoint
+from regard.runs.config import Config, dump_config, load_config
+from regard.runs.plan import Count, Plan
+
+__all__ = ["CheckpointChoice", "MetricsLog", "RunFolder", "environment"]
+
+
+class CheckpointChoice(NamedTuple):
+    """One checkpoint, by the name it goes under and the steps it is made of."""
+
+    name: str  # average, best, last or step
+    path: Path
+    steps: list[int]
+
+    def __str__(self) -> str:
+        numbers = ", ".join(f"{step:,}" for step in self.steps)
+        if self.name == "step":
+            return f"step {numbers}"
+        return f"{self.name} (step{'s' if self.name == 'average' else ''} {numbers})"
+
+
+class RunFolder:
+    """Paths and files of one run; opening it reads nothing but the config."""
+
+    def __init__(self, path: Path, config: Config) -> None:
+        self.path, self.config = path, config
+        self.checkpoints = path / "checkpoints"
+        self.tokenizers = path / "tokenizer"
+        self.data = path / "data"
+
+    @classmethod
+    def create(cls, path: Path, config: Config) -> RunFolder:
+        """A new run; refuses a folder that holds anything."""
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise ConfigError(f"{path} exists already", where=str(path), help=_beside(path))
+        with atomic_files.storing(path):
+            path.mkdir(parents=True, exist_ok=True)
+        atomic_files.write_bytes_atomically(path / "config.toml", dump_config(config).encode())
+        atomic_files.write_json(path / "environment.json", environment())
+        return cls(path, config)
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        if not (path / "config.toml").is_file():
+            raise ModelError(
+                f"{path} is no run folder",
+                where=str(path / "config.toml"),
+                why="it holds no config.toml" if path.exists() else "there is no such folder",
+                help=_runs_nearby(path),
+            )
+        return cls(path, load_config(path / "config.toml", saved=True))
+
+    def save_tokenizers(self, source: Tokenizer, target: Tokenizer) -> None:
+        if self.config.data.joint:
+            source.save(self.tokenizers, "joint")
+        else:
+            source.save(self.tokenizers, "source")
+            target.save(self.tokenizers, "target")
+
+    def load_tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        if self.config.data.joint:
+            joint = load_tokenizer(self.tokenizers, "joint")
+            return joint, joint
+        source, target = load_tokenizer(self.tokenizers, "source"), load_tokenizer(self.tokenizers, "target")
+        if self.config.model.share == "all" and len(source) != len(target):
+            raise ModelError(
+                "the tokenizers are not those of this run's config",
+                where=str(self.tokenizers),
+                why=f"all embeddings are one matrix, and there are {len(source):,} and {len(target):,} pieces",
+                help="copy the whole run folder again",
+            )
+        return source, target
+
+    def elsewhere(self) -> list[str]:
+        """How this machine differs from the one the run began on, in what decides the last bits of a figure."""
+        try:
+            began = self.read_environment()
+        except (OSError, ValueError):
+            return ["environment.json, which says where it began, cannot be read"]
+        now = environment()
+        keys = ("processor", "vector_instructions", "bfloat16_products", "accelerator", "torch")
+        return [f"{key} was {began.get(key)}, is {now[key]}" for key in keys if began.get(key) != now[key]]
+
+    def read_environment(self) -> dict[str, Any]:
+        """What ``environment`` said when the run began. OSError or ValueError where that is not there or damaged."""
+        return TypeAdapter(dict[str, Any]).validate_python(
+            parse_json(read_bytes(self.path / "environment.json", SMALL))
+        )
+
+    def write_plan(self, plan: Plan) -> None:
+        atomic_files.write_json(self.path / "plan.json", plan.model_dump())
+
+    def read_plan(self) -> Plan | None:
+        """What was decided when the run began; None where it never came so far."""
+        path = self.path / "plan.json"
+        if not path.exists():
+            return None
+        try:
+            plan = Plan.model_validate_json(read_bytes(path, SMALL))
+            if self.config.model.share == "all" and plan.source_types != plan.target_types:
+                raise ValueError("all embeddings are one matrix by the config, and the vocabularies differ in size")
+            return plan
+        except (OSError, ValueError) as error:
+            help = "copy the whole run folder again"
+            why = explained(error) if isinstance(error, ValidationError) else str(error)
+            raise ModelError("plan.json is damaged", where=str(path), why=why, help=help) from error
+
+    def weights(self, which: str | None = None) -> checkpoint.Checkpoint:
+        """The weights of the checkpoint that ``weights_path`` finds."""
+        return checkpoint.load(self.weights_path(which).path, only={"model"})
+
+    def weights_path(self, which: str | None = None) -> CheckpointChoice:
+        """Where the checkpoint called ``which`` lies: ``average``, ``best``, ``last`` or a step.
+
+        Without a name, the first of these that exists. An average made before the last training does not count then:
+        it would hide what was learned since.
+        """
+        folder = self.checkpoints
+        best, steps = checkpoint.read_best(folder), checkpoint.list_steps(folder)
+        best = best if best and best.step in steps else None  # the best one may have been removed by hand
+        average, fresh = self._average(steps[-1] if steps else 0) if which in (None, "average") else ([], False)
+        if which is None:
+            which = "average" if fresh else "best" if best else "last"
+        if which == "average":
+            if not average and steps:
+                help = f"regard average {self.path}"
+                raise ModelError(f"{self.path} has no average checkpoint", where=str(folder), help=help)
+            return CheckpointChoice(which, folder / "average", average)
+        if which == "best" and best:
+            step = best.step
+        elif which == "last" and steps:
+            step = steps[-1]
+        elif which.isdecimal() and int(which) in steps:
+            step = int(which)
+        else:
+            raise self._without(which, steps)
+        return CheckpointChoice("step" if which.isdecimal() else which, checkpoint.step_path(folder, step), [step])
+
+    def averaged(self) -> list[int]:
+        """The steps of the average that is loaded by default; none where it is old, damaged or not there."""
+        steps = checkpoint.list_steps(self.checkpoints)
+        try:
+            used, fresh = self._average(steps[-1] if steps else 0)
+        except ModelError:
+            return []
+        return used if fresh else []
+
+    def _without(self, which: str, steps: list[int]) -> ModelError:
+        """What to do where there is no checkpoint of that name: to go on helps only where it would save one."""
+        trained = bool(self.config.data.train)
+        why = "training has not saved one yet" if trained else "it came without data to train on"
+        help = f"regard train --resume {self.path}" if trained else None
+        if steps:
+            known = ["last", *(["best"] if checkpoint.read_best(self.checkpoints) else [])]
+            help = f"--checkpoint {' or '.join(known)}; or a step: {', '.join(map(str, steps))}"
+            meant = did_you_mean(which, ["average", "best", "last"])
+            if which not in ("best", "last"):
+                why = "a checkpoint is average, best, last or a step" + (f"; {meant}" if meant else "")
+            elif trained and not self.config.data.valid:
+                why = "this run validates on nothing, so that none is better than another"
+        return ModelError(f"{self.path} has no {which} checkpoint", where=str(self.checkpoints), why=why, help=help)
+
+    def _average(self, last: int) -> tuple[list[int], bool]:
+        """The steps that were averaged, and whether none was saved after that."""
+        path = self.checkpoints / "average"
+        if not path.is_dir():
+            return [], False
+        state = checkpoint.load(path, only=()).state
+        try:
+            steps = TypeAdapter(list[Count]).validate_python(state.get("averaged", []), strict=True)
+            newest = TypeAdapter(Count).validate_python(state.get("newest", max(steps, default=0)), strict=True)
+        except ValueError as error:
+            help = f"regard average {self.path} makes it anew"
+            raise ModelError(
+                "the average is damaged", where=str(path / "state.json"), why=str(error), help=help
+            ) from error
+        return steps, newest >= last
+
+    @contextmanager
+    def training(self) -> Iterator[None]:
+        """Held while the run is trained; ModelError where another process does. A kill lets go of it too."""
+        path = self.path / "lock"
+        with ExitStack() as held:
+            try:
+                held.enter_context(atomic_files.locked(path))
+            except BlockingIOError as error:
+                raise ModelError(
+                    "another process trains this run",
+                    where=str(path),
+                    help="wait for it, or stop it: what it has learned is saved",
+                ) from error
+            yield
+
+
+class MetricsLog:
+    """``metrics.jsonl``: a line a record, appended; to be cut back to a checkpoint's size before the first."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.size = path, 0
+
+    def cut(self, size: int) -> None:
+        """Drop what was written after a checkpoint: all beyond ``size`` bytes."""
+        with atomic_files.storing(self.path):
+            if self.path.exists() and self.path.stat().st_size > size:
+                os.truncate(self.path, size)
+            self.size = self.path.stat().st_size if self.path.exists() else 0  # less where somebody cut or removed it
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        line = (json.dumps(record) + "\n").encode()
+        with atomic_files.storing(self.path), self.path.open("ab") as file:
+            file.write(line)
+        self.size += len(line)
+        atomic_files.at("metrics")
+
+    def sync(self) -> int:
+        """Bring all lines to the disk, so that a checkpoint may count on them; returns their bytes."""
+        if self.size:
+            with atomic_files.storing(self.path), self.path.open("rb") as file:
+                os.fsync(file.fileno())
+        return self.size
+
+
+def environment() -> dict[str, Any]:
+    """What a figure depends on: versions, processor features, threads, the time."""
+    return {
+        "regard": regard.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "system": platform.platform(),
+        "processor": _processor(),
+        "vector_instructions": torch.backends.cpu.get_cpu_capability(),
+        "bfloat16_products": torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported(),
+        "threads": torch.get_num_threads(),
+        "cores": os.cpu_count(),
+        "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "written": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _processor() -> str:
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _beside(path: Path) -> str:
+    """What to do about a folder that is there: to go on, where it is a run that has data to go on with."""
+    try:
+        config = RunFolder.open(path).config
+    except RegardError:
+        return "--name OTHER"
+    if not config.data.train:
+        return f"it was not trained here, so it cannot go on; --name OTHER starts another beside {path}"
+    return f"regard train --resume {path} goes on; --name OTHER starts another"
+
+
+def _runs_nearby(path: Path) -> str | None:
+    folders = dict.fromkeys(each for each in (path, path.parent, Path("runs")) if each.is_dir())
+    names = sorted({str(each.parent) for folder in folders for each in folder.glob("*/config.toml")})
+    return did_you_mean(path, names) or (f"runs here: {', '.join(names[:5])}" if names else None)

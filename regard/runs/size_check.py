@@ -1,0 +1,81 @@
+"""Sizes, compared before memory is taken: what a config asks for, what a checkpoint holds, what the machine has.
+
+All of it is done with shapes alone, on torch's meta device, and with the header of the file of weights.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from regard.core.out_of_memory import total_memory
+from regard.errors import ConfigError, ModelError, TrainingError
+from regard.models.build import build
+from regard.models.configuration import ModelConfig
+from regard.runs import checkpoint
+
+__all__ = ["outline", "require_fitting", "require_room"]
+
+PER_PARAMETER = 16  # bytes in training, at least: float32 weight, gradient and the two moments of Adam
+MANY = 100  # layers: so many are built in less than a second
+NUMBERS = ("F64", "F32", "F16", "BF16")
+
+
+def outline(config: ModelConfig, *, source_types: int, target_types: int) -> dict[str, Tensor]:
+    """The parameters and kept buffers of a model by name, without memory.
+
+    ConfigError where a tensor would have more elements than can be counted.
+    """
+    try:
+        with torch.device("meta"):
+            model = build(config, source_types=source_types, target_types=target_types)
+    except (RuntimeError, OverflowError) as error:
+        why = str(error).splitlines()[0]
+        raise ConfigError("a model of these sizes cannot be built", where="model", why=why) from error
+    kept = model.state_dict(keep_vars=True)
+    named = dict(model.named_parameters()) | dict(model.named_buffers())
+    return {name: tensor for name, tensor in named.items() if name in kept}
+
+
+def require_fitting(path: Path, config: ModelConfig, *, source_types: int, target_types: int) -> None:
+    """ModelError where the weights of the checkpoint ``path`` are not those of a model of this config.
+
+    Reads nothing of the weights but their names, shapes and number formats; ``outline`` takes 10 ms a layer.
+    """
+    found = checkpoint.shapes(path, "model")
+    layers = config.encoder_layers + config.decoder_layers
+    if layers > max(len(found), MANY):
+        raise _misfit(path, f"the config has {layers:,} layers, and there are {len(found):,} tensors")
+    wanted = outline(config, source_types=source_types, target_types=target_types)
+    if differing := sorted(wanted.keys() ^ found.keys()):
+        raise _misfit(path, f"they differ in {', '.join(differing[:3])}")
+    for name, tensor in wanted.items():
+        kind, shape = found[name]
+        if shape != tuple(tensor.shape) or (kind in NUMBERS) != tensor.is_floating_point():
+            there, here = f"{list(shape)} in {kind}", f"{list(tensor.shape)}"
+            raise _misfit(path, f"they differ in {name}: {there} there, {here} by the config")
+
+
+def require_room(model: dict[str, Tensor]) -> None:
+    """TrainingError where training a model of this ``outline`` takes more memory than the whole machine has."""
+    parameters = sum(tensor.numel() for tensor in model.values())
+    needed, there = parameters * PER_PARAMETER, total_memory()
+    if needed > there:
+        raise TrainingError(
+            "this model is too large for this machine",
+            where="model",
+            why=f"{parameters:,} weights, gradients and moments take {needed / 2**30:,.0f} GiB at least, "
+            f"and there are {there / 2**30:,.0f}",
+            help="lower model.width, model.feed_forward, the layers, or the size of the vocabulary",
+        )
+
+
+def _misfit(path: Path, why: str) -> ModelError:
+    return ModelError(
+        f"the weights in {path} are not those of this run's config",
+        where=str(path),
+        why=why,
+        help="copy the whole run folder again",
+    )

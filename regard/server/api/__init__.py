@@ -1,0 +1,1 @@
+"""HTTP interfaces: Regard's own, LibreTranslate's and DeepL's."""

@@ -1,0 +1,1 @@
+"""Running batches: one scheduler for each served model."""

@@ -1,0 +1,1 @@
+"""Documents, markup, terms and word alignment around translated sentences."""

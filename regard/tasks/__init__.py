@@ -1,0 +1,1 @@
+"""Kinds of work: what their data, models, losses, measures and outputs are."""

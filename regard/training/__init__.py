@@ -1,0 +1,1 @@
+"""Training a run: set-up, updates, validation and resuming."""

@@ -1,0 +1,242 @@
+"""Learning-rate schedules, and optimisers over float32 master weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.core.tensors import kept_buffers
+
+__all__ = ["Optimizer", "schedule"]
+
+Schedule = Callable[[int], float]
+
+
+def schedule(
+    kind: str,
+    *,
+    learning_rate: float,
+    warmup: int,
+    width: int = 512,
+    last_step: int | None = None,
+    halve_after: int | None = None,
+    halve_every: int | None = None,
+) -> Schedule:
+    """The learning rate of update ``step``, counted from 1.
+
+    ``noam``: learning_rate · width^-0.5 · min(step^-0.5, step · warmup^-1.5) (Vaswani et al. 2017, Eq. 3), a factor
+    of 1 in the paper; its peak, at step = warmup, is (width · warmup)^-0.5. ``inverse-sqrt``: the same shape with
+    the peak ``learning_rate``. ``linear``: up to the peak, then down to 0 at
+    ``last_step``. ``constant``: up, then flat. ``halving``: the same for ``halve_after`` updates, then half as much
+    at once and after every ``halve_every`` (Luong et al. 2015, §4.1: "after 5 epochs, we begin to halve the learning
+    rate every epoch").
+    """
+    warmup = max(warmup, 1)
+
+    def rise(step: int) -> float:
+        return min(1.0, step / warmup)
+
+    shapes: dict[str, Schedule] = {
+        "noam": lambda step: width**-0.5 * min(step**-0.5, step * warmup**-1.5),
+        "inverse-sqrt": lambda step: rise(step) * math.sqrt(warmup / max(step, warmup)),
+        "linear": lambda step: rise(step) * _fall(step, warmup, last_step),
+        "constant": rise,
+        "halving": lambda step: rise(step) * 0.5 ** _halvings(step, halve_after or 0, halve_every),
+    }
+    shape = shapes[kind]
+    return lambda step: learning_rate * shape(step)
+
+
+def _fall(step: int, warmup: int, last_step: int | None) -> float:
+    if last_step is None:
+        raise ValueError("a linear schedule needs to know the last step")
+    return max(0.0, (last_step - step) / max(last_step - warmup, 1)) if step > warmup else 1.0
+
+
+def _halvings(step: int, after: int, every: int | None) -> int:
+    if every is None:
+        raise ValueError("a halving schedule needs to know after how many updates to halve")
+    return 0 if step <= after else 1 + (step - after - 1) // every
+
+
+# What an optimiser keeps of a parameter from its first update on.
+KEPT: dict[str, tuple[str, ...]] = {
+    "adam": ("step", "exp_avg", "exp_avg_sq"),
+    "adamw": ("step", "exp_avg", "exp_avg_sq"),
+    "adadelta": ("step", "square_avg", "acc_delta"),
+    "sgd": (),
+}
+
+
+class Optimizer:
+    """Adam, AdamW, Adadelta or plain SGD, whose weights and moments are float32.
+
+    (Kingma & Ba 2015; Loshchilov & Hutter 2019; Zeiler 2012, with ρ ``rho``.)
+
+    A model that computes in bfloat16 gets its parameters by rounding the master weights after every update; a
+    float32 model's parameters are the master weights. ``average`` is an exponential moving average of them.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        kind: str = "adam",
+        betas: tuple[float, float] = (0.9, 0.98),
+        epsilon: float = 1e-9,
+        rho: float = 0.95,
+        weight_decay: float = 0.0,
+        clip_norm: float | None = None,
+        ema: float | None = None,
+    ) -> None:
+        self.names = [name for name, _ in model.named_parameters()]
+        self.parameters = [parameter for _, parameter in model.named_parameters()]
+        self.buffers = kept_buffers(model)
+        self._sound = [buffer.clone() for buffer in self.buffers.values()]
+        self.masters = [p if p.dtype != torch.bfloat16 else p.detach().float() for p in self.parameters]
+        self.clip_norm, self.ema = clip_norm, ema
+        self.average = [m.detach().clone() for m in self.masters] if ema is not None else []
+        # The rate is set anew at every step; fused: one pass over each tensor.
+        common: dict[str, Any] = dict(lr=0.0, weight_decay=weight_decay)
+        moments: dict[str, Any] = dict(betas=betas, eps=epsilon, fused=True)
+        makers: dict[str, Callable[[], torch.optim.Optimizer]] = {
+            "adam": lambda: torch.optim.Adam(self.masters, **common, **moments),
+            "adamw": lambda: torch.optim.AdamW(self.masters, **common, **moments),
+            "adadelta": lambda: torch.optim.Adadelta(self.masters, **common, rho=rho, eps=epsilon),
+            "sgd": lambda: torch.optim.SGD(self.masters, **common, fused=True),
+        }
+        self.inner, self._kept = makers[kind](), KEPT[kind]
+
+    def step(self, learning_rate: float, gradients: Sequence[Tensor] | None = None) -> float:
+        """One update from ``gradients``, by parameter, or from those that ``backward`` left, which are then dropped.
+
+        Given ones are used up: laid out as the parameters, at least float32. Returns their norm before clipping.
+
+        A norm that is not finite changes nothing but drops the gradients: the caller decides what to do. Buffers that
+        the model kept meanwhile, as BatchNorm does, are then again as they were after the update before.
+        """
+        if gradients is None:
+            left = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self.parameters]
+            gradients = [g.float() if g.dtype == torch.bfloat16 else g for g in left]
+        wide = list(gradients)
+        self._drop_gradients()
+        norm = torch.nn.utils.get_total_norm(wide)
+        value = float(norm)
+        if not math.isfinite(value):
+            self._move_buffers(self._sound, list(self.buffers.values()))
+            return value
+        if self.clip_norm is not None and value > self.clip_norm:
+            torch._foreach_mul_(wide, self.clip_norm / value)
+        for master, gradient in zip(self.masters, wide, strict=True):
+            master.grad = gradient
+        for group in self.inner.param_groups:
+            group["lr"] = learning_rate
+        self.inner.step()
+        self._drop_gradients()
+        self._publish()
+        self._move_buffers(list(self.buffers.values()), self._sound)
+        if self.ema is not None:
+            with torch.no_grad():
+                torch._foreach_lerp_(self.average, [m.detach() for m in self.masters], 1 - self.ema)
+        return value
+
+    def skip(self) -> float:
+        """Drop the gradients of an update that must not be made. Returns its norm, which is not a number."""
+        self._drop_gradients()
+        self._move_buffers(self._sound, list(self.buffers.values()))
+        return math.nan
+
+    @torch.no_grad()
+    def _move_buffers(self, source: list[Tensor], target: list[Tensor]) -> None:
+        for one, other in zip(source, target, strict=True):
+            other.copy_(one)
+
+    def _drop_gradients(self) -> None:
+        for tensor in (*self.parameters, *self.masters):
+            tensor.grad = None
+
+    @torch.no_grad()
+    def _publish(self) -> None:
+        for parameter, master in zip(self.parameters, self.masters, strict=True):
+            if parameter is not master:
+                parameter.copy_(master)
+
+    def weights(self) -> dict[str, Tensor]:
+        """The float32 weights by name: the moving average where there is one, else the master weights.
+
+        With them go the buffers that the model keeps, as they are.
+        """
+        source = self.average or self.masters
+        return {name: tensor.detach() for name, tensor in zip(self.names, source, strict=True)} | self.buffers
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything beside ``weights`` that must survive a restart, by name."""
+        named: dict[str, Tensor] = {}
+        for name, master in zip(self.names, self.masters, strict=True):
+            if self.average:
+                named[f"master.{name}"] = master.detach()
+            for key, value in self.inner.state[master].items():
+                if isinstance(value, Tensor):  # SGD without momentum keeps a None
+                    named[f"{key}.{name}"] = value
+        return named
+
+    @torch.no_grad()
+    def load(self, weights: Mapping[str, Tensor], named: Mapping[str, Tensor]) -> None:
+        """Take back what ``weights`` and ``tensors`` gave.
+
+        Raises KeyError where a name is missing, and ValueError where a tensor is of another shape or kind of number.
+        """
+        for name, master in zip(self.names, self.masters, strict=True):
+            _require_alike(name, weights[name], master)
+            if self.average:
+                _require_alike(f"master.{name}", named[f"master.{name}"], master)
+            begun = any(f"{key}.{name}" in named for key in self._kept)  # all of it, or none before the first update
+            for key in self._kept if begun else ():
+                like = torch.zeros(()) if key == "step" else master
+                _require_alike(f"{key}.{name}", named[f"{key}.{name}"], like)
+        for name, buffer in self.buffers.items():
+            _require_alike(name, weights[name], buffer)
+        for name, buffer in self.buffers.items():
+            buffer.copy_(weights[name])
+        self._move_buffers(list(self.buffers.values()), self._sound)
+        for index, (name, master) in enumerate(zip(self.names, self.masters, strict=True)):
+            if self.average:
+                self.average[index].copy_(weights[name])
+            master.copy_(named[f"master.{name}"] if self.average else weights[name])
+            self.inner.state[master] = {
+                key: named[f"{key}.{name}"].to(master.device, copy=True)
+                for key in self._kept
+                if f"{key}.{name}" in named
+            }
+        self._publish()
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """The model computes with the moving average inside the block; with none, nothing changes."""
+        if not self.average:
+            yield
+            return
+        trained = [master.detach().clone() for master in self.masters]
+        try:
+            self._put(self.average)
+            yield
+        finally:
+            self._put(trained)
+
+    @torch.no_grad()
+    def _put(self, weights: list[Tensor]) -> None:
+        for master, weight in zip(self.masters, weights, strict=True):
+            master.copy_(weight)
+        self._publish()
+
+
+def _require_alike(name: str, found: Tensor, wanted: Tensor) -> None:
+    """Before it is copied, which would stretch a smaller one, or handed to Adam, which trusts it."""
+    if found.shape != wanted.shape or found.dtype != wanted.dtype:
+        there, here = (f"{list(each.shape)} in {each.dtype}" for each in (found, wanted))
+        raise ValueError(f"{name} is {there}, not {here}")

@@ -1,0 +1,112 @@
+"""A run from its folder to its end: set-up, training, the model card; started anew or resumed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+
+from regard.core import atomic_files
+from regard.core.interrupt import Interrupts
+from regard.data.corpora import read_pairs
+from regard.errors import ModelError, RegardError, StorageError
+from regard.inference.translator import Translator
+from regard.metrics.text import validation_metrics
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.runs import checkpoint
+from regard.runs.config import Config
+from regard.runs.model_card import write_card
+from regard.runs.run_folder import RunFolder
+from regard.training.setup import TrainingInputs, set_up
+from regard.training.trainer import Outcome, Reporter, Trainer
+
+__all__ = ["Display", "OpenDisplay", "train_new", "train_run"]
+
+
+class Display(Reporter, Protocol):
+    """A reporter that also shows preparation and the end of training."""
+
+    def prepared(self, examples: int) -> None: ...
+    def finished(self, outcome: Outcome) -> None: ...
+
+
+OpenDisplay = Callable[[Path], AbstractContextManager[Display]]
+
+
+def train_new(run: RunFolder, open_display: OpenDisplay) -> int:
+    """Train a run whose folder was created a moment ago; remove the folder if the start leaves nothing to resume.
+
+    Kept: a run with a checkpoint, and one that was interrupted once its plan was written.
+    """
+    try:
+        return train_run(run, open_display)
+    except BaseException as error:
+        planned = (run.path / "plan.json").exists() and not isinstance(error, RegardError)
+        if not planned and not checkpoint.list_steps(run.checkpoints):
+            with suppress(StorageError):  # a machine that refuses does so again; the first failure is the one to tell
+                atomic_files.remove_folder(run.path)
+        raise
+
+
+def train_run(run: RunFolder, open_display: OpenDisplay) -> int:
+    """Train or resume a run, reporting to a display. Returns the exit code: 0, 130 or 143."""
+    with (
+        _resumable(run),
+        run.training(),
+        Interrupts() as interrupts,
+        open_display(run.path) as display,
+    ):
+        ready = set_up(run, say=display.said, progress=display.prepared)
+        trainer = Trainer(
+            run, ready.model, ready.data, steps=ready.steps, reporter=display, interrupted=interrupts.interrupted,
+            decode_metrics=_decoder(run.config, ready, interrupts),
+        )  # fmt: skip
+        interrupts.polite = True
+        if trainer.resume():
+            display.said(f"going on from step {trainer.place.step:,}")
+        outcome = trainer.fit()
+        _write_card(run, ready, outcome)
+        display.finished(outcome)
+    return interrupts.exit_code if outcome.reason == "interrupted" else 0
+
+
+@contextmanager
+def _resumable(run: RunFolder) -> Iterator[None]:
+    """Add the command that resumes to a storage failure, where there is a checkpoint to resume from."""
+    try:
+        yield
+    except StorageError as error:
+        if checkpoint.list_steps(run.checkpoints):
+            error.help = ", then ".join(filter(None, (error.help, f"regard train --resume {run.path}")))
+        raise
+
+
+def _decoder(
+    config: Config, ready: TrainingInputs, interrupts: Interrupts
+) -> Callable[[EncoderDecoder], dict[str, float] | None]:
+    """Decoding for validation: nothing where the loss decides, else the metric that does, greedily."""
+    if config.train.best_by == "loss" or not config.data.valid:
+        return lambda model: {}
+    pairs = [(source, target) for corpus in config.data.valid for _, source, target in read_pairs(corpus)]
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    one_by_one = {"beam": 1, "nbest": 1, "temperature": None, "top_k": None, "top_p": None}
+    greedy = config.search.model_copy(update=one_by_one)
+
+    def decode(model: EncoderDecoder) -> dict[str, float] | None:
+        translator = Translator(model, ready.source, ready.target, greedy, max_length=config.data.max_length)
+        by = config.train.best_by
+        try:
+            return validation_metrics(
+                translator, sources, targets, [by], interrupts.interrupted, language=config.data.target_language
+            )
+        except ModelError:  # not finite: never the best, and training knows what to do
+            return {by: math.nan}
+
+    return decode
+
+
+def _write_card(run: RunFolder, ready: TrainingInputs, outcome: Outcome) -> None:
+    parameters = sum(parameter.numel() for parameter in ready.model.parameters())
+    write_card(run, parameters=parameters, updates=outcome.place.step, seconds=outcome.place.seconds)
