@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.inference.translator import load
-from regard.runs.config import Config
+from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
+from regard.tasks.translation.translator import load
 from regard.training.setup import set_up
 from regard.training.trainer import Trainer
 
@@ -41,7 +41,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 TRAIN = {
     "steps": UPDATES, "batch_tokens": 256, "accumulate": 2, "learning_rate": 0.01, "warmup": 3,
-    "schedule": "inverse-sqrt", "label_smoothing": 0.1, "precision": "float32", "threads": 1, "workers": 1,
+    "schedule": "inverse-sqrt", "label_smoothing": 0.1, "precision": "float32", "threads": 1, "workers": 1, "shards": 1,
     "validate_every": 5, "save_every": 5,
 }  # fmt: skip
 
@@ -84,16 +84,13 @@ def fingerprint(folder: Path, model: dict[str, Any]) -> tuple[str, str]:
         },
         "model": {"share": "target"} | model, "train": TRAIN, "seed": 5,
     }  # fmt: skip
-    run = RunFolder.create(folder / "run", Config.model_validate(config))
+    run = RunFolder.create(folder / "run", load_config(config))
     ready = set_up(run, say=lambda message: None)
-    fix_weights(ready.model)
-    trainer = Trainer(
-        run, ready.model, ready.data, steps=ready.steps, reporter=Silent(), interrupted=lambda: False,
-        decode_metrics=lambda model: {},
-    )  # fmt: skip
+    fix_weights(ready.net)
+    trainer = Trainer(run, ready.net, ready.data, steps=ready.steps, reporter=Silent(), interrupted=lambda: False)
     trainer.fit()
     weights, text = hashlib.sha256(), hashlib.sha256()
-    for name, tensor in sorted(ready.model.state_dict().items()):
+    for name, tensor in sorted(ready.net.state_dict().items()):
         weights.update(name.encode() + tensor.numpy().tobytes())
     for result in load(run.path, checkpoint="last").translate(["s1 s2 s3", "s4 s5 s6 s7 s8"]):
         text.update(f"{result.text} {result.score:.6f}".encode())

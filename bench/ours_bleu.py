@@ -15,14 +15,15 @@ from bleu_work import Stretch
 from serving import Served
 from torch import Tensor
 
-from regard.data.batches import pad_sources
+from regard.data.pairs import pad_sources
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD
 from regard.engine.transformer import FastEncoderDecoder
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.runs.run_folder import RunFolder
 from regard.search.batch_search import Symbols, greedy, in_order, search
+from regard.training.progress import TrainingProgress, Validation
 from regard.training.setup import set_up
-from regard.training.trainer import Trainer, TrainingProgress, Validation
+from regard.training.trainer import Trainer
 
 
 class Answers:
@@ -64,10 +65,9 @@ def main(folder: Path, job: Path, outputs: Path) -> None:
     served = Served()
     run = RunFolder.open(folder)
     ready = set_up(run, say=lambda message: None)
-    answers = Answers(served, Stretch(served, job, outputs), ready.model)
+    answers = Answers(served, Stretch(served, job, outputs), ready.net)
     trainer = Trainer(
-        run, ready.model, ready.data, steps=None, reporter=answers, interrupted=answers.interrupted,
-        decode_metrics=lambda model: {},
+        run, ready.net, ready.data, steps=None, reporter=answers, interrupted=answers.interrupted,
     )  # fmt: skip
     answers.weights = trainer.optimizer.weights
     served.answer(torch=torch.__version__, threads=torch.get_num_threads())

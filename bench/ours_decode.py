@@ -22,7 +22,7 @@ from safetensors.torch import load_file
 from serving import Served
 
 from regard import __version__
-from regard.data.batches import pad_sources
+from regard.data.pairs import pad_sources
 from regard.engine.transformer import FastEncoderDecoder
 from regard.models.build import build
 from regard.models.configuration import ModelConfig

@@ -13,8 +13,9 @@ import torch
 from serving import Served
 
 from regard.runs.run_folder import RunFolder
+from regard.training.progress import TrainingProgress, Validation
 from regard.training.setup import set_up
-from regard.training.trainer import Trainer, TrainingProgress, Validation
+from regard.training.trainer import Trainer
 
 
 class Answers:
@@ -42,14 +43,13 @@ def main(folder: Path) -> None:
     ready = set_up(run, say=answers.said)
     trainer = Trainer(
         run,
-        ready.model,
+        ready.net,
         ready.data,
         steps=None,
         reporter=answers,
         interrupted=answers.interrupted,
-        decode_metrics=_nothing,
     )
-    parameters = sum(parameter.numel() for parameter in ready.model.parameters())
+    parameters = sum(parameter.numel() for parameter in ready.net.parameters())
     served.answer(torch=torch.__version__, threads=torch.get_num_threads(), parameters=parameters)
     trainer.fit()
 

@@ -24,13 +24,14 @@ import numpy as np
 from alternate import BENCH, Worker
 from environments import ROOT, peer_python
 from machine import machine
+from regard.data.batches import collate, epoch_batches, mixed_epoch, pair_lengths
 from sacrebleu.metrics import BLEU
 from train_speed import _planned, _write_settings
 
-from regard.data.batches import collate, epoch_batches, mixed_epoch, pair_lengths
 from regard.data.corpora import read_lines
-from regard.runs.config import Config, load_config
+from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
+from regard.tasks.translation.config import TranslationConfig
 from regard.training.setup import TrainingInputs, set_up
 
 FOLDER = ROOT / "runs" / "bench"
@@ -99,7 +100,7 @@ def _data(name: str) -> Path:
     return path
 
 
-def _config(arguments: argparse.Namespace) -> Config:
+def _config(arguments: argparse.Namespace) -> TranslationConfig:
     corpus = {"source": str(_data("train.en")), "target": str(_data("train.de"))}
     train = {
         "batch_tokens": arguments.batch_tokens,
@@ -127,7 +128,7 @@ def _commands(run: RunFolder, prepared: Path, arguments: argparse.Namespace) -> 
     }
 
 
-def _write_batches(path: Path, ready: TrainingInputs, config: Config, updates: int) -> None:
+def _write_batches(path: Path, ready: TrainingInputs, config: TranslationConfig, updates: int) -> None:
     """Those of the trainer, in its order, epoch after epoch."""
     corpora, arrays, number, epoch = ready.data.train, dict[str, Any](), 0, 0
     while number < updates:

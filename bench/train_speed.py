@@ -25,11 +25,12 @@ from alternate import BENCH, Turn, alternate, quartiles
 from environments import ROOT, peer_python
 from instructions import LEVELS, limited, proof
 from machine import machine
-
 from regard.data.batches import collate, epoch_batches, mixed_epoch, pair_lengths
+
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN
-from regard.runs.config import Config, dump_config, load_config
+from regard.runs.config import dump_config, load_config
 from regard.runs.run_folder import RunFolder
+from regard.tasks.translation.config import TranslationConfig
 from regard.training.setup import TrainingInputs, set_up
 
 FOLDER = ROOT / "runs" / "bench"
@@ -90,7 +91,7 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _config(arguments: argparse.Namespace) -> Config:
+def _config(arguments: argparse.Namespace) -> TranslationConfig:
     folder = Path(os.environ.get("REGARD_DATA", "")) / "multi30k"
     corpus = {"source": str(folder / "train.en.gz"), "target": str(folder / "train.de.gz")}
     if "REGARD_DATA" not in os.environ or not Path(corpus["source"]).is_file():
@@ -128,7 +129,7 @@ def _planned(run: RunFolder, precision: str, workers: int) -> Path:
     return folder
 
 
-def _write_batches(path: Path, ready: TrainingInputs, config: Config, updates: int) -> None:
+def _write_batches(path: Path, ready: TrainingInputs, config: TranslationConfig, updates: int) -> None:
     """The batches of the trainer's first epoch, in its order."""
     corpora = ready.data.train
     chosen = mixed_epoch(corpora.sizes, ready.data.weights, seed=config.seed, epoch=0)
@@ -143,14 +144,14 @@ def _write_batches(path: Path, ready: TrainingInputs, config: Config, updates: i
     np.savez(path, **arrays)
 
 
-def _write_settings(path: Path, ready: TrainingInputs, config: Config) -> None:
+def _write_settings(path: Path, ready: TrainingInputs, config: TranslationConfig) -> None:
     special = {"pad": PAD, "unknown": UNKNOWN, "begin": BEGIN, "end": END}
     settings = config.model_dump(mode="json", include={"model", "train"})
     settings |= {"types": len(ready.target), "special": special, "threads": config.train.threads}
     path.write_text(json.dumps(settings))
 
 
-def _check(hello: dict[str, dict[str, Any]], turns: dict[str, list[Turn]], config: Config) -> None:
+def _check(hello: dict[str, dict[str, Any]], turns: dict[str, list[Turn]], config: TranslationConfig) -> None:
     """The comparison is one of like with like, or there is none."""
     model = config.model
     tokens = {name: [turn.answer["tokens"] for turn in each] for name, each in turns.items()}

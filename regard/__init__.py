@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from regard.errors import ConfigError, DataError, ModelError, RegardError, StorageError, TrainingError
 
 if TYPE_CHECKING:
-    from regard.inference.translator import load
     from regard.inspection.inspector import inspect
+    from regard.tasks.translation.translator import load
 
 __all__ = [
     "ConfigError",
@@ -33,7 +33,7 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_FETCHED_ON_FIRST_USE = {"inspect": "regard.inspection.inspector", "load": "regard.inference.translator"}
+_FETCHED_ON_FIRST_USE = {"inspect": "regard.inspection.inspector", "load": "regard.tasks.translation.translator"}
 
 
 def __getattr__(name: str) -> object:

@@ -36,7 +36,8 @@ from regard.models.attention_config import MechanismConfig
 from regard.models.configuration import ModelConfig
 from regard.models.position_config import RotaryConfig, ShawConfig, T5Config
 from regard.models.presets import PRESETS
-from regard.runs.config import Config, DataConfig, recipe_names
+from regard.runs.config import recipe_names
+from regard.tasks.translation.config import DataConfig, TranslationConfig
 
 __all__ = ["PAGE", "meanings", "page"]
 
@@ -45,7 +46,11 @@ PAGE = Path(__file__).parents[1] / "docs" / "config.md"
 # The table a file writes, the model that reads it, and what stands above its keys. A table of several kinds has a
 # section for each.
 SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
-    ("", Config, "At the top of the file, before the first table. Beside these, `extends` names a recipe or a file."),
+    (
+        "",
+        TranslationConfig,
+        "At the top of the file, before the first table. Beside these, `extends` names a recipe or a file.",
+    ),
     ("[data]", DataConfig, "What is learned from, and how its text becomes numbers."),
     ("[[data.train]]", CorpusConfig, "One table a corpus; `[[data.valid]]` has the same keys."),
     ("[data.tokenizer]", TokenizerConfig, "`[data.source_tokenizer]` and `[data.target_tokenizer]` have the same."),

@@ -22,8 +22,9 @@ from regard.comparison.members import enter, make_rows, parse_budget
 from regard.data.public.catalogue import corpora, corpus_named
 from regard.errors import RegardError
 from regard.metrics.text import check_names
-from regard.runs.config import Config, load_config
+from regard.runs.config import load_config
 from regard.studies.catalogue import find_study
+from regard.tasks.translation.config import TranslationConfig
 from regard.training.setup import require_trainable
 
 __all__ = ["Shown", "problem", "shown_in_epilogs", "shown_in_page", "shown_in_recipe"]
@@ -203,7 +204,7 @@ def _train(values: dict[str, Any]) -> str | None:
     return None
 
 
-def _require(config: Config, overrides: Sequence[str]) -> None:
+def _require(config: TranslationConfig, overrides: Sequence[str]) -> None:
     """That the model can be built, where the command changes it: recipes as they are have tests of their own."""
     if any(each.startswith("model.") for each in overrides):
         require_trainable(config)

@@ -20,7 +20,8 @@ from regard.core.installation import upgrade
 from regard.errors import ConfigError
 from regard.models.attention_config import MechanismConfig
 from regard.models.configuration import ModelConfig
-from regard.runs.config import FORMAT, Config, dump_config, find_recipe, load_config, recipe_names
+from regard.runs.config import FORMAT, dump_config, find_recipe, load_config, recipe_names
+from regard.tasks.translation.config import TranslationConfig
 
 TOY: dict[str, Any] = {"data": {"train": [{"source": "a.en", "target": "a.de"}]}}
 
@@ -76,7 +77,12 @@ def test_whatever_may_be_none_is_none_by_default() -> None:
             if type(None) in getattr(field.annotation, "__args__", ()):
                 assert field.default is None, f"{model.__name__}.{name}"
 
-    for model in (Config, TrainConfig, SearchConfig, *(field.annotation for field in Config.model_fields.values())):
+    for model in (
+        TranslationConfig,
+        TrainConfig,
+        SearchConfig,
+        *(field.annotation for field in TranslationConfig.model_fields.values()),
+    ):
         if isinstance(model, type) and issubclass(model, BaseModel):
             check(model)
 
@@ -163,7 +169,7 @@ def test_overrides_are_read_as_toml_or_as_text(text: str, key: tuple[str | int, 
 
 
 def test_the_short_name_means_the_long_one_everywhere() -> None:
-    assert short_keys(Config)["train", "lr"] == ("train", "learning_rate")
+    assert short_keys(TranslationConfig)["train", "lr"] == ("train", "learning_rate")
     base = TOY | {"train": {"learning_rate": 0.5}}
     assert load_config(base, ["train.lr=0.25"]).train.learning_rate == 0.25
     assert load_config(TOY | {"train": {"lr": 0.5}}, ["train.learning_rate=0.25"]).train.learning_rate == 0.25
@@ -312,7 +318,7 @@ def test_configs_are_frozen() -> None:
 
 
 def test_every_key_is_spelled_once() -> None:
-    keys = [key for key, _ in fields_of(Config)]
+    keys = [key for key, _ in fields_of(TranslationConfig)]
     assert len(keys) == len(set(keys)) and ("data", "train", "*", "weight") in keys
 
 

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from regard.config.settings import SearchConfig
 from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
-from regard.inference.translator import Translator
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.search.batch_search import Hypothesis, RunningBatch, Symbols, in_order, reading, search
 from regard.search.beam import beam_search
 from regard.search.constrained import constrained
+from regard.tasks.translation.translator import Translator
 
 BEGIN, END, TYPES = 2, 3, 8
 SYMBOLS = Symbols(BEGIN, END, never=(0, BEGIN))

@@ -11,11 +11,11 @@ import torch
 from regard.config.settings import SearchConfig
 from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
 from regard.errors import ConfigError
-from regard.inference.translator import Translator
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.search.batch_search import Hypothesis
 from regard.search.coverage_penalty import FLOOR, coverage, reranked
+from regard.tasks.translation.translator import Translator
 
 WORDS = train_tokenizer(["a b c d e f"], TokenizerConfig(kind="word"))
 SIZES: dict[str, Any] = dict(encoder_layers=1, decoder_layers=1, width=8, heads=2, feed_forward=8, dropout=0.0)

@@ -23,9 +23,9 @@ LAYERS = {
     "runs": 5,
     "metrics": 4,
     "inference": 6,
-    "share": 7,
-    "training": 7,
-    "tasks": 8,
+    "training": 6,
+    "tasks": 7,
+    "share": 8,
     "comparison": 9,
     "inspection": 9,
     "studies": 9,
@@ -108,7 +108,7 @@ def test_a_public_class_name_occurs_once() -> None:
 @pytest.mark.parametrize(
     "module, text, complaint",
     [
-        ("regard.data.batches", "def f():\n    from regard.models import build", "imports regard.models.build"),
+        ("regard.data.pairs", "def f():\n    from regard.models import build", "imports regard.models.build"),
         ("regard.data.corpus", "import regard.attention.mask", "imports regard.attention.mask"),
         (
             "regard.attention.mechanisms.dot",
@@ -127,4 +127,4 @@ def test_a_wrong_import_is_found(module: str, text: str, complaint: str) -> None
 
 def test_an_import_for_the_type_checker_alone_is_allowed() -> None:
     text = "if TYPE_CHECKING:\n    from regard.runs.config import Config"
-    assert violations(house() | {"regard.data.batches": text}) == violations(house())
+    assert violations(house() | {"regard.data.pairs": text}) == violations(house())

@@ -109,8 +109,8 @@ def test_a_best_checkpoint_that_was_removed_is_not_asked_for(making: Making) -> 
     trainer = making(valid=True, validate_every=2, save_every=2, steps=6)
     trainer.fit()
     run, steps = trainer.run, checkpoint.list_steps(trainer.run.checkpoints)
-    shutil.rmtree(checkpoint.step_path(run.checkpoints, trainer.place.best_step))
-    left = [step for step in steps if step != trainer.place.best_step]
+    shutil.rmtree(checkpoint.step_path(run.checkpoints, trainer.progress.best_step))
+    left = [step for step in steps if step != trainer.progress.best_step]
     assert run.weights_path().steps == left[-1:]
     with pytest.raises(ModelError, match="no best checkpoint"):
         run.weights_path("best")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -12,8 +11,7 @@ from regard.attention import kernel
 from regard.core.randomness import drawing
 from regard.core.reference_mode import as_textbook, textbook
 from regard.models.dropout import Dropout
-from regard.training.gradients import Workers, batch_loss, gradient
-from tests.test_gradients import batch, model
+from tests.test_shards import by, model
 
 
 def forbidden(*arguments: Any, **options: Any) -> Any:
@@ -25,11 +23,10 @@ def test_an_update_is_the_same_and_takes_no_fast_form(workers: int, monkeypatch:
     net = model(dropout=0.0)
 
     def found() -> Any:
-        loss, parameters = partial(batch_loss, net, smoothing=0.1), list(net.parameters())
-        return gradient(loss, parameters, [batch()], seed=(1,), workers=Workers(workers, workers))
+        return by(net, 2, workers, seed=1)
 
     fast = found()
-    monkeypatch.setattr("regard.training.gradients.projected_cross_entropy", forbidden)
+    monkeypatch.setattr("regard.models.cross_entropy.projected_cross_entropy", forbidden)
     monkeypatch.setattr(kernel, "attend_short", forbidden)
     monkeypatch.setattr(kernel, "scaled_dot_product_attention", forbidden)
     with pytest.raises(AssertionError, match="fast form"):
@@ -37,7 +34,8 @@ def test_an_update_is_the_same_and_takes_no_fast_form(workers: int, monkeypatch:
     with as_textbook():
         plain = found()
     assert not textbook()
-    assert (plain.smoothed, plain.nll) == (pytest.approx(fast.smoothed), pytest.approx(fast.nll))
+    assert plain.minimised == pytest.approx(fast.minimised)
+    assert float(plain.sums["nll"]) == pytest.approx(float(fast.sums["nll"]))
     for one, other in zip(plain.values, fast.values, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
 

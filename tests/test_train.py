@@ -12,26 +12,31 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from typer.testing import CliRunner
 
 from regard.cli import build_app
-from regard.config.settings import TrainConfig
-from regard.data.batches import Batch, epoch_batches, pair_lengths
+from regard.core.state import State
+from regard.core.task import LossTerms
+from regard.data.order import epoch_batches
+from regard.data.pairs import PairBatch, pair_lengths
 from regard.errors import ConfigError, DataError, ModelError, TrainingError
 from regard.metrics.text import METRICS, evaluate
-from regard.models.cross_entropy import Loss
 from regard.runs import checkpoint
 from regard.runs.averaging import average_run
 from regard.runs.config import load_config
 from regard.runs.run_folder import CheckpointChoice, RunFolder
+from regard.tasks.translation.config import TranslationConfig
+from regard.tasks.translation.task import TASK
 from regard.training import setup
+from regard.training.progress import TrainingProgress, Validation
 from regard.training.setup import set_up
-from regard.training.trainer import Trainer, TrainingProgress, Validation
+from regard.training.trainer import Trainer
 
 PAIRS = 40
 
@@ -66,7 +71,7 @@ class Making:
         corpus = {"source": str(self.folder / "source"), "target": str(self.folder / "target")}
         settings = {
             "steps": 10, "batch_tokens": 64, "learning_rate": 0.01, "warmup": 10, "save_every": 5, "validate_every": 5,
-            "precision": "float32", "threads": 1,
+            "precision": "float32", "threads": 1, "shards": 1,
         }  # fmt: skip
         model = {
             "encoder_layers": 1,
@@ -86,8 +91,7 @@ class Making:
     def again(self, run: RunFolder) -> Trainer:
         ready = set_up(run, say=lambda message: None)
         return Trainer(
-            run, ready.model, ready.data, steps=ready.steps, reporter=Recorder(), interrupted=lambda: False,
-            decode_metrics=lambda model: {},
+            run, ready.net, ready.data, steps=ready.steps, reporter=Recorder(), interrupted=lambda: False,
         )  # fmt: skip
 
 
@@ -113,14 +117,14 @@ def spoil(
     trainer: Trainer, steps: set[int], how: Callable[[torch.Tensor], torch.Tensor] = lambda x: x * math.nan
 ) -> None:
     """The loss of these updates, counted from 0, is spoilt."""
-    sound = trainer.loss
+    sound = trainer.model.objective
 
-    def loss(batch: Batch, *, smoothing: float) -> Loss:
-        found = sound(batch, smoothing=smoothing)
-        spoilt = trainer.place.step in steps and torch.is_grad_enabled()
-        return found._replace(smoothed=how(found.smoothed)) if spoilt else found
+    def loss(net: nn.Module, batch: PairBatch, carry: State) -> LossTerms:
+        found = sound(net, batch, carry)
+        spoilt = trainer.progress.step in steps and torch.is_grad_enabled()
+        return found._replace(minimised=how(found.minimised)) if spoilt else found
 
-    trainer.loss = loss  # type: ignore[method-assign]
+    trainer.model.objective = loss
 
 
 # The order of data
@@ -128,13 +132,13 @@ def spoil(
 
 def seen(trainer: Trainer) -> list[list[int]]:
     """Train; the pairs of each batch, in order."""
-    batches, sound = [], trainer.loss
+    batches, sound = [], trainer.model.objective
 
-    def loss(batch: Batch, *, smoothing: float) -> Loss:
+    def loss(net: nn.Module, batch: PairBatch, carry: State) -> LossTerms:
         batches.append(batch.index.tolist())
-        return sound(batch, smoothing=smoothing)
+        return sound(net, batch, carry)
 
-    trainer.loss = loss  # type: ignore[method-assign]
+    trainer.model.objective = loss
     trainer.fit()
     return batches
 
@@ -142,7 +146,7 @@ def seen(trainer: Trainer) -> list[list[int]]:
 def test_order_is_a_pure_function_of_seed_and_epoch(making: Making) -> None:
     trainer = making(seed=3, steps=1000, epochs=2)
     batches = seen(trainer)
-    lengths = pair_lengths(trainer.data.train)
+    lengths = pair_lengths(trainer.data.train.corpora)
     planned = [epoch_batches(lengths, 64, seed=3, epoch=epoch) for epoch in (0, 1)]
     rows = [[sorted(batch.tolist()) for batch in epoch] for epoch in planned]
     assert len(batches) == len(rows[0]) + len(rows[1])
@@ -182,7 +186,7 @@ def test_a_corpus_that_changed_is_refused_and_one_that_was_touched_is_not(making
 
 def test_an_update_on_nothing_is_never_made(making: Making) -> None:
     trainer = making(epochs=3)
-    trainer.place.batch = 1000
+    trainer.progress.batch = 1000
     with pytest.raises(DataError, match="not those this run began with"):
         trainer.fit()
 
@@ -195,8 +199,8 @@ def test_accumulating_equals_one_large_batch(making: Making) -> None:
     small = making(batch_tokens=48, accumulate=100, steps=3, dropout=0.0)
     large = making(batch_tokens=10_000, steps=3, dropout=0.0)
     for trainer in (small, large):
-        trainer.model.double()
-        trainer.optimizer = type(trainer.optimizer)(trainer.model, epsilon=1e-3)
+        trainer.net.double()
+        trainer.optimizer = trainer.updater.optimizer = type(trainer.optimizer)(trainer.net, epsilon=1e-3)
     assert len(seen(small)) > 3 * 4
     assert len(seen(large)) == 3
     for (name, mine), other in zip(weights(small).items(), weights(large).values(), strict=True):
@@ -208,29 +212,32 @@ def test_accumulating_equals_one_large_batch(making: Making) -> None:
 
 def test_an_epoch_s_end_makes_a_smaller_update_not_a_mixed_one(making: Making) -> None:
     trainer = making(accumulate=3, steps=1000, epochs=2)
-    batches = len(epoch_batches(pair_lengths(trainer.data.train), 64, seed=1, epoch=0))
+    batches = len(epoch_batches(pair_lengths(trainer.data.train.corpora), 64, seed=1, epoch=0))
     assert batches % 3, "choose another corpus"
     trainer.fit()
-    assert trainer.place.step >= 2 * math.ceil(batches / 3) - 1
+    assert trainer.progress.step >= 2 * math.ceil(batches / 3) - 1
     per_epoch = [sum(r["tokens"] for r in records(trainer)[at : at + math.ceil(batches / 3)]) for at in (0,)]
-    assert per_epoch == [int((trainer.data.train.target_length + 1).sum())]
+    assert per_epoch == [int((trainer.data.train.corpora.target_length + 1).sum())]
 
 
 def test_moving_average_is_what_is_validated_and_saved(making: Making) -> None:
     trainer = making(ema=0.9, valid=True)
     validated: list[dict[str, torch.Tensor]] = []
 
-    def look(model: Any) -> dict[str, float]:
-        validated.append({name: parameter.detach().clone() for name, parameter in model.named_parameters()})
-        return {}
+    assert trainer.validator is not None
+    sums = trainer.validator.sums
 
-    trainer.decode_metrics = look
+    def look() -> Any:
+        validated.append({name: parameter.detach().clone() for name, parameter in trainer.net.named_parameters()})
+        return sums()
+
+    trainer.validator.sums = look  # type: ignore[method-assign]
     trainer.fit()
     found = checkpoint.load_latest(trainer.run.checkpoints, pytest.fail)
     assert found is not None and found.step == 10
     for name, average in validated[-1].items():
         assert torch.equal(average, found.groups["model"][name])
-        trained = dict(trainer.model.named_parameters())[name]
+        trained = dict(trainer.net.named_parameters())[name]
         assert torch.equal(trained, found.groups["optimizer"][f"master.{name}"])
         assert not torch.equal(trained, average)
 
@@ -240,7 +247,8 @@ def test_moving_average_is_what_is_validated_and_saved(making: Making) -> None:
 
 def scripted(trainer: Trainer, metric: str, values: list[float]) -> None:
     left = iter(values)
-    trainer.decode_metrics = lambda model: {metric: next(left)}
+    assert trainer.validator is not None
+    trainer.validator.decoded = lambda: {metric: next(left)}  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -250,18 +258,18 @@ def test_the_best_by_any_metric_is_its_own_best(making: Making, metric: str) -> 
     values = [(right + wrong) / 2, right, wrong, (right + wrong) / 2, (right + wrong) / 2]
     trainer = making(valid=True, best_by=metric, validate_every=2)
     scripted(trainer, metric, values)
-    assert trainer.fit().place.best_step == 4
+    assert trainer.fit().progress.best_step == 4
 
 
 def test_every_metric_may_choose() -> None:
-    assert set(get_args(TrainConfig.model_fields["best_by"].annotation)) == {"loss", *METRICS}
+    assert set(TranslationConfig.metric_names) == set(METRICS) == set(TASK.metrics)
 
 
 def test_decoding_less_often_than_validating(making: Making) -> None:
     """What was not decoded is neither better nor worse; the end is decoded whenever it comes."""
     trainer = making(valid=True, best_by="chrf", validate_every=2, decode_every=2, steps=15)
     scripted(trainer, "chrf", [5.0, 7.0, 6.0, 8.0])
-    place = trainer.fit().place
+    place = trainer.fit().progress
     validations = {record["step"]: record["validation"] for record in records(trainer) if "validation" in record}
     assert list(validations) == [2, 4, 6, 8, 10, 12, 14, 15]
     assert {step: found["chrf"] for step, found in validations.items() if "chrf" in found} == {
@@ -275,7 +283,7 @@ def test_early_stopping_counts_the_validations_that_decode(making: Making) -> No
     trainer = making(valid=True, best_by="bleu", validate_every=2, decode_every=3, early_stopping=2, steps=100)
     scripted(trainer, "bleu", [5.0, 4.0, 3.0])
     outcome = trainer.fit()
-    assert (outcome.reason, outcome.place.step, outcome.place.best_step) == ("early stopping", 18, 6)
+    assert (outcome.reason, outcome.progress.step, outcome.progress.best_step) == ("early stopping", 18, 6)
 
 
 @pytest.mark.parametrize(
@@ -290,7 +298,7 @@ def test_early_stopping(making: Making, metric: str, values: list[float], best: 
     trainer = making(valid=True, best_by=metric, early_stopping=3, validate_every=2, save_every=100, steps=100)
     scripted(trainer, metric, values)
     outcome = trainer.fit()
-    assert (outcome.reason, outcome.place.step, outcome.place.best_step) == ("early stopping", last, best)
+    assert (outcome.reason, outcome.progress.step, outcome.progress.best_step) == ("early stopping", last, best)
     marked = checkpoint.read_best(trainer.run.checkpoints)
     assert marked is not None and (marked.step, marked.metric) == (best, metric)
     assert last in checkpoint.list_steps(trainer.run.checkpoints)
@@ -359,7 +367,7 @@ def test_training_resumed_and_ended_by_patience_leaves_the_average_too(making: M
     scripted(whole, "wer", [5.0, 4.0, 6.0, 6.0])
     assert whole.fit().reason == "early stopping"
     scripted(stopped, "wer", [5.0, 4.0])
-    stopped.interrupted = lambda: stopped.place.step == 5
+    stopped.interrupted = lambda: stopped.progress.step == 5
     assert stopped.fit().reason == "interrupted"
     assert not (stopped.run.checkpoints / "average").exists()
     average_run(stopped.run)  # of what there is so far: old once training goes on
@@ -376,13 +384,13 @@ def test_an_average_that_is_missing_is_made_on_resuming_and_one_of_the_user_s_is
 ) -> None:
     trainer = making(average=2, save_every=3)
     with monkeypatch.context() as patch:
-        patch.setattr("regard.training.trainer.average_run", lambda run, steps: 1 / 0)  # killed between the two
+        patch.setattr("regard.training.checkpoints.average_run", lambda run, steps: 1 / 0)  # killed between the two
         with pytest.raises(ZeroDivisionError):
             trainer.fit()
 
     def again() -> list[int]:
         second = making.again(trainer.run)
-        assert second.resume() and second.fit().place.step == 10
+        assert second.resume() and second.fit().progress.step == 10
         return trainer.run.weights_path("average").steps
 
     assert again() == [9, 10]
@@ -416,7 +424,7 @@ def test_it_is_skipped_and_logged_with_its_pairs(making: Making) -> None:
     assert all(pair.startswith(f"{making.folder / 'source'}:") for pair in skipped["pairs"])
     assert [message for message in said(trainer) if "step 4" in message and skipped["pairs"][0] in message]
     assert all(math.isfinite(record["loss"]) for record in records(trainer) if record["step"] != 4)
-    assert trainer.place.nonfinite == 0 and trainer.place.step == 10
+    assert trainer.progress.nonfinite == 0 and trainer.progress.step == 10
 
 
 @pytest.mark.parametrize("what", ["loss", "gradient"])
@@ -434,8 +442,8 @@ def test_nothing_is_learned_from_it(making: Making, what: str) -> None:
     assert checkpoint.digest({"": weights(spoilt)}) == checkpoint.digest({"": weights(plain)})
     spoilt._update()
     assert checkpoint.digest({"": weights(spoilt)}) == checkpoint.digest({"": weights(plain)})
-    plain._next_batches()
-    plain.place.step += 1
+    plain.updater.next_batches(plain.progress)
+    plain.progress.step += 1
     for trainer in (spoilt, plain):
         trainer._update()
     assert checkpoint.digest({"": weights(spoilt)}) == checkpoint.digest({"": weights(plain)})
@@ -446,7 +454,7 @@ def test_many_in_a_row_roll_back_to_before_them_once(making: Making, interrupted
     """Not to what was saved among them, nor to what an interruption saved: no sitting may change the result."""
     trainer = making(steps=20, save_every=4, max_nonfinite=3)
     if interrupted:
-        trainer.interrupted = lambda: trainer.place.step == 6
+        trainer.interrupted = lambda: trainer.progress.step == 6
         assert trainer.fit().reason == "interrupted"
         assert checkpoint.list_steps(trainer.run.checkpoints) == [4, 6]
         trainer = making.again(trainer.run)
@@ -456,9 +464,9 @@ def test_many_in_a_row_roll_back_to_before_them_once(making: Making, interrupted
     update = trainer._update
 
     def watched() -> None:
-        before = trainer.place.rolled_back
+        before = trainer.progress.rolled_back
         update()
-        if trainer.place.rolled_back > before:
+        if trainer.progress.rolled_back > before:
             rolled.append(checkpoint.digest({"": weights(trainer)}))
 
     trainer._update = watched  # type: ignore[method-assign]
@@ -467,7 +475,7 @@ def test_many_in_a_row_roll_back_to_before_them_once(making: Making, interrupted
     fresh = making(steps=4)
     fresh.fit()
     assert rolled == [checkpoint.digest({"": weights(fresh)})]
-    assert trainer.place.step == 20
+    assert trainer.progress.step == 20
 
 
 @pytest.mark.parametrize(
@@ -492,7 +500,7 @@ def test_each_bad_patch_may_roll_back_once_the_one_before_is_overcome(making: Ma
     assert [message for message in said(trainer) if "rolled back" in message] == [
         f"rolled back to the weights of step {step}; the data goes on" for step in (4, 12)
     ]
-    assert trainer.place.step == 24 and trainer.place.rolled_back == 0
+    assert trainer.progress.step == 24 and trainer.progress.rolled_back == 0
 
 
 def test_out_of_memory_says_what_to_lower(making: Making) -> None:
@@ -515,7 +523,7 @@ def test_out_of_memory_says_what_to_lower(making: Making) -> None:
 
 def test_a_plan_is_measured_once_and_used_ever_after(making: Making, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = {"float32": 0.5, "bfloat16": 0.25}
-    monkeypatch.setattr(setup, "_time_update", lambda config, data, source, target, name: seconds[name])
+    monkeypatch.setattr(setup, "_time_update", lambda config, task, data, name, shards: seconds[name])
     monkeypatch.setattr(setup, "bfloat16_in_hardware", lambda: True)
     run = RunFolder.create(making.folder / "run", making.config(precision="auto", minutes=0.1, steps=1000))
     first = set_up(run, say=lambda message: None)
@@ -525,7 +533,7 @@ def test_a_plan_is_measured_once_and_used_ever_after(making: Making, monkeypatch
     second = set_up(run, say=lambda message: None)
     assert second.steps == 24
     for ready in (first, second):
-        assert next(ready.model.parameters()).dtype == torch.bfloat16
+        assert next(ready.net.parameters()).dtype == torch.bfloat16
     assert torch.get_num_threads() == 1
 
 
@@ -536,7 +544,7 @@ class Clock:
         self.trainer, self.seconds, self.now, self.working = trainer, seconds, 0.0, False
 
     def __call__(self) -> float:
-        self.now += self.seconds(self.trainer.place.step) if self.working else 0.0
+        self.now += self.seconds(self.trainer.progress.step) if self.working else 0.0
         self.working = not self.working
         return self.now
 
@@ -571,7 +579,7 @@ def test_minutes_hold_whatever_was_measured(
     """To an update; and the line falls to zero there, without a leap."""
     trainer = paced(seconds)
     assert trainer.run.read_plan().steps == 30
-    place = trainer.fit().place
+    place = trainer.fit().progress
     assert abs(place.step - last) <= 1
     assert place.seconds - seconds(place.step - 1) < 3.0 + 1e-9
     rates = [record["rate"] for record in records(trainer)]
@@ -583,7 +591,7 @@ def test_minutes_hold_whatever_was_measured(
 
 
 def test_something_else_may_end_it_before_the_minutes(paced: Callable[..., Trainer]) -> None:
-    assert paced(lambda step: 0.05, steps=40).fit().place.step == 40
+    assert paced(lambda step: 0.05, steps=40).fit().progress.step == 40
 
 
 def test_what_the_clock_decided_is_replayed(paced: Callable[..., Trainer]) -> None:
@@ -597,7 +605,7 @@ def test_what_the_clock_decided_is_replayed(paced: Callable[..., Trainer]) -> No
     decided = whole.run.read_plan().decisions
     assert decided is not None and len(decided) > 2
     assert len({steps for _, steps in decided}) > 2
-    stopped.interrupted = lambda: stopped.place.step == 5
+    stopped.interrupted = lambda: stopped.progress.step == 5
     assert stopped.fit().reason == "interrupted"
     assert stopped.run.read_plan().decisions == decided[: len(stopped.run.read_plan().decisions)] != decided
     quick = RunFolder.open(Path(shutil.copytree(stopped.run.path, stopped.run.path.with_name("quick"))))
@@ -615,7 +623,7 @@ def test_what_the_clock_decided_is_replayed(paced: Callable[..., Trainer]) -> No
 def test_a_run_of_an_older_version_keeps_its_plan(paced: Callable[..., Trainer]) -> None:
     run = paced(lambda step: 0.1).run
     run.write_plan(run.read_plan().model_copy(update={"decisions": None, "fit": None}))
-    assert paced(lambda step: 1.0, run).fit().place.step == 30
+    assert paced(lambda step: 1.0, run).fit().progress.step == 30
 
 
 def test_warm_up_and_intervals_suit_the_length_unless_given(making: Making) -> None:
@@ -629,7 +637,7 @@ def test_warm_up_and_intervals_suit_the_length_unless_given(making: Making) -> N
     assert fitted(steps=80, warmup=30, save_every=5) == (30, 16, 5)
     assert fitted(steps=80, schedule="noam", learning_rate=1.0) == (4000, 16, 16)
     one = making(**usual | dict(steps=None, epochs=20))
-    updates = 20 * len(epoch_batches(pair_lengths(one.data.train), 64, seed=1, epoch=0))
+    updates = 20 * len(epoch_batches(pair_lengths(one.data.train.corpora), 64, seed=1, epoch=0))
     assert one.intervals == (updates // 10, updates // 5, updates // 5)
     assert making(**usual | dict(steps=None, early_stopping=3, valid=True)).intervals == (4000, 500, 500)
 
@@ -644,15 +652,55 @@ def test_a_warm_up_that_does_not_end_is_said(making: Making) -> None:
 
 
 def test_several_workers_resumed_are_as_if_never_stopped(making: Making) -> None:
-    whole = making(workers=2, threads=2, dropout=0.3)
+    whole = making(workers=2, threads=2, shards=2, dropout=0.3)
     whole.fit()
-    stopped = making(workers=2, threads=2, dropout=0.3)
-    stopped.interrupted = lambda: stopped.place.step == 3
+    stopped = making(workers=2, threads=2, shards=2, dropout=0.3)
+    stopped.interrupted = lambda: stopped.progress.step == 3
     assert stopped.fit().reason == "interrupted"
     again = making.again(stopped.run)
-    assert again.workers.number == 2 and again.resume()
+    assert again.updater.shards.workers.number == 2 and again.resume()
     again.fit()
     assert checkpoint.digest({"": weights(again)}) == checkpoint.digest({"": weights(whole)})
+
+
+@pytest.mark.parametrize("shards", [2, 4])
+def test_the_number_of_workers_changes_no_bit(making: Making, shards: int) -> None:
+    """At equal threads a shard; the number of shards is of the run, and decides the order of the sum."""
+    one = making(shards=shards, threads=1, dropout=0.3, accumulate=2)
+    two = making(shards=shards, threads=2, workers=2, dropout=0.3, accumulate=2)
+    for trainer in (one, two):
+        trainer.fit()
+    assert one.run.read_plan().threads == two.run.read_plan().threads == 1
+    assert checkpoint.digest({"": weights(one)}) == checkpoint.digest({"": weights(two)})
+    other = making(shards=2 * shards, threads=1, dropout=0.3, accumulate=2)
+    other.fit()
+    assert checkpoint.digest({"": weights(one)}) != checkpoint.digest({"": weights(other)})
+
+
+def test_a_run_from_before_shards_goes_on_by_the_rule_of_its_time(making: Making) -> None:
+    """Its plan has the threads of all workers together, and rows of padded batches are dealt to them."""
+    run = RunFolder.create(making.folder / "older", making.config(workers=2, threads=4, shards=2))
+    set_up(run, say=lambda message: None)
+    plan = json.loads((run.path / "plan.json").read_text())
+    older = {key: value for key, value in plan.items() if key not in ("spec", "shards")} | plan["spec"] | {"threads": 4}
+    (run.path / "plan.json").write_text(json.dumps(older))
+    trainer = making.again(run)
+    assert trainer.updater.shards.number is None and trainer.updater.shards.workers.number == 2
+    assert list(trainer.updater.shards.workers.map(lambda _: torch.get_num_threads(), [0])) == [2]
+    assert run.read_plan().spec == plan["spec"]
+
+
+@pytest.mark.parametrize(("given", "shards"), [({}, 2), ({"workers": 3}, 4), ({"shards": 8}, 8), ({"shards": 1}, 1)])
+def test_shards_unless_given_are_two_or_as_many_as_workers(making: Making, given: dict, shards: int) -> None:
+    config = making.config(**({"shards": None} | given))
+    run = RunFolder.create(making.folder / "run", config)
+    set_up(run, say=lambda message: None)
+    assert run.read_plan().shards == shards
+
+
+def test_more_workers_than_shards_are_refused(making: Making) -> None:
+    with pytest.raises(ConfigError, match="3 workers have no more than 2 shards"):
+        setup.require_trainable(making.config(workers=3, shards=2))
 
 
 def test_a_model_that_passes_change_has_one_worker(making: Making) -> None:
@@ -661,11 +709,11 @@ def test_a_model_that_passes_change_has_one_worker(making: Making) -> None:
     options["model"]["normalisation"] = "batch"
     run = RunFolder.create(making.folder / "run", load_config(options))
     set_up(run, say=lambda message: None)
-    options["train"]["workers"] = 2
+    options["train"] |= {"workers": 2, "shards": 2}
     refused = load_config(options)
-    with pytest.raises(ConfigError, match="several workers"):
+    with pytest.raises(ConfigError, match="several passes"):
         setup.require_trainable(refused)
-    with pytest.raises(ConfigError, match="several workers"):
+    with pytest.raises(ConfigError, match="several passes"):
         set_up(RunFolder.create(making.folder / "refused", refused), say=lambda message: None)
 
 
@@ -709,7 +757,7 @@ def test_the_reference_engine_trains_as_the_textbook_has_it(making: Making, monk
     assert plain.run.read_plan().precision == "float32"
     assert plain.run.read_plan().seconds_per_update == {"float32": 0.0}
     monkeypatch.setattr(
-        "regard.training.gradients.projected_cross_entropy", lambda *a, **k: pytest.fail("the fast loss")
+        "regard.models.cross_entropy.projected_cross_entropy", lambda *a, **k: pytest.fail("the fast loss")
     )
     plain.fit()
-    assert plain.place.step == 4
+    assert plain.progress.step == 4

@@ -12,10 +12,10 @@ import torch
 from regard.config.settings import SearchConfig
 from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
 from regard.errors import ConfigError
-from regard.inference.translator import Translator
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.search.batch_search import Hypothesis
+from regard.tasks.translation.translator import Translator
 
 LETTERS = "abcdefgh"
 

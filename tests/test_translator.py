@@ -15,9 +15,9 @@ from regard.engine.processor import int8_obstacle
 from regard.errors import ConfigError, ModelError, TrainingError
 from regard.inference.decoding import Engine, possible
 from regard.inference.results import Translation
-from regard.inference.translator import Translator
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
+from regard.tasks.translation.translator import Translator
 
 LONGEST, PIECES = 9, 8
 WORDS = train_tokenizer(["a b c d e f"], TokenizerConfig(kind="word"))

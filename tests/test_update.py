@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from regard.data.batches import Batch, collate
+from regard.data.pairs import PairBatch
 from regard.models.dropout import Dropout
-from regard.training.trainer import Trainer, planned_epoch
+from regard.training.trainer import Trainer
 from tests.test_train import Making, records
 
 UPDATES = 3
@@ -37,20 +37,20 @@ def making(tmp_path: Path) -> Iterator[Making]:
 
 def in_float64(trainer: Trainer) -> Trainer:
     """Its parameters stay the tensors that the optimiser knows."""
-    trainer.model.double()
+    trainer.net.double()
     return trainer
 
 
-def batches(trainer: Trainer) -> Iterator[Batch]:
+def batches(trainer: Trainer) -> Iterator[PairBatch]:
     """In the order of training, one to an update."""
     epoch = 0
     while True:
-        for indices in planned_epoch(trainer.config, trainer.data, epoch):
-            yield collate(trainer.data.train, indices)
+        for examples in trainer.data.train.batches(epoch):
+            yield trainer.data.train.collate(examples)
         epoch += 1
 
 
-def loss_by_hand(model: nn.Module, batch: Batch, smoothing: float) -> Tensor:
+def loss_by_hand(model: nn.Module, batch: PairBatch, smoothing: float) -> Tensor:
     """Nats a token: torch's cross-entropy over all logits at once."""
     features = model(batch.source, batch.source_valid, batch.target_input, batch.target_valid)
     logits, target = model.logits(features)[batch.target_valid], batch.target_output[batch.target_valid]
@@ -63,7 +63,7 @@ def rate_by_hand(step: int, settings: dict[str, Any]) -> float:
     return peak * min(step / warmup, math.sqrt(warmup / step))
 
 
-def adam_by_hand(model: nn.Module, fed: Iterator[Batch], settings: dict[str, Any]) -> None:
+def adam_by_hand(model: nn.Module, fed: Iterator[PairBatch], settings: dict[str, Any]) -> None:
     """Kingma & Ba 2015, Algorithm 1; decay as L2 in the gradient, or decoupled (Loshchilov & Hutter 2019)."""
     one, two = settings["betas"]
     decay, decoupled = settings["weight_decay"], settings["optimizer"] == "adamw"
@@ -104,10 +104,10 @@ def adam_by_hand(model: nn.Module, fed: Iterator[Batch], settings: dict[str, Any
 def test_updates_are_those_of_adam_by_hand(making: Making, setting: dict[str, Any]) -> None:
     settings = USUAL | setting
     trainer = in_float64(making(steps=UPDATES, dropout=0.0, **settings))
-    expected = deepcopy(trainer.model)
+    expected = deepcopy(trainer.net)
     adam_by_hand(expected, batches(trainer), settings)
     trainer.fit()
-    for (name, actual), wanted in zip(trainer.model.named_parameters(), expected.parameters(), strict=True):
+    for (name, actual), wanted in zip(trainer.net.named_parameters(), expected.parameters(), strict=True):
         torch.testing.assert_close(actual, wanted, rtol=1e-8, atol=1e-10, msg=lambda text, name=name: f"{name}: {text}")
 
 
@@ -130,11 +130,11 @@ def test_an_update_is_that_of_adadelta_by_hand(making: Making, rho: float, epsil
     """Zeiler 2012, from E[g²] = E[Δ²] = 0: Δ = −√ε / √((1 − ρ) g² + ε) · g."""
     settings: dict[str, Any] = dict(optimizer="adadelta", schedule="constant", warmup=0, learning_rate=0.3)
     trainer = in_float64(making(steps=1, dropout=0.0, rho=rho, epsilon=epsilon, label_smoothing=0.0, **settings))
-    model = deepcopy(trainer.model)
+    model = deepcopy(trainer.net)
     weights = list(model.parameters())
     gradients = torch.autograd.grad(loss_by_hand(model, next(batches(trainer)), 0.0), weights, materialize_grads=True)
     trainer.fit()
-    for weight, gradient, found in zip(weights, gradients, trainer.model.parameters(), strict=True):
+    for weight, gradient, found in zip(weights, gradients, trainer.net.parameters(), strict=True):
         change = math.sqrt(epsilon) * gradient / ((1 - rho) * gradient.square() + epsilon).sqrt()
         torch.testing.assert_close(found.detach(), weight.detach() - 0.3 * change, rtol=1e-6, atol=1e-9)
 
@@ -143,7 +143,7 @@ def test_every_update_draws_its_own_dropout(making: Making) -> None:
     """The same pairs at each update, half of all dropped: two updates agree on half of their choices, not on all."""
     trainer = making(steps=4, dropout=0.5, batch_tokens=10_000)
     masks: list[list[Tensor]] = []
-    for module in trainer.model.modules():
+    for module in trainer.net.modules():
         if isinstance(module, Dropout) and module.probability:
             module.register_forward_hook(lambda _, inputs, output: masks[-1].append((output == 0).flatten()))
     sound = trainer._update

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from regard.metrics import text
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.runs.config import load_config
-from regard.training.start import _decoder
+from regard.tasks.translation import task
+from regard.tasks.translation.codecs import Codecs
 
 
 def test_validation_decodes_greedily_by_the_search_settings_of_the_run(
@@ -29,11 +28,11 @@ def test_validation_decodes_greedily_by_the_search_settings_of_the_run(
         seen.append((translator.search, options))
         return {"bleu": 1.0}
 
-    monkeypatch.setattr(text, "validation_metrics", measure)
+    monkeypatch.setattr(task, "validation_metrics", measure)
     model = build(ModelConfig(encoder_layers=1, decoder_layers=1, width=4, heads=1), source_types=8, target_types=8)
-    ready: Any = SimpleNamespace(source=None, target=None)
-    decode = _decoder(config, ready, SimpleNamespace(interrupted=lambda: False))
-    assert decode(model) == {"bleu": 1.0}
+    nothing: Any = Codecs(None, None)  # type: ignore[arg-type]
+    predictor = task.TASK.predictor(model, nothing, config)
+    assert task.TASK.decode(predictor, config, ["bleu"], lambda: False) == {"bleu": 1.0}
     ((used, options),) = seen
     assert (used.beam, used.nbest, used.temperature) == (1, 1, None)
     assert (used.max_extra, used.max_length, used.batch_sentences) == (3, 9, 7)

@@ -28,15 +28,16 @@ from regard.models.architectures import (
     RecurrentEncoderConfig,
 )
 from regard.runs.checkpoint import load
-from regard.runs.config import Config, load_config
+from regard.runs.config import load_config
 from regard.runs.plan import Plan
 from regard.runs.run_folder import RunFolder
 from regard.studies.catalogue import find_study
+from regard.tasks.translation.config import TranslationConfig
 
 RAW = re.compile(r"[Ii]nput should|validation error|type=|Value error|Field required|Unable to|pydantic|For further")
 MODELS: list[type[BaseModel]] = [
-    Config, TrainConfig, SearchConfig, TokenizerConfig, CorpusConfig, Plan, CellConfig, RecurrentDecoderConfig,
-    RecurrentEncoderConfig, ConvolutionalDecoderConfig,
+    TranslationConfig, TrainConfig, SearchConfig, TokenizerConfig, CorpusConfig, Plan, CellConfig,
+    RecurrentDecoderConfig, RecurrentEncoderConfig, ConvolutionalDecoderConfig,
 ]  # fmt: skip
 WRONG: list[Any] = [
     None, "x", "", "1.5", "9" * 5_000, 1.5, -1, 0, 1, 10**30, math.nan, math.inf, True, [], [1], ["x"] * 3, [[1]], {},
@@ -58,7 +59,7 @@ def put(tree: dict[str, Any], key: Key, value: Any) -> dict[str, Any]:
 
 def wrong(model: type[BaseModel]) -> Iterator[ValidationError]:
     """A failure for every key and every wrong value that it refuses."""
-    base = BASE if model is Config else {}
+    base = BASE if model is TranslationConfig else {}
     for key in {key for key, _ in fields_of(model)}:
         for value in WRONG:
             try:

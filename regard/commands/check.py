@@ -18,7 +18,7 @@ from regard.errors import RegardError
 if TYPE_CHECKING:
     from regard.data.corpora import CorpusConfig
     from regard.data.lint.check import Lint
-    from regard.runs.config import Config
+    from regard.runs.config import RunConfig
 
 __all__ = ["register"]
 
@@ -101,7 +101,7 @@ class _Asked(NamedTuple):
 
     train: Sequence[CorpusConfig]
     valid: Sequence[CorpusConfig]
-    config: Callable[[], Config]
+    config: Callable[[], RunConfig]
     recipe: bool
 
 
@@ -124,7 +124,7 @@ def _asked(
     return _Asked([CorpusConfig(source=source, target=target)], files, find, False)
 
 
-def _rehearse(find: Callable[[], Config]) -> tuple[list[str], RegardError | None]:
+def _rehearse(find: Callable[[], RunConfig]) -> tuple[list[str], RegardError | None]:
     """What training would remark once the text is cut into pieces, or why it would refuse."""
     import tempfile
 

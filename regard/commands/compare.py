@@ -15,7 +15,7 @@ from regard.commands.options import AsJson, Beam
 if TYPE_CHECKING:
     from regard.comparison.execution import Comparison
     from regard.data.corpora import CorpusConfig
-    from regard.runs.config import Config
+    from regard.runs.config import RunConfig
 
 __all__ = ["register", "run_member"]
 
@@ -104,7 +104,7 @@ def compare(
     raise typer.Exit(code)
 
 
-def _require(config: Config) -> None:
+def _require(config: RunConfig) -> None:
     """What would fail before the first update is told before the first of all members."""
     from regard.commands.train import require_data
     from regard.training.setup import require_trainable

@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from regard.data.public.cmudict import Dictionary
-    from regard.inference.translator import Translator
+    from regard.tasks.translation.translator import Translator
 
 __all__ = ["register"]
 
@@ -39,9 +39,9 @@ def demo(
     """Learn to pronounce English from CMUdict: check, train, measure, use, look inside."""
     from regard.commands.train import new_folder, open_display
     from regard.data.public.cmudict import Dictionary, find_dictionary, write_corpora
-    from regard.inference.translator import load
     from regard.runs.config import load_config
     from regard.runs.run_folder import RunFolder
+    from regard.tasks.translation.translator import load
     from regard.training.start import train_new
 
     quick = bool(os.environ.get("REGARD_QUICK"))

@@ -87,6 +87,7 @@ def evaluate(
     """Translate a test set with a trained model and measure the outcome."""
     from regard.metrics.text import check_names, read_examples, score_texts
     from regard.runs.run_folder import RunFolder
+    from regard.tasks.translation.config import translation_config
 
     if against is not None and not against.exists():
         raise ModelError(
@@ -108,7 +109,7 @@ def evaluate(
     texts = {line: one.text for line, one in zip(distinct, found, strict=True)}
     if output is not None:
         _keep(output, [texts[line] for line in examples.sources])
-    language = RunFolder.open(run).config.data.target_language
+    language = translation_config(RunFolder.open(run)).data.target_language
     scores = [score_texts(name, texts, examples, language=language) for name in names]
     which = checkpoint_name(run, checkpoint)
     outputs = [texts[line] for line in examples.sources]

@@ -17,9 +17,9 @@ from regard.core.installation import add_extra
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
-    from regard.inference.translator import Translator
     from regard.runs.run_folder import RunFolder
     from regard.share.parity import Decode
+    from regard.tasks.translation.translator import Translator
 
 __all__ = ["register"]
 
@@ -84,31 +84,35 @@ def export(
 
 def _obstacle(run: RunFolder, to: str) -> str | None:
     from regard.share import ctranslate2, marian
+    from regard.tasks.translation.codecs import open_codecs
+    from regard.tasks.translation.config import translation_config
 
     if to == "marian":
-        return marian.obstacle(run.config.model, *run.load_tokenizers())
-    return ctranslate2.obstacle(run.config.model) if to == "ctranslate2" else None
+        return marian.obstacle(translation_config(run).model, *open_codecs(run))
+    return ctranslate2.obstacle(translation_config(run).model) if to == "ctranslate2" else None
 
 
 def _write(run: RunFolder, translator: Translator, checkpoint: str | None, folder: Path, to: str) -> None:
     from regard.share import ctranslate2, hub, marian, onnx
+    from regard.tasks.translation.config import translation_config
 
+    config = translation_config(run)
     model, tokenizers = translator.model, (translator.source, translator.target)
     if to == "hub":
         hub.write(run, checkpoint, folder)
     elif to == "marian":
-        marian.write(model, run.config, *tokenizers, folder)
+        marian.write(model, config, *tokenizers, folder)
     elif to == "onnx":
         onnx.write(model, *tokenizers, folder)
     else:
-        ctranslate2.write(model, run.config.model, *tokenizers, folder)
+        ctranslate2.write(model, config.model, *tokenizers, folder)
     if to in ("ctranslate2", "onnx"):
         shutil.copytree(run.tokenizers, folder / "tokenizer")
 
 
 def _theirs(translator: Translator, folder: Path, to: str) -> Decode:
-    from regard.inference.translator import load
     from regard.share import ctranslate2, marian, onnx
+    from regard.tasks.translation.translator import load
 
     if to == "hub":
         return _ours(load(folder, device="cpu"))

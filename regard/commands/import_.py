@@ -26,7 +26,6 @@ def register(app: typer.Typer) -> None:
 
 def import_(folder: Folder, run: New) -> None:
     """Make a run of a Marian model of transformers: it translates, scores, shows its attention and serves."""
-    from regard.models.summary import in_words
     from regard.share.imported import import_marian
 
     if run.exists() or run.is_symlink():
@@ -36,5 +35,5 @@ def import_(folder: Folder, run: New) -> None:
         raise ModelError(f"there is no folder {folder}", where=str(folder), help=help)
     made = import_marian(folder, run)
     plan = made.read_plan()
-    types = f", {plan.target_types:,} pieces" if plan else ""
-    print(f"{run}: {in_words(made.config.model)}{types}")
+    types = f", {plan.spec['target_types']:,} pieces" if plan else ""
+    print(f"{run}: {made.config.summary}{types}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -69,10 +70,11 @@ def parameters_by_part(config: ModelConfig, source_types: int, target_types: int
     """How many parameters each part has; matrices that parts share count once, as ``embeddings``. No memory."""
     from torch.nn import Parameter
 
+    from regard.models.build import build
     from regard.runs.size_check import outline
 
     counts: dict[str, int] = {}
-    for name, tensor in outline(config, source_types=source_types, target_types=target_types).items():
+    for name, tensor in outline(partial(build, config, source_types=source_types, target_types=target_types)).items():
         if isinstance(tensor, Parameter):
             part = _part(name)
             counts[part] = counts.get(part, 0) + tensor.numel()
@@ -125,13 +127,14 @@ def _model(config: ModelConfig, source_types: int, target_types: int) -> dict[st
 
 def _run(run: RunFolder) -> dict[str, Any]:
     from regard.runs import checkpoint
+    from regard.tasks.translation.config import translation_config
 
     plan = run.read_plan()
     best = checkpoint.read_best(run.checkpoints)
     found: dict[str, Any] = {"run": str(run.path)}
     if plan is not None:
-        types = plan.source_types, plan.target_types
-        found |= {"types": list(types), **_model(run.config.model, *types)}
+        types = plan.spec["source_types"], plan.spec["target_types"]
+        found |= {"types": list(types), **_model(translation_config(run).model, *types)}
     found["plan"] = plan.model_dump() if plan else None
     found["checkpoints"] = checkpoint.list_steps(run.checkpoints)
     found["average"] = (run.checkpoints / "average").is_dir()

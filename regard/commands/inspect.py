@@ -24,8 +24,8 @@ from regard.errors import ConfigError
 
 if TYPE_CHECKING:
     from regard.config.settings import SearchConfig
-    from regard.inference.translator import Translator
     from regard.inspection.inspector import Inspector
+    from regard.tasks.translation.translator import Translator
 
 __all__ = ["register"]
 
@@ -151,8 +151,9 @@ def _inspector(path: Path, *, checkpoint: str | None = None, **opening: Any) -> 
 
 def _settings(inspector: Inspector, given: dict[str, Any]) -> SearchConfig:
     from regard.commands.options import search_settings
+    from regard.tasks.translation.config import translation_config
 
-    return search_settings(inspector.run.config.search, **given)
+    return search_settings(translation_config(inspector.run).search, **given)
 
 
 def _serve(

@@ -13,7 +13,7 @@ from regard.errors import ConfigError
 
 if TYPE_CHECKING:
     from regard.config.settings import SearchConfig
-    from regard.inference.translator import Engine, Translator
+    from regard.tasks.translation.translator import Engine, Translator
 
 __all__ = [
     "AsJson",
@@ -85,7 +85,7 @@ def open_model(
     run: Path, *, checkpoint: str | None, device: str | None, threads: int | None, engine: Engine | None = None
 ) -> Translator:
     """The trained model of a run. ConfigError for a device that is not there, ModelError for a broken run."""
-    from regard.inference.translator import load
+    from regard.tasks.translation.translator import load
 
     set_threads(threads)
     if device is not None:

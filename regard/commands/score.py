@@ -16,7 +16,7 @@ from regard.commands.options import CheckpointName, DeviceName, Run, Threads, op
 from regard.commands.progress import progress
 
 if TYPE_CHECKING:
-    from regard.inference.translator import Translator
+    from regard.tasks.translation.translator import Translator
 
 __all__ = ["register"]
 

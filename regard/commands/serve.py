@@ -16,10 +16,10 @@ from regard.errors import ConfigError, ModelError
 if TYPE_CHECKING:
     import uvicorn
 
-    from regard.inference.translator import Engine, Translator
     from regard.server.batching.metrics import ServerMetrics
     from regard.server.batching.models import ServedModel
     from regard.server.settings import ServerSettings
+    from regard.tasks.translation.translator import Engine, Translator
 
 __all__ = ["create_server", "register"]
 
@@ -211,6 +211,7 @@ def _served(
     from regard.server.batching.metrics import ModelWatch
     from regard.server.batching.models import ServedModel
     from regard.server.batching.scheduler import Limits
+    from regard.tasks.translation.config import translation_config
 
     name, path = _name_and_path(given)
     run = RunFolder.open(path)
@@ -225,9 +226,10 @@ def _served(
         """For who looks into it: the one that translates, or another checkpoint."""
         return open_model(path, checkpoint=which, device=device, threads=threads) if which else model.start()[0]
 
-    data = run.config.data
+    config = translation_config(run)
+    data = config.data
     model = ServedModel(
-        name, load=load, search=run.config.search, source=data.source_language, target=data.target_language,
+        name, load=load, search=config.search, source=data.source_language, target=data.target_language,
         limits=Limits(rows=settings.rows, waiting=settings.waiting), watch=ModelWatch(metrics, name), threads=threads,
         inspector=Inspector(run, name=name, open=open, checkpoint=checkpoint),
     )  # fmt: skip

@@ -15,7 +15,7 @@ from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from regard.commands.training_progress import TrainingDisplay
-    from regard.runs.config import Config
+    from regard.runs.config import RunConfig
 
 __all__ = ["find_config", "new_folder", "open_display", "register", "require_data"]
 
@@ -83,7 +83,7 @@ def find_config(
     overrides: list[str],
     *,
     say: Callable[[str], None] = partial(typer.echo, err=True),
-) -> Config:
+) -> RunConfig:
     """The config that files or a recipe mean, which can be trained as far as that shows without reading all text."""
     from regard.data.corpora import CorpusConfig
     from regard.runs.config import load_config
@@ -141,7 +141,7 @@ def _refuse_one_side(path: str) -> None:
         )
 
 
-def require_data(config: Config) -> None:
+def require_data(config: RunConfig) -> None:
     """Before a run folder is made: a recipe's data may not have been fetched yet."""
     from regard.data.public.catalogue import corpora
 

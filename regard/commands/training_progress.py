@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from regard.core.installation import add_extra
 from regard.errors import ConfigError
-from regard.training.trainer import Outcome, TrainingProgress, Validation
+from regard.training.progress import Outcome, TrainingProgress, Validation
 
 __all__ = ["TrainingDisplay"]
 
@@ -52,36 +52,36 @@ class TrainingDisplay:
         if self.live:
             self._advance("preparing", pairs, None, "pairs")
 
-    def updated(self, place: TrainingProgress, steps: int | None, figures: dict[str, float]) -> None:
+    def updated(self, progress: TrainingProgress, steps: int | None, figures: dict[str, float]) -> None:
         now = figures["tokens"] / figures["seconds"]
         self.speed = now if self.speed is None else SMOOTHING * self.speed + (1 - SMOOTHING) * now
-        shown = f"epoch {place.epoch + 1} · loss {figures['loss']:.3f} · {self.speed:,.0f} tokens/s"
+        shown = f"epoch {progress.epoch + 1} · loss {figures['loss']:.3f} · {self.speed:,.0f} tokens/s"
         if self.writer is not None:
             for name in ("loss", "nll", "rate", "norm"):
-                self.writer.add_scalar(f"train/{name}", figures[name], place.step)
+                self.writer.add_scalar(f"train/{name}", figures[name], progress.step)
         if self.live:
-            self._advance("training", place.step, steps, shown)
+            self._advance("training", progress.step, steps, shown)
         elif time.monotonic() - self.last_line > PLAIN_EVERY:
             self.last_line = time.monotonic()
-            total = "" if steps is None else f" of {steps:,}, {_left(place, steps)} left"
-            self.said(f"step {place.step:,}{total} · {shown}")
+            total = "" if steps is None else f" of {steps:,}, {_left(progress, steps)} left"
+            self.said(f"step {progress.step:,}{total} · {shown}")
 
-    def validated(self, place: TrainingProgress, validation: Validation, best: bool) -> None:
+    def validated(self, progress: TrainingProgress, validation: Validation, best: bool) -> None:
         others = "".join(f" · {name} {value:.2f}" for name, value in validation.metrics.items())
         mark = " · best so far" if best else ""
-        self.said(f"step {place.step:,}: validation loss {validation.loss:.4f}{others}{mark}")
+        self.said(f"step {progress.step:,}: validation loss {validation.loss:.4f}{others}{mark}")
         if self.writer is not None:
-            self.writer.add_scalar("validation/loss", validation.loss, place.step)
+            self.writer.add_scalar("validation/loss", validation.loss, progress.step)
 
     def finished(self, outcome: Outcome) -> None:
-        place = outcome.place
+        progress = outcome.progress
         if outcome.reason == "interrupted":
-            if not place.step:
+            if not progress.step:
                 self.said(f"stopped before the first update; regard train --resume {self.run} begins with it")
                 return
-            self.said(f"stopped and saved at step {place.step:,}; regard train --resume {self.run} goes on")
+            self.said(f"stopped and saved at step {progress.step:,}; regard train --resume {self.run} goes on")
             return
-        self.said(f"done ({outcome.reason}) after {place.step:,} updates in {place.seconds / 60:.1f} minutes")
+        self.said(f"done ({outcome.reason}) after {progress.step:,} updates in {progress.seconds / 60:.1f} minutes")
         self.said(f"next: regard translate {self.run} < in.txt")
 
     def _advance(self, what: str, done: int, total: int | None, figures: str) -> None:
@@ -90,8 +90,8 @@ class TrainingDisplay:
         self.bar.update(self.task, description=what, completed=done, total=total, figures=figures)
 
 
-def _left(place: TrainingProgress, steps: int) -> str:
-    seconds = place.seconds / max(place.step, 1) * (steps - place.step)
+def _left(progress: TrainingProgress, steps: int) -> str:
+    seconds = progress.seconds / max(progress.step, 1) * (steps - progress.step)
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 

@@ -23,8 +23,8 @@ from regard.core import atomic_files
 from regard.errors import DataError, ModelError, RegardError
 
 if TYPE_CHECKING:
-    from regard.inference.translator import Translator
     from regard.runs.run_folder import RunFolder
+    from regard.tasks.translation.translator import Translator
     from regard.training.start import OpenDisplay
 
 __all__ = ["FAILURE", "MEASURED", "TRAINING", "described", "main"]
@@ -130,8 +130,9 @@ def _measure(run: RunFolder, key: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     from regard.config.settings import adjusted_search
-    from regard.inference.translator import load
     from regard.runs.averaging import average_run
+    from regard.tasks.translation.config import translation_config
+    from regard.tasks.translation.translator import load
 
     plan = run.read_plan()
     if plan is not None:
@@ -148,7 +149,7 @@ def _measure(run: RunFolder, key: dict[str, Any]) -> dict[str, Any]:
     seconds = time.perf_counter() - began
     best = [one.candidates[0] for one in found]
     texts = {line: one.text for line, one in zip(distinct, best, strict=True)}
-    value, signature = _score(key["metric"], model, texts, pairs, run.config.data.target_language)
+    value, signature = _score(key["metric"], model, texts, pairs, translation_config(run).data.target_language)
     if not math.isfinite(value):
         raise ModelError("this model computes no probabilities", where=str(run.path), why="training diverged")
     return {

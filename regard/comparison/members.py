@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from regard.config.toml_layers import parse_override, spell
 from regard.data.corpora import CorpusConfig
 from regard.errors import ConfigError, RegardError
-from regard.runs.config import Config, find_recipe, load_config
+from regard.runs.config import RunConfig, find_recipe, load_config
+from regard.tasks.translation.config import translation_config
 
 __all__ = ["ENDS", "Budget", "ComparisonRow", "Entry", "enter", "make_rows", "measured_on", "parse_budget"]
 
@@ -50,7 +51,7 @@ class Entry(NamedTuple):
     """A row and its config, or why it has none."""
 
     row: ComparisonRow
-    config: Config | None
+    config: RunConfig | None
     error: RegardError | None
 
 
@@ -105,7 +106,7 @@ def make_rows(
 
 
 def enter(
-    rows: Sequence[ComparisonRow], budget: Budget | None, require: Callable[[Config], None] = lambda config: None
+    rows: Sequence[ComparisonRow], budget: Budget | None, require: Callable[[RunConfig], None] = lambda config: None
 ) -> list[Entry]:
     """Each row's config, under the budget. ``require`` raises what else is wrong with one; a failure stays its row's.
 
@@ -145,7 +146,7 @@ def measured_on(entries: Sequence[Entry], given: CorpusConfig | None, metric: st
     return ()
 
 
-def _enter(row: ComparisonRow, ends: list[str], require: Callable[[Config], None]) -> Entry:
+def _enter(row: ComparisonRow, ends: list[str], require: Callable[[RunConfig], None]) -> Entry:
     try:
         config = load_config(row.source, [*row.overrides, *ends])
         require(config)
@@ -216,13 +217,13 @@ def _refuse_other_ends(overrides: Sequence[str], budget: Budget | None) -> None:
             )
 
 
-def _ends(config: Config) -> tuple[tuple[str, Any], ...]:
+def _ends(config: RunConfig) -> tuple[tuple[str, Any], ...]:
     keys = (key.partition(".")[2] for key in ENDS)
     return tuple((key, value) for key in keys if (value := getattr(config.train, key)) is not None)
 
 
-def _pieces_of(config: Config) -> Any:
-    data = config.data
+def _pieces_of(config: RunConfig) -> Any:
+    data = translation_config(config).data
     return data.train, data.joint, data.tokenizer, data.target_tokenizer if not data.joint else None
 
 

@@ -17,6 +17,7 @@ Positive = Annotated[int, Field(gt=0)]
 Width = Annotated[int, Field(gt=0, le=1 << 16)]  # of what is held together: a received config takes no more
 Threads = Annotated[int, Field(gt=0, le=4096)]
 Count = Annotated[int, Field(ge=0)]
+Shards = Literal[1, 2, 4, 8, 16, 32, 64, 128, 256]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -67,13 +68,14 @@ class TrainConfig(BaseModel):
     keep: Positive = 10  # checkpoints on disk
     average: Count = 0  # checkpoints, the last ones, averaged when training ends; 0: none
     early_stopping: Positive | None = None  # validations in a row that could be the best and were not
-    best_by: Literal["loss", "bleu", "bleu-tok-lc", "chrf", "ter", "wer", "per"] = "loss"
+    best_by: str = "loss"  # loss, or a metric of the task
     decode_every: Positive = 1  # validations; where best_by is a metric, the others measure the loss alone
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     engine: Literal["fast", "reference"] = "fast"  # reference: all but decoding as textbooks write it
     threads: Threads | None = None
-    workers: Threads = 1
+    workers: Threads = 1  # threads that take shards side by side, on a CPU with many cores
+    shards: Shards | None = None  # parts of an update, a power of two; unset: 2, or as many as workers
     deterministic: bool = False
     max_nonfinite: Positive = 5  # updates in a row without a finite loss before rolling back
 

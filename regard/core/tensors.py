@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.errors import ModelError
 
-__all__ = ["digest", "kept_buffers", "mean", "shared_names"]
+__all__ = ["added_sums", "digest", "kept_buffers", "mean", "shared_names"]
 
 
 def shared_names(tensors: Mapping[str, Tensor]) -> dict[str, str]:
@@ -108,3 +108,12 @@ def _require_same(
             f"model {count} is not of the same make as the first: {different[0]} differs",
             help="average checkpoints of one run",
         )
+
+
+def added_sums(total: Mapping[str, Tensor], more: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Sums by name, each in float64 on the CPU; a name that one of them lacks counts as zero there."""
+    found = dict(total)
+    for name, value in more.items():
+        wide = value.detach().to("cpu", torch.float64)
+        found[name] = found[name] + wide if name in found else wide
+    return found

@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.attention.positions.absolute import LearnedPosition
 from regard.config.settings import SearchConfig
 from regard.core.state import State
-from regard.data.batches import pad_sources
+from regard.data.pairs import pad_sources
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD
 from regard.engine.packed import Format
 from regard.engine.processor import bfloat16_in_hardware, int8_obstacle

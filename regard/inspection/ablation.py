@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from regard.attention.contract import Attended, Mechanism
 from regard.attention.observe import mechanisms
 from regard.data.tokenizers.catalogue import END
-from regard.inference.translator import Translator
+from regard.tasks.translation.translator import Translator
 
 __all__ = ["ablation"]
 

@@ -17,9 +17,9 @@ from regard.core.untrusted_files import SMALL, read_bytes
 from regard.data.corpora import Corpus
 from regard.data.tokenizers.catalogue import UNKNOWN
 from regard.errors import DataError, StorageError
-from regard.inference.translator import Translator
 from regard.inspection.ibm_model1 import lexical_links
 from regard.runs.run_folder import RunFolder
+from regard.tasks.translation.translator import Translator
 
 __all__ = ["Aligner", "aligner_of", "choose_aligner"]
 

@@ -20,7 +20,6 @@ from regard.data.sentence_split import segments
 from regard.data.tokenizers.catalogue import BEGIN, END, SPECIALS, Tokenizer
 from regard.errors import ConfigError
 from regard.inference.decoding import SYMBOLS
-from regard.inference.translator import Translator
 from regard.inspection.ablation import ablation
 from regard.inspection.aligner import Aligner
 from regard.inspection.beam_tree import BeamTree
@@ -28,6 +27,7 @@ from regard.inspection.document import Inspection
 from regard.inspection.measures import Kind, measures, rollout
 from regard.inspection.score_terms import Worked, worked
 from regard.search.batch_search import Hypothesis, best_types, search
+from regard.tasks.translation.translator import Translator
 
 __all__ = ["Part", "inspect_text"]
 

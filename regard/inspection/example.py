@@ -12,6 +12,7 @@ from regard.data.corpora import Corpus
 from regard.data.tokenizers.catalogue import SPECIALS
 from regard.errors import RegardError
 from regard.runs.run_folder import RunFolder
+from regard.tasks.translation.codecs import open_codecs
 
 __all__ = ["example_of"]
 
@@ -30,7 +31,7 @@ def _example(path: Path) -> str | None:
     try:
         run = RunFolder.open(path)
         corpus = Corpus.open(run.data / "valid-0")
-        source, _ = run.load_tokenizers()
+        source = open_codecs(run).source
     except (RegardError, OSError):
         return None
     for index in _by_length(corpus.source_length[:LOOKED]):

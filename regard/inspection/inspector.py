@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from regard.config.settings import SearchConfig
-from regard.inference.translator import Engine, Translator, load
 from regard.inspection.aligner import Aligner, aligner_of
 from regard.inspection.build_document import Part, inspect_text
 from regard.inspection.document import Inspection
 from regard.inspection.run_history import chosen_checkpoint, details
 from regard.runs.run_folder import RunFolder
+from regard.tasks.translation.config import translation_config
+from regard.tasks.translation.translator import Engine, Translator, load
 
 __all__ = ["Inspector", "inspect"]
 
@@ -62,7 +63,7 @@ class Inspector:
     ) -> Inspection:
         """What this run's model does with ``text`` (``inspect_text``)."""
         with self._lock:  # one at a time: it is for people, and takes memory
-            data = self.run.config.data
+            data = translation_config(self.run).data
             model = {
                 "name": self.name,
                 "checkpoint": checkpoint or self.checkpoint,

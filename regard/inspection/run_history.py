@@ -14,9 +14,9 @@ import numpy as np
 from regard.core.untrusted_files import parse_json, read_records
 from regard.errors import RegardError
 from regard.inspection.example import example_of
-from regard.models.summary import in_words
 from regard.runs import checkpoint
 from regard.runs.run_folder import RunFolder
+from regard.tasks.translation.config import translation_config
 
 __all__ = ["checkpoints", "chosen_checkpoint", "curves", "details", "identities"]
 
@@ -27,10 +27,10 @@ UNITS = {"loss": "nats"}
 
 def details(run: RunFolder, *, name: str, checkpoint: str) -> dict[str, Any]:
     """For the page: JSON. ``checkpoint`` is what is looked into unless another is asked for."""
-    data, plan = run.config.data, run.read_plan()
-    parts = [["model", in_words(run.config.model)]]
+    config, plan = translation_config(run), run.read_plan()
+    data, parts = config.data, [["model", config.summary]]
     if plan is not None:
-        parts.append(["vocabulary", f"{plan.source_types:,} and {plan.target_types:,} pieces"])
+        parts.append(["vocabulary", f"{plan.spec['source_types']:,} and {plan.spec['target_types']:,} pieces"])
         parts.append(["trained in", plan.precision])
     return {
         "name": name,
@@ -40,7 +40,7 @@ def details(run: RunFolder, *, name: str, checkpoint: str) -> dict[str, Any]:
         "checkpoint": checkpoint,
         "weights": identities(run),
         "example": example_of(run),
-        "search": run.config.search.model_dump(include={"beam", "length_penalty", "nbest"}),
+        "search": config.search.model_dump(include={"beam", "length_penalty", "nbest"}),
         "parts": parts,
         "curves": curves(run.path / "metrics.jsonl"),
     }

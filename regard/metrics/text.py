@@ -24,7 +24,7 @@ from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from regard.inference.translator import Translator
+    from regard.tasks.translation.translator import Translator
 
 __all__ = [
     "METRICS",

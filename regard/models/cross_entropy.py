@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn.functional import linear
+from torch.nn.functional import linear, pad
 
-__all__ = ["Loss", "projected_cross_entropy", "smoothed_cross_entropy"]
+from regard.core.reference_mode import textbook
+
+__all__ = ["Loss", "output_loss", "projected_cross_entropy", "smoothed_cross_entropy"]
 
 CHUNK = 512  # rows of logits alive at a time: they stay in the cache between the passes over them
 
@@ -19,6 +21,23 @@ class Loss(NamedTuple):
 
     smoothed: Float[Tensor, ""]
     nll: Float[Tensor, ""]
+
+
+def output_loss(
+    features: Float[Tensor, "rows width"],
+    weight: Float[Tensor, "types width"],
+    bias: Float[Tensor, "types"] | None,
+    target: Int[Tensor, "rows"],
+    *,
+    smoothing: float,
+) -> Loss:
+    """``smoothed_cross_entropy`` of an output projection with or without a bias, fused outside of reference mode."""
+    if textbook():
+        return smoothed_cross_entropy(linear(features, weight, bias), target, smoothing=smoothing)
+    if bias is not None:  # the weights of one more feature, which is always 1
+        features = pad(features, (0, 1), value=1.0)
+        weight = torch.cat([weight, bias[:, None]], 1)
+    return projected_cross_entropy(features, weight, target, smoothing=smoothing)
 
 
 def smoothed_cross_entropy(

@@ -11,6 +11,7 @@ from torch.nn.functional import linear
 
 from regard.attention.contract import Decoder, Encoder, Memory, compact
 from regard.core.state import State, join, repeat, select, truncate
+from regard.models.cross_entropy import Loss, output_loss
 
 __all__ = ["EncoderDecoder", "Session"]
 
@@ -69,6 +70,10 @@ class EncoderDecoder(nn.Module):
     def logits(self, features: Float[Tensor, "*shape width"]) -> Float[Tensor, "*shape types"]:
         """Of every type, from the features that the decoder ends in."""
         return linear(features, self.projection, self.output_bias)
+
+    def loss(self, features: Float[Tensor, "rows width"], target: Int[Tensor, "rows"], *, smoothing: float) -> Loss:
+        """Cross-entropy of the target at each feature, summed over rows, in nats."""
+        return output_loss(features, self.projection, self.output_bias, target, smoothing=smoothing)
 
     def session(
         self, source: Int[Tensor, "sentences length"], source_valid: Bool[Tensor, "sentences length"]

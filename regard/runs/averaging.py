@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from functools import partial
 
 from regard.core import atomic_files
 from regard.errors import ModelError
@@ -31,10 +32,10 @@ def average_run(run: RunFolder, *, last: int = 10, steps: Sequence[int] | None =
             where=str(run.checkpoints),
             help=f"there are {', '.join(map(str, there))}" if there else _how_to_train(run),
         )
-    source, target = run.load_tokenizers()
+    spec = run.task.open(run).spec
     for step in used:
         found = checkpoint.step_path(run.checkpoints, step)
-        require_fitting(found, run.config.model, source_types=len(source), target_types=len(target))
+        require_fitting(found, partial(run.task.build, run.config, spec), layers=run.config.layers)
     mean = checkpoint.average([checkpoint.step_path(run.checkpoints, step) for step in used])
     # Made outside the folder of checkpoints, where a training that goes on would sweep it away half made.
     workshop = atomic_files.hidden(run.checkpoints, "tmp")

@@ -8,25 +8,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from regard.config.explain import Misfit, explain, in_full, key_in_full, short_keys
-from regard.config.settings import SearchConfig, TrainConfig
+from regard.config.settings import TrainConfig
 from regard.config.toml_layers import TomlLayer, locate, merge, parse_override, read_layers
 from regard.core.installation import upgrade
+from regard.core.task_table import locate as locate_task
+from regard.core.untrusted_files import shortened
 from regard.core.wording import did_you_mean
-from regard.data.corpora import CorpusConfig
-from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError
-from regard.models.configuration import ModelConfig
 
 __all__ = [
     "FORMAT",
-    "Config",
-    "DataConfig",
+    "DataSection",
+    "RunConfig",
+    "TaskSection",
     "dump_config",
     "find_recipe",
     "load_config",
@@ -36,72 +36,60 @@ __all__ = [
 FORMAT: Final = 1  # of a saved config; every released one loads for ever, a newer one is refused
 
 
-class DataConfig(BaseModel):
-    """What is learned from, and how its text becomes numbers."""
+class DataSection(BaseModel):
+    """Examples to learn from and to validate on; a task adds how they become numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    train: tuple[CorpusConfig, ...]  # none where a model came without its data
-    valid: tuple[CorpusConfig, ...] | None = None
-    tokenizer: TokenizerConfig = TokenizerConfig()  # of both sides, unless a side has its own
-    joint: bool = True  # one vocabulary for both sides; false needs model.share = "target" or "none"
-    source_tokenizer: TokenizerConfig | None = None
-    target_tokenizer: TokenizerConfig | None = None
-    source_language: str | None = None  # named in the model card
-    target_language: str | None = None  # … and to sacreBLEU
-    max_length: int = Field(256, ge=1)  # pieces a side; longer pairs are left out, and reported by line
-
-    @property
-    def listed(self) -> bool:
-        """Both sides cut by models of their own, into pieces that one list numbers: an imported vocabulary."""
-        sides = (self.source_tokenizer or self.tokenizer, self.target_tokenizer or self.tokenizer)
-        return all(side.kind == "listed" for side in sides)
-
-    @model_validator(mode="after")
-    def _joint_or_separate(self) -> Self:
-        if self.joint and (self.source_tokenizer or self.target_tokenizer):
-            raise ValueError(
-                "source_tokenizer and target_tokenizer need joint = false; "
-                "one vocabulary for both sides has one tokenizer"
-            )
-        return self
+    train: tuple[Any, ...]  # none where a model came without its data
+    valid: tuple[Any, ...] | None = None
 
 
-class Config(BaseModel):
-    """Everything that decides a run. Frozen; every key has its value in the saved file."""
+class TaskSection(BaseModel):
+    """The kind of work: a name of ``regard.tasks.TASKS``, or one's own as ``package.module:NAME``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: str = "translation"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, given: Any) -> Any:
+        return {"kind": given} if isinstance(given, str) else given
+
+
+class RunConfig(BaseModel):
+    """What every run's config has; the class of its task adds the rest. Frozen; saved with every value."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    metric_names: ClassVar[tuple[str, ...]] = ()  # what train.best_by may be beside loss
 
     format: Literal[1] = FORMAT
     name: str | None = None  # of the run folder
     seed: int = Field(1, ge=0)
-    data: DataConfig
-    model: ModelConfig = ModelConfig()
+    task: TaskSection = TaskSection()
+    data: DataSection
     train: TrainConfig = TrainConfig()
-    search: SearchConfig = SearchConfig()
 
-    @model_validator(mode="after")
-    def _shares_what_is_one(self) -> Self:
-        if not self.data.joint and self.model.share == "all" and not self.data.listed:
-            raise Misfit(
-                "data.joint",
-                "model.share",
-                why='one matrix for both embeddings needs one vocabulary; with two, share = "target" or "none"',
-                help="--set model.share=target",
-            )
-        return self
+    @property
+    def width(self) -> int:
+        """d_model, which the schedule of the Transformer's paper is scaled by."""
+        raise NotImplementedError
 
-    @model_validator(mode="after")
-    def _positions_suffice(self) -> Self:
-        needed = self.data.max_length + 1  # the end symbol
-        if self.model.position.kind == "learned" and self.model.longest < needed:
-            raise Misfit(
-                "model.longest",
-                "data.max_length",
-                why=f"{self.data.max_length} pieces and the end symbol need {needed} learned positions",
-                help=f"--set model.longest={needed}, or lower data.max_length",
-            )
-        return self
+    @property
+    def layers(self) -> int:
+        """Layers of the network, of all stacks together."""
+        raise NotImplementedError
+
+    @property
+    def summary(self) -> str:
+        """The network in one line, for people."""
+        raise NotImplementedError
+
+    @classmethod
+    def as_it_was(cls, values: Mapping[str, Any]) -> None:
+        """Give keys that were added since a run was saved the value of what the run did."""
 
     @model_validator(mode="after")
     def _validates_on_something(self) -> Self:
@@ -116,10 +104,21 @@ class Config(BaseModel):
             )
         return self
 
+    @model_validator(mode="after")
+    def _best_by_is_measured(self) -> Self:
+        by, known = self.train.best_by, ("loss", *self.metric_names)
+        if by not in known:
+            raise Misfit(
+                "train.best_by",
+                why=f"it should be one of {', '.join(known)}",
+                help=did_you_mean(by, known) or f"--set train.best_by={known[0]}",
+            )
+        return self
+
 
 def load_config(
     source: str | Path | Mapping[str, Any], overrides: Sequence[str] = (), *, saved: bool = False
-) -> Config:
+) -> RunConfig:
     """Read a recipe by name, a TOML file by path, or a mapping; lay ``key=value`` over it; check it all.
 
     ``saved``: it is that of a run folder, where a key that is missing was added since, and means what the run did; a
@@ -129,33 +128,38 @@ def load_config(
     """
     if isinstance(source, str):
         source = find_recipe(source)
-    short = short_keys(Config)
-    layers = [in_full(layer, short) for layer in read_layers(source, find_recipe)]
-    given = [(key_in_full(key, short), value) for key, value in map(parse_override, overrides)]
+    saved = saved or _of_a_run(source)
+    read, parsed = read_layers(source, find_recipe), [parse_override(each) for each in overrides]
+    kind = _task_kind(merge(read, parsed), read)
+    config: type[RunConfig] = locate_task(kind, saved=saved).config()
+    short = short_keys(config)
+    layers = [in_full(layer, short) for layer in read]
+    given = [(key_in_full(key, short), value) for key, value in parsed]
     values = merge(layers, given)
     _refuse_newer(values, layers)
-    if saved or _of_a_run(source):
-        _as_it_was(values)
+    if saved:
+        config.as_it_was(values)
     try:
-        return Config.model_validate(values)
+        return config.model_validate(values)
     except ValidationError as error:
-        raise explain(error, Config, layers, [key for key, _ in given]) from error
+        raise explain(error, config, layers, [key for key, _ in given]) from error
+
+
+def _task_kind(values: Mapping[str, Any], layers: Sequence[TomlLayer]) -> str:
+    """The task that merged tables name: ``task = "NAME"`` or ``task = { kind = "NAME" }``; translation unless given."""
+    task = values.get("task", {})
+    kind = task.get("kind", TaskSection().kind) if isinstance(task, Mapping) else task
+    if not isinstance(kind, str):
+        where = locate(layers, ("task", "kind")) or locate(layers, ("task",)) or "task"
+        raise ConfigError(f"task.kind cannot be {shortened(repr(kind))}", where=where, why="it should be a name")
+    return kind
 
 
 def _of_a_run(source: Path | Mapping[str, Any]) -> bool:
     return isinstance(source, Path) and source.name == "config.toml" and (source.parent / "checkpoints").is_dir()
 
 
-def _as_it_was(values: Mapping[str, Any]) -> None:
-    """Say what a run did that was saved before these keys were added."""
-    model = values.get("model")
-    sides = [model.get(side) for side in ("encoder", "decoder")] if isinstance(model, dict) else []
-    for own in sides:
-        if isinstance(own, dict) and own.get("kind") == "recurrent":
-            own.setdefault("scale_embedding", False)
-
-
-def dump_config(config: Config) -> str:
+def dump_config(config: RunConfig) -> str:
     """The config as TOML that loads equal. What is None is left out: TOML has no null."""
     return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
 

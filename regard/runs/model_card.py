@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from regard.core import atomic_files
-from regard.models.summary import in_words
 from regard.runs.checkpoint import read_best
 from regard.runs.run_folder import RunFolder
 
@@ -16,11 +15,12 @@ def write_card(run: RunFolder, *, parameters: int, updates: int, seconds: float)
     """Write README.md into the run folder and return it."""
     config = run.config
     best = read_best(run.checkpoints)
-    languages = [each for each in (config.data.source_language, config.data.target_language) if each]
-    header = ["---", "library_name: regard", "pipeline_tag: translation"]
+    task = run.task.card
+    languages = task.languages(config)
+    header = ["---", "library_name: regard", f"pipeline_tag: {task.pipeline_tag}"]
     header += ["language:", *(f"- {language}" for language in languages)] if languages else []
     rows: list[tuple[str, Any]] = [
-        ("Model", in_words(config.model)),
+        ("Model", config.summary),
         ("Parameters", f"{parameters:,}"),
         ("Training data", ", ".join(str(corpus.source.name) for corpus in config.data.train)),
         ("Updates", f"{updates:,}, in {seconds / 60:.0f} minutes"),
@@ -29,7 +29,7 @@ def write_card(run: RunFolder, *, parameters: int, updates: int, seconds: float)
     if best is not None:
         rows.append(("Best checkpoint", f"step {best.step:,}, {best.metric} {best.value:.4f} on the validation data"))
     table = ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
-    use = ["```python", "import regard", f'model = regard.load("{run.path}")', 'print(model("…").text)', "```"]
+    use = ["```python", "import regard", f'model = regard.load("{run.path}")', task.usage, "```"]
     limits = (
         "What the model knows it learned from the data above: other domains and other spellings will be worse. "
         "Attention weights show where it looked, not why it decided."

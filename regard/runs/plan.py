@@ -1,10 +1,10 @@
-"""What was measured or counted once when a run began: the number format, updates, sizes of the vocabularies."""
+"""The plan of a run: what was measured or counted once when it began, such as number format, updates and sizes."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 __all__ = ["Count", "Decision", "Fit", "Plan"]
 
@@ -35,14 +35,24 @@ class Plan(BaseModel):
 
     precision: Literal["float32", "bfloat16"]
     steps: Count | None  # updates, where their number is known
-    threads: Annotated[int, Field(ge=1, le=4096)]  # sums depend on how they are split
+    threads: Annotated[int, Field(ge=1, le=4096)]  # of torch for each shard: sums depend on how they are split
     seconds_per_update: dict[str, float]  # by number format; 0 where nothing was measured
-    source_types: Types
-    target_types: Types
+    spec: dict[str, Types]  # sizes that the data decides, such as those of vocabularies
+    shards: Annotated[int, Field(ge=1, le=1 << 12)] | None = None  # None in older runs: rows dealt to their workers
     corpora: dict[str, str] = {}  # the content of each, by its folder under data/; nothing in older runs
     most: Count | None = None  # the updates that something else than train.minutes allows
     fit: Fit | None = None  # None in older runs, whose config says all of it
     decisions: list[Decision] | None = None  # of the clock, where minutes end training; None in older runs
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sizes_by_name(cls, given: Any) -> Any:
+        """Older plans have the sizes of two vocabularies as keys of their own."""
+        if not isinstance(given, dict) or "spec" in given:
+            return given
+        sizes = {key: given[key] for key in ("source_types", "target_types") if key in given}
+        rest = {key: value for key, value in given.items() if key not in sizes}
+        return rest | {"spec": sizes} if sizes else given
 
     @field_validator("decisions")
     @classmethod

@@ -28,12 +28,12 @@ from pydantic import TypeAdapter, ValidationError
 
 import regard
 from regard.core import atomic_files
+from regard.core.task import Task, find_task
 from regard.core.untrusted_files import SMALL, parse_json, read_bytes
 from regard.core.wording import did_you_mean, explained
-from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer
 from regard.errors import ConfigError, ModelError, RegardError
 from regard.runs import checkpoint
-from regard.runs.config import Config, dump_config, load_config
+from regard.runs.config import RunConfig, dump_config, load_config
 from regard.runs.plan import Count, Plan
 
 __all__ = ["CheckpointChoice", "MetricsLog", "RunFolder", "environment"]
@@ -56,14 +56,14 @@ class CheckpointChoice(NamedTuple):
 class RunFolder:
     """Paths and files of one run; opening it reads nothing but the config."""
 
-    def __init__(self, path: Path, config: Config) -> None:
+    def __init__(self, path: Path, config: RunConfig) -> None:
         self.path, self.config = path, config
         self.checkpoints = path / "checkpoints"
         self.tokenizers = path / "tokenizer"
         self.data = path / "data"
 
     @classmethod
-    def create(cls, path: Path, config: Config) -> RunFolder:
+    def create(cls, path: Path, config: RunConfig) -> RunFolder:
         """A new run; refuses a folder that holds anything."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise ConfigError(f"{path} exists already", where=str(path), help=_beside(path))
@@ -84,26 +84,16 @@ class RunFolder:
             )
         return cls(path, load_config(path / "config.toml", saved=True))
 
-    def save_tokenizers(self, source: Tokenizer, target: Tokenizer) -> None:
-        if self.config.data.joint:
-            source.save(self.tokenizers, "joint")
-        else:
-            source.save(self.tokenizers, "source")
-            target.save(self.tokenizers, "target")
+    @property
+    def task(self) -> Task:
+        """The task of the config: a run folder names no other than those of the table (``load_config``)."""
+        return find_task(self.config.task.kind)
 
-    def load_tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        if self.config.data.joint:
-            joint = load_tokenizer(self.tokenizers, "joint")
-            return joint, joint
-        source, target = load_tokenizer(self.tokenizers, "source"), load_tokenizer(self.tokenizers, "target")
-        if self.config.model.share == "all" and len(source) != len(target):
-            raise ModelError(
-                "the tokenizers are not those of this run's config",
-                where=str(self.tokenizers),
-                why=f"all embeddings are one matrix, and there are {len(source):,} and {len(target):,} pieces",
-                help="copy the whole run folder again",
-            )
-        return source, target
+    @property
+    def contents(self) -> dict[str, str] | None:
+        """The digest of each prepared part of the data; None before there is a plan."""
+        plan = self.read_plan()
+        return None if plan is None else plan.corpora
 
     def elsewhere(self) -> list[str]:
         """How this machine differs from the one the run began on, in what decides the last bits of a figure."""
@@ -130,10 +120,7 @@ class RunFolder:
         if not path.exists():
             return None
         try:
-            plan = Plan.model_validate_json(read_bytes(path, SMALL))
-            if self.config.model.share == "all" and plan.source_types != plan.target_types:
-                raise ValueError("all embeddings are one matrix by the config, and the vocabularies differ in size")
-            return plan
+            return Plan.model_validate_json(read_bytes(path, SMALL))
         except (OSError, ValueError) as error:
             help = "copy the whole run folder again"
             why = explained(error) if isinstance(error, ValidationError) else str(error)

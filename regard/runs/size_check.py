@@ -5,15 +5,14 @@ All of it is done with shapes alone, on torch's meta device, and with the header
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.core.out_of_memory import total_memory
 from regard.errors import ConfigError, ModelError, TrainingError
-from regard.models.build import build
-from regard.models.configuration import ModelConfig
 from regard.runs import checkpoint
 
 __all__ = ["outline", "require_fitting", "require_room"]
@@ -23,14 +22,14 @@ MANY = 100  # layers: so many are built in less than a second
 NUMBERS = ("F64", "F32", "F16", "BF16")
 
 
-def outline(config: ModelConfig, *, source_types: int, target_types: int) -> dict[str, Tensor]:
+def outline(build: Callable[[], nn.Module]) -> dict[str, Tensor]:
     """The parameters and kept buffers of a model by name, without memory.
 
     ConfigError where a tensor would have more elements than can be counted.
     """
     try:
         with torch.device("meta"):
-            model = build(config, source_types=source_types, target_types=target_types)
+            model = build()
     except (RuntimeError, OverflowError) as error:
         why = str(error).splitlines()[0]
         raise ConfigError("a model of these sizes cannot be built", where="model", why=why) from error
@@ -39,16 +38,15 @@ def outline(config: ModelConfig, *, source_types: int, target_types: int) -> dic
     return {name: tensor for name, tensor in named.items() if name in kept}
 
 
-def require_fitting(path: Path, config: ModelConfig, *, source_types: int, target_types: int) -> None:
-    """ModelError where the weights of the checkpoint ``path`` are not those of a model of this config.
+def require_fitting(path: Path, build: Callable[[], nn.Module], *, layers: int) -> None:
+    """ModelError where the weights of the checkpoint ``path`` are not those of a model that ``build`` makes.
 
     Reads nothing of the weights but their names, shapes and number formats; ``outline`` takes 10 ms a layer.
     """
     found = checkpoint.shapes(path, "model")
-    layers = config.encoder_layers + config.decoder_layers
     if layers > max(len(found), MANY):
         raise _misfit(path, f"the config has {layers:,} layers, and there are {len(found):,} tensors")
-    wanted = outline(config, source_types=source_types, target_types=target_types)
+    wanted = outline(build)
     if differing := sorted(wanted.keys() ^ found.keys()):
         raise _misfit(path, f"they differ in {', '.join(differing[:3])}")
     for name, tensor in wanted.items():

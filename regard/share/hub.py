@@ -15,8 +15,9 @@ from regard.core import atomic_files
 from regard.core.untrusted_files import parse_json, read_records
 from regard.models.summary import in_words
 from regard.runs import checkpoint
-from regard.runs.config import Config
 from regard.runs.run_folder import CheckpointChoice, RunFolder
+from regard.tasks.translation.codecs import open_codecs, save_codecs
+from regard.tasks.translation.config import TranslationConfig, translation_config
 
 __all__ = ["sums", "write"]
 
@@ -25,11 +26,11 @@ DECODED = ("bleu", "chrf", "ter", "wer")  # what the hub knows as metrics; a los
 
 def write(run: RunFolder, which: str | None, folder: Path) -> None:
     """Write the checkpoint called ``which`` (see ``RunFolder.weights_path``) into a new folder, with all it needs."""
-    chosen, config = run.weights_path(which), _given_away(run.config)
+    chosen, config = run.weights_path(which), _given_away(translation_config(run))
     found = checkpoint.load(chosen.path, only={"model"})
     given = RunFolder.create(folder, config)
     atomic_files.remove_file(folder / "environment.json")  # of the machine that exports
-    given.save_tokenizers(*run.load_tokenizers())
+    save_codecs(given, open_codecs(run))
     plan = run.read_plan()
     if plan is not None:
         given.write_plan(plan.model_copy(update={"corpora": {}, "seconds_per_update": {}}))
@@ -50,16 +51,17 @@ def sums(folder: Path) -> None:
     atomic_files.write_bytes_atomically(folder / "SHA256SUMS", "".join(lines).encode())
 
 
-def _given_away(config: Config) -> Config:
+def _given_away(config: TranslationConfig) -> TranslationConfig:
     """Without corpora, and without what is decided on them."""
     values = config.model_dump()
     values["data"] |= {"train": [], "valid": None}
     values["train"] |= {"early_stopping": None, "best_by": "loss", "threads": None}
-    return Config.model_validate(values)
+    return TranslationConfig.model_validate(values)
 
 
 def _card(run: RunFolder, chosen: CheckpointChoice, parameters: int) -> Iterator[str]:
-    config, data = run.config, run.config.data
+    config = translation_config(run)
+    data = config.data
     validation = _validation(run, chosen)
     yield from _header(config, [name for name in DECODED if name in validation])
     yield from ("", f"# {config.name or run.path.name}", "", "| | |", "|---|---|")
@@ -90,7 +92,7 @@ def _card(run: RunFolder, chosen: CheckpointChoice, parameters: int) -> Iterator
     yield ""
 
 
-def _header(config: Config, metrics: list[str]) -> Iterator[str]:
+def _header(config: TranslationConfig, metrics: list[str]) -> Iterator[str]:
     """YAML; texts are quoted as JSON is, for ``no`` is a language and no text in YAML."""
     languages = [each for each in (config.data.source_language, config.data.target_language) if each]
     yield from ("---", "library_name: regard", "pipeline_tag: translation")

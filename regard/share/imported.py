@@ -28,10 +28,11 @@ from regard.errors import ModelError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.runs import checkpoint
-from regard.runs.config import Config
 from regard.runs.plan import Plan
 from regard.runs.run_folder import RunFolder
 from regard.share.marian import BIAS, OUTPUT, SHARED, SOURCE, TARGET, interleaved, places, sines_first
+from regard.tasks.translation.codecs import Codecs, save_codecs, spec_of
+from regard.tasks.translation.config import TranslationConfig
 
 __all__ = ["import_marian"]
 
@@ -151,19 +152,20 @@ def import_marian(folder: Path, path: Path) -> RunFolder:
     return RunFolder.open(path)
 
 
-def _write(path: Path, config: Config, model: nn.Module, source: Tokenizer, target: Tokenizer) -> None:
+def _write(path: Path, config: TranslationConfig, model: nn.Module, source: Tokenizer, target: Tokenizer) -> None:
     run = RunFolder.create(path, config)
-    run.save_tokenizers(source, target)
+    codecs = Codecs(source, target)
+    save_codecs(run, codecs)
     run.write_plan(
         Plan(
             precision="float32", steps=None, threads=torch.get_num_threads(), seconds_per_update={},
-            source_types=len(source), target_types=len(target),
+            spec=spec_of(codecs),
         )
     )  # fmt: skip
     checkpoint.save(run.checkpoints, 0, {"model": dict(model.named_parameters())}, {}, keep=1)
 
 
-def _config(folder: Path, name: str, theirs: _Model) -> Config:
+def _config(folder: Path, name: str, theirs: _Model) -> TranslationConfig:
     generation, tokenizer = folder / "generation_config.json", folder / "tokenizer_config.json"
     search = _read(_Search, generation if generation.is_file() else folder / "config.json")
     spoken = _read(_Languages, tokenizer) if tokenizer.is_file() else _Languages()
@@ -191,7 +193,7 @@ def _config(folder: Path, name: str, theirs: _Model) -> Config:
     # transformers ranks by log P / |Y|^α.
     found = {"beam": search.num_beams, "length_penalty": search.penalty(), "length_offset": 0.0}
     values = {"name": name, "data": data, "model": model, "search": found | {"max_length": longest}}
-    return Config.model_validate(values)
+    return TranslationConfig.model_validate(values)
 
 
 def _language(name: str) -> str | None:

@@ -19,14 +19,14 @@ from torch import Tensor
 
 from regard.config.settings import SearchConfig
 from regard.core import atomic_files
-from regard.data.batches import pad_sources
+from regard.data.pairs import pad_sources
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD, SPECIALS, UNKNOWN, Tokenizer
 from regard.data.tokenizers.subword import SentencePieceTokenizer
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
-from regard.runs.config import Config
 from regard.share import ctranslate2
 from regard.share.parity import Decode
+from regard.tasks.translation.config import TranslationConfig
 
 __all__ = [
     "ACTIVATIONS", "BIAS", "OUTPUT", "SHARED", "SOURCE", "TARGET", "TensorName", "absent_library", "decoder",
@@ -70,7 +70,7 @@ def obstacle(config: ModelConfig, source: Tokenizer, target: Tokenizer) -> str |
     return next((reason for reason, stands in reasons.items() if stands), None)
 
 
-def write(model: EncoderDecoder, config: Config, source: Tokenizer, target: Tokenizer, folder: Path) -> None:
+def write(model: EncoderDecoder, config: TranslationConfig, source: Tokenizer, target: Tokenizer, folder: Path) -> None:
     """Write the model into a new folder, in float32. ``obstacle`` must be None."""
     assert isinstance(source, SentencePieceTokenizer) and isinstance(target, SentencePieceTokenizer)
     folder.mkdir(parents=True)
@@ -220,7 +220,7 @@ def _generation(search: SearchConfig, longest_source: int) -> dict[str, Any]:
     }
 
 
-def _tokenizer_config(config: Config, *, separate: bool) -> dict[str, Any]:
+def _tokenizer_config(config: TranslationConfig, *, separate: bool) -> dict[str, Any]:
     return {
         "tokenizer_class": "MarianTokenizer",
         "source_lang": config.data.source_language,

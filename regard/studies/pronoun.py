@@ -32,7 +32,7 @@ from torch import Tensor
 
 from regard.attention.contract import Attended
 from regard.attention.observe import observe
-from regard.data.batches import Batch
+from regard.data.pairs import PairBatch
 from regard.data.tokenizers.closed import WordTokenizer
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.studies import toy_tasks
@@ -161,7 +161,7 @@ def _log_p(model: EncoderDecoder, sentences: Sequence[Meant], tokenizer: WordTok
     return log_p.gather(1, given.target_output[:, PRONOUN, None])[:, 0]
 
 
-def _features(model: EncoderDecoder, given: Batch) -> Tensor:
+def _features(model: EncoderDecoder, given: PairBatch) -> Tensor:
     features: Tensor = model(given.source, given.source_valid, given.target_input, given.target_valid)
     return features
 

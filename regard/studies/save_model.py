@@ -10,6 +10,7 @@ from regard.runs.config import load_config
 from regard.runs.plan import Plan
 from regard.runs.run_folder import RunFolder
 from regard.studies.study import SavedModel
+from regard.tasks.translation.codecs import Codecs, save_codecs
 
 __all__ = ["keep_model"]
 
@@ -22,12 +23,12 @@ def keep_model(kept: SavedModel, path: Path, *, name: str) -> None:
     data = {"train": [], "joint": True, "tokenizer": {"kind": "word"}, "max_length": LONGEST}
     config = load_config({"name": name, "model": model, "data": data, "search": {"beam": 1}})
     run = RunFolder.create(path, config)
-    run.save_tokenizers(kept.tokenizer, kept.tokenizer)
+    save_codecs(run, Codecs(kept.tokenizer, kept.tokenizer))
     types = len(kept.tokenizer)
     run.write_plan(
         Plan(
-            precision="float32", steps=None, threads=1, seconds_per_update={}, source_types=types,
-            target_types=types,
+            precision="float32", steps=None, threads=1, seconds_per_update={},
+            spec={"source_types": types, "target_types": types},
         )
     )  # fmt: skip
     checkpoint.save(run.checkpoints, 0, {"model": dict(kept.model.named_parameters())}, {}, keep=1)

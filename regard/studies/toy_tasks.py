@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, linear
 
-from regard.data.batches import Batch, pad_sources
+from regard.data.pairs import PairBatch, pad_sources
 from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, SPECIALS
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
@@ -85,21 +85,22 @@ def config_of(**config: Any) -> ModelConfig:
     return ModelConfig.model_validate({"dropout": 0.0} | config)
 
 
-def batch(pairs: ToyPairs) -> Batch:
+def batch(pairs: ToyPairs) -> PairBatch:
     """Padded, with END behind each sentence."""
     source, source_valid = pad_sources(pairs.sources)
     output, valid = pad_sources(pairs.targets)
     shifted = torch.cat([torch.full_like(output[:, :1], BEGIN), output[:, :-1]], 1)
-    return Batch(source, source_valid, shifted.masked_fill(~valid, PAD), output, valid, torch.arange(len(source)))
+    shifted = shifted.masked_fill(~valid, PAD)
+    return PairBatch(source, source_valid, shifted, output, valid, torch.arange(len(source)), float(valid.sum()))
 
 
-def logits_of(model: EncoderDecoder, given: Batch) -> Tensor:
+def logits_of(model: EncoderDecoder, given: PairBatch) -> Tensor:
     """(tokens, types), of the valid target tokens row by row, each after the right ones before it."""
     features = model(given.source, given.source_valid, given.target_input, given.target_valid)
     return linear(features[given.target_valid], model.projection)
 
 
-def loss_of(model: EncoderDecoder, given: Batch) -> Tensor:
+def loss_of(model: EncoderDecoder, given: PairBatch) -> Tensor:
     """−log p in nats, the mean over target tokens, END included."""
     return cross_entropy(logits_of(model, given), given.target_output[given.target_valid])
 

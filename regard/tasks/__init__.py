@@ -1,1 +1,9 @@
-"""Kinds of work: what their data, models, losses, measures and outputs are."""
+"""Tasks: kinds of work, each with its data, network, loss, measures and outputs. Imports no torch.
+
+A new task is a module here, a line in this table and a page in the docs.
+"""
+
+# kind -> (class of the config, the Task)
+TASKS = {
+    "translation": ("regard.tasks.translation.config:TranslationConfig", "regard.tasks.translation.task:TASK"),
+}

@@ -1,4 +1,4 @@
-"""From a run folder to everything training needs: vocabularies, token arrays, a model, and a plan made once.
+"""From a run folder to everything training needs: examples, a network, and a plan made once.
 
 What is measured (the number format, how many updates fit into the minutes) or counted is written to ``plan.json``
 the first time and read from there ever after, so that a resumed run is the same run. Training adds what its
@@ -18,49 +18,43 @@ from typing import Literal, NamedTuple
 import torch
 from torch import nn
 
-from regard.attention.contract import Mechanism
-from regard.core import atomic_files
 from regard.core.out_of_memory import within_memory
 from regard.core.reference_mode import as_textbook
+from regard.core.task import Data, Task, find_task
 from regard.core.tensors import kept_buffers
-from regard.data.batches import collate, epoch_batches, pair_lengths
-from regard.data.corpora import Corpora, CorpusConfig, Sentences
-from regard.data.preparation import open_or_prepare
-from regard.data.tokenizers.catalogue import Tokenizer, TokenizerConfig, train_tokenizer
 from regard.engine.processor import bfloat16_in_hardware
 from regard.errors import ConfigError, ModelError
-from regard.models.build import build
-from regard.models.encoder_decoder import EncoderDecoder
 from regard.runs import checkpoint
-from regard.runs.config import Config
+from regard.runs.config import RunConfig
 from regard.runs.plan import Plan
 from regard.runs.run_folder import RunFolder
 from regard.runs.size_check import outline, require_fitting, require_room
-from regard.training.gradients import Workers, batch_loss, gradient
 from regard.training.optim import Optimizer
 from regard.training.pace import fit
-from regard.training.trainer import Data, batch_memory, planned_epoch, to_device
+from regard.training.shards import Shards, Trainable, Workers
+from regard.training.updater import batch_memory
 
-__all__ = ["TrainingInputs", "prepare", "rehearse", "remarks", "require_trainable", "set_up"]
+__all__ = ["TrainingInputs", "rehearse", "require_trainable", "set_up"]
 
 TRIALS = 8  # updates timed per number format
+SHARDS = 2  # unless given: as many as the workers that most machines gain from
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 class TrainingInputs(NamedTuple):
-    model: EncoderDecoder
+    """What ``Trainer`` is made with; ``steps``: updates, None where nobody knows how many."""
+
+    net: nn.Module
     data: Data
-    source: Tokenizer
-    target: Tokenizer
     steps: int | None
 
 
-def require_trainable(config: Config) -> None:
-    """ConfigError for what would only show once the text is prepared: no end, a model that cannot be built. Seconds.
+def require_trainable(config: RunConfig) -> None:
+    """ConfigError for what would only show once the data is prepared: no end, a model that cannot be built. Seconds.
 
     TrainingError for a model that this machine has no room for.
     """
-    _require_corpora(config)
+    _require_data(config)
     settings = config.train
     ends = (settings.steps, settings.epochs, settings.minutes, settings.tokens, settings.early_stopping)
     if all(each is None for each in ends):
@@ -70,17 +64,65 @@ def require_trainable(config: Config) -> None:
             why="it has neither steps nor epochs, minutes, tokens or early_stopping",
             help="say how long: --set train.epochs=20, train.steps=5000 or train.minutes=30",
         )
-    require_room(outline(config.model, source_types=8, target_types=8))
+    task = find_task(config.task.kind)
+    build = partial(task.build, config, task.small_spec)
+    require_room(outline(build))
     with torch.device("meta"):  # shapes alone: no memory, whatever the size
-        _require_alone(build(config.model, source_types=8, target_types=8), config)
+        _shards(config, build())
 
 
-def _require_batches(config: Config, data: Data) -> None:
-    """DataError for a pair that fits into no batch, before anything is kept that the run would have to agree with."""
-    planned_epoch(config, data, 0)
+def set_up(
+    run: RunFolder, *, say: Callable[[str], None], progress: Callable[[int], None] | None = None
+) -> TrainingInputs:
+    """Prepare or reopen all of it. ``say`` is told what was done and what was left out of the data."""
+    config = run.config
+    if config.train.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it, before its first product
+    if torch.are_deterministic_algorithms_enabled() != config.train.deterministic:
+        torch.use_deterministic_algorithms(config.train.deterministic)  # costs seconds: it imports the compiler
+    if config.train.threads is not None:
+        torch.set_num_threads(config.train.threads)
+    data = prepare(run, say=say, progress=progress)
+    task = run.task
+    _require_sizes(run, task, data.spec)
+    plan = run.read_plan()
+    if plan is None:
+        data.train.batches(0)  # DataError for an example that fits into no batch, before there is a plan to agree with
+        plan = _make_plan(run, task, data)
+        run.write_plan(plan)
+        for message in _about(plan):
+            say(message)
+    if config.train.precision == "bfloat16" and _device().type == "cpu" and not bfloat16_in_hardware():
+        say("warning: this processor emulates bfloat16: train.precision = auto takes float32 on it")
+    torch.set_num_threads(plan.threads)
+    net = _build(task, config, data.spec, plan.precision)
+    if plan.shards is None:
+        _require_one_pass(net, config.train.workers, "train.workers")
+    for warning in data.warnings(net):
+        say(warning)
+    return TrainingInputs(net, data, plan.steps)
 
 
-def _require_corpora(config: Config) -> None:
+def rehearse(run: RunFolder, *, progress: Callable[[int], None] | None = None) -> list[str]:
+    """All that comes before the first update but for what is measured; returns the warnings.
+
+    Raises what ``set_up`` would, with ``require_trainable`` before it.
+    """
+    require_trainable(run.config)
+    data = prepare(run, say=lambda message: None, progress=progress)
+    data.train.batches(0)
+    with torch.device("meta"):
+        net = run.task.build(run.config, data.spec)
+    return data.warnings(net)
+
+
+def prepare(run: RunFolder, *, say: Callable[[str], None], progress: Callable[[int], None] | None = None) -> Data:
+    """The examples of a run, made or opened again."""
+    _require_data(run.config)
+    return run.task.prepare(run, say, progress)
+
+
+def _require_data(config: RunConfig) -> None:
     if not config.data.train:
         raise ConfigError(
             "there is nothing to learn from",
@@ -90,75 +132,36 @@ def _require_corpora(config: Config) -> None:
         )
 
 
-def _require_alone(model: nn.Module, config: Config) -> None:
-    """ConfigError where a pass over a batch changes the model, and several are to be made side by side."""
-    if config.train.workers > 1 and kept_buffers(model):
+def _shards(config: RunConfig, net: nn.Module) -> int:
+    """How many shards an update has: those of the config, else 2 or as many as workers; 1 where passes depend on
+    each other."""
+    settings = config.train
+    alone = bool(kept_buffers(net))
+    if settings.shards is None:
+        number = 1 if alone else max(SHARDS, 1 << (settings.workers - 1).bit_length())
+    else:
+        number = settings.shards
+    if alone and (settings.workers > 1 or number > 1):
+        _require_one_pass(net, 2, "train.workers" if settings.workers > 1 else "train.shards")
+    if settings.workers > number:
         raise ConfigError(
-            "this model cannot be trained by several workers at once",
-            where="train.workers",
-            why="what a batch leaves in it, such as BatchNorm's running statistics, would depend on who was first",
-            help="--set train.workers=1",
+            f"{settings.workers} workers have no more than {number} shards to take",
+            where="train.shards",
+            why="an update is cut into shards, and a worker takes whole ones",
+            help=f"--set train.shards={1 << (settings.workers - 1).bit_length()}, or fewer train.workers",
         )
+    return number
 
 
-def set_up(
-    run: RunFolder, *, say: Callable[[str], None], progress: Callable[[int], None] | None = None
-) -> TrainingInputs:
-    """Prepare or reopen all of it. ``say`` is told what was done and what was left out of the corpora."""
-    config = run.config
-    if config.train.deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it, before its first product
-    if torch.are_deterministic_algorithms_enabled() != config.train.deterministic:
-        torch.use_deterministic_algorithms(config.train.deterministic)  # costs seconds: it imports the compiler
-    if config.train.threads is not None:
-        torch.set_num_threads(config.train.threads)
-    source, target, data = prepare(run, say=say, progress=progress)
-    _require_sizes(run, len(source), len(target))
-    plan = run.read_plan()
-    if plan is None:
-        _require_batches(config, data)
-        plan = _make_plan(config, data, len(source), len(target))
-        run.write_plan(plan)
-        for message in _about(plan):
-            say(message)
-    if config.train.precision == "bfloat16" and _device().type == "cpu" and not bfloat16_in_hardware():
-        say("warning: this processor emulates bfloat16: train.precision = auto takes float32 on it")
-    torch.set_num_threads(plan.threads)
-    model = _build(config, len(source), len(target), plan.precision)
-    _require_alone(model, config)
-    for remark in remarks(model, data):
-        say(remark)
-    return TrainingInputs(model, data, source, target, plan.steps)
-
-
-def rehearse(run: RunFolder, *, progress: Callable[[int], None] | None = None) -> list[str]:
-    """All that comes before the first update but for what is measured; returns the remarks.
-
-    Raises what ``set_up`` would, with ``require_trainable`` before it.
-    """
-    require_trainable(run.config)
-    source, target, data = prepare(run, say=lambda message: None, progress=progress)
-    _require_batches(run.config, data)
-    with torch.device("meta"):
-        model = build(run.config.model, source_types=len(source), target_types=len(target))
-    return remarks(model, data)
-
-
-def prepare(
-    run: RunFolder, *, say: Callable[[str], None], progress: Callable[[int], None] | None = None
-) -> tuple[Tokenizer, Tokenizer, Data]:
-    """The vocabularies of source and target, and the corpora in their pieces, made or opened again."""
-    _require_corpora(run.config)
-    source, target = _tokenizers(run, say)
-    plan = run.read_plan()
-    return source, target, _corpora(run, source, target, plan.corpora if plan else {}, say, progress)
-
-
-def remarks(model: nn.Module, data: Data) -> list[str]:
-    """What is odd about the model's mechanisms over sources as long as those of ``data``; nothing is an error."""
-    longest = int(data.train.source_length.max()) + 1  # the end symbol
-    found = (module.remark(longest) for module in model.modules() if isinstance(module, Mechanism))
-    return [f"warning: {text}" for text in dict.fromkeys(filter(None, found))]
+def _require_one_pass(net: nn.Module, passes: int, where: str) -> None:
+    """ConfigError where a pass over a batch changes the model, and several are to be made side by side."""
+    if passes > 1 and kept_buffers(net):
+        raise ConfigError(
+            "this model cannot be trained in several passes an update",
+            where=where,
+            why="what a batch leaves in it, such as BatchNorm's running statistics, would depend on who was first",
+            help=f"--set {where}=1",
+        )
 
 
 def _about(plan: Plan) -> Iterator[str]:
@@ -170,92 +173,44 @@ def _about(plan: Plan) -> Iterator[str]:
         )
 
 
-def _require_sizes(run: RunFolder, source_types: int, target_types: int) -> None:
+def _require_sizes(run: RunFolder, task: Task, spec: Mapping[str, int]) -> None:
     """Before a model is built: there is room for it, and the newest checkpoint that can be read is of such a model."""
-    types = {"source_types": source_types, "target_types": target_types}
-    require_room(outline(run.config.model, **types))
+    build = partial(task.build, run.config, spec)
+    require_room(outline(build))
     for step in reversed(checkpoint.list_steps(run.checkpoints)):
         path = checkpoint.step_path(run.checkpoints, step)
         try:
             checkpoint.shapes(path, "model")
         except ModelError:
             continue  # resuming tells of it, and goes to the one before
-        require_fitting(path, run.config.model, **types)
+        require_fitting(path, build, layers=run.config.layers)
         return
 
 
-def _build(config: Config, source_types: int, target_types: int, precision: str) -> EncoderDecoder:
+def _build(task: Task, config: RunConfig, spec: Mapping[str, int], precision: str) -> nn.Module:
     torch.manual_seed(config.seed)
     with within_memory("building the model", help="lower model.width, model.feed_forward or the layers"):
-        model = build(config.model, source_types=source_types, target_types=target_types)
-        return model.to(device=_device(), dtype=DTYPES[precision])
+        return task.build(config, spec).to(device=_device(), dtype=DTYPES[precision])
 
 
 def _device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _tokenizers(run: RunFolder, say: Callable[[str], None]) -> tuple[Tokenizer, Tokenizer]:
-    if run.read_plan() is not None:
-        return run.load_tokenizers()
-    data = run.config.data
-    if data.joint:
-        source = target = train_tokenizer(Sentences(data.train, "both"), data.tokenizer)
-        say(f"vocabulary: {len(source):,} {data.tokenizer.kind} pieces for both sides")
-    else:
-        source_config: TokenizerConfig = data.source_tokenizer or data.tokenizer
-        target_config: TokenizerConfig = data.target_tokenizer or data.tokenizer
-        source = train_tokenizer(Sentences(data.train, "source"), source_config)
-        target = train_tokenizer(Sentences(data.train, "target"), target_config)
-        say(f"vocabularies: {len(source):,} {source_config.kind} and {len(target):,} {target_config.kind} pieces")
-    run.save_tokenizers(source, target)
-    atomic_files.at("vocabulary")
-    return source, target
-
-
-def _corpora(
-    run: RunFolder,
-    source: Tokenizer,
-    target: Tokenizer,
-    contents: Mapping[str, str],
-    say: Callable[[str], None],
-    progress: Callable[[int], None] | None,
-) -> Data:
-    data = run.config.data
-
-    def prepare(name: str, corpora: tuple[CorpusConfig, ...]) -> Corpora:
-        parts = []
-        for number, corpus in enumerate(corpora):
-            folder = run.data / f"{name}-{number}"
-            content = contents.get(folder.name, "")
-            part = open_or_prepare(
-                corpus, source, target, folder, max_length=data.max_length, content=content, progress=progress
-            )
-            report = part.report
-            say(f"{part.name}: {report.pairs:,} pairs")
-            if report.long:
-                lines = ", ".join(map(str, report.long_lines))
-                say(f"{part.name}: {report.long:,} pairs over {report.max_length} pieces left out: lines {lines}")
-            parts.append(part)
-            atomic_files.at("corpus")
-        return Corpora(parts)
-
-    valid = prepare("valid", data.valid) if data.valid else None
-    return Data(prepare("train", data.train), [corpus.weight for corpus in data.train], valid)
-
-
-def _make_plan(config: Config, data: Data, source_types: int, target_types: int) -> Plan:
-    settings = config.train
+def _make_plan(run: RunFolder, task: Task, data: Data) -> Plan:
+    config, settings = run.config, run.config.train
     formats: list[Literal["float32", "bfloat16"]] = ["float32", "bfloat16"]
     if settings.precision != "auto":
         formats = [settings.precision]
     elif settings.engine == "reference" or (_device().type == "cpu" and not bfloat16_in_hardware()):
         formats = ["float32"]  # emulated, bfloat16 is at best as quick, and loses bits
+    with torch.device("meta"):
+        shards = _shards(config, task.build(config, data.spec))
+    threads = max(torch.get_num_threads() // settings.workers, 1)
     timed = len(formats) > 1 or settings.minutes is not None
     with batch_memory("timing an update", config):
-        seconds = {
-            name: _time_update(config, data, source_types, target_types, name) if timed else 0.0 for name in formats
-        }
+        timing = Shards(shards, Workers(settings.workers, threads))
+        seconds = {name: _time_update(config, task, data, name, timing) if timed else 0.0 for name in formats}
     precision = min(formats, key=lambda name: seconds[name])
     others = [settings.steps] if settings.steps is not None else []
     if settings.tokens is not None:
@@ -267,53 +222,49 @@ def _make_plan(config: Config, data: Data, source_types: int, target_types: int)
     return Plan(
         precision=precision,
         steps=steps,
-        threads=torch.get_num_threads(),
+        threads=threads,
+        shards=shards,
         seconds_per_update=seconds,
-        source_types=source_types,
-        target_types=target_types,
-        corpora={part.folder.name: part.content for side in (data.train, data.valid) if side for part in side.parts},
+        spec=data.spec,
+        corpora=data.contents,
         most=min(others, default=None),
         fit=fit(settings, _planned(steps, config, data)),
         decisions=None if fitting is None else [],
     )
 
 
-def _planned(steps: int | None, config: Config, data: Data) -> int | None:
+def _planned(steps: int | None, config: RunConfig, data: Data) -> int | None:
     """The updates of a training that nothing ends early; None where nobody knows."""
     if config.train.epochs is None:
         return steps
-    by_epochs = config.train.epochs * math.ceil(len(planned_epoch(config, data, 0)) / config.train.accumulate)
+    by_epochs = config.train.epochs * math.ceil(len(data.train.batches(0)) / config.train.accumulate)
     return by_epochs if steps is None else min(steps, by_epochs)
 
 
-def _updates_of(tokens: int, config: Config, data: Data) -> int:
-    """The first update after which ``tokens`` of the target, END included, are seen. As long as ordering each epoch."""
+def _updates_of(tokens: int, config: RunConfig, data: Data) -> int:
+    """The first update after which ``tokens`` have been learned from. Takes as long as ordering each epoch."""
     seen = accumulate(_tokens_by_update(config, data))
     return next(updates for updates, total in enumerate(seen, start=1) if total >= tokens)
 
 
-def _tokens_by_update(config: Config, data: Data) -> Iterator[int]:
-    """Tokens of the target in each update of a training that does not end."""
-    lengths, together = data.train.target_length, config.train.accumulate
+def _tokens_by_update(config: RunConfig, data: Data) -> Iterator[int]:
+    """Tokens that count in the loss, in each update of a training that does not end."""
+    tokens, together = data.train.token_counts(), config.train.accumulate
     for epoch in count():
-        plan = planned_epoch(config, data, epoch)
+        plan = data.train.batches(epoch)
         for start in range(0, len(plan), together):
-            yield sum(int(lengths[rows].sum()) + len(rows) for rows in plan[start : start + together])
+            yield sum(int(tokens[batch.index].sum()) for batch in plan[start : start + together])
 
 
-def _time_update(config: Config, data: Data, source_types: int, target_types: int, precision: str) -> float:
+def _time_update(config: RunConfig, task: Task, data: Data, precision: str, shards: Shards) -> float:
     """Seconds of one update in a number format, on a model that is thrown away: the mean of a few, after a first."""
-    model = _build(config, source_types, target_types, precision)
-    optimizer, workers = Optimizer(model), Workers(config.train.workers, torch.get_num_threads())
-    loss = partial(batch_loss, model, smoothing=config.train.label_smoothing)
-    lengths = pair_lengths(data.train)
-    plan = epoch_batches(lengths, config.train.batch_tokens, seed=config.seed, epoch=0, where=data.train.where)
+    net = _build(task, config, data.spec, precision)
+    model, optimizer = Trainable(net, task.objective(config)), Optimizer(net)
     times = []
-    for indices in plan[: TRIALS + 1]:
+    for batch in data.train.batches(0)[: TRIALS + 1]:
         started = time.perf_counter()
-        batch = to_device(collate(data.train, indices), _device())
         with as_textbook(config.train.engine == "reference"):
-            found = gradient(loss, optimizer.parameters, [batch], seed=(0,), workers=workers)
+            found = shards.gradient(model, data.train, [batch], seed=(0,))
         optimizer.step(1e-6, found.values)
         times.append(time.perf_counter() - started)
     counted = times[1:] or times

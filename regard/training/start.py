@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -10,17 +9,13 @@ from typing import Protocol
 
 from regard.core import atomic_files
 from regard.core.interrupt import Interrupts
-from regard.data.corpora import read_pairs
-from regard.errors import ModelError, RegardError, StorageError
-from regard.inference.translator import Translator
-from regard.metrics.text import validation_metrics
-from regard.models.encoder_decoder import EncoderDecoder
+from regard.errors import RegardError, StorageError
 from regard.runs import checkpoint
-from regard.runs.config import Config
 from regard.runs.model_card import write_card
 from regard.runs.run_folder import RunFolder
+from regard.training.progress import Outcome, Reporter
 from regard.training.setup import TrainingInputs, set_up
-from regard.training.trainer import Outcome, Reporter, Trainer
+from regard.training.trainer import Trainer
 
 __all__ = ["Display", "OpenDisplay", "train_new", "train_run"]
 
@@ -60,12 +55,11 @@ def train_run(run: RunFolder, open_display: OpenDisplay) -> int:
     ):
         ready = set_up(run, say=display.said, progress=display.prepared)
         trainer = Trainer(
-            run, ready.model, ready.data, steps=ready.steps, reporter=display, interrupted=interrupts.interrupted,
-            decode_metrics=_decoder(run.config, ready, interrupts),
-        )  # fmt: skip
+            run, ready.net, ready.data, steps=ready.steps, reporter=display, interrupted=interrupts.interrupted
+        )
         interrupts.polite = True
         if trainer.resume():
-            display.said(f"going on from step {trainer.place.step:,}")
+            display.said(f"going on from step {trainer.progress.step:,}")
         outcome = trainer.fit()
         _write_card(run, ready, outcome)
         display.finished(outcome)
@@ -83,30 +77,6 @@ def _resumable(run: RunFolder) -> Iterator[None]:
         raise
 
 
-def _decoder(
-    config: Config, ready: TrainingInputs, interrupts: Interrupts
-) -> Callable[[EncoderDecoder], dict[str, float] | None]:
-    """Decoding for validation: nothing where the loss decides, else the metric that does, greedily."""
-    if config.train.best_by == "loss" or not config.data.valid:
-        return lambda model: {}
-    pairs = [(source, target) for corpus in config.data.valid for _, source, target in read_pairs(corpus)]
-    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-    one_by_one = {"beam": 1, "nbest": 1, "temperature": None, "top_k": None, "top_p": None}
-    greedy = config.search.model_copy(update=one_by_one)
-
-    def decode(model: EncoderDecoder) -> dict[str, float] | None:
-        translator = Translator(model, ready.source, ready.target, greedy, max_length=config.data.max_length)
-        by = config.train.best_by
-        try:
-            return validation_metrics(
-                translator, sources, targets, [by], interrupts.interrupted, language=config.data.target_language
-            )
-        except ModelError:  # not finite: never the best, and training knows what to do
-            return {by: math.nan}
-
-    return decode
-
-
 def _write_card(run: RunFolder, ready: TrainingInputs, outcome: Outcome) -> None:
-    parameters = sum(parameter.numel() for parameter in ready.model.parameters())
-    write_card(run, parameters=parameters, updates=outcome.place.step, seconds=outcome.place.seconds)
+    parameters = sum(parameter.numel() for parameter in ready.net.parameters())
+    write_card(run, parameters=parameters, updates=outcome.progress.step, seconds=outcome.progress.seconds)

@@ -69,8 +69,8 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> TinyRun:
     threads = torch.get_num_threads()
     ready = set_up(run, say=lambda message: None)
     trainer = Trainer(
-        run, ready.model, ready.data, steps=ready.steps, reporter=Silent(),
-        interrupted=lambda: False, decode_metrics=lambda model: {},
+        run, ready.net, ready.data, steps=ready.steps, reporter=Silent(),
+        interrupted=lambda: False,
     )  # fmt: skip
     trainer.fit()
     torch.set_num_threads(threads)

@@ -470,7 +470,7 @@ def test_control_c_in_translation(call, tiny_run: TinyRun, monkeypatch: pytest.M
 @pytest.mark.parametrize("verb", ["evaluate", "score"])
 def test_control_c_in_measuring(call, tiny_run: TinyRun, tmp_path: Path, monkeypatch, verb: str) -> None:
     from regard.inference.decoding import Decoding
-    from regard.inference.translator import Translator
+    from regard.tasks.translation.translator import Translator
 
     def interrupt(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt

@@ -14,7 +14,7 @@ from regard.commands import training_progress
 from regard.commands.training_progress import TrainingDisplay
 from regard.core.installation import add_extra
 from regard.errors import ConfigError
-from regard.training.trainer import Outcome, TrainingProgress, Validation
+from regard.training.progress import Outcome, TrainingProgress, Validation
 
 
 class Clock:

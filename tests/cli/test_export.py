@@ -142,14 +142,14 @@ def with_learned_positions(run: TinyRun, path: Path, positions: int) -> Path:
 
     from regard.models.build import build
     from regard.runs import checkpoint
-    from regard.runs.config import Config
     from regard.runs.run_folder import RunFolder
+    from regard.tasks.translation.config import TranslationConfig
 
     trained = RunFolder.open(run.path)
     values = trained.config.model_dump()
     values["model"] |= {"position": "learned", "longest": positions}
     values["data"] |= {"max_length": positions - 1}
-    made = RunFolder.create(path, Config.model_validate(values))
+    made = RunFolder.create(path, TranslationConfig.model_validate(values))
     source, target = trained.load_tokenizers()
     made.save_tokenizers(source, target)
     torch.manual_seed(1)

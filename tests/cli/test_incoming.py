@@ -13,7 +13,7 @@ import pytest
 from regard.commands import incoming_lines
 from regard.commands.incoming_lines import Incoming, chunks
 from regard.errors import DataError
-from regard.inference.translator import load
+from regard.tasks.translation.translator import load
 
 from .conftest import TinyRun
 

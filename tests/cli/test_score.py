@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import DataError
-from regard.inference.translator import load
+from regard.tasks.translation.translator import load
 
 from .conftest import TinyRun
 

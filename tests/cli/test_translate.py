@@ -14,7 +14,7 @@ import pytest
 
 from regard.errors import ConfigError, DataError, ModelError, StorageError
 from regard.inference.results import Translation
-from regard.inference.translator import Translator
+from regard.tasks.translation.translator import Translator
 
 from .conftest import TinyRun
 

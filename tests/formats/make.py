@@ -61,8 +61,7 @@ def make(folder: Path) -> None:
     run = RunFolder.create(Path("run"), load_config(CONFIG))
     ready = set_up(run, say=print)
     Trainer(
-        run, ready.model, ready.data, steps=ready.steps, reporter=Silent(), interrupted=lambda: False,
-        decode_metrics=lambda model: {},
+        run, ready.net, ready.data, steps=ready.steps, reporter=Silent(), interrupted=lambda: False,
     ).fit()  # fmt: skip
     average_run(run, last=1)
     checkpoint.mark_best(run.checkpoints, 2000, "loss", 0.5)

@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 
 from regard.core.reference_mode import as_textbook
-from regard.data.batches import Batch
+from regard.data.pairs import PairBatch
 from regard.engine.processor import int8_obstacle
 from regard.engine.transformer import FastEncoderDecoder
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
-from regard.training.gradients import batch_loss
 
 TYPES, BEGIN = 11, 2
 SHAPES: list[dict[str, Any]] = [
@@ -36,27 +35,27 @@ def model(request: pytest.FixtureRequest) -> EncoderDecoder:
 
 
 @pytest.fixture
-def batch() -> Batch:
+def batch() -> PairBatch:
     numbers, valid = torch.randint(4, TYPES, (3, 5)), torch.tensor([[1] * 5, [1] * 3 + [0] * 2, [1] * 4 + [0]]).bool()
     begins = torch.cat([torch.full((3, 1), BEGIN), numbers[:, :-1]], 1)
-    return Batch(numbers, valid, begins, numbers, valid, torch.arange(3))
+    return PairBatch(numbers, valid, begins, numbers, valid, torch.arange(3), float(valid.sum()))
 
 
-def by_hand(model: EncoderDecoder, batch: Batch) -> Tensor:
+def by_hand(model: EncoderDecoder, batch: PairBatch) -> Tensor:
     features = model(batch.source, batch.source_valid, batch.target_input, batch.target_valid)
     assert model.output_bias is not None
     return torch.log_softmax(features @ model.projection.T + model.output_bias, -1)
 
 
 @torch.no_grad()
-def test_each_step_has_it(model: EncoderDecoder, batch: Batch) -> None:
+def test_each_step_has_it(model: EncoderDecoder, batch: PairBatch) -> None:
     found, _ = model.step(batch.target_input, model.session(batch.source, batch.source_valid))
     torch.testing.assert_close(found[batch.target_valid], by_hand(model, batch)[batch.target_valid])
 
 
 @torch.no_grad()
 @pytest.mark.parametrize(("format", "error"), [("float", 1e-5), ("int8", 0.3)])
-def test_the_fast_form_has_it(batch: Batch, format: Any, error: float) -> None:
+def test_the_fast_form_has_it(batch: PairBatch, format: Any, error: float) -> None:
     if format == "int8" and int8_obstacle() is not None:
         pytest.skip("products of 8-bit numbers are not exact on this processor")
     config = ModelConfig.model_validate(SHAPES[0] | {"output_bias": True})
@@ -70,7 +69,7 @@ def test_the_fast_form_has_it(batch: Batch, format: Any, error: float) -> None:
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_loss_and_its_gradient_have_it(model: EncoderDecoder, batch: Batch, smoothing: float) -> None:
+def test_the_loss_and_its_gradient_have_it(model: EncoderDecoder, batch: PairBatch, smoothing: float) -> None:
     valid, target = batch.target_valid, batch.target_output
     log_p = by_hand(model, batch)[valid]
     nll = -log_p.gather(1, target[valid][:, None]).sum()
@@ -79,7 +78,8 @@ def test_the_loss_and_its_gradient_have_it(model: EncoderDecoder, batch: Batch, 
     slopes = torch.autograd.grad(wanted, parameters)
     for textbook in (True, False):
         with as_textbook(textbook):
-            found = batch_loss(model, batch, smoothing=smoothing)
+            features = model(batch.source, batch.source_valid, batch.target_input, batch.target_valid)
+            found = model.loss(features[valid], target[valid], smoothing=smoothing)
         torch.testing.assert_close(found.smoothed, wanted)
         torch.testing.assert_close(found.nll, nll)
         for one, other in zip(torch.autograd.grad(found.smoothed, parameters), slopes, strict=True):

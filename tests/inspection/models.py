@@ -8,9 +8,9 @@ import torch
 
 from regard.config.settings import SearchConfig
 from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
-from regard.inference.translator import Translator
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
+from regard.tasks.translation.translator import Translator
 
 WORDS = train_tokenizer(["a b c d e f g h"], TokenizerConfig(kind="word"))
 SIZES: dict[str, Any] = {

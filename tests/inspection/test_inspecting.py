@@ -13,9 +13,9 @@ import torch
 
 from regard.data.tokenizers.catalogue import END, TokenizerConfig, train_tokenizer
 from regard.errors import ConfigError
-from regard.inference.translator import Translator
 from regard.inspection.aligner import Aligner
 from regard.inspection.build_document import _words, inspect_text
+from regard.tasks.translation.translator import Translator
 
 from .models import WORDS, translator
 

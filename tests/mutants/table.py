@@ -20,7 +20,9 @@ from regard.models.recurrent.bahdanau import BahdanauDecoder
 from regard.models.recurrent.luong import InputFeedingDecoder, LuongDecoder
 from regard.search.batch_search import _limit, sampling
 from regard.search.beam import _Beams, length_normaliser
-from regard.training.trainer import Trainer
+from regard.tasks.translation.objective import objective
+from regard.training.trainer import Trainer, _optimizer
+from regard.training.updater import Updater
 from tests import test_beam, test_decoding, test_dropout, test_kernel, test_sampling, test_update
 from tests.hand import test_convolutional, test_recurrent
 from tests.laws import test_abilities
@@ -40,7 +42,7 @@ class Mutant(NamedTuple):
 
 def ignored(key: str) -> Edit:
     """A trainer that leaves the optimiser its default."""
-    return Edit(Trainer.__init__, f"{key}=settings.{key},", "")
+    return Edit(_optimizer, f"{key}=settings.{key},", "")
 
 
 def adam(**setting: Any) -> tuple[Callable[..., None], dict[str, Any]]:
@@ -76,24 +78,24 @@ TRAINING = {
     "weight decay ignored": Mutant(ignored("weight_decay"), *adam(weight_decay=0.3)),
     "clip norm ignored": Mutant(ignored("clip_norm"), *adam(clip_norm=0.05)),
     "kind of optimiser ignored": Mutant(
-        Edit(Trainer.__init__, "kind=settings.optimizer,", ""), *adam(weight_decay=0.3, optimizer="adamw")
+        Edit(_optimizer, "kind=settings.optimizer,", ""), *adam(weight_decay=0.3, optimizer="adamw")
     ),
     "label smoothing ignored": Mutant(
-        Edit(Trainer._update, "smoothing=settings.label_smoothing", "smoothing=0.1"), *adam(label_smoothing=0.6)
+        Edit(objective, "smoothing = config.train.label_smoothing", "smoothing = 0.1"), *adam(label_smoothing=0.6)
     ),
     "warm-up ignored": Mutant(
         Edit(Trainer._rate, "warmup=self.intervals.warmup", "warmup=4000"),
         test_update.test_the_rate_of_an_update_is_that_of_its_own_number,
     ),
     "rate one update late": Mutant(
-        Edit(Trainer._update, "self.rate(place.step + 1)", "self.rate(place.step)"),
+        Edit(Trainer._update, "self.rate(progress.step)", "self.rate(progress.step - 1)"),
         test_update.test_the_rate_of_an_update_is_that_of_its_own_number,
     ),
     "rate one update late, in the weights": Mutant(
-        Edit(Trainer._update, "self.optimizer.step(rate,", "self.optimizer.step(self.rate(place.step),"), *adam()
+        Edit(Updater.update, "rate(progress.step + 1)", "rate(progress.step)"), *adam()
     ),
     "the same dropout at every update": Mutant(
-        Edit(Trainer._update, "(self.config.seed, place.step)", "(self.config.seed,)"),
+        Edit(Updater.update, "(self.config.seed, progress.step)", "(self.config.seed,)"),
         test_update.test_every_update_draws_its_own_dropout,
     ),
 }

@@ -192,8 +192,8 @@ def small_run(folder: Path, **changes: Any) -> Path:
     run = RunFolder.create(folder / "run", load_config(config))
     ready = set_up(run, say=lambda message: None)
     trainer = Trainer(
-        run, ready.model, ready.data, steps=ready.steps, reporter=Silent(),
-        interrupted=lambda: False, decode_metrics=lambda model: {},
+        run, ready.net, ready.data, steps=ready.steps, reporter=Silent(),
+        interrupted=lambda: False,
     )  # fmt: skip
     trainer.fit()
     average_run(run, last=2)

@@ -29,7 +29,6 @@ from regard.core.resumable_output import Journal
 from regard.data.corpora import Corpus, CorpusConfig, read_pairs
 from regard.data.tokenizers.catalogue import TokenizerConfig, load_tokenizer, train_tokenizer
 from regard.errors import ConfigError, DataError, ModelError, RegardError, StorageError, TrainingError
-from regard.inference.translator import Translator
 from regard.inspection.aligner import aligner_of
 from regard.inspection.run_history import checkpoints, details
 from regard.runs.run_folder import RunFolder
@@ -38,6 +37,7 @@ from regard.server.keys import Keys, add_key
 from regard.share.hub import write as write_hub
 from regard.share.imported import import_marian
 from regard.studies.record import read_record
+from regard.tasks.translation.translator import Translator
 from regard.training.setup import set_up
 from regard.training.trainer import Trainer
 from tests.share.test_marian import THEIRS, WORDS, pieces_of, vocabulary, write_plain
@@ -242,8 +242,7 @@ def filled(path: Path, small: Path) -> Shelf:
     shutil.rmtree(run / "checkpoints/step-000001")  # to which a resume would go back
     ready = set_up(RunFolder.open(run), say=lambda text: None)
     trainer = Trainer(
-        RunFolder.open(run), ready.model, ready.data, steps=2, reporter=Silent(), interrupted=lambda: False,
-        decode_metrics=lambda model: {},
+        RunFolder.open(run), ready.net, ready.data, steps=2, reporter=Silent(), interrupted=lambda: False,
     )  # fmt: skip
     found = Shelf(path, trainer, regard.load(run))
     aligner(found)

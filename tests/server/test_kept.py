@@ -19,7 +19,6 @@ from regard.data.sentence_split import segments
 from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
 from regard.errors import DataError
 from regard.inference.results import Candidate, Translation
-from regard.inference.translator import Translator
 from regard.inspection.aligner import Aligner
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
@@ -31,6 +30,7 @@ from regard.server.text.glossary import Glossary, entries_of, tsv
 from regard.server.text.term_insertion import inserted
 from regard.server.text.word_alignment import even_links, links, piece_places
 from regard.server.text.word_spans import words
+from regard.tasks.translation.translator import Translator
 
 from ..inspection.models import translator
 from .conftest import Running, serving

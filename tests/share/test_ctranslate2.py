@@ -12,11 +12,11 @@ import torch
 
 from regard.config.settings import SearchConfig
 from regard.data.tokenizers.catalogue import Tokenizer, TokenizerConfig, train_tokenizer
-from regard.inference.translator import Translator
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.share import ctranslate2
 from regard.share.parity import ParityDifference, compare, limit
+from regard.tasks.translation.translator import Translator
 
 SMALL: dict[str, Any] = {
     "encoder_layers": 2, "decoder_layers": 1, "width": 16, "heads": 2, "feed_forward": 24, "dropout": 0.0,

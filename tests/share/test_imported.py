@@ -19,9 +19,9 @@ from regard.config.settings import SearchConfig
 from regard.data.tokenizers.catalogue import UNKNOWN, TokenizerConfig, load_tokenizer, train_tokenizer
 from regard.data.tokenizers.subword import MarianTokenizer
 from regard.errors import ConfigError, ModelError, RegardError
-from regard.inference.translator import load
 from regard.share.imported import import_marian
 from regard.share.marian import sines_first
+from regard.tasks.translation.translator import load
 
 from .test_marian import THEIRS, WORDS, pieces_of, vocabulary, write_plain
 

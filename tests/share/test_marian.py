@@ -18,17 +18,17 @@ import torch
 from torch import Tensor
 
 from regard.config.settings import SearchConfig
-from regard.data.batches import pad_sources
+from regard.data.pairs import pad_sources
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN, Tokenizer, TokenizerConfig, train_tokenizer
 from regard.data.tokenizers.subword import SentencePieceTokenizer
-from regard.inference.translator import Translator, load
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
-from regard.runs.config import Config
 from regard.share import marian
 from regard.share.imported import import_marian
 from regard.share.parity import limit
+from regard.tasks.translation.config import TranslationConfig
+from regard.tasks.translation.translator import Translator, load
 
 from .plain_marian import PlainMarian
 
@@ -97,7 +97,7 @@ def exported(
         torch.manual_seed(5)
         joint = shape.get("share", "all") == "all"
         source, target = english, english if joint else german
-        config = Config.model_validate({"data": {"train": [], "joint": joint}, "model": SMALL | shape})
+        config = TranslationConfig.model_validate({"data": {"train": [], "joint": joint}, "model": SMALL | shape})
         assert marian.obstacle(config.model, source, target) is None
         model = sharp(build(config.model, source_types=len(source), target_types=len(target)))
         folder = tmp_path_factory.mktemp("export") / name

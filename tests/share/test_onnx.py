@@ -17,15 +17,15 @@ import torch
 
 from regard.attention.kernel import kernel
 from regard.config.settings import SearchConfig
-from regard.data.batches import pad_sources
+from regard.data.pairs import pad_sources
 from regard.data.tokenizers.catalogue import BEGIN, Tokenizer, TokenizerConfig, train_tokenizer
 from regard.errors import ConfigError
-from regard.inference.translator import Translator
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.share import onnx
 from regard.share.parity import compare, limit
+from regard.tasks.translation.translator import Translator
 
 from ..shape_checks import unchecked
 

@@ -22,6 +22,7 @@ from regard.server.api_error import ApiError
 from regard.server.batching.models import ServedModel
 from regard.server.service import Service
 from regard.server.settings import ServerSettings
+from regard.tasks.translation.config import translation_config
 
 __all__ = ["pages", "router"]
 
@@ -58,7 +59,7 @@ def router(service: Service) -> APIRouter:
         found = service.models.named(name)
         inspector = _inspector(found)
         details = await asyncio.to_thread(inspector.details)
-        pieces = min(LONGEST, inspector.run.config.data.max_length)
+        pieces = min(LONGEST, translation_config(inspector.run).data.max_length)
         return _json(details | {"limits": _limits(service.settings, pieces)})
 
     @routes.post("/v1/inspect", response_class=Response, responses=OBJECT | PROBLEMS)

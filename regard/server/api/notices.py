@@ -14,7 +14,7 @@ MOST, LONGEST = 16, 20  # of them, and letters of one: a header is short
 
 
 def unknown_of(answer: TranslationResult) -> Counter[str]:
-    """How often what the model has no piece for stands in the text (``regard.inference.translator.Translation``)."""
+    """How often what the model has no piece for stands in the text (``Translation.unknown``)."""
     return Counter(piece for sentence in answer.sentences for piece in sentence.unknown)
 
 

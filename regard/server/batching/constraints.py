@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from regard.config.settings import SearchConfig
 from regard.data.protected_spans import Demand
-from regard.inference.translator import Translator
+from regard.tasks.translation.translator import Translator
 
 __all__ = ["constraints_of", "widened"]
 

@@ -15,7 +15,6 @@ from regard.data.protected_spans import Demand
 from regard.data.tokenizers.subword import MarianTokenizer, marked
 from regard.errors import ConfigError
 from regard.inference.results import Translation
-from regard.inference.translator import Translator
 from regard.inspection.inspector import Inspector
 from regard.search.batch_search import Hypothesis
 from regard.server.api_error import ApiError
@@ -24,6 +23,7 @@ from regard.server.batching.scheduler import Closed, Deadline, Job, Limits, Over
 from regard.server.text.documents import Document
 from regard.server.text.languages import NAMELESS, fit
 from regard.server.text.word_alignment import links
+from regard.tasks.translation.translator import Translator
 
 __all__ = ["Models", "ServedModel"]
 

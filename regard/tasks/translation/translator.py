@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, overload
@@ -21,7 +21,8 @@ from regard.config.settings import SearchConfig
 from regard.core.notebook import shortened
 from regard.core.out_of_memory import within_memory
 from regard.core.state import State
-from regard.data.batches import batches_in_order, pad_sources
+from regard.data.order import batches_in_order
+from regard.data.pairs import pad_sources
 from regard.data.tokenizers.catalogue import BEGIN, UNKNOWN, Tokenizer
 from regard.data.tokenizers.subword import MarianTokenizer, marked
 from regard.errors import ConfigError, DataError
@@ -35,6 +36,8 @@ from regard.runs.size_check import require_fitting
 from regard.search.batch_search import Hypothesis, Opened, Read, search
 from regard.search.beam import length_normaliser
 from regard.search.coverage_penalty import reranked
+from regard.tasks.translation.codecs import open_run
+from regard.tasks.translation.config import translation_config
 
 __all__ = ["Candidate", "Engine", "Translation", "Translator", "load"]
 
@@ -379,18 +382,18 @@ def load(
     Raises ModelError where the folder is not whole.
     """
     run = RunFolder.open(Path(path))
-    source, target = run.load_tokenizers()
-    types = {"source_types": len(source), "target_types": len(target)}
+    config = translation_config(run)
+    (source, target), types = open_run(run)
     chosen = run.weights_path(checkpoint).path
-    require_fitting(chosen, run.config.model, **types)
+    make = partial(build, config.model, **types)
+    require_fitting(chosen, make, layers=config.layers)
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     with within_memory("loading the model", help="close other programs, or take a machine with more memory"):
         weights = read_checkpoint(chosen, only={"model"}).groups["model"]
-        model = build(run.config.model, **types)
+        model = make()
         model.load_state_dict(weights, strict=False)
         model.to(where)
-    longest = run.config.data.max_length
-    return Translator(model, source, target, run.config.search, max_length=longest, engine=engine)
+    return Translator(model, source, target, config.search, max_length=config.data.max_length, engine=engine)
 
 
 def _chunks(pieces: list[int], size: int) -> list[list[int]]:

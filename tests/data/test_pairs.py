@@ -10,15 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from regard.data.batches import (
-    batches_in_order,
-    collate,
-    epoch_batches,
-    mixed_epoch,
-    pad_sources,
-    pair_lengths,
-)
+from regard.core.task import ExampleIndices
 from regard.data.corpora import prepare
+from regard.data.order import batches_in_order, by_length, epoch_batches, mixed_epoch
+from regard.data.pairs import collate, pad_sources, pair_lengths
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD, TokenizerConfig, train_tokenizer
 from regard.errors import ConfigError, DataError
 
@@ -104,13 +99,13 @@ def test_a_million_sentences_are_planned_in_seconds():
 
 @given(st.integers(1, 60), seeds, st.integers(0, 20))
 def test_one_corpus_is_seen_exactly_once_an_epoch(size, seed, epoch):
-    assert sorted(mixed_epoch([size], [0.3], seed=seed, epoch=epoch)) == list(range(size))
+    assert sorted(mixed_epoch([size], [0.3], seed=seed, epoch=epoch).index) == list(range(size))
 
 
 @given(sizes_of, st.data(), seeds, st.integers(0, 20))
 def test_shares_are_as_the_weights_to_within_one_pair(sizes, data, seed, epoch):
     weights = data.draw(st.lists(st.floats(0.1, 10), min_size=len(sizes), max_size=len(sizes)))
-    drawn = mixed_epoch(sizes, weights, seed=seed, epoch=epoch)
+    drawn = mixed_epoch(sizes, weights, seed=seed, epoch=epoch).index
     assert len(drawn) == sum(sizes)
     part = np.searchsorted(np.cumsum(sizes), drawn, side="right")
     counts = np.bincount(part, minlength=len(sizes))
@@ -120,8 +115,11 @@ def test_shares_are_as_the_weights_to_within_one_pair(sizes, data, seed, epoch):
 @given(sizes_of, st.data(), seeds, st.integers(1, 6))
 def test_over_a_run_no_pair_is_used_twice_more_than_another(sizes, data, seed, epochs):
     weights = data.draw(st.lists(st.floats(0.1, 10), min_size=len(sizes), max_size=len(sizes)))
-    drawn = np.concatenate([mixed_epoch(sizes, weights, seed=seed, epoch=epoch) for epoch in range(epochs)])
+    epochs = [mixed_epoch(sizes, weights, seed=seed, epoch=epoch) for epoch in range(epochs)]
+    drawn, visits = (np.concatenate(each) for each in zip(*epochs, strict=True))
     used = np.bincount(drawn, minlength=sum(sizes))
+    assert len({*zip(drawn.tolist(), visits.tolist(), strict=True)}) == len(drawn), "each use is another visit"
+    assert all(sorted(visits[drawn == index]) == list(range(count)) for index, count in enumerate(used))
     for part in np.split(used, np.cumsum(sizes)[:-1]):
         assert part.max() - part.min() <= 1
 
@@ -135,7 +133,8 @@ def test_a_mixture_is_a_pure_function(sizes, seed, epoch):
 
 def test_another_epoch_mixes_anew():
     draws = [
-        mixed_epoch([100, 10], [1, 1], seed=seed, epoch=epoch).tolist() for seed, epoch in ((0, 0), (0, 1), (1, 0))
+        mixed_epoch([100, 10], [1, 1], seed=seed, epoch=epoch).index.tolist()
+        for seed, epoch in ((0, 0), (0, 1), (1, 0))
     ]
     assert draws[0] != draws[1]
     assert draws[0] != draws[2]
@@ -145,8 +144,17 @@ def test_another_epoch_mixes_anew():
 def test_batches_of_a_mixture_hold_exactly_the_mixture(sizes, epoch):
     chosen = mixed_epoch(sizes, [1.0] * len(sizes), seed=3, epoch=epoch)
     lengths = np.arange(sum(sizes)) % 13 + 1
-    batches = epoch_batches(lengths, 40, seed=3, epoch=epoch, chosen=chosen)
-    assert sorted(np.concatenate(batches)) == sorted(chosen)
+    batches = by_length(lengths, chosen, 40, seed=3, epoch=epoch, where=str)
+    found = [pair for batch in batches for pair in zip(*(each.tolist() for each in batch), strict=True)]
+    assert sorted(found) == sorted(zip(*(each.tolist() for each in chosen), strict=True))
+    assert all(len(batch.index) * lengths[batch.index].max() <= 40 for batch in batches)
+
+
+def test_a_pair_that_fits_no_batch_is_named_by_its_own_number():
+    chosen = ExampleIndices(np.array([2, 0, 1]), np.zeros(3, np.int64))
+    with pytest.raises(DataError) as caught:
+        by_length(np.array([5, 50, 5]), chosen, 40, seed=0, epoch=0, where=lambda index: f"file:{index}")
+    assert caught.value.where == "file:1"
 
 
 @pytest.mark.parametrize(("sizes", "weights"), [([], []), ([1], []), ([0], [1]), ([1, 1], [1, 0])])
@@ -170,8 +178,8 @@ def test_a_batch_by_hand(tmp_path):
     assert batch.target_input.tolist() == [[BEGIN, a, b], [BEGIN, d, PAD]]
     assert batch.target_output.tolist() == [[a, b, END], [d, END, PAD]]
     assert batch.target_valid.tolist() == [[True, True, True], [True, True, False]]
-    assert batch[5].tolist() == [1, 0]
-    assert {tensor.dtype for tensor in batch} == {torch.int64, torch.bool}
+    assert batch[5].tolist() == [1, 0] and batch.weight == 5.0
+    assert {tensor.dtype for tensor in batch[:6]} == {torch.int64, torch.bool}
 
 
 def test_the_plan_counts_what_collate_pads(tmp_path):

@@ -1,0 +1,187 @@
+"""The contract of a task: examples, batches, losses, measures and outputs of one kind of work.
+
+A task is a record of functions, ``Task``; the table of tasks is in ``regard/tasks/__init__.py``. Training, validation,
+checkpoints and averages use these functions and know nothing else of text, classes, sound or graphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor, nn
+
+from regard.core.state import State
+from regard.core.task_table import locate
+from regard.errors import ConfigError
+
+__all__ = [
+    "Batch",
+    "Card",
+    "Data",
+    "ExampleIndices",
+    "Examples",
+    "Indices",
+    "LossTerms",
+    "Metric",
+    "MetricSums",
+    "Net",
+    "Objective",
+    "Opened",
+    "Predictor",
+    "RunFiles",
+    "Task",
+    "find_task",
+]
+
+Indices = npt.NDArray[np.int64]
+MetricSums = dict[str, Tensor]  # sums over examples, of any shape, detached: added over shards, batches and ranks
+
+
+class ExampleIndices(NamedTuple):
+    """The examples of a batch, and how often the run has used each before (``visit``), both (examples,)."""
+
+    index: Indices  # type: ignore[assignment]  # hides tuple.index
+    visit: Indices
+
+    def shards(self, number: int) -> list[ExampleIndices]:
+        """The examples dealt out in turn to ``number`` shards, none empty: where examples are few, to fewer."""
+        parts = min(number, len(self.index))
+        return [ExampleIndices(self.index[first::parts], self.visit[first::parts]) for first in range(parts)]
+
+
+class Batch(Protocol):
+    """A NamedTuple of tensors, dimension 0 the row; the targets and their weights are fields like any other."""
+
+    @property
+    def index(self) -> Any:
+        """Which example each row is, int64; −1: none."""
+
+    @property
+    def weight(self) -> float:
+        """The number that the loss is a mean over, such as tokens; counted on the host by ``collate``."""
+
+
+class Examples(Protocol):
+    """One part of the data: for training or for validation."""
+
+    def __len__(self) -> int: ...
+
+    def batches(self, epoch: int | None) -> Sequence[ExampleIndices]:
+        """The batches of an epoch in their order, a pure function; ``None``: for evaluation, each example once."""
+
+    def token_counts(self) -> npt.NDArray[np.int64]:
+        """(examples,): how much of the loss's weight each example is."""
+
+    def collate(self, examples: ExampleIndices) -> Batch:
+        """The batch of these examples: a pure function of them, each example's draws independent of the others."""
+
+    def where(self, index: int) -> str:
+        """The file and line of an example, for messages."""
+
+
+class LossTerms(NamedTuple):
+    """The loss of one batch, in units of ``batch.weight``, and the sums to report.
+
+    ``minimised`` carries the gradient: smoothing and auxiliary losses included. ``sums`` are detached. ``carry``: the
+    state that the next batch of the same lanes begins with, rows as in the batch; () for most tasks.
+    """
+
+    minimised: Tensor
+    sums: MetricSums
+    carry: State = ()
+
+
+Objective = Callable[[nn.Module, Any, State], LossTerms]  # (net, batch, carry)
+
+
+class Net(Protocol):
+    """What training, checkpoints and schedules ask of a network, which is an ``nn.Module``."""
+
+    width: int  # d_model, which the schedule of the Transformer's paper is scaled by
+
+
+class Opened(NamedTuple):
+    """What turns inputs into numbers and back (tokenizers, classes …), and sizes as plain JSON for ``plan.json``."""
+
+    codecs: Any
+    spec: dict[str, int]
+
+
+class Data(NamedTuple):
+    """Everything that training reads."""
+
+    train: Examples
+    valid: Examples | None
+    codecs: Any
+    spec: dict[str, int]
+    contents: dict[str, str]  # digest of each prepared part, by the name of its folder
+    warnings: Callable[[nn.Module], list[str]] = lambda model: []
+
+
+class Metric(NamedTuple):
+    """A figure that validation may report beside the loss."""
+
+    lower_is_better: bool
+
+
+class Card(NamedTuple):
+    """The task's lines of a model card."""
+
+    pipeline_tag: str
+    usage: str  # Python that continues ``model = regard.load(…)``
+    languages: Callable[[Any], list[str]] = lambda config: []
+
+
+class RunFiles(Protocol):
+    """The files of a run, as a task uses them: ``runs.run_folder.RunFolder``."""
+
+    path: Path
+    data: Path  # prepared examples; may be deleted once training is over
+    tokenizers: Path
+
+    @property
+    def config(self) -> Any: ...
+
+    @property
+    def contents(self) -> dict[str, str] | None:
+        """``Data.contents`` of the first preparation; None where the run has no plan yet."""
+
+
+Predictor = Callable[..., Any]  # a trained network at work: Translator, Generator …
+
+Report = Callable[[str], None]
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One kind of work. Variants are made by ``dataclasses.replace``; every field is used in one place."""
+
+    name: str
+    open: Callable[[RunFiles], Opened]  # codecs of a run that was prepared before
+    prepare: Callable[[RunFiles, Report, Advance | None], Data]  # files to examples; makes codecs or reopens them
+    build: Callable[[Any, Mapping[str, int]], nn.Module]  # (config, spec) to a net; reads no file
+    small_spec: Mapping[str, int]  # the smallest sizes of a net: to try a config alone
+    objective: Callable[[Any], Objective]
+    predictor: Callable[..., Predictor]  # (net, codecs, config, engine=…)
+    compute_metrics: Callable[[MetricSums], dict[str, float]]  # ratios of sums; "loss" is the validation loss
+    metrics: Mapping[str, Metric]  # that decoding gives
+    decode: Callable[[Predictor, Any, Sequence[str], Callable[[], bool]], dict[str, float] | None]
+    # (predictor, config, metrics, interrupted) → figures of decoded validation data; None when interrupted
+    card: Card
+
+
+def find_task(kind: str, *, saved: bool = False) -> Task:
+    """The task of that name, or of ``package.module:NAME``. ConfigError where there is none.
+
+    ``saved``: the name comes from a run folder, which somebody else may have made: only names of the table count.
+    """
+    found = locate(kind, saved=saved).task()
+    if not isinstance(found, Task):
+        raise ConfigError(f"{kind} is no task", where="task.kind", why=f"it is {type(found).__name__}")
+    return found

@@ -1,0 +1,60 @@
+"""Tasks by name: where their config and their functions are. Imports no torch, so that commands read configs fast."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from regard.core.wording import did_you_mean
+from regard.errors import ConfigError
+
+__all__ = ["TaskPlace", "locate"]
+
+
+class TaskPlace(NamedTuple):
+    """``package.module:NAME`` of the class of a task's config, and of its ``core.task.Task``."""
+
+    config_name: str
+    task_name: str
+
+    def config(self) -> Any:
+        """The class of the config; importing it loads no torch for the tasks of the table."""
+        return _imported(self.config_name)
+
+    def task(self) -> Any:
+        return _imported(self.task_name)
+
+
+def locate(kind: str, *, saved: bool = False) -> TaskPlace:
+    """The place of the task that ``task.kind`` names: one of the table, or a user's own ``package.module:NAME``.
+
+    The module of a task of one's own also holds the class of its config, as ``CONFIG``. ``saved``: the name comes from
+    a run folder, which somebody else may have made; one's own tasks then count only if the environment variable
+    REGARD_TASKS lists them, separated by commas. ConfigError where there is no such task.
+    """
+    tasks: dict[str, tuple[str, str]] = import_module("regard.tasks").TASKS
+    if kind in tasks:
+        return TaskPlace(*tasks[kind])
+    trusted = os.environ.get("REGARD_TASKS", "").split(",")
+    if ":" in kind and (not saved or kind in trusted):
+        return TaskPlace(f"{kind.partition(':')[0]}:CONFIG", kind)
+    why, help = f"the tasks are {', '.join(tasks)}", did_you_mean(kind, tasks)
+    if ":" in kind:
+        why = "a run folder may come from somebody else, and this one names a module to import"
+        help = f"if it is your own: REGARD_TASKS={kind} regard …"
+    raise ConfigError(f"there is no task {kind!r}", where="task.kind", why=why, help=help)
+
+
+def _imported(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"{name} cannot be imported",
+            where="task.kind",
+            why=str(error),
+            help=f"Python looks for modules in {sys.path[0] or 'the working folder'} and where packages are installed",
+        ) from error

@@ -1,0 +1,112 @@
+"""Pairs of sequences as examples: batches of padded sources and targets, in the order of training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from regard.core.task import ExampleIndices, Indices
+from regard.data.corpus import Corpora, Parallel
+from regard.data.order import batches_in_order, by_length, mixed_epoch
+from regard.data.tokenizers.tokenizer import BEGIN, END, PAD
+
+__all__ = ["PairBatch", "PairExamples", "collate", "pad_sources", "pair_lengths"]
+
+
+class PairBatch(NamedTuple):
+    """Padded pairs. Numbers are int64, masks bool; a column beyond a sentence is PAD and not valid.
+
+    ``target_input`` is BEGIN + y and ``target_output`` is y + END, both under ``target_valid``; the source
+    ends in END. ``index`` says which pair of the corpus each row is; ``weight`` counts target tokens, END included.
+    """
+
+    source: Tensor  # (rows, source)
+    source_valid: Tensor  # (rows, source)
+    target_input: Tensor  # (rows, target)
+    target_output: Tensor  # (rows, target)
+    target_valid: Tensor  # (rows, target)
+    index: Tensor  # type: ignore[assignment]  # (rows,); hides tuple.index
+    weight: float
+
+
+class PairExamples:
+    """The pairs of several prepared corpora as ``core.task.Examples``.
+
+    ``weights``: the share of each corpus in an epoch. ``tokens``: rows × longest side of a batch, padding included.
+    """
+
+    def __init__(self, corpora: Corpora, weights: Sequence[float], *, tokens: int, seed: int) -> None:
+        self.corpora, self.weights = corpora, list(weights)
+        self._tokens, self._seed = tokens, seed
+        self._lengths = pair_lengths(corpora)
+
+    def __len__(self) -> int:
+        return len(self.corpora)
+
+    def batches(self, epoch: int | None) -> list[ExampleIndices]:
+        """See ``core.task.Examples``: by like length, drawn from (seed, epoch); for evaluation by rising length."""
+        if epoch is None:
+            return [_once(indices) for indices in batches_in_order(self._lengths, self._tokens)]
+        chosen = mixed_epoch(self.corpora.sizes, self.weights, seed=self._seed, epoch=epoch)
+        return by_length(self._lengths, chosen, self._tokens, seed=self._seed, epoch=epoch, where=self.where)
+
+    def token_counts(self) -> npt.NDArray[np.int64]:
+        return self.corpora.target_length.astype(np.int64) + 1
+
+    def collate(self, examples: ExampleIndices) -> PairBatch:
+        return collate(self.corpora, examples.index)
+
+    def where(self, index: int) -> str:
+        return self.corpora.where(index)
+
+
+def _once(indices: Indices) -> ExampleIndices:
+    return ExampleIndices(indices, np.zeros_like(indices))
+
+
+def pair_lengths(corpus: Parallel) -> npt.NDArray[np.int32]:
+    """The longer side of each pair, END included, shape (pairs,): what ``epoch_batches`` wants."""
+    return np.maximum(corpus.source_length, corpus.target_length) + np.int32(1)
+
+
+def collate(corpus: Parallel, indices: Indices) -> PairBatch:
+    """Read the pairs ``indices`` of ``corpus`` into one padded batch; about 3 µs a pair."""
+    sources = [corpus.source(index) for index in indices]
+    targets = [corpus.target(index) for index in indices]
+    source, source_valid = pad_sources(sources)
+    width = max(map(len, targets)) + 1
+    target_output = np.full((len(targets), width), PAD, np.int64)
+    for row, target in enumerate(targets):
+        target_output[row, : len(target)] = target
+        target_output[row, len(target)] = END
+    lengths = np.fromiter(map(len, targets), np.int64, len(targets)) + 1
+    target_valid = np.arange(width) < lengths[:, None]
+    target_input = np.full_like(target_output, BEGIN)
+    # y itself, one column later: the END of the longest row is the one column that falls off the edge, the
+    # others would land inside the padding and are cleared there.
+    target_input[:, 1:] = np.where(target_valid[:, 1:], target_output[:, :-1], PAD)
+    return PairBatch(
+        source,
+        source_valid,
+        torch.from_numpy(target_input),
+        torch.from_numpy(target_output),
+        torch.from_numpy(target_valid),
+        torch.from_numpy(np.asarray(indices, np.int64)),
+        float(lengths.sum()),
+    )
+
+
+def pad_sources(sources: Sequence[Sequence[int] | npt.NDArray[np.integer]]) -> tuple[Tensor, Tensor]:
+    """Sentences without END to numbers with END and their validity, both (batch, longest + 1)."""
+    width = max(map(len, sources)) + 1
+    padded = np.full((len(sources), width), PAD, np.int64)
+    for row, source in enumerate(sources):
+        padded[row, : len(source)] = source
+        padded[row, len(source)] = END
+    lengths = np.fromiter(map(len, sources), np.int64, len(sources)) + 1
+    return torch.from_numpy(padded), torch.from_numpy(np.arange(width) < lengths[:, None])

@@ -1,0 +1,5 @@
+"""The names of the metrics of texts. Imports neither torch nor a metrics library."""
+
+__all__ = ["METRIC_NAMES"]
+
+METRIC_NAMES = ("bleu", "bleu-tok-lc", "chrf", "ter", "wer", "per")

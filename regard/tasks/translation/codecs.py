@@ -1,0 +1,76 @@
+"""The vocabularies of a translation run: made from its corpora once, kept in its folder, opened again."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from regard.core import atomic_files
+from regard.core.task import Opened, Report, RunFiles
+from regard.data.corpora import Sentences
+from regard.data.tokenizers.catalogue import Tokenizer, TokenizerConfig, load_tokenizer, train_tokenizer
+from regard.errors import ModelError
+from regard.tasks.translation.config import TranslationConfig, translation_config
+
+__all__ = ["Codecs", "make_codecs", "open_codecs", "open_run", "save_codecs", "spec_of"]
+
+
+class Codecs(NamedTuple):
+    """The tokenizers of both sides; one and the same where the vocabulary is joint."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+
+def spec_of(codecs: Codecs) -> dict[str, int]:
+    """The sizes of both vocabularies, as ``models.build`` takes them."""
+    return {"source_types": len(codecs.source), "target_types": len(codecs.target)}
+
+
+def make_codecs(run: RunFiles, say: Report) -> Codecs:
+    """Train the tokenizers that the config names on its training corpora, and save them in the run."""
+    data = translation_config(run).data
+    if data.joint:
+        source = target = train_tokenizer(Sentences(data.train, "both"), data.tokenizer)
+        say(f"vocabulary: {len(source):,} {data.tokenizer.kind} pieces for both sides")
+    else:
+        source_config: TokenizerConfig = data.source_tokenizer or data.tokenizer
+        target_config: TokenizerConfig = data.target_tokenizer or data.tokenizer
+        source = train_tokenizer(Sentences(data.train, "source"), source_config)
+        target = train_tokenizer(Sentences(data.train, "target"), target_config)
+        say(f"vocabularies: {len(source):,} {source_config.kind} and {len(target):,} {target_config.kind} pieces")
+    codecs = Codecs(source, target)
+    save_codecs(run, codecs)
+    atomic_files.at("vocabulary")
+    return codecs
+
+
+def save_codecs(run: RunFiles, codecs: Codecs) -> None:
+    if translation_config(run).data.joint:
+        codecs.source.save(run.tokenizers, "joint")
+    else:
+        codecs.source.save(run.tokenizers, "source")
+        codecs.target.save(run.tokenizers, "target")
+
+
+def open_codecs(run: RunFiles) -> Codecs:
+    """The saved tokenizers of a run. ModelError where they are missing, damaged or not those of its config."""
+    config: TranslationConfig = translation_config(run)
+    if config.data.joint:
+        joint = load_tokenizer(run.tokenizers, "joint")
+        return Codecs(joint, joint)
+    codecs = Codecs(load_tokenizer(run.tokenizers, "source"), load_tokenizer(run.tokenizers, "target"))
+    if config.model.share == "all" and len(codecs.source) != len(codecs.target):
+        sizes = f"{len(codecs.source):,} and {len(codecs.target):,}"
+        raise ModelError(
+            "the tokenizers are not those of this run's config",
+            where=str(run.tokenizers),
+            why=f"all embeddings are one matrix, and there are {sizes} pieces",
+            help="copy the whole run folder again",
+        )
+    return codecs
+
+
+def open_run(run: RunFiles) -> Opened:
+    """See ``core.task.Task.open``."""
+    codecs = open_codecs(run)
+    return Opened(codecs, spec_of(codecs))

@@ -1,0 +1,117 @@
+"""The config of a translation run: parallel text, an encoder and a decoder, a search. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from regard.config.explain import Misfit
+from regard.config.settings import SearchConfig
+from regard.data.corpora import CorpusConfig
+from regard.data.tokenizers.tokenizer import TokenizerConfig
+from regard.errors import ConfigError
+from regard.metrics.names import METRIC_NAMES
+from regard.models.configuration import ModelConfig
+from regard.models.summary import in_words
+from regard.runs.config import DataSection, RunConfig
+
+__all__ = ["DataConfig", "TranslationConfig", "translation_config"]
+
+
+class DataConfig(DataSection):
+    """Parallel text, and how it becomes token numbers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    train: tuple[CorpusConfig, ...]  # none where a model came without its data
+    valid: tuple[CorpusConfig, ...] | None = None
+    tokenizer: TokenizerConfig = TokenizerConfig()  # of both sides, unless a side has its own
+    joint: bool = True  # one vocabulary for both sides; false needs model.share = "target" or "none"
+    source_tokenizer: TokenizerConfig | None = None
+    target_tokenizer: TokenizerConfig | None = None
+    source_language: str | None = None  # named in the model card
+    target_language: str | None = None  # … and to sacreBLEU
+    max_length: int = Field(256, ge=1)  # pieces a side; longer pairs are left out, and reported by line
+
+    @property
+    def listed(self) -> bool:
+        """Both sides cut by models of their own, into pieces that one list numbers: an imported vocabulary."""
+        sides = (self.source_tokenizer or self.tokenizer, self.target_tokenizer or self.tokenizer)
+        return all(side.kind == "listed" for side in sides)
+
+    @model_validator(mode="after")
+    def _joint_or_separate(self) -> Self:
+        if self.joint and (self.source_tokenizer or self.target_tokenizer):
+            raise ValueError(
+                "source_tokenizer and target_tokenizer need joint = false; "
+                "one vocabulary for both sides has one tokenizer"
+            )
+        return self
+
+
+class TranslationConfig(RunConfig):
+    """Everything that decides a translation run. Frozen; every key has its value in the saved file."""
+
+    metric_names: ClassVar[tuple[str, ...]] = METRIC_NAMES
+
+    data: DataConfig
+    model: ModelConfig = ModelConfig()
+    search: SearchConfig = SearchConfig()
+
+    @property
+    def width(self) -> int:
+        return self.model.width
+
+    @property
+    def layers(self) -> int:
+        return self.model.encoder_layers + self.model.decoder_layers
+
+    @property
+    def summary(self) -> str:
+        return in_words(self.model)
+
+    @classmethod
+    def as_it_was(cls, values: Mapping[str, Any]) -> None:
+        """Give keys that were added since a run was saved the value of what the run did."""
+        model = values.get("model")
+        sides = [model.get(side) for side in ("encoder", "decoder")] if isinstance(model, dict) else []
+        for own in sides:
+            if isinstance(own, dict) and own.get("kind") == "recurrent":
+                own.setdefault("scale_embedding", False)
+
+    @model_validator(mode="after")
+    def _shares_what_is_one(self) -> Self:
+        if not self.data.joint and self.model.share == "all" and not self.data.listed:
+            raise Misfit(
+                "data.joint",
+                "model.share",
+                why='one matrix for both embeddings needs one vocabulary; with two, share = "target" or "none"',
+                help="--set model.share=target",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _positions_suffice(self) -> Self:
+        needed = self.data.max_length + 1  # the end symbol
+        if self.model.position.kind == "learned" and self.model.longest < needed:
+            raise Misfit(
+                "model.longest",
+                "data.max_length",
+                why=f"{self.data.max_length} pieces and the end symbol need {needed} learned positions",
+                help=f"--set model.longest={needed}, or lower data.max_length",
+            )
+        return self
+
+
+def translation_config(run: Any) -> TranslationConfig:
+    """The config of a run folder, or a config; ConfigError where it is of another task."""
+    config = getattr(run, "config", run)
+    if not isinstance(config, TranslationConfig):
+        raise ConfigError(
+            f"this needs a translation run, and {getattr(run, 'path', 'this one')} is of {config.task.kind}",
+            where="task.kind",
+            help=f"regard info {run.path} says what it can do" if hasattr(run, "path") else None,
+        )
+    return config

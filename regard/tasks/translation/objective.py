@@ -1,0 +1,33 @@
+"""The loss of translation: cross-entropy of the target given the source and the target so far, label-smoothed."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from torch import nn
+
+from regard.core.state import State
+from regard.core.task import LossTerms, MetricSums, Objective
+from regard.data.pairs import PairBatch
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.tasks.translation.config import TranslationConfig
+
+__all__ = ["compute_metrics", "objective"]
+
+
+def objective(config: TranslationConfig) -> Objective:
+    """The summed loss of a batch of pairs under the label smoothing of the config."""
+    smoothing = config.train.label_smoothing
+
+    def loss(net: nn.Module, batch: PairBatch, carry: State = ()) -> LossTerms:
+        model = cast(EncoderDecoder, net)
+        features = model(batch.source, batch.source_valid, batch.target_input, batch.target_valid)
+        found = model.loss(features[batch.target_valid], batch.target_output[batch.target_valid], smoothing=smoothing)
+        return LossTerms(found.smoothed, {"nll": found.nll.detach(), "tokens": batch.target_valid.sum()})
+
+    return loss
+
+
+def compute_metrics(sums: MetricSums) -> dict[str, float]:
+    """``loss``: nats per target token, without smoothing."""
+    return {"loss": float(sums["nll"]) / float(sums["tokens"])}

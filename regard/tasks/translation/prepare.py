@@ -1,0 +1,73 @@
+"""From the corpora of a translation run to pairs of token numbers, made once and opened again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from torch import nn
+
+from regard.attention.contract import Mechanism
+from regard.core import atomic_files
+from regard.core.task import Advance, Data, Report, RunFiles
+from regard.data.corpora import Corpora, CorpusConfig
+from regard.data.pairs import PairExamples
+from regard.data.preparation import open_or_prepare
+from regard.tasks.translation.codecs import Codecs, make_codecs, open_codecs, spec_of
+from regard.tasks.translation.config import translation_config
+
+__all__ = ["prepare"]
+
+
+def prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data:
+    """The vocabularies and corpora of a run, made or opened again; ``say`` is told what was done and left out."""
+    config = translation_config(run)
+    contents = run.contents
+    codecs = make_codecs(run, say) if contents is None else open_codecs(run)
+    parts: dict[str, str] = {}
+
+    def examples(name: str, corpora: tuple[CorpusConfig, ...]) -> PairExamples:
+        opened = _corpora(run, codecs, name, corpora, contents or {}, say, progress)
+        parts.update({part.folder.name: part.content for part in opened.parts})
+        weights = [corpus.weight for corpus in corpora]
+        return PairExamples(opened, weights, tokens=config.train.batch_tokens, seed=config.seed)
+
+    valid = examples("valid", config.data.valid) if config.data.valid else None
+    train = examples("train", config.data.train)
+    return Data(train, valid, codecs, spec_of(codecs), parts, _warnings(train.corpora))
+
+
+def _corpora(
+    run: RunFiles,
+    codecs: Codecs,
+    name: str,
+    corpora: tuple[CorpusConfig, ...],
+    contents: Mapping[str, str],
+    say: Report,
+    progress: Advance | None,
+) -> Corpora:
+    parts = []
+    for number, corpus in enumerate(corpora):
+        folder = run.data / f"{name}-{number}"
+        part = open_or_prepare(
+            corpus, codecs.source, codecs.target, folder, max_length=translation_config(run).data.max_length,
+            content=contents.get(folder.name, ""), progress=progress,
+        )  # fmt: skip
+        report = part.report
+        say(f"{part.name}: {report.pairs:,} pairs")
+        if report.long:
+            lines = ", ".join(map(str, report.long_lines))
+            say(f"{part.name}: {report.long:,} pairs over {report.max_length} pieces left out: lines {lines}")
+        parts.append(part)
+        atomic_files.at("corpus")
+    return Corpora(parts)
+
+
+def _warnings(corpora: Corpora) -> Callable[[nn.Module], list[str]]:
+    """Remarks of the model's mechanisms on sources as long as the longest of ``corpora``; none is an error."""
+    longest = int(corpora.source_length.max()) + 1  # the end symbol
+
+    def warnings(model: nn.Module) -> list[str]:
+        found = (module.remark(longest) for module in model.modules() if isinstance(module, Mechanism))
+        return [f"warning: {text}" for text in dict.fromkeys(filter(None, found))]
+
+    return warnings

@@ -1,0 +1,67 @@
+"""Translation as a task: the record that training, validation and serving go by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from torch import nn
+
+from regard.core.task import Card, Metric, Predictor, Task
+from regard.data.corpora import read_pairs
+from regard.errors import ModelError
+from regard.metrics.text import METRICS, validation_metrics
+from regard.models.build import build
+from regard.tasks.translation.codecs import Codecs, open_run
+from regard.tasks.translation.config import TranslationConfig
+from regard.tasks.translation.objective import compute_metrics, objective
+from regard.tasks.translation.prepare import prepare
+from regard.tasks.translation.translator import Engine, Translator
+
+__all__ = ["TASK"]
+
+
+def _build(config: TranslationConfig, spec: Mapping[str, int]) -> nn.Module:
+    return build(config.model, source_types=spec["source_types"], target_types=spec["target_types"])
+
+
+def _predictor(net: Any, codecs: Codecs, config: TranslationConfig, *, engine: Engine | None = None) -> Translator:
+    return Translator(
+        net, codecs.source, codecs.target, config.search, max_length=config.data.max_length, engine=engine
+    )
+
+
+def _decode(
+    predictor: Predictor, config: TranslationConfig, names: Sequence[str], interrupted: Callable[[], bool]
+) -> dict[str, float] | None:
+    """Metrics of the validation data, decoded greedily; NaN where the model computes no probabilities."""
+    translator = cast(Translator, predictor)
+    pairs = [pair[1:] for corpus in config.data.valid or () for pair in read_pairs(corpus)]
+    one_by_one = {"beam": 1, "nbest": 1, "temperature": None, "top_k": None, "top_p": None}
+    translator.search = config.search.model_copy(update=one_by_one)
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    try:
+        return validation_metrics(
+            translator, sources, targets, names, interrupted, language=config.data.target_language
+        )
+    except ModelError:  # not finite: never the best, and training knows what to do
+        return dict.fromkeys(names, float("nan"))
+
+
+def _languages(config: TranslationConfig) -> list[str]:
+    return [each for each in (config.data.source_language, config.data.target_language) if each]
+
+
+TASK = Task(
+    name="translation",
+    open=open_run,
+    prepare=prepare,
+    build=_build,
+    small_spec={"source_types": 8, "target_types": 8},
+    objective=objective,
+    predictor=_predictor,
+    compute_metrics=compute_metrics,
+    metrics={name: Metric(about.lower_is_better) for name, about in METRICS.items()},
+    decode=_decode,
+    card=Card("translation", 'print(model("…").text)', _languages),
+)

@@ -1,0 +1,94 @@
+"""The checkpoints of a training: saved, thinned out, marked best, averaged, and gone back to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+
+import torch
+
+from regard.core import atomic_files
+from regard.errors import ModelError
+from regard.runs import checkpoint
+from regard.runs.averaging import average_run
+from regard.runs.run_folder import MetricsLog, RunFolder
+from regard.training.optim import Optimizer
+from regard.training.progress import TrainingProgress, saved_progress
+
+__all__ = ["Checkpoints"]
+
+
+class Checkpoints:
+    """The checkpoints of one run in training, with its metrics log, which each of them counts on."""
+
+    def __init__(self, run: RunFolder, optimizer: Optimizer, metrics: MetricsLog, say: Callable[[str], None]) -> None:
+        self.run, self.optimizer, self.metrics, self.say = run, optimizer, metrics, say
+        self.folder = run.checkpoints
+
+    def resume(self, device: torch.device) -> TrainingProgress | None:
+        """Load the newest whole checkpoint; None where there is none. ModelError for one of another model."""
+        found = checkpoint.load_latest(self.folder, self.say)
+        if found is None:
+            return None
+        for difference in self.run.elsewhere():
+            self.say(f"the results will not be bit for bit those of one sitting: {difference}")
+        if device.type != "cpu":
+            self.say("an accelerator is not promised to give the results of one sitting bit for bit")
+        try:
+            progress = saved_progress(found.state)
+            self.optimizer.load(found.groups["model"], found.groups["optimizer"])
+        except (KeyError, TypeError, ValueError) as error:  # whole, yet of another model or another program
+            raise ModelError(
+                f"{found.path.name} is not of this run",
+                where=str(found.path),
+                why=str(error).splitlines()[0],
+                help="remove this folder, or restore the run's own config.toml and tokenizer",
+            ) from error
+        self.mark_best(progress)
+        return progress
+
+    def save(self, progress: TrainingProgress, *, planned: bool = True) -> None:
+        """Commit a checkpoint of this very moment.
+
+        One that only an interruption asked for goes when the next is there and does not count among those kept:
+        the last ten checkpoints, and so their average, are the same however often a run was interrupted.
+        """
+        steps = [step for step in checkpoint.list_steps(self.folder) if progress.last_good < step < progress.step]
+        passing = [step for step in steps if step != progress.best_step]
+        progress.saved, progress.metrics_size = progress.step, self.metrics.sync()
+        if planned and progress.nonfinite == 0:
+            progress.last_good = progress.step
+            if progress.last_good > progress.rolled_back:
+                progress.rolled_back = 0  # it helped: another bad patch gets its own chance
+        groups = {"model": self.optimizer.weights(), "optimizer": self.optimizer.tensors()}
+        keep = self.run.config.train.keep + len(passing) + (not planned)
+        protect = [checkpoint.step_path(self.folder, step).name for step in (progress.best_step, progress.last_good)]
+        checkpoint.save(self.folder, progress.step, groups, asdict(progress), keep=keep, protect=protect)
+        for step in passing:
+            atomic_files.remove_folder(checkpoint.step_path(self.folder, step))
+        self.mark_best(progress)
+
+    def mark_best(self, progress: TrainingProgress) -> None:
+        """Name the best checkpoint; anew at every save and resume, in case a kill came between the two."""
+        if progress.best_value is None or not checkpoint.step_path(self.folder, progress.best_step).is_dir():
+            return
+        marked = checkpoint.best_or_none(self.folder)
+        if marked is None or marked.step != progress.best_step:
+            best_by = self.run.config.train.best_by
+            checkpoint.mark_best(self.folder, progress.best_step, best_by, progress.best_value)
+
+    def roll_back(self, progress: TrainingProgress) -> None:
+        """Go back to the weights of the last good checkpoint; the data goes on."""
+        found = checkpoint.load(checkpoint.step_path(self.folder, progress.last_good))
+        self.optimizer.load(found.groups["model"], found.groups["optimizer"])
+        progress.nonfinite, progress.rolled_back = 0, progress.step
+        self.say(f"rolled back to the weights of step {found.step}; the data goes on")
+
+    def average(self, wanted: int, progress: TrainingProgress) -> None:
+        """Average the last checkpoints of the second half of training; unless it was done since they were saved."""
+        steps = [step for step in checkpoint.list_steps(self.folder)[-wanted:] if 2 * step >= progress.step]
+        if not steps or self.run.averaged():
+            return
+        average_run(self.run, steps=steps)
+        fewer = f" ({wanted} were asked for; no more are of its second half)" if len(steps) < wanted else ""
+        self.say(f"averaged the last {len(steps)} checkpoints{fewer}: steps {', '.join(map(str, steps))}")

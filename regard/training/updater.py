@@ -1,0 +1,89 @@
+"""Updates: batches to a gradient to weights, and what to do about a loss that is not finite."""
+
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager
+
+from regard.core.out_of_memory import within_memory
+from regard.core.reference_mode import as_textbook
+from regard.core.task import ExampleIndices, Examples
+from regard.errors import DataError, TrainingError
+from regard.runs.config import RunConfig
+from regard.training.optim import Optimizer, Schedule
+from regard.training.progress import TrainingProgress
+from regard.training.shards import Gradient, Shards, Trainable
+
+__all__ = ["Updater", "batch_memory", "require_not_diverged"]
+
+NAMED = 3  # examples of each batch that a message about a loss without a number names
+
+
+class Updater:
+    """Makes updates of a model in the order of its examples, which ``progress`` points into."""
+
+    def __init__(
+        self, config: RunConfig, model: Trainable, examples: Examples, optimizer: Optimizer, shards: Shards
+    ) -> None:
+        self.config, self.model, self.examples = config, model, examples
+        self.optimizer, self.shards = optimizer, shards
+        self._planned: tuple[int, list[ExampleIndices]] = (-1, [])
+
+    def update(self, progress: TrainingProgress, rate: Schedule) -> tuple[Gradient, float, list[ExampleIndices]]:
+        """One update, in place. Returns the gradient, its norm, NaN or infinite where nothing was learned, and the
+        examples."""
+        batches = self.next_batches(progress)
+        self.model.train()
+        with as_textbook(self.config.train.engine == "reference"):
+            found = self.shards.gradient(self.model, self.examples, batches, seed=(self.config.seed, progress.step))
+        finite = math.isfinite(found.minimised)
+        norm = self.optimizer.step(rate(progress.step + 1), found.values) if finite else self.optimizer.skip()
+        progress.step += 1
+        return found, norm, batches
+
+    def next_batches(self, progress: TrainingProgress) -> list[ExampleIndices]:
+        """As many batches as make an update, fewer at an epoch's end; ``progress`` moves on."""
+        plan = self._plan(progress.epoch)
+        taken = plan[progress.batch : progress.batch + self.config.train.accumulate]
+        if not taken:
+            raise DataError(
+                "The training data are not those this run began with.",
+                where=f"epoch {progress.epoch}",
+                why=f"it has {len(plan):,} batches, and {progress.batch:,} of them are done",
+                help="restore the corpus to go on, or begin another run",
+            )
+        progress.batch += len(taken)
+        if progress.batch >= len(plan):
+            progress.epoch, progress.batch = progress.epoch + 1, 0
+        return taken
+
+    def updates_an_epoch(self) -> int:
+        """Of the epoch that is under way."""
+        return math.ceil(len(self._planned[1]) / self.config.train.accumulate)
+
+    def _plan(self, epoch: int) -> list[ExampleIndices]:
+        if self._planned[0] != epoch:
+            self._planned = (epoch, list(self.examples.batches(epoch)))
+        return self._planned[1]
+
+    def lines_of(self, batches: list[ExampleIndices]) -> list[str]:
+        """File and line of the first few examples of each batch."""
+        return [self.examples.where(int(index)) for batch in batches for index in batch.index[:NAMED]]
+
+
+def require_not_diverged(progress: TrainingProgress, rate: float) -> None:
+    """TrainingError where rolling back cannot help any more."""
+    if progress.rolled_back or not progress.last_good:
+        raise TrainingError(
+            f"no finite loss for {progress.nonfinite} updates in a row",
+            where=f"step {progress.step}",
+            why="the weights diverged" if progress.last_good else "training diverged before its first checkpoint",
+            help=f"lower the learning rate: --set train.lr={rate / 3:.1e}",
+        )
+
+
+def batch_memory(doing: str, config: RunConfig) -> AbstractContextManager[None]:
+    """``within_memory`` for work whose memory goes with the tokens of a batch."""
+    half = max(config.train.batch_tokens // 2, 1)
+    help = f"lower train.batch_tokens: begin again with --set train.batch_tokens={half}, or with a smaller model"
+    return within_memory(doing, help=help)
