@@ -18,7 +18,8 @@ from regard.errors import ConfigError, DataError, ModelError, RegardError, Stora
 
 if TYPE_CHECKING:
     from regard.inspection.inspector import inspect
-    from regard.tasks.translation.translator import load
+    from regard.tasks.load import load
+    from regard.training.python import train
 
 __all__ = [
     "ConfigError",
@@ -29,11 +30,16 @@ __all__ = [
     "TrainingError",
     "inspect",
     "load",
+    "train",
 ]
 
 __version__ = "0.1.0"
 
-_FETCHED_ON_FIRST_USE = {"inspect": "regard.inspection.inspector", "load": "regard.tasks.translation.translator"}
+_FETCHED_ON_FIRST_USE = {
+    "inspect": "regard.inspection.inspector",
+    "load": "regard.tasks.load",
+    "train": "regard.training.python",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -27,6 +27,7 @@ from regard.commands import (
     doctor,
     evaluate,
     export,
+    generate,
     import_,
     info,
     inspect,
@@ -45,8 +46,8 @@ __all__ = ["VERBS", "build_app", "main", "run"]
 
 # In the order of ``regard --help``. A verb's module has ``register(app)`` and imports what is heavy in its function.
 VERBS: tuple[ModuleType, ...] = (
-    train, translate, inspect, serve, keys, export, import_, evaluate, score, info, average, check, data, compare,
-    study, doctor, demo,
+    train, translate, generate, inspect, serve, keys, export, import_, evaluate, score, info, average, check, data,
+    compare, study, doctor, demo,
 )  # fmt: skip
 
 EXIT_CODES = (

@@ -15,13 +15,14 @@ from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from regard.commands.training_progress import TrainingDisplay
-    from regard.runs.config import RunConfig
+    from regard.runs.config import Proposal, RunConfig
 
 __all__ = ["find_config", "new_folder", "open_display", "register", "require_data"]
 
 EPILOG = (
     "Examples:  regard train train.en train.de --valid val.en val.de   |   regard train pairs.tsv   |   "
-    "regard train multi30k --set train.lr=3e-3 --name first   |   regard train --resume runs/first"
+    "regard train book.txt   |   regard train multi30k --set train.lr=3e-3 --name first   |   "
+    "regard train --resume runs/first"
 )
 
 
@@ -33,7 +34,7 @@ def train(
     what: Annotated[
         list[str] | None,
         typer.Argument(
-            help="SOURCE TARGET, one .tsv or .jsonl, a recipe's name, or a .toml file.",
+            help="SOURCE TARGET, one .tsv, .jsonl or text, a recipe's name, or a .toml file.",
             show_default=False,
             autocompletion=completion.recipes_and_files,
         ),
@@ -42,7 +43,7 @@ def train(
         tuple[Path, Path] | None, typer.Option(help="Validation data: source and target file.", show_default=False)
     ] = None,
     valid_file: Annotated[
-        Path | None, typer.Option(help="Validation data: one .tsv or .jsonl.", show_default=False)
+        Path | None, typer.Option(help="Validation data: one .tsv, .jsonl or text.", show_default=False)
     ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Override a key of the config, key=value; may be repeated.")
@@ -57,7 +58,10 @@ def train(
     ] = None,
     tensorboard: Annotated[bool, typer.Option(help="Write TensorBoard curves too (the extra tensorboard).")] = False,
 ) -> None:
-    """Train a model from parallel text. Ctrl-C saves and stops; --resume goes on as if nothing had happened."""
+    """Train a model from parallel text, or a language model from one text.
+
+    Ctrl-C saves and stops; --resume goes on as if nothing had happened.
+    """
     from regard.runs.run_folder import RunFolder
     from regard.training.start import train_new, train_run
 
@@ -85,30 +89,25 @@ def find_config(
     say: Callable[[str], None] = partial(typer.echo, err=True),
 ) -> RunConfig:
     """The config that files or a recipe mean, which can be trained as far as that shows without reading all text."""
-    from regard.data.corpora import CorpusConfig
     from regard.runs.config import load_config
     from regard.training.setup import require_trainable
 
     if os.environ.get("REGARD_QUICK"):  # the README's commands as a test: every part of the work, hardly any of it
         overrides = [*overrides, "train.steps=3", "train.minutes="]
-    corpus = _corpus(what)
-    if corpus is not None:
-        from regard.tasks.translation.automatic_config import choose
-
-        held_out = CorpusConfig(source=valid[0], target=valid[1]) if valid else None
-        held_out = CorpusConfig(source=valid_file) if valid_file else held_out
-        choice = choose(corpus, held_out, _given(overrides))
-        for reason in choice.reasons:
+    held_out = [*(valid or ()), *([valid_file] if valid_file else ())]
+    proposal = _proposal(what, held_out, _given(overrides))
+    if proposal is not None:
+        for reason in proposal.reasons:
             say(reason)
-        config = load_config(choice.config, overrides)
+        config = load_config(proposal.config, overrides)
     elif len(what) == 1:
-        if valid or valid_file:
+        if held_out:
             raise ConfigError("a recipe names its validation data itself", help="--set data.valid=…")
-        _refuse_one_side(what[0])
         config = load_config(what[0], overrides)
     else:
         raise ConfigError(
-            "train takes SOURCE TARGET, one .tsv or .jsonl, a recipe, or --resume RUN", help="regard train --help"
+            "train takes SOURCE TARGET, one .tsv, .jsonl or text, a recipe, or --resume RUN",
+            help="regard train --help",
         )
     require_data(config)
     require_trainable(config)
@@ -123,22 +122,16 @@ def _given(overrides: list[str]) -> dict[str, Any]:
     return train if isinstance(train, dict) else {}
 
 
-def _corpus(what: list[str]) -> Any:
-    from regard.data.corpora import CorpusConfig
+def _proposal(what: list[str], held_out: list[Path], given: dict[str, Any]) -> Proposal | None:
+    """A config for data files: of the first task of the table that takes them; None for a recipe."""
+    from regard.core.task_table import locate
+    from regard.tasks import TASKS
 
-    suffixes = {suffix for each in what for suffix in Path(each).suffixes}
-    if len(what) == 2:
-        return CorpusConfig(source=Path(what[0]), target=Path(what[1]))
-    if len(what) == 1 and suffixes & {".tsv", ".jsonl"}:
-        return CorpusConfig(source=Path(what[0]))
-    return None
-
-
-def _refuse_one_side(path: str) -> None:
-    if Path(path).is_file() and not path.endswith(".toml"):
-        raise ConfigError(
-            f"{path} is one side of a corpus", help=f"name the target file too: regard train {path} TARGET"
-        )
+    files = [Path(each) for each in what]
+    if len(files) == 1 and (files[0].suffix == ".toml" or not (files[0].suffix or files[0].is_file())):
+        return None
+    found = (locate(kind).config().propose(files, held_out, given) for kind in TASKS)
+    return next((proposal for proposal in found if proposal is not None), None)
 
 
 def require_data(config: RunConfig) -> None:
@@ -146,7 +139,7 @@ def require_data(config: RunConfig) -> None:
     from regard.data.public.catalogue import corpora
 
     for corpus in (*config.data.train, *(config.data.valid or ())):
-        for path in (corpus.source, corpus.target):
+        for path in (corpus.source, getattr(corpus, "target", None)):
             known = path is not None and path.parent.name in corpora() and not path.parent.exists()
             if path is not None and known:
                 raise DataError(

@@ -82,7 +82,6 @@ class TrainingDisplay:
             self.said(f"stopped and saved at step {progress.step:,}; regard train --resume {self.run} goes on")
             return
         self.said(f"done ({outcome.reason}) after {progress.step:,} updates in {progress.seconds / 60:.1f} minutes")
-        self.said(f"next: regard translate {self.run} < in.txt")
 
     def _advance(self, what: str, done: int, total: int | None, figures: str) -> None:
         if self.task is None:

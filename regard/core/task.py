@@ -22,6 +22,7 @@ from regard.errors import ConfigError
 __all__ = [
     "Batch",
     "Card",
+    "CodecsAndSpec",
     "Data",
     "ExampleIndices",
     "Examples",
@@ -31,7 +32,6 @@ __all__ = [
     "MetricSums",
     "Net",
     "Objective",
-    "Opened",
     "Predictor",
     "RunFiles",
     "Task",
@@ -105,7 +105,7 @@ class Net(Protocol):
     width: int  # d_model, which the schedule of the Transformer's paper is scaled by
 
 
-class Opened(NamedTuple):
+class CodecsAndSpec(NamedTuple):
     """What turns inputs into numbers and back (tokenizers, classes …), and sizes as plain JSON for ``plan.json``."""
 
     codecs: Any
@@ -134,6 +134,7 @@ class Card(NamedTuple):
 
     pipeline_tag: str
     usage: str  # Python that continues ``model = regard.load(…)``
+    command: str  # the command line after ``regard`` that uses a run, with {run} for its folder
     languages: Callable[[Any], list[str]] = lambda config: []
 
 
@@ -163,7 +164,7 @@ class Task:
     """One kind of work. Variants are made by ``dataclasses.replace``; every field is used in one place."""
 
     name: str
-    open: Callable[[RunFiles], Opened]  # codecs of a run that was prepared before
+    open: Callable[[RunFiles], CodecsAndSpec]  # codecs of a run that was prepared before
     prepare: Callable[[RunFiles, Report, Advance | None], Data]  # files to examples; makes codecs or reopens them
     build: Callable[[Any, Mapping[str, int]], nn.Module]  # (config, spec) to a net; reads no file
     small_spec: Mapping[str, int]  # the smallest sizes of a net: to try a config alone

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Self
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -25,6 +25,7 @@ from regard.errors import ConfigError
 __all__ = [
     "FORMAT",
     "DataSection",
+    "Proposal",
     "RunConfig",
     "TaskSection",
     "dump_config",
@@ -34,6 +35,13 @@ __all__ = [
 ]
 
 FORMAT: Final = 1  # of a saved config; every released one loads for ever, a newer one is refused
+
+
+class Proposal(NamedTuple):
+    """A config as nested tables for files that nobody wrote a recipe for, and a line for the user on each choice."""
+
+    config: dict[str, Any]
+    reasons: list[str]
 
 
 class DataSection(BaseModel):
@@ -86,6 +94,14 @@ class RunConfig(BaseModel):
     def summary(self) -> str:
         """The network in one line, for people."""
         raise NotImplementedError
+
+    @classmethod
+    def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
+        """A config for these files, for training and for validation; None where they are of another task.
+
+        ``given``: keys of ``train`` that the user sets.
+        """
+        return None
 
     @classmethod
     def as_it_was(cls, values: Mapping[str, Any]) -> None:

@@ -37,6 +37,7 @@ __all__ = [
     "greedy",
     "greedy_search",
     "in_order",
+    "limit_scores",
     "reading",
     "sample",
     "sampling",
@@ -265,14 +266,17 @@ def sampling(
 
     def draw(log_p: LogP) -> Int[Tensor, "rows"]:
         scores = (log_p / temperature).index_fill(1, log_p.new_tensor(symbols.never, dtype=torch.int64), -math.inf)
-        return torch.multinomial(torch.softmax(_limit(scores, top_k, top_p), -1), 1, generator=generator).squeeze(-1)
+        return torch.multinomial(torch.softmax(limit_scores(scores, top_k, top_p), -1), 1, generator=generator).squeeze(
+            -1
+        )
 
     rows = _Sampled(numbers, symbols, longest, prefixes, draws)
     rows.draw = draw
     return rows
 
 
-def _limit(scores: LogP, top_k: int | None, top_p: float | None) -> LogP:
+def limit_scores(scores: LogP, top_k: int | None, top_p: float | None) -> LogP:
+    """−∞ for all but the k highest scores of a row, and but the fewest whose probability reaches p."""
     if top_k is not None and top_k < scores.shape[-1]:
         scores = scores.masked_fill(scores < scores.topk(top_k, -1).values[:, -1:], -math.inf)
     if top_p is not None:

@@ -6,4 +6,8 @@ A new task is a module here, a line in this table and a page in the docs.
 # kind -> (class of the config, the Task)
 TASKS = {
     "translation": ("regard.tasks.translation.config:TranslationConfig", "regard.tasks.translation.task:TASK"),
+    "language-model": (
+        "regard.tasks.language_model.config:LanguageModelConfig",
+        "regard.tasks.language_model.task:TASK",
+    ),
 }

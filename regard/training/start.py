@@ -63,6 +63,8 @@ def train_run(run: RunFolder, open_display: OpenDisplay) -> int:
         outcome = trainer.fit()
         _write_card(run, ready, outcome)
         display.finished(outcome)
+        if outcome.reason != "interrupted":
+            display.said(f"next: regard {run.task.card.command.format(run=run.path)}")
     return interrupts.exit_code if outcome.reason == "interrupted" else 0
 
 

@@ -84,7 +84,6 @@ def test_what_is_said_stands_in_one_line_as_it_is(tmp_path: Path) -> None:
         "step 2,000: validation loss 1.5000",
         f"stopped and saved at step 2,000; regard train --resume {tmp_path} goes on",
         "done (steps) after 2,000 updates in 1.5 minutes",
-        f"next: regard translate {tmp_path} < in.txt",
     ]
 
 

@@ -18,7 +18,7 @@ from regard.models.convolutional.encoder import CentredConvolution
 from regard.models.dropout import Dropout
 from regard.models.recurrent.bahdanau import BahdanauDecoder
 from regard.models.recurrent.luong import InputFeedingDecoder, LuongDecoder
-from regard.search.batch_search import _limit, sampling
+from regard.search.batch_search import limit_scores, sampling
 from regard.search.beam import _Beams, length_normaliser
 from regard.tasks.translation.objective import objective
 from regard.training.trainer import Trainer, _optimizer
@@ -149,12 +149,12 @@ DECODING = {
         MODEL | {"temperature": 0.5},
     ),
     "top-p squared": Mutant(
-        Edit(_limit, ">= top_p", ">= top_p**2"),
+        Edit(limit_scores, ">= top_p", ">= top_p**2"),
         test_sampling.test_top_p_includes_the_token_that_crosses_it_and_none_after,
         STEP,
     ),
     "top-p without the token that crosses it": Mutant(
-        Edit(_limit, "probability.cumsum(-1) - probability >= top_p", "probability.cumsum(-1) >= top_p"),
+        Edit(limit_scores, "probability.cumsum(-1) - probability >= top_p", "probability.cumsum(-1) >= top_p"),
         test_sampling.test_top_p_includes_the_token_that_crosses_it_and_none_after,
         STEP,
     ),
@@ -164,7 +164,7 @@ DECODING = {
         MODEL,
     ),
     "top-k always 1": Mutant(
-        Edit(_limit, "scores.topk(top_k, -1)", "scores.topk(1, -1)"),
+        Edit(limit_scores, "scores.topk(top_k, -1)", "scores.topk(1, -1)"),
         test_sampling.test_top_k_leaves_the_most_probable_in_their_proportions,
         STEP | {"top_k": 3},
     ),

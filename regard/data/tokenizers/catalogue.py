@@ -19,6 +19,7 @@ from regard.data.tokenizers.subword import (
     HuggingFaceTokenizer,
     MarianTokenizer,
     SentencePieceTokenizer,
+    train_byte_bpe,
     train_hugging_face,
     train_sentencepiece,
 )
@@ -54,6 +55,8 @@ def train_tokenizer(lines: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     if config.kind == "listed":
         help = "another kind, such as bpe"
         raise ConfigError("A listed vocabulary comes with an imported model.", where="data.tokenizer.kind", help=help)
+    if config.kind == "byte-bpe":
+        return train_byte_bpe(lines, config)
     if config.library == "sentencepiece":
         return train_sentencepiece(lines, config)
     return train_hugging_face(lines, config)
@@ -79,7 +82,7 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
     build: Callable[[TokenizerConfig, bytes], Tokenizer]
     if config.kind == "listed":
         suffix, build = "model", partial(MarianTokenizer, pieces=pieces)
-    elif config.library == "sentencepiece":
+    elif config.library == "sentencepiece" and config.kind != "byte-bpe":
         suffix, build = "model", SentencePieceTokenizer
     else:
         suffix, build = "tokenizer.json", HuggingFaceTokenizer

@@ -15,6 +15,7 @@ __all__ = [
     "MarianTokenizer",
     "SentencePieceTokenizer",
     "marked",
+    "train_byte_bpe",
     "train_hugging_face",
     "train_sentencepiece",
 ]
@@ -280,6 +281,26 @@ def train_hugging_face(lines: Iterable[str], config: TokenizerConfig) -> Hugging
         raise _too_small(size, trained)
     if config.size is not None and trained < size:
         raise _too_large(config, trained)
+    return HuggingFaceTokenizer(config, library.to_str().encode("utf-8"))
+
+
+def train_byte_bpe(lines: Iterable[str], config: TokenizerConfig) -> HuggingFaceTokenizer:
+    """Byte-pair encoding over the bytes of UTF-8 (Radford et al. 2019): nothing is unknown, no text changes."""
+    from tokenizers import Tokenizer as Library
+    from tokenizers import decoders, models, pre_tokenizers, trainers
+
+    size, alphabet = config.size or DEFAULT_SIZE, pre_tokenizers.ByteLevel.alphabet()
+    if size < len(SPECIALS) + len(alphabet):
+        raise _too_small(size, len(SPECIALS) + len(alphabet))
+    library = Library(models.BPE())
+    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    library.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=list(SPECIALS), initial_alphabet=alphabet, show_progress=False
+    )
+    library.train_from_iterator((line.lower() if config.lowercase else line for line in lines), trainer)
+    if config.size is not None and library.get_vocab_size() < size:
+        raise _too_large(config, library.get_vocab_size())
     return HuggingFaceTokenizer(config, library.to_str().encode("utf-8"))
 
 

@@ -26,12 +26,13 @@ class TokenizerConfig(BaseModel):
     ``size`` counts the four special pieces. Without it, ``bpe`` and ``unigram`` take 8,000 pieces, or as many
     as the corpus allows when it allows fewer, and the other kinds keep every piece they see.
     ``joiner`` is the mark at the end of a piece that continues in the next (``@@`` in text from subword-nmt);
-    it is removed on decoding. ``listed`` is the kind of imported models: SentencePiece's pieces, numbered by a list.
+    it is removed on decoding. ``byte-bpe`` merges the bytes of UTF-8, as GPT-2 does: every text comes back exactly.
+    ``listed`` is the kind of imported models: SentencePiece's pieces, numbered by a list.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kind: Literal["bpe", "unigram", "word", "character", "byte", "pretokenised", "listed"] = "bpe"
+    kind: Literal["bpe", "unigram", "byte-bpe", "word", "character", "byte", "pretokenised", "listed"] = "bpe"
     library: Literal["sentencepiece", "tokenizers"] = "sentencepiece"
     size: int | None = Field(default=None, gt=len(SPECIALS))
     lowercase: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+import torch
 from torch import nn
 
 from regard.attention.contract import Mixer
@@ -11,6 +12,7 @@ from regard.attention.mask import Causal, Padding
 from regard.errors import ConfigError
 from regard.models.architectures import TransformerDecoderConfig, TransformerEncoderConfig
 from regard.models.configuration import ModelConfig
+from regard.models.language_model import LanguageModel
 from regard.models.parts import embed, reader, self_attention
 from regard.models.transformer.build_positions import AttentionSite, place_of
 from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward, feed_forward
@@ -18,7 +20,7 @@ from regard.models.transformer.mixers import build_mixer
 from regard.models.transformer.norms import PostNorm, PreNorm, Residual, normalisation
 from regard.models.transformer.transformer import DecoderLayer, EncoderLayer, TransformerDecoder, TransformerEncoder
 
-__all__ = ["decoder", "encoder"]
+__all__ = ["decoder", "encoder", "language_model"]
 
 Part = TypeVar("Part", bound=nn.Module)
 
@@ -35,6 +37,19 @@ def decoder(config: ModelConfig, embedding: nn.Parameter, *, states: int, summar
     place = place_of(config, config.decoder.self_attention, where="model.decoder.self_attention", causal=True)
     layers = [_decoder_layer(config, place, states) for _ in range(config.decoder_layers)]
     return _initial(TransformerDecoder(embed(config, embedding), layers, _last_norm(config)), config.init_std)
+
+
+def language_model(config: ModelConfig, embedding: nn.Parameter, projection: nn.Parameter) -> LanguageModel:
+    """The decoder's side of the config without a source: ``decoder_layers`` of mixing and feed-forward."""
+    assert isinstance(config.decoder, TransformerDecoderConfig)
+    place = place_of(config, config.decoder.self_attention, where="model.self_attention", causal=True)
+    layers = [
+        EncoderLayer(_decoder_mixer(config, place), _feed_forward(config), (_frame(config), _frame(config)))
+        for _ in range(config.decoder_layers)
+    ]
+    bias = nn.Parameter(torch.zeros(len(projection))) if config.output_bias else None
+    made = LanguageModel(embed(config, embedding), layers, _last_norm(config), projection, bias)
+    return _initial(made, config.init_std)
 
 
 def _encoder_layer(config: ModelConfig, place: AttentionSite) -> EncoderLayer:

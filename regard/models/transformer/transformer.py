@@ -43,7 +43,7 @@ class Embedding(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Mixing within the source, then the feed-forward, each in its residual frame."""
+    """Mixing within one sequence, then the feed-forward, each in its residual frame."""
 
     def __init__(
         self, mixer: Mixer, feed_forward: FeedForward | GatedFeedForward, frames: tuple[Residual, Residual]
@@ -52,10 +52,14 @@ class EncoderLayer(nn.Module):
         self.mixer, self.feed_forward = mixer, feed_forward
         self.around_mixer, self.around_feed_forward = frames
 
-    def forward(self, x: Float[Tensor, "batch length width"], span: Span) -> Float[Tensor, "batch length width"]:
-        mixed = self.mixer(self.around_mixer.enter(x), span, self.mixer.start(len(x)))
+    def forward(
+        self, x: Float[Tensor, "batch length width"], span: Span, state: State | None = None
+    ) -> tuple[Float[Tensor, "batch length width"], State]:
+        """The columns after the layer, and the mixer's state after them; without a state they are the first."""
+        state = self.mixer.start(len(x)) if state is None else state
+        mixed = self.mixer(self.around_mixer.enter(x), span, state)
         x = self.around_mixer.leave(x, mixed.output)
-        return self.around_feed_forward.leave(x, self.feed_forward(self.around_feed_forward.enter(x)))
+        return self.around_feed_forward.leave(x, self.feed_forward(self.around_feed_forward.enter(x))), mixed.state
 
 
 class TransformerEncoder(Encoder):
@@ -71,7 +75,7 @@ class TransformerEncoder(Encoder):
         embedded = self.embedding(tokens, span.position)
         x = embedded
         for layer in self.layers:
-            x = layer(x, span)
+            x, _ = layer(x, span)
         states = self.norm(x)
         weight = valid[..., None].to(states.dtype)
         mean = (states * weight).sum(1) / weight.sum(1).clamp_min(1)

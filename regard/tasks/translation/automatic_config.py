@@ -6,17 +6,11 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from regard.data.corpora import CorpusConfig, read_pairs
+from regard.runs.config import Proposal
 
-__all__ = ["ENDS", "Choice", "choose"]
+__all__ = ["ENDS", "choose"]
 
 ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: one that is given leaves no other chosen
-
-
-class Choice(NamedTuple):
-    """A config as nested tables, and what to tell the user about it."""
-
-    config: dict[str, Any]
-    reasons: list[str]
 
 
 class _Size(NamedTuple):
@@ -82,7 +76,7 @@ class _Side:
         return count + self.lines
 
 
-def choose(train: CorpusConfig, valid: CorpusConfig | None, given: Mapping[str, Any] | None = None) -> Choice:
+def choose(train: CorpusConfig, valid: CorpusConfig | None, given: Mapping[str, Any] | None = None) -> Proposal:
     """Read the corpus once and choose. ``given``: keys of train that the user sets. Raises the reader's DataErrors."""
     given = {key: value for key, value in (given or {}).items() if value is not None}
     source, target = _Side(), _Side()
@@ -116,7 +110,7 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, given: Mapping[str, 
         model["share"] = "target"
     most = "" if ends else f", at most {size.epochs} epochs"
     reasons = [f"{pairs:,} pairs, {words:.0f} words a side: preset {size.preset}, {pieces}{most}", reason]
-    return Choice({"data": {**parts, **data}, "model": model, "train": settings}, reasons)
+    return Proposal({"data": {**parts, **data}, "model": model, "train": settings}, reasons)
 
 
 def _size(pairs: int, minutes: Any) -> _Size:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from regard.core import atomic_files
-from regard.core.task import Opened, Report, RunFiles
+from regard.core.task import CodecsAndSpec, Report, RunFiles
 from regard.data.corpora import Sentences
 from regard.data.tokenizers.catalogue import Tokenizer, TokenizerConfig, load_tokenizer, train_tokenizer
 from regard.errors import ModelError
@@ -70,7 +70,7 @@ def open_codecs(run: RunFiles) -> Codecs:
     return codecs
 
 
-def open_run(run: RunFiles) -> Opened:
+def open_run(run: RunFiles) -> CodecsAndSpec:
     """See ``core.task.Task.open``."""
     codecs = open_codecs(run)
-    return Opened(codecs, spec_of(codecs))
+    return CodecsAndSpec(codecs, spec_of(codecs))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from pydantic import ConfigDict, Field, model_validator
@@ -15,7 +16,7 @@ from regard.errors import ConfigError
 from regard.metrics.names import METRIC_NAMES
 from regard.models.configuration import ModelConfig
 from regard.models.summary import in_words
-from regard.runs.config import DataSection, RunConfig
+from regard.runs.config import DataSection, Proposal, RunConfig
 
 __all__ = ["DataConfig", "TranslationConfig", "translation_config"]
 
@@ -73,6 +74,15 @@ class TranslationConfig(RunConfig):
         return in_words(self.model)
 
     @classmethod
+    def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
+        """For two files, or one that holds both sides."""
+        from regard.tasks.translation.automatic_config import choose
+
+        if len(files) != 2 and not (len(files) == 1 and {".tsv", ".jsonl"} & set(files[0].suffixes)):
+            return None
+        return choose(_corpus(files), _corpus(valid) if valid else None, given)
+
+    @classmethod
     def as_it_was(cls, values: Mapping[str, Any]) -> None:
         """Give keys that were added since a run was saved the value of what the run did."""
         model = values.get("model")
@@ -103,6 +113,10 @@ class TranslationConfig(RunConfig):
                 help=f"--set model.longest={needed}, or lower data.max_length",
             )
         return self
+
+
+def _corpus(files: Sequence[Path]) -> CorpusConfig:
+    return CorpusConfig(source=files[0], target=files[1] if len(files) > 1 else None)
 
 
 def translation_config(run: Any) -> TranslationConfig:

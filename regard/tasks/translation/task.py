@@ -63,5 +63,5 @@ TASK = Task(
     compute_metrics=compute_metrics,
     metrics={name: Metric(about.lower_is_better) for name, about in METRICS.items()},
     decode=_decode,
-    card=Card("translation", 'print(model("…").text)', _languages),
+    card=Card("translation", 'print(model("…").text)', "translate {run} < in.txt", _languages),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, overload
@@ -28,15 +28,12 @@ from regard.data.tokenizers.subword import MarianTokenizer, marked
 from regard.errors import ConfigError, DataError
 from regard.inference.decoding import Decoding, Engine, possible
 from regard.inference.results import Candidate, Translation
-from regard.models.build import build
 from regard.models.encoder_decoder import EncoderDecoder
-from regard.runs.checkpoint import load as read_checkpoint
 from regard.runs.run_folder import RunFolder
-from regard.runs.size_check import require_fitting
 from regard.search.batch_search import Hypothesis, Opened, Read, search
 from regard.search.beam import length_normaliser
 from regard.search.coverage_penalty import reranked
-from regard.tasks.translation.codecs import open_run
+from regard.tasks.load import load as load_predictor
 from regard.tasks.translation.config import translation_config
 
 __all__ = ["Candidate", "Engine", "Translation", "Translator", "load"]
@@ -381,19 +378,9 @@ def load(
     in float32, unless ``engine`` says otherwise (see Translator).
     Raises ModelError where the folder is not whole.
     """
-    run = RunFolder.open(Path(path))
-    config = translation_config(run)
-    (source, target), types = open_run(run)
-    chosen = run.weights_path(checkpoint).path
-    make = partial(build, config.model, **types)
-    require_fitting(chosen, make, layers=config.layers)
-    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    with within_memory("loading the model", help="close other programs, or take a machine with more memory"):
-        weights = read_checkpoint(chosen, only={"model"}).groups["model"]
-        model = make()
-        model.load_state_dict(weights, strict=False)
-        model.to(where)
-    return Translator(model, source, target, config.search, max_length=config.data.max_length, engine=engine)
+    translation_config(RunFolder.open(Path(path)))
+    found: Translator = load_predictor(path, checkpoint=checkpoint, device=device, engine=engine)
+    return found
 
 
 def _chunks(pieces: list[int], size: int) -> list[list[int]]:

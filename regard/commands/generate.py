@@ -1,0 +1,69 @@
+"""``regard generate``: text that goes on from a prompt, by a language model."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from regard.commands.options import AsJson, CheckpointName, DeviceName, Run, Threads, set_threads
+from regard.errors import ConfigError
+
+__all__ = ["register"]
+
+EPILOG = 'Example: regard generate runs/book --prompt "It was" --length 200 --temperature 0.8 --seed 1'
+
+Prompt = Annotated[str, typer.Option(help="Text to go on from.")]
+Length = Annotated[int | None, typer.Option(min=1, metavar="N", help="Tokens at most; the run's setting unless given.")]
+Temperature = Annotated[
+    float | None, typer.Option(metavar="T", min=0, help="Below 1: likelier tokens; 0: always the likeliest.")
+]
+TopK = Annotated[int | None, typer.Option(min=1, metavar="K", help="Draw among the K most probable tokens.")]
+TopP = Annotated[
+    float | None, typer.Option(metavar="P", help="Draw among the fewest tokens whose probability reaches P.")
+]
+Seed = Annotated[int | None, typer.Option(metavar="N", help="Seed for the draws; another text each time unless given.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``regard generate`` to the command line."""
+    app.command("generate", epilog=EPILOG)(generate)
+
+
+def generate(
+    run: Run,
+    *,
+    prompt: Prompt = "",
+    length: Length = None,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    seed: Seed = None,
+    as_json: AsJson = False,
+    checkpoint: CheckpointName = None,
+    device: DeviceName = None,
+    threads: Threads = None,
+) -> None:
+    """Print a prompt and text that goes on from it, as it is generated."""
+    from regard.tasks.language_model.generator import Generator
+    from regard.tasks.load import load
+
+    set_threads(threads)
+    model = load(run, checkpoint=checkpoint, device=device)
+    if not isinstance(model, Generator):
+        raise ConfigError(f"{run} is no language model", where=str(run), help=f"regard translate {run} < in.txt")
+    given = {"length": length, "temperature": temperature or None, "top_k": top_k, "top_p": top_p}
+    settings = model.adjusted({key: value for key, value in given.items() if value is not None})
+    text = prompt
+    if not as_json:
+        print(prompt, end="", flush=True)
+    for part in model.stream(prompt, settings, seed=seed, greedy=temperature == 0):
+        text += part.text
+        if not as_json:
+            print(part.text, end="", flush=True)
+    if as_json:
+        found = {"text": text, "log_probability": part.log_probability, "finished": part.finished, "prompt": prompt}
+        print(json.dumps(found, ensure_ascii=False))
+    else:
+        print()

@@ -1,0 +1,226 @@
+"""Texts as one stream of token numbers on disk: encoded once, then read through a memory map, whatever their size."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from regard.core.atomic_files import commit_folder, hidden, storing
+from regard.core.untrusted_files import SMALL, parse_json, read_bytes
+from regard.data.tokenizers.tokenizer import BEGIN, END, Tokenizer
+from regard.errors import DataError, StorageError
+
+__all__ = ["Stream", "TextConfig", "open_or_prepare_stream", "read_text_lines"]
+
+FORMAT = {"format": "regard-stream", "version": 1}
+CHUNK = 4096  # lines encoded and written at a time
+
+
+class TextConfig(BaseModel):
+    """One text file, plain or ``.gz``, or a part of it: one document of a language model's corpus."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: Path = Field(description="a text file in UTF-8; may end in `.gz`")
+    share: tuple[float, float] = Field(
+        (0.0, 1.0), description="the part of its characters, from beginning to end: [0.0, 0.9] and [0.9, 1.0] split it"
+    )
+
+    @model_validator(mode="after")
+    def _is_a_part(self) -> TextConfig:
+        if not 0 <= self.share[0] < self.share[1] <= 1:
+            raise ValueError("share is a part of the text from 0 to 1, such as [0.0, 0.9]")
+        return self
+
+
+class _Head(BaseModel):
+    """``stream.json``, checked: nothing in it is trusted with sizes or types."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    name: str
+    fingerprint: str
+    content: str
+    dtype: Literal["<u2", "<u4"]
+    tokens: Annotated[int, Field(ge=0, lt=1 << 60)]
+    bytes: Annotated[int, Field(ge=0, lt=1 << 60)]
+    characters: Annotated[int, Field(ge=0, lt=1 << 60)]
+
+
+class Stream:
+    """A prepared text: BEGIN, its tokens, END.
+
+    ``bytes`` and ``characters`` count the raw text: what bits per byte and per character are divided by.
+    """
+
+    def __init__(self, folder: Path, head: _Head) -> None:
+        self.folder, self.name = folder, head.name
+        self.fingerprint, self.content = head.fingerprint, head.content
+        self.bytes, self.characters = head.bytes, head.characters
+        dtype, path = np.dtype(head.dtype), folder / "tokens"
+        size = path.stat().st_size if path.is_file() else -1
+        if size != head.tokens * dtype.itemsize:
+            raise _damaged(path, f"it has {size} bytes, not {head.tokens * dtype.itemsize}")
+        # A plain view of the map: indexing a np.memmap itself is several times slower.
+        self.tokens: npt.NDArray[Any] = np.asarray(np.memmap(path, dtype=dtype, mode="r", shape=(head.tokens,)))
+
+    @classmethod
+    def open(cls, folder: Path) -> Stream:
+        """Open a prepared text. DataError where it is missing, damaged or of another version."""
+        path = folder / "stream.json"
+        try:
+            head = parse_json(read_bytes(path, SMALL))
+            if {key: head[key] for key in FORMAT} != FORMAT:
+                raise _damaged(path, "it has another format or version")
+            return cls(folder, _Head.model_validate(head))
+        except FileNotFoundError as error:
+            raise DataError("There is no prepared text here.", where=str(folder)) from error
+        except OSError as error:
+            raise StorageError("The prepared text cannot be read.", where=str(folder), why=error.strerror) from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise _damaged(path, str(error)) from error
+
+    def require_types(self, types: int) -> None:
+        """DataError where a token is none of a vocabulary of so many. Reads all of them once."""
+        if len(self.tokens) and int(self.tokens.max()) >= types:
+            raise _damaged(self.folder / "tokens", f"it holds token {self.tokens.max()} of {types}")
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+def read_text_lines(config: TextConfig) -> Iterator[str]:
+    """The lines of the text, their ends with them, as they are. DataError for what is missing or no UTF-8."""
+    begin, end = (round(part * _characters(config.source)) for part in config.share)
+    at = 0
+    for line in _lines(config.source):
+        piece = line[max(begin - at, 0) : max(end - at, 0)]
+        at += len(line)
+        if piece:
+            yield piece
+
+
+def open_or_prepare_stream(
+    config: TextConfig,
+    tokenizer: Tokenizer,
+    folder: Path,
+    *,
+    content: str = "",
+    progress: Callable[[int], None] | None = None,
+) -> Stream:
+    """Open ``folder`` if it was made of this very file and tokenizer; encode the text otherwise, in constant memory.
+
+    With ``content``, the ``Stream.content`` of before, a file that was copied or touched will do, another text not.
+    """
+    wanted = _fingerprint(config, tokenizer)
+    try:
+        found = Stream.open(folder)
+        if found.fingerprint == wanted:
+            found.require_types(len(tokenizer))
+            return found
+    except DataError:
+        pass  # missing or damaged: made anew from the text
+    head = _write(config, tokenizer, folder, wanted, content, progress)
+    return Stream(folder, head)
+
+
+def _write(
+    config: TextConfig,
+    tokenizer: Tokenizer,
+    folder: Path,
+    fingerprint: str,
+    content: str,
+    progress: Callable[[int], None] | None,
+) -> _Head:
+    dtype: Literal["<u2", "<u4"] = "<u2" if len(tokenizer) <= 1 << 16 else "<u4"
+    temporary, digest = hidden(folder, "tmp"), hashlib.sha256()
+    tokens = count = characters = 0
+    with storing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(temporary, ignore_errors=True)  # left there by a kill
+        temporary.mkdir()
+    try:
+        with storing(folder), (temporary / "tokens").open("wb") as file:
+            tokens += file.write(np.array([BEGIN], dtype).tobytes()) // np.dtype(dtype).itemsize
+            for lines in _chunks(read_text_lines(config)):
+                text = "".join(lines)
+                digest.update(text.encode())
+                count, characters = count + len(text.encode()), characters + len(text)
+                for pieces in tokenizer.encode_lines(lines):
+                    tokens += file.write(np.array(pieces, dtype).tobytes()) // np.dtype(dtype).itemsize
+                if progress is not None:
+                    progress(tokens)
+            tokens += file.write(np.array([END], dtype).tobytes()) // np.dtype(dtype).itemsize
+        if not characters:
+            raise DataError("There is no text to learn from.", where=str(config.source), why="it is empty")
+        if content and digest.hexdigest() != content:
+            raise DataError(
+                "The text is not the one this run began with.",
+                where=str(config.source),
+                help="restore the text to go on, or begin another run",
+            )
+        head = _Head(
+            name=str(config.source), fingerprint=fingerprint, content=digest.hexdigest(), dtype=dtype, tokens=tokens,
+            bytes=count, characters=characters,
+        )  # fmt: skip
+        with storing(folder):
+            (temporary / "stream.json").write_text(json.dumps({**FORMAT, **head.model_dump()}, indent=1) + "\n")
+            commit_folder(temporary, folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return head
+
+
+def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
+    kept: list[str] = []
+    for line in lines:
+        kept.append(line)
+        if len(kept) == CHUNK:
+            yield kept
+            kept = []
+    if kept:
+        yield kept
+
+
+def _lines(path: Path) -> Iterator[str]:
+    try:
+        raw: Any = gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+        with raw, io.TextIOWrapper(raw, encoding="utf-8", newline="") as file:
+            yield from file
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path} is not UTF-8", where=str(path), why=f"byte {error.start:,} of a block: {error.reason}",
+            help=f"iconv -t UTF-8 -f ENCODING {path} > text.txt",
+        ) from error  # fmt: skip
+    except (OSError, EOFError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise DataError(f"{path} cannot be read", where=str(path), why=why) from error
+
+
+def _characters(path: Path) -> int:
+    return sum(map(len, _lines(path)))
+
+
+def _fingerprint(config: TextConfig, tokenizer: Tokenizer) -> str:
+    """A sha256 over all that decides the prepared numbers. A file counts by path, size and time of change."""
+    path = config.source
+    status = path.stat() if path.exists() else None
+    file = [str(path.resolve()), status.st_size, status.st_mtime_ns] if status else [str(path)]
+    told = [FORMAT, file, list(config.share), tokenizer.digest()]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+
+def _damaged(path: Path, why: str) -> DataError:
+    return DataError(
+        "The prepared text is damaged.", where=str(path), why=why, help="remove this folder: it is made anew"
+    )

@@ -1,0 +1,1 @@
+"""Language models: the next token of a text, given those before it."""

@@ -1,0 +1,87 @@
+"""A language model's config for a text nobody wrote a recipe for, each choice with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from regard.data.stream import TextConfig, read_text_lines
+from regard.errors import DataError
+from regard.runs.config import Proposal
+
+__all__ = ["choose"]
+
+ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: one that is given leaves no other chosen
+CHARACTERS = 512  # so few different ones are pieces of their own
+HELD_OUT_SHARE, HELD_OUT = 0.1, 1_000_000  # for validation where no text is given: whichever is fewer characters
+FEWEST = 2_000  # characters: of a shorter text nothing is held out
+
+
+class _Size(NamedTuple):
+    """Up to so many characters: this preset, dropout, context and epochs."""
+
+    characters: float
+    preset: str
+    dropout: float
+    context: int
+    epochs: int
+
+
+SIZES = (
+    _Size(300_000, "tiny", 0.2, 64, 40),
+    _Size(5_000_000, "tiny", 0.1, 128, 20),
+    _Size(100_000_000, "small", 0.0, 256, 5),
+    _Size(float("inf"), "base", 0.0, 512, 1),
+)
+
+
+def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal:
+    """Read the text once and choose. ``given``: keys of ``train`` that the user sets. DataError for an empty text."""
+    count, seen = 0, set[str]()
+    for file in files:
+        for line in read_text_lines(TextConfig(source=file)):
+            count += len(line)
+            if len(seen) <= CHARACTERS:
+                seen.update(line)
+    if not count:
+        raise DataError("There is no text to learn from.", where=str(files[0]), why="it is empty")
+    size = next(size for size in SIZES if count <= size.characters)
+    small = len(seen) <= CHARACTERS and count <= SIZES[1].characters
+    tokenizer = {"kind": "character"} if small else {"kind": "byte-bpe", "size": 8_000}
+    parts, told = _parts(files, valid, count)
+    settings: dict[str, Any] = {
+        "optimizer": "adamw", "betas": [0.9, 0.95], "weight_decay": 0.1, "clip_norm": 1.0,
+        "learning_rate": 3e-3 if size.preset == "tiny" else 1e-3,
+        "schedule": "linear" if {"steps", "minutes", "tokens"} & given.keys() else "inverse-sqrt",
+    }  # fmt: skip
+    if "optimizer" in given:
+        settings = {}
+    if not set(ENDS) & given.keys():
+        settings |= {"epochs": size.epochs} | ({"early_stopping": 5} if "valid" in parts else {})
+    pieces = f"{len(seen)} characters" if small else "8,000 pieces of bytes"
+    reasons = [
+        f"one text alone: a language model ({count:,} characters, {pieces}, preset {size.preset}); "
+        "two files train a translation",
+        told,
+    ]
+    config = {
+        "task": {"kind": "language-model"},
+        "data": {**parts, "tokenizer": tokenizer, "context": size.context},
+        "model": {"preset": size.preset, "dropout": size.dropout},
+        "train": settings,
+    }
+    return Proposal(config, reasons)
+
+
+def _parts(files: Sequence[Path], valid: Sequence[Path], count: int) -> tuple[dict[str, Any], str]:
+    """The tables ``train`` and ``valid``, and the reason."""
+    train = [{"source": str(file)} for file in files]
+    if valid:
+        return {"train": train, "valid": [{"source": str(file)} for file in valid]}, "validates on the text given"
+    if count < FEWEST:
+        return {"train": train}, f"fewer than {FEWEST:,} characters: nothing is held out, so there is no validation"
+    share = round(1 - min(HELD_OUT_SHARE, HELD_OUT / count), 6)
+    held = [{"source": str(file), "share": [share, 1.0]} for file in files]
+    kept = [{"source": str(file), "share": [0.0, share]} for file in files]
+    return {"train": kept, "valid": held}, f"no validation text given: the last {1 - share:.1%} are held out"

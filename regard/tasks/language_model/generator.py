@@ -1,0 +1,146 @@
+"""A trained language model at work: text that goes on from a prompt, and the probability of given text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from regard.config.explain import explain
+from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, UNKNOWN, Tokenizer
+from regard.errors import ConfigError, ModelError
+from regard.models.language_model import LanguageModel, LanguageModelState
+from regard.search.batch_search import limit_scores
+from regard.tasks.language_model.config import GenerateConfig
+
+__all__ = ["Generated", "Generator", "TextScore"]
+
+
+class Generated(NamedTuple):
+    """``text`` goes on from the prompt, which it does not repeat; ``finished``: the model ended it by itself."""
+
+    prompt: str
+    text: str
+    log_probability: float  # nats, of the generated tokens
+    finished: bool
+
+
+class TextScore(NamedTuple):
+    """The probability of a text: ``nll`` in nats over ``tokens``, with ``bytes`` and ``characters`` of the raw text."""
+
+    nll: float
+    tokens: int
+    bytes: int
+    characters: int
+
+    @property
+    def perplexity(self) -> float:
+        return math.exp(self.nll / self.tokens)
+
+    @property
+    def bits_per_byte(self) -> float:
+        return self.nll / math.log(2) / self.bytes
+
+    @property
+    def bits_per_character(self) -> float:
+        return self.nll / math.log(2) / self.characters
+
+
+class Generator:
+    """Text in, more text out. ``context``: the most tokens that a prediction sees, as in training."""
+
+    def __init__(self, model: LanguageModel, tokenizer: Tokenizer, settings: GenerateConfig, *, context: int) -> None:
+        self.model, self.tokenizer = model.eval(), tokenizer
+        self.settings, self.context = settings, context
+        self.device = model.projection.device
+
+    def __call__(
+        self, prompt: str = "", *, seed: int | None = None, greedy: bool = False, **options: object
+    ) -> Generated:
+        """``model("To be", length=100, temperature=0.8, seed=1)``; options are fields of GenerateConfig."""
+        settings = self.adjusted(options)
+        parts = list(self.stream(prompt, settings, seed=seed, greedy=greedy))
+        last = parts[-1]
+        return Generated(prompt, "".join(part.text for part in parts), last.log_probability, last.finished)
+
+    @torch.no_grad()
+    def stream(
+        self, prompt: str, settings: GenerateConfig, *, seed: int | None = None, greedy: bool = False
+    ) -> Iterator[Generated]:
+        """Pieces of text as they are generated; ``log_probability`` is the sum so far.
+
+        Beyond ``context`` tokens the model reads the last half of them anew and goes on. ConfigError for a prompt
+        that the vocabulary cannot spell.
+        """
+        generator = torch.Generator(self.device)
+        generator.seed() if seed is None else generator.manual_seed(seed)
+        tokens, shown = [BEGIN, *self._encode(prompt)], ""
+        start, total = len(tokens), 0.0
+        log_p, state = self._read(tokens)
+        for _ in range(settings.length):
+            token = self._choose(log_p, settings, generator, greedy=greedy)
+            total += float(log_p[token])
+            finished = token == END
+            tokens.append(token)
+            whole = self.tokenizer.decode(tokens[start:])
+            # Half a character of several bytes is held back until it is whole.
+            text = "" if whole.endswith("\ufffd") and not finished else whole[len(shown) :]
+            shown += text
+            yield Generated(prompt, text, total, finished)
+            if finished:
+                return
+            if int(state.length[0]) >= self.context:
+                log_p, state = self._read(tokens)
+            else:
+                log_p, state = self._step([token], state)
+
+    @torch.no_grad()
+    def score(self, text: str) -> TextScore:
+        """The probability of a whole text, its end symbol left out, in windows of ``context`` tokens."""
+        tokens = [BEGIN, *self._encode(text)]
+        if len(tokens) == 1:
+            raise ConfigError("there is no text to score")
+        nll = 0.0
+        for at in range(0, len(tokens) - 1, self.context):
+            window = torch.tensor([tokens[at : at + self.context + 1]], device=self.device)
+            log_p, _ = self.model.step(window[:, :-1], self.model.start(1))
+            nll -= float(log_p.gather(-1, window[:, 1:, None]).double().sum())
+        return TextScore(nll, len(tokens) - 1, len(text.encode()), len(text))
+
+    def adjusted(self, options: Mapping[str, object]) -> GenerateConfig:
+        """The model's settings with these instead. ConfigError for what they cannot be."""
+        try:
+            return GenerateConfig.model_validate({**self.settings.model_dump(), **options})
+        except ValidationError as error:
+            raise explain(error, GenerateConfig, (), ()) from error
+
+    def _encode(self, text: str) -> list[int]:
+        tokens = self.tokenizer.encode(text)
+        if UNKNOWN in tokens:
+            unknown = ", ".join(map(repr, dict.fromkeys(self.tokenizer.unknown(text))))
+            raise ConfigError("this model cannot read the prompt", why=f"its vocabulary has no piece for {unknown}")
+        return tokens
+
+    def _read(self, tokens: list[int]) -> tuple[Tensor, LanguageModelState]:
+        """Read the last tokens anew: all of them, or half a context where there are more."""
+        kept = tokens if len(tokens) < self.context else tokens[-max(self.context // 2, 1) :]
+        return self._step(kept, self.model.start(1))
+
+    def _step(self, tokens: list[int], state: LanguageModelState) -> tuple[Tensor, LanguageModelState]:
+        log_p, after = self.model.step(torch.tensor([tokens], device=self.device), state)
+        found = log_p[0, -1]
+        if bool(found[:1].isnan().any()):
+            raise ModelError("this model computes no probabilities", why="its weights are not finite")
+        return found, after
+
+    def _choose(self, log_p: Tensor, settings: GenerateConfig, generator: torch.Generator, *, greedy: bool) -> int:
+        allowed = log_p.clone()
+        allowed[[PAD, BEGIN, UNKNOWN]] = -torch.inf
+        if greedy:
+            return int(allowed.argmax())
+        scores = limit_scores((allowed / (settings.temperature or 1.0))[None], settings.top_k, settings.top_p)
+        return int(torch.multinomial(scores.softmax(-1), 1, generator=generator))

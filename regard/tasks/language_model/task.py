@@ -1,0 +1,150 @@
+"""Language modelling as a task: text in windows, cross-entropy of each next token, bits per byte."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, cast
+
+import torch
+from torch import nn
+
+from regard.attention.contract import Mechanism
+from regard.core import atomic_files
+from regard.core.state import State
+from regard.core.task import (
+    Advance,
+    Card,
+    CodecsAndSpec,
+    Data,
+    LossTerms,
+    Metric,
+    MetricSums,
+    Objective,
+    Predictor,
+    Report,
+    RunFiles,
+    Task,
+)
+from regard.data.stream import Stream, TextConfig, open_or_prepare_stream, read_text_lines
+from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer, train_tokenizer
+from regard.data.windows import TokenBatch, WindowExamples
+from regard.models.language_model import LanguageModel
+from regard.models.transformer.build import language_model
+from regard.tasks.language_model.config import LanguageModelConfig
+from regard.tasks.language_model.generator import Generator
+
+__all__ = ["TASK"]
+
+
+class TextCodec(NamedTuple):
+    """The tokenizer of a run."""
+
+    tokenizer: Tokenizer
+
+
+def _open(run: RunFiles) -> CodecsAndSpec:
+    tokenizer = load_tokenizer(run.tokenizers, "text")
+    return CodecsAndSpec(TextCodec(tokenizer), {"types": len(tokenizer)})
+
+
+def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data:
+    config: LanguageModelConfig = run.config
+    contents = run.contents
+    if contents is None:
+        lines = (line for text in config.data.train for line in read_text_lines(text))
+        tokenizer = train_tokenizer(lines, config.data.tokenizer)
+        say(f"vocabulary: {len(tokenizer):,} {config.data.tokenizer.kind} pieces")
+        tokenizer.save(run.tokenizers, "text")
+        atomic_files.at("vocabulary")
+    codecs, spec = _open(run)
+    digests: dict[str, str] = {}
+
+    def examples(name: str, texts: tuple[TextConfig, ...]) -> WindowExamples:
+        streams = [_stream(run, codecs.tokenizer, text, f"{name}-{number}", contents or {}, say, progress)
+                   for number, text in enumerate(texts)]  # fmt: skip
+        digests.update({stream.folder.name: stream.content for stream in streams})
+        return WindowExamples(streams, context=config.data.context, tokens=config.train.batch_tokens, seed=config.seed)
+
+    valid = examples("valid", config.data.valid) if config.data.valid else None
+    return Data(examples("train", config.data.train), valid, codecs, spec, digests, _warnings(config))
+
+
+def _stream(
+    run: RunFiles,
+    tokenizer: Tokenizer,
+    text: TextConfig,
+    name: str,
+    contents: Mapping[str, str],
+    say: Report,
+    progress: Advance | None,
+) -> Stream:
+    stream = open_or_prepare_stream(text, tokenizer, run.data / name, content=contents.get(name, ""), progress=progress)
+    say(f"{stream.name}: {len(stream) - 1:,} tokens of {stream.bytes:,} bytes ({name.partition('-')[0]})")
+    atomic_files.at("corpus")
+    return stream
+
+
+def _warnings(config: LanguageModelConfig) -> Callable[[nn.Module], list[str]]:
+    def warnings(model: nn.Module) -> list[str]:
+        found = (each.remark(config.data.context) for each in model.modules() if isinstance(each, Mechanism))
+        return [f"warning: {text}" for text in dict.fromkeys(filter(None, found))]
+
+    return warnings
+
+
+def _build(config: LanguageModelConfig, spec: Mapping[str, int]) -> LanguageModel:
+    width = config.model.width
+    std = config.model.init_std or width**-0.5
+    embedding = nn.Parameter(torch.empty(spec["types"], width).normal_(std=std))
+    projection = embedding
+    if config.model.share == "none":
+        projection = nn.Parameter(torch.empty(spec["types"], width).normal_(std=std))
+    return language_model(config.model.as_decoder(config.data.context), embedding, projection)
+
+
+def _objective(config: LanguageModelConfig) -> Objective:
+    """Cross-entropy of every next token under the label smoothing of the config, in nats."""
+    smoothing = config.train.label_smoothing
+
+    def loss(net: nn.Module, batch: TokenBatch, carry: State = ()) -> LossTerms:
+        model = cast(LanguageModel, net)
+        features, _ = model(batch.input, valid=batch.valid)
+        found = model.loss(features[batch.valid], batch.target[batch.valid], smoothing=smoothing)
+        return LossTerms(found.smoothed, {"nll": found.nll.detach(), "tokens": batch.valid.sum()})
+
+    return loss
+
+
+def _compute_metrics(sums: MetricSums) -> dict[str, float]:
+    """``loss``: nats per token, without smoothing; ``perplexity``: e to the power of it."""
+    loss = float(sums["nll"]) / float(sums["tokens"])
+    return {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
+
+
+def _predictor(
+    net: nn.Module, codecs: TextCodec, config: LanguageModelConfig, *, engine: str | None = None
+) -> Generator:
+    return Generator(cast(LanguageModel, net), codecs.tokenizer, config.generate, context=config.data.context)
+
+
+def _decode(
+    predictor: Predictor, config: LanguageModelConfig, names: Sequence[str], interrupted: Callable[[], bool]
+) -> dict[str, float]:
+    """Nothing of a language model's is measured on generated text."""
+    return {}
+
+
+TASK = Task(
+    name="language-model",
+    open=_open,
+    prepare=_prepare,
+    build=_build,
+    small_spec={"types": 8},
+    objective=_objective,
+    predictor=_predictor,
+    compute_metrics=_compute_metrics,
+    metrics={"perplexity": Metric(lower_is_better=True)},
+    decode=_decode,
+    card=Card("text-generation", 'print(model("The").text)', 'generate {run} --prompt "The"'),
+)
