@@ -1,4 +1,4 @@
-"""Writes docs/config.md from the models themselves: keys, types and defaults are read, never typed a second time.
+"""Writes docs/reference/config.md from the models themselves: keys, types and defaults are read, never typed again.
 
 A key's meaning is its field's description, else the comment beside or above it in the source, else a line of
 ``MEANINGS`` below. A key without any is an error, and so is a line below that no key needs.
@@ -41,7 +41,7 @@ from regard.tasks.translation.config import DataConfig, TranslationConfig
 
 __all__ = ["PAGE", "meanings", "page"]
 
-PAGE = Path(__file__).parents[1] / "docs" / "config.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "config.md"
 
 # The table a file writes, the model that reads it, and what stands above its keys. A table of several kinds has a
 # section for each.
@@ -56,11 +56,11 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("[data.tokenizer]", TokenizerConfig, "`[data.source_tokenizer]` and `[data.target_tokenizer]` have the same."),
     ("[model]", ModelConfig, "Sizes and places. A preset fills in what is not given; see the table below."),
     ("[model.encoder]", TransformerEncoderConfig, "The default."),
-    ("[model.encoder]", RecurrentEncoderConfig, "See [carriers](carriers.md)."),
-    ("[model.encoder]", ConvolutionalEncoderConfig, "See [carriers](carriers.md)."),
+    ("[model.encoder]", RecurrentEncoderConfig, "See [carriers](architectures.md)."),
+    ("[model.encoder]", ConvolutionalEncoderConfig, "See [carriers](architectures.md)."),
     ("[model.decoder]", TransformerDecoderConfig, "The default."),
-    ("[model.decoder]", RecurrentDecoderConfig, "See [carriers](carriers.md)."),
-    ("[model.decoder]", ConvolutionalDecoderConfig, "See [carriers](carriers.md)."),
+    ("[model.decoder]", RecurrentDecoderConfig, "See [carriers](architectures.md)."),
+    ("[model.decoder]", ConvolutionalDecoderConfig, "See [carriers](architectures.md)."),
     ("[model.encoder.cell]", CellConfig, 'Of recurrent encoders and decoders. `cell = "gru"` alone is enough.'),
     ("[model.position]", RotaryConfig, 'See [positions](positions.md). `position = "rotary"` alone is enough.'),
     ("[model.position]", T5Config, "See [positions](positions.md)."),
@@ -144,7 +144,7 @@ SIZES = {"self", *PLACED}
 
 
 def page() -> str:
-    """The whole of docs/config.md."""
+    """The whole of docs/reference/config.md."""
     unused, parts = set(MEANINGS), [_head()]
     for title, model, about in SECTIONS:
         prefix = title.strip("[]")

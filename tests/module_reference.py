@@ -1,4 +1,4 @@
-"""``docs/modules.md`` from the first line of each module's docstring."""
+"""``docs/reference/modules.md`` from the first line of each module's docstring."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from itertools import groupby
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGE, PAGE = ROOT / "regard", ROOT / "docs" / "modules.md"
+PACKAGE, PAGE = ROOT / "regard", ROOT / "docs" / "reference" / "modules.md"
 HEAD = """# Every module
 
-A row for each file of `regard/`, by folder: the first line of its docstring. [Architecture](architecture.md) says why
-there are these. Written by `scripts/config-reference`.
+A row for each file of `regard/`, by folder: the first line of its docstring. [Architecture](../architecture.md) says
+why there are these. Written by `scripts/config-reference`.
 """
 
 

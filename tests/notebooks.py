@@ -1,4 +1,4 @@
-"""Runs the notebooks of docs/notebooks in a process of their own; as a program, saves them with their new outputs."""
+"""Runs docs/tutorials/notebooks in a process of their own; as a program, saves them with their new outputs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nbformat import NotebookNode
 
 __all__ = ["NOTEBOOKS", "executed"]
 
-FOLDER = Path(__file__).parents[1] / "docs" / "notebooks"
+FOLDER = Path(__file__).parents[1] / "docs" / "tutorials" / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 
 

@@ -114,7 +114,7 @@ def test_a_meaning_without_a_key_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("kind", MECHANISMS)
 def test_every_mechanism_has_its_page(kind: str) -> None:
     module = MECHANISMS[kind].__module__.rpartition(".")[2]
-    text = (DOCS / "mechanisms" / f"{module}.md").read_text(encoding="utf-8")
+    text = (DOCS / "reference" / "mechanisms" / f"{module}.md").read_text(encoding="utf-8")
     assert f'`kind = "{kind}"`' in text
     assert re.findall(r"^## (.+)$", prose(text), re.MULTILINE) == PARTS
 
@@ -122,7 +122,7 @@ def test_every_mechanism_has_its_page(kind: str) -> None:
 @pytest.mark.parametrize("kind", MIXERS)
 def test_every_mixer_has_its_page(kind: str) -> None:
     module = MIXERS[kind].__module__.rpartition(".")[2]
-    text = (DOCS / "mixers" / f"{module}.md").read_text(encoding="utf-8")
+    text = (DOCS / "reference" / "mixers" / f"{module}.md").read_text(encoding="utf-8")
     assert f'`kind = "{kind}"`' in text
     assert re.findall(r"^## (.+)$", prose(text), re.MULTILINE) == PARTS
 

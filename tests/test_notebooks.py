@@ -13,7 +13,7 @@ from .notebooks import NOTEBOOKS, executed
 
 def test_all_are_there() -> None:
     assert {path.stem for path in NOTEBOOKS} >= {
-        "form_transformer", "rnn_with_attention", "scaled_dot_product", "self_attention",
+        "1_scaled_dot_product", "2_self_attention", "3_rnn_with_attention", "4_form_transformer",
     }  # fmt: skip
 
 

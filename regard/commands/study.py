@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-EPILOG = "Examples: regard study list · regard study saturation · regard study all --page docs/studies.md"
+EPILOG = "Examples: regard study list · regard study saturation · regard study all --page docs/evidence/studies.md"
 
 Names = Annotated[
     list[str],

@@ -8,7 +8,7 @@ from regard.studies.study import Study
 
 __all__ = ["STUDIES", "find_study"]
 
-# In the order of the page docs/studies.md: from a single lookup to whole models.
+# In the order of the page docs/evidence/studies.md: from a single lookup to whole models.
 _ALL = (
     Study(
         name="dictionary",

@@ -17,9 +17,9 @@ HEAD = """\
 # Studies
 
 Claims of the literature, run on this code. Each verdict is computed: a study *holds* if all its criteria do. The page
-is written by `regard study all --page docs/studies.md`; one study is run by `regard study NAME`, and its file in
-`regard/studies/` says how it measures and where its thresholds come from. Times are those of one machine, with whatever
-else it did.
+is written by `regard study all --page docs/evidence/studies.md`; one study is run by `regard study NAME`, and its file
+in `regard/studies/` says how it measures and where its thresholds come from. Times are those of one machine, with
+whatever else it did.
 """
 
 

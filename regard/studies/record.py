@@ -2,7 +2,7 @@
 
 ``RUNS/NAME/`` holds ``result.json`` and, where matplotlib is installed, ``figure.svg`` and ``figure.png``; of a study
 that keeps its model, ``run/``, to be looked into with ``regard inspect``. The page
-``docs/studies.md`` is made from such folders alone, so a study of minutes is not run again for it.
+``docs/evidence/studies.md`` is made from such folders alone, so a study of minutes is not run again for it.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class Findings:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """The head of a study, readable without torch; ``seconds`` are those that docs/studies.md says it took."""
+    """The head of a study, readable without torch; ``seconds`` are those that docs/evidence/studies.md says it took."""
 
     name: str
     claim: str

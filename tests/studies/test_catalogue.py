@@ -40,14 +40,16 @@ def test_its_quick_form_runs_and_is_recorded(name: str, tmp_path: Path) -> None:
     assert len(record["rows"]) >= 2
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "studies.md"
+PAGE = Path(__file__).parents[2] / "docs" / "evidence" / "studies.md"
 
 
 def test_the_page_of_the_docs_says_what_the_catalogue_says() -> None:
     """It is written by a command, which a change of the catalogue does not run."""
     text = PAGE.read_text(encoding="utf-8")
     sections = re.findall(r"^## (.+)$", text, re.MULTILINE)
-    assert sections == [name for name in STUDIES if name in sections], "run regard study page --page docs/studies.md"
+    assert sections == [name for name in STUDIES if name in sections], (
+        "run regard study page --page docs/evidence/studies.md"
+    )
     assert [name for name in sections if f"\n> {STUDIES[name].claim}\n" not in text] == []
 
 

@@ -1,4 +1,4 @@
-"""Prints how far ours and each peer are apart, as docs/parity.md has it: python -m tests.parity.peers.table"""
+"""Prints how far ours and each peer are apart, as docs/evidence/parity.md has it: python -m tests.parity.peers.table"""
 
 from __future__ import annotations
 
