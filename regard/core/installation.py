@@ -22,6 +22,8 @@ PURPOSES = {
     "ctranslate2": "export to CTranslate2",
     "demo": "the dictionary of regard demo",
     "dev": "tests and checks of the code",
+    "docs": "the docs site",
+    "notebooks": "the notebooks of the tutorials",
     "onnx": "export to ONNX",
     "plot": "pictures of studies and comparisons",
     "serve": "regard serve and the page of regard inspect",
