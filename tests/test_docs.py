@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -141,4 +142,12 @@ def test_pages_have_runnable_blocks() -> None:
 
 @pytest.mark.parametrize("code, page, line", RUNNABLE)
 def test_runnable_block(code: str, page: Path, line: int) -> None:
-    exec(compile("\n" * line + code, str(page), "exec"), {"__name__": "page"})
+    with mock.patch.dict(MECHANISMS):  # a page may enter one of its own, which must not stay
+        exec(compile("\n" * line + code, str(page), "exec"), {"__name__": "page"})
+
+
+def test_what_a_page_enters_does_not_stay() -> None:
+    test_runnable_block(
+        "from regard.attention.catalogue import MECHANISMS\nMECHANISMS['mine'] = object", Path("page"), 0
+    )
+    assert "mine" not in MECHANISMS

@@ -13,8 +13,11 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
+
+import regard
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -109,3 +112,22 @@ def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
     (tmp_path / "docs" / "index.md").write_text("# Small\n\n[nowhere](gone.md)\n")
     done = build(tmp_path)
     assert done.returncode and "gone.md" in re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
+
+
+def test_what_is_cited_is_this_version() -> None:
+    text = (ROOT / "CITATION.cff").read_text("utf-8")
+    assert re.findall(r"^(?:cff-)?version: (.+)$", text, re.MULTILINE) == ["1.2.0", regard.__version__]
+
+
+@pytest.mark.parametrize("drawing", sorted((DOCS / "pictures").glob("*.svg")), ids=lambda path: path.stem)
+def test_a_drawing_is_small_and_says_what_it_shows(drawing: Path) -> None:
+    picture = ElementTree.parse(drawing).getroot()
+    title = picture.find("{http://www.w3.org/2000/svg}title")
+    assert title is not None and title.text
+    assert drawing.stat().st_size < 20_000
+
+
+def test_every_tutorial_says_what_its_reader_will_have_and_how_long_it_takes() -> None:
+    for page in sorted((DOCS / "tutorials").glob("*.md")):
+        beginning = page.read_text("utf-8").split("\n\n")[1]
+        assert beginning.startswith("**At the end you have**") and "**Time:**" in beginning, page.name
