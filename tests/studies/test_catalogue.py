@@ -65,3 +65,8 @@ def test_the_pictures_of_the_docs_are_there_and_small() -> None:
     assert pictures
     assert [name for name in pictures if not 1_000 < (PAGE.parent / name).stat().st_size < 60_000] == []
     assert {PAGE.parent / name for name in pictures} == set((PAGE.parent / "studies").iterdir())
+
+
+def test_every_study_says_why() -> None:
+    text = PAGE.with_name("why.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == list(STUDIES)
