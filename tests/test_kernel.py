@@ -19,6 +19,7 @@ from regard.attention.kernel import (
     normaliser,
 )
 from regard.attention.mask import Causal, Matrix, Padding, Span
+from regard.attention.structure import BandStructure, BlocksStructure, CausalStructure, FullStructure
 
 from .tolerances import within
 
@@ -42,6 +43,48 @@ from .tolerances import within
 )
 def test_choose(asked, path):
     assert choose(**asked) == path
+
+
+LONG, NARROW_BAND, WIDE_BAND = 4 * SHORT, BandStructure(SHORT // 2, SHORT // 2 - 1), BandStructure(SHORT, 0)
+
+
+@pytest.mark.parametrize(
+    "asked, path",
+    [
+        (dict(device="cpu", keys=8, structure=CausalStructure()), "causal"),
+        (dict(device="cpu", keys=SHORT, structure=CausalStructure(), gradient=True), "softmax"),
+        (dict(device="cpu", keys=LONG, structure=CausalStructure(), gradient=True), "causal"),
+        (dict(device="cpu", keys=LONG, structure=CausalStructure(), gradient=True, dropping=True), "softmax"),
+        (dict(device="cpu", keys=LONG, structure=CausalStructure(), need_weights=True), "reference"),
+        (dict(device="cpu", keys=LONG, structure=FullStructure(), gradient=True), "sdpa"),
+        (dict(device="cpu", keys=LONG, structure=BlocksStructure(causal=True), gradient=True), "sdpa"),
+        (dict(device="cpu", keys=LONG, structure=NARROW_BAND), "window"),
+        (dict(device="cpu", keys=LONG, structure=NARROW_BAND, gradient=True), "window"),
+        (dict(device="cpu", keys=LONG, structure=NARROW_BAND, gradient=True, dropping=True), "window"),
+        (dict(device="cpu", keys=LONG, structure=NARROW_BAND, need_weights=True), "reference"),
+        (dict(device="cpu", keys=LONG - 1, structure=NARROW_BAND, gradient=True), "sdpa"),
+        (dict(device="cpu", keys=LONG, structure=WIDE_BAND, gradient=True), "sdpa"),
+        (dict(device="cpu", keys=SHORT, structure=BandStructure(1, 1), gradient=True), "softmax"),
+        (dict(device="cpu", keys=SHORT, structure=BandStructure(1, 1)), "sdpa"),
+        (dict(device="cuda", keys=8, structure=CausalStructure(), gradient=True), "causal"),
+        (dict(device="cuda", keys=8, structure=CausalStructure(), gradient=True, ragged=True), "varlen"),
+        (dict(device="cuda", keys=8, structure=FullStructure(), ragged=True), "varlen"),
+        (dict(device="cuda", keys=8, structure=FullStructure(), ragged=True, dropping=True), "softmax"),
+        (dict(device="cuda", keys=8, structure=BlocksStructure(causal=True), ragged=True), "varlen"),
+        (dict(device="cuda", keys=LONG, structure=NARROW_BAND), "window"),
+        (dict(device="cuda", keys=LONG, structure=NARROW_BAND, ragged=True), "varlen"),
+        (dict(device="cuda", keys=LONG, structure=NARROW_BAND, ragged=True, dropping=True), "window"),
+        (dict(device="cuda", keys=LONG, structure=WIDE_BAND, ragged=True), "varlen"),
+        (dict(device="cpu", keys=8, structure=BandStructure(1, 1), forced="window"), "window"),
+        (dict(device="cpu", keys=8, structure=BandStructure(1, 1), forced="causal"), "sdpa"),
+        (dict(device="cpu", keys=8, structure=CausalStructure(), forced="window"), "sdpa"),
+        (dict(device="cpu", keys=8, structure=CausalStructure(), forced="sdpa"), "sdpa"),
+        (dict(device="cpu", keys=8, structure=CausalStructure(), forced="varlen"), "sdpa"),
+        (dict(device="cpu", keys=8, forced="causal", dropping=True), "softmax"),
+    ],
+)
+def test_choose_by_structure(asked, path):
+    assert choose(**dict(need_weights=False, gradient=False) | asked) == path
 
 
 def scene(dtype: torch.dtype, *, key_heads: int = 4):
@@ -250,4 +293,5 @@ def test_the_path_is_chosen_by_what_is_attended_to(bias, monkeypatch):
     spans = [Span.of(torch.ones(2, length, dtype=torch.bool)) for length in (3, 7)]
     learned = torch.zeros(1, 1, 3, 7, requires_grad=True) if bias else None
     attend(query, key, key, Padding().bind(*spans), bias=learned, need_weights=not bias)
-    assert asked == [dict(need_weights=not bias, device="cpu", gradient=bias, keys=7, dropping=False, forced=None)]
+    common = dict(device="cpu", keys=7, ragged=False, dropping=False, forced=None)
+    assert asked == [dict(need_weights=not bias, gradient=bias, structure=None if bias else FullStructure(), **common)]

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-import warnings
+import math
 
-import jaxtyping
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
 from regard.attention.kernel import attend_reference
 from regard.attention.mask import Bound, Causal, Edges, Mask, Matrix, Padding, Segments, Span, Window
+from regard.attention.structure import (
+    BandStructure,
+    BlocksStructure,
+    CausalStructure,
+    ColumnOffset,
+    EdgesStructure,
+    FullStructure,
+    Reach,
+    column_structure,
+)
+from regard.attention.varlen_kernel import varlen
 
 from .laws.cases import FEW
 
 QUERIES, KEYS, BATCH = 4, 5, 2
+MANY = settings(FEW, max_examples=50)
 
 
 def span(lengths: list[int], columns: int, *, start: int = 0, segment: bool = False) -> Span:
@@ -90,78 +100,186 @@ def test_sdpa_lowering_is_the_reference(bound):
     torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-12)
 
 
-def test_flex_lowering_is_the_reference(bound):
-    query, key, value = inputs(torch.float32)
-    expected, _ = attend_reference(query, key, value, bound, scale=0.25)
-    allowed = bound.flex()
-
-    def score(energy, batch, head, i, j):
-        return torch.where(allowed(batch, head, i, j), energy, -torch.inf)
-
-    jaxtyping.config.update("jaxtyping_disable", True)  # flex_attention traces, and type checks leave a trace
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # uncompiled, it materialises its scores, and says so
-            actual = flex_attention(query, key, value, score_mod=score, scale=0.25)
-    finally:
-        jaxtyping.config.update("jaxtyping_disable", False)
-    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
-
-
 def test_additive_is_zero_where_allowed_and_far_below_elsewhere(bound):
     for dtype in (torch.float32, torch.bfloat16, torch.float64):
         added = bound.additive(dtype)
         assert added.dtype == dtype
-        assert torch.equal(added == 0, bound.sdpa())
+        assert torch.equal((added == 0).expand_as(bound.sdpa()), bound.sdpa())
         assert added.isfinite().all()
 
 
 def test_empty_names_the_queries_that_see_nothing(bound):
     empty = bound.empty()
     expected = ~by_at(bound).any(2)
-    assert (not expected.any()) if empty is None else torch.equal(empty, expected)
+    assert (not expected.any()) if empty is None else torch.equal(empty.expand_as(expected), expected)
+
+
+def test_a_table_has_no_dimension_that_the_mask_does_not_depend_on():
+    """Padding is a row of keys, causality one table for the batch, a window over the whole sequence nothing at all."""
+    padded = span([4, 2], 4)
+    for mask, shape in [
+        (Padding(), (2, 1, 4)),
+        (Causal(), (1, 4, 4)),
+        (Causal() & Padding(), (2, 4, 4)),
+        (Padding() & Window(3), (2, 1, 4)),
+        (Window(3), (1, 1, 4)),
+    ]:
+        assert mask.bind(padded, padded).narrow().shape == shape
 
 
 def test_edges_lowering():
     graph = MASKS["edges"]
-    for mask in (graph, graph & Padding()):
-        edges = mask.bind(*SPANS["whole"]).edges()
-        dense = torch.zeros(QUERIES, KEYS, dtype=torch.bool)
-        dense[edges[0], edges[1]] = True
-        assert torch.equal(dense.expand(BATCH, -1, -1), mask.bind(*SPANS["whole"]).dense())
-    assert (graph & Padding()).bind(*SPANS["padded"]).edges() is None, "padding removes edges"
-    assert (graph & Causal()).bind(*SPANS["whole"]).edges() is None
-    assert (graph | Causal()).bind(*SPANS["whole"]).edges() is None
+    for mask in (graph, graph & Padding(), graph & Window(9)):
+        found = mask.bind(*SPANS["padded"]).structure()
+        assert isinstance(found, EdgesStructure) and found.index is graph.index
+    same = (SPANS["whole"][0],) * 2
+    assert (graph & Causal()).bind(*same).structure() is None
+    assert (graph | Causal()).bind(*SPANS["whole"]).structure() is None
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_varlen_lowering(causal):
-    lengths = span([3, 1], 3)
-    mask = Padding() & Causal() if causal else Padding()
+@pytest.mark.parametrize(
+    "mask, window",
+    [
+        (Padding(), (-1, -1)),
+        (Padding() & Causal(), (-1, 0)),
+        (Padding() & Window(1), (1, 1)),
+        (Padding() & Window(5), (-1, -1)),
+        (Causal() & Padding() & Window(1), (1, 0)),
+    ],
+)
+def test_varlen_lowering(mask, window):
+    lengths = span([3, 1, 0], 3)
     bound = mask.bind(lengths, lengths)
-    ragged = bound.varlen()
-    assert ragged.query_offsets.tolist() == ragged.key_offsets.tolist() == [0, 3, 4]
+    ragged = varlen(bound)
+    assert ragged.query_offsets.tolist() == ragged.key_offsets.tolist() == [0, 3, 4, 4]
     assert ragged.query_offsets.dtype == torch.int32
-    assert (ragged.longest_query, ragged.longest_key, ragged.causal) == (3, 3, causal)
-    for batch in range(2):
-        q, k = (int(offsets[batch + 1] - offsets[batch]) for offsets in ragged[:2])
-        whole = torch.ones(q, k, dtype=torch.bool)
-        assert torch.equal(bound.dense()[batch, :q, :k], whole.tril() if causal else whole)
-        assert not bound.dense()[batch, :, k:].any()
+    assert ragged[2:] == (3, 3, *window)
+
+
+def test_varlen_of_a_pack_has_a_sequence_for_each_segment():
+    pack = Span.of(torch.tensor([[True] * 5, [True] * 4 + [False], [False] * 5]))
+    pack = pack._replace(segment=torch.tensor([[0, 0, 1, 1, 1], [1, 2, 2, 5, 5], [0, 0, 0, 0, 0]]))
+    mask = Padding() & Causal() & Segments()
+    assert mask.bind(pack, pack).structure() == BlocksStructure(causal=True)
+    ragged = varlen(mask.bind(pack, pack))
+    assert ragged.query_offsets.tolist() == ragged.key_offsets.tolist() == [0, 2, 5, 6, 8, 9]
+    assert ragged[2:] == (3, 3, -1, 0)
+    torn = pack._replace(segment=torch.tensor([[0, 1, 0, 1, 1], [0] * 5, [0] * 5]))
+    assert varlen(mask.bind(torn, torn)) is None, "segment 0 lies in two places"
 
 
 def test_varlen_declines_what_it_cannot_express():
-    whole, late = span([3, 1], 3), span([3, 1], 3, start=2)
+    whole, late = span([3, 1], 3), span([3, 1], 3, start=1)
     longer = span([4, 2], 4)
     for mask, query, key in [
         (Causal(), whole, whole),
-        (Padding() & Window(1), whole, whole),
+        (Padding() & Matrix(torch.zeros(3, 3)), whole, whole),
         (Padding() | Causal(), whole, whole),
         (Padding() & Causal(), late, whole),
         (Padding() & Causal(), whole, longer),
+        (Padding() & Causal(), span([3, 2], 3), whole),
+        (Padding() & Window(1), late, whole),
+        (Padding() & Segments(), span([3, 1], 3, segment=True), span([3, 2], 3, segment=True)),
     ]:
-        assert mask.bind(query, key).varlen() is None
-    assert Padding().bind(whole, longer).varlen() is not None
+        assert varlen(mask.bind(query, key)) is None
+    assert varlen(Padding().bind(whole, longer)) is not None
+
+
+@pytest.mark.parametrize(
+    "reaches, offset, sizes, structure",
+    [
+        ([], (3, 5), (4, 9), FullStructure()),
+        ([(math.inf, 0)], (0, 0), (4, 4), CausalStructure()),
+        ([(math.inf, 0), (3, 3)], (0, 0), (4, 4), CausalStructure()),
+        ([(math.inf, 0), (2, 2)], (0, 0), (4, 4), BandStructure(2, 0)),
+        ([(math.inf, 0)], (0, 0), (4, 5), BandStructure(3, 0)),
+        ([(math.inf, 0)], (1, 1), (4, 4), BandStructure(3, 1)),
+        ([(math.inf, 0)], (0, 2), (4, 4), BandStructure(3, 2)),
+        ([(2, 2), (1, 4)], (0, 0), (9, 9), BandStructure(1, 2)),
+        ([(2, 2)], (3, 3), (4, 9), BandStructure(-1, 5)),
+        ([(2, 2)], (-3, 1), (9, 9), BandStructure(5, 3)),
+        ([(2, 2)], (50, 50), (4, 9), BandStructure(-8, 8)),  # beyond all keys: one column that is not there
+        ([(2, 2)], (-50, -50), (4, 9), BandStructure(48, -48)),
+    ],
+)
+def test_reaches_make_a_structure(reaches, offset, sizes, structure):
+    reached = [Reach(*reach) for reach in reaches]
+    assert column_structure(reached, ColumnOffset(*offset), *sizes) == structure
+
+
+def test_a_single_query_is_not_looked_at():
+    """A step of decoding: its table is a row. Where the spans share their start there is nothing to look at."""
+    one, cache = span([1, 1], 1, start=4), span([5, 3], 6)
+    assert (Causal() & Padding()).bind(one, cache).structure() is None
+    assert Padding().bind(one, cache).structure() == FullStructure()
+    alone = span([1], 1)
+    assert (Causal() & Window(2)).bind(alone, alone).structure() == FullStructure()
+
+
+@st.composite
+def bounds(draw) -> Bound:
+    """Masks over spans that start anywhere, row by row, with padding, whole sequences of it too, and packs."""
+    rows, queries, keys = draw(st.integers(1, 3)), draw(st.integers(1, 9)), draw(st.integers(1, 9))
+
+    def spanned(columns: int) -> Span:
+        starts = draw(st.lists(st.integers(0, 6), min_size=rows, max_size=rows))
+        if draw(st.booleans()):
+            starts = starts[:1] * rows
+        lengths = draw(st.lists(st.integers(0, columns), min_size=rows, max_size=rows))
+        segment = torch.tensor([sorted(draw(st.integers(0, 2)) for _ in range(columns)) for _ in range(rows)])
+        return Span(torch.tensor(starts), torch.arange(columns) < torch.tensor(lengths)[:, None], segment)
+
+    query = spanned(queries)
+    alike = draw(st.sampled_from(["apart", "same", "copied", "another length"]))
+    if alike == "apart":
+        key = spanned(keys)
+    else:
+        key = query if alike == "same" else Span(*(x.clone() for x in query))
+        key = key._replace(valid=spanned(queries).valid) if alike == "another length" else key
+    radius = draw(st.integers(0, 9))
+    table = torch.zeros(query.valid.shape[1], key.valid.shape[1]).masked_fill_(
+        torch.rand(query.valid.shape[1], key.valid.shape[1]) < 0.3, -torch.inf
+    )
+    index = torch.nonzero(table == 0).T
+    every = [Causal(), Window(radius), Padding(), Segments(), Matrix(table), Edges(index)]
+    chances = [0.5, 0.5, 0.7, 0.2, 0.1, 0.1]
+    chosen = [mask for mask, chance in zip(every, chances, strict=True) if draw(st.floats(0, 1)) < chance]
+    mask = chosen[0] if chosen else Padding()
+    for part in chosen[1:]:
+        mask = mask & part
+    return mask.bind(query, key)
+
+
+@MANY
+@given(bounds())
+def test_a_structure_says_no_more_than_the_table(bound):
+    """For valid queries, and padding aside; the band is an outer bound."""
+    table, found = bound.dense(), bound.structure()
+    queries, keys = table.shape[1:]
+    beside = torch.arange(keys) - torch.arange(queries)[:, None]
+    expected = {
+        FullStructure: lambda: torch.ones(queries, keys, dtype=torch.bool),
+        CausalStructure: lambda: beside <= 0,
+        BlocksStructure: lambda: (
+            (bound.query.segment[:, :, None] == bound.key.segment[:, None])
+            & ((beside <= 0) | torch.tensor(not found.causal))
+        ),
+        EdgesStructure: lambda: torch.zeros(queries, keys, dtype=torch.bool).index_put_(
+            tuple(found.index), torch.tensor(True)
+        ),
+    }
+    asking = bound.query.valid[:, :, None]
+    hidden = ~bound.key.valid[:, None] if Padding() in bound.mask.conjuncts() else torch.tensor(False)
+    if isinstance(found, BandStructure):
+        assert found.width >= 1
+        assert not table[:, (beside < -found.left) | (beside > found.right)].any()
+    elif isinstance(found, CausalStructure):
+        assert torch.equal(table & asking, (beside <= 0) & asking), "padding is hidden by causality alone"
+    elif found is not None:
+        assert torch.equal(table, (expected[type(found)]() & ~hidden).expand_as(table))
+    ragged = varlen(bound)
+    if ragged is not None:
+        assert int(ragged.query_offsets[-1]) == int(bound.query.valid.sum())
 
 
 @FEW

@@ -22,7 +22,7 @@ def attend_short(
     key: Float[Tensor, "batch heads key width"],
     value: Float[Tensor, "batch heads key value"],
     added: Float[Tensor, "#batch #heads #query key"],
-    empty: Bool[Tensor, "batch query"] | None,
+    empty: Bool[Tensor, "#batch #query"] | None,
     *,
     scale: float,
     dropping: nn.Module | None = None,

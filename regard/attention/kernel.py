@@ -19,6 +19,14 @@ from torch.nn.functional import logsigmoid, scaled_dot_product_attention
 
 from regard.attention.cpu_softmax import attend_short
 from regard.attention.mask import Bound
+from regard.attention.structure import (
+    BandStructure,
+    BlocksStructure,
+    CausalStructure,
+    Structure,
+)  # fmt: skip
+from regard.attention.varlen_kernel import Varlen, attend_varlen, serves_varlen, varlen
+from regard.attention.window_kernel import attend_window
 from regard.core.reference_mode import textbook
 
 __all__ = [
@@ -26,12 +34,17 @@ __all__ = [
     "normaliser", "read", "share_heads", "weigh",
 ]  # fmt: skip
 
-Kernel = Literal["reference", "softmax", "sdpa"]
+# reference: the textbook. softmax: two products and a softmax. sdpa: torch's fused kernel, given a mask. causal: the
+# same kernel, which hides later keys by itself. window: blocks of queries and the keys around them. varlen: torch's
+# FlashAttention of sequences without their padding.
+Kernel = Literal["reference", "softmax", "sdpa", "causal", "window", "varlen"]
 Normalise = Literal["softmax", "sigmoid"]
 _forced: ContextVar[Kernel | None] = ContextVar("kernel", default=None)
 
-# Below this many keys the plain softmax form beats the fused kernel's backward on a CPU (bench/kernels.py).
+# Up to this many keys the plain softmax form beats the fused kernel's backward on a CPU (bench/attention_paths.py).
 SHORT = 256
+# A band pays where it is at most this share of the keys wide (bench/attention_paths.py).
+NARROW = 1 / 4
 
 Energy = Float[Tensor, "batch heads query key"]
 Weights = Float[Tensor, "batch heads query key"]
@@ -55,6 +68,8 @@ def choose(
     device: str,
     gradient: bool,
     keys: int,
+    structure: Structure | None = None,
+    ragged: bool = False,
     dropping: bool = False,
     forced: Kernel | None = None,
 ) -> Kernel:
@@ -62,17 +77,28 @@ def choose(
 
     Weights come out of the reference alone. On a CPU the fused kernel's backward costs several times the plain
     form's on short sequences; everywhere else it wins in time and never materialises the weights. Dropout of weights
-    draws from ``regard.core.randomness``, which the fused kernel cannot.
+    draws from ``regard.core.randomness``, which torch's kernels cannot. ``ragged``: the mask, the sizes and the number
+    format suit the kernel of sequences without padding, and there is padding, or a pack, that it would save. A forced
+    path that cannot compute this structure gives way to "sdpa".
     """
     if need_weights:
         return "reference"
-    if dropping:
-        return "softmax" if forced in (None, "sdpa") else forced
+    able = {
+        "causal": isinstance(structure, CausalStructure),
+        "window": isinstance(structure, BandStructure),
+        "varlen": ragged,
+    }
     if forced is not None:
-        return forced
-    if device == "cpu" and gradient and keys <= SHORT:
-        return "softmax"
-    return "sdpa"
+        path = forced if able.get(forced, True) else "sdpa"
+    elif device == "cpu" and gradient and keys <= SHORT:
+        path = "softmax"
+    elif isinstance(structure, BandStructure) and keys > SHORT and structure.width <= NARROW * keys:
+        path = "varlen" if ragged and not dropping else "window"
+    elif able["varlen"]:
+        path = "varlen"
+    else:
+        path = "causal" if able["causal"] else "sdpa"
+    return "softmax" if dropping and path not in ("reference", "window") else path
 
 
 def masked_softmax(
@@ -167,11 +193,15 @@ def attend(
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     inputs = (query, key, value) if bias is None else (query, key, value, bias)
     gradient = torch.is_grad_enabled() and any(each.requires_grad for each in inputs)
+    structure = bound.structure() if bias is None else None  # a bias is a table itself: a band of it is not written yet
+    ragged = _ragged(bound, structure) if bias is None and serves_varlen(query, key, value) else None
     path = choose(
         need_weights=need_weights,
         device=query.device.type,
         gradient=gradient,
         keys=key.shape[2],
+        structure=structure,
+        ragged=ragged is not None,
         dropping=dropping is not None,
         forced=_forced.get() or ("reference" if textbook() else None),
     )
@@ -180,10 +210,17 @@ def attend(
         return context, weights if need_weights else None
     if path == "softmax":
         return _attend_softmax(query, key, value, bound, scale, bias, dropping), None
-    grouped = key.shape[1] != query.shape[1]
-    mask = bound.sdpa() if bias is None else bias.masked_fill(~bound.sdpa(), float("-inf"))
-    context = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale, enable_gqa=grouped)
-    return context, None
+    if path == "window" and isinstance(structure, BandStructure):
+        key, value = (share_heads(x, query.shape[1]) for x in (key, value))
+        return attend_window(query, key, value, bound, structure, scale=scale, dropping=dropping), None
+    if path == "varlen" and ragged is not None:
+        return attend_varlen(query, key, value, bound, ragged, scale=scale), None
+    return _attend_fused(query, key, value, bound, scale, bias, causal=path == "causal"), None
+
+
+def _ragged(bound: Bound, structure: Structure | None) -> Varlen | None:
+    """Sequences without padding, where they save padding, or columns outside of a band or a block."""
+    return varlen(bound) if bound.padded or isinstance(structure, BandStructure | BlocksStructure) else None
 
 
 def _attend_softmax(
@@ -202,6 +239,33 @@ def _attend_softmax(
     return attend_short(query, key, value, added, bound.empty(), scale=scale, dropping=dropping)
 
 
+def _attend_fused(
+    query: Float[Tensor, "batch heads query width"],
+    key: Float[Tensor, "batch key_heads key width"],
+    value: Float[Tensor, "batch key_heads key value"],
+    bound: Bound,
+    scale: float,
+    bias: Bias | None,
+    *,
+    causal: bool,
+) -> Context:
+    """torch's fused kernel, by itself causal or under a mask no larger than it must be.
+
+    Padding stands at the end of a row, so that causality hides it from all queries but those that are padding
+    themselves. These would see it: they get context 0, and no gradient comes from them.
+    """
+    mask = None
+    if bias is not None:
+        mask = bias.masked_fill(~bound.narrow()[:, None], float("-inf"))
+    elif not causal and bound.parts:
+        mask = bound.narrow()[:, None]
+    grouped = key.shape[1] != query.shape[1]
+    context = scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=grouped
+    )
+    return context.masked_fill(~bound.query.valid[:, None, :, None], 0.0) if causal and bound.pads else context
+
+
 def share_heads(x: Float[Tensor, "batch key_heads key width"], heads: int) -> Float[Tensor, "batch {heads} key width"]:
     """Each key head serves heads / key heads query heads, neighbours first (Ainslie et al. 2023)."""
     return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], 1)
@@ -211,5 +275,5 @@ def blank_unseen(
     x: Float[Tensor, "batch key_heads key width"], bound: Bound
 ) -> Float[Tensor, "batch key_heads key width"]:
     """Keys or values with 0 in the columns that no query of the row may look at."""
-    unseen = ~bound.dense().any(1)
+    unseen = ~bound.narrow().any(1)
     return x.masked_fill(unseen[:, None, :, None], 0.0) if x.shape[2] else x

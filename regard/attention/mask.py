@@ -4,22 +4,37 @@
 0 and −∞: conversions happen here and nowhere else.)
 
 A ``Mask`` is an expression that knows no tensor of the moment. ``mask.bind(query_span, key_span)`` gives a
-``Bound``, whose primitive is ``at(batch, query, key)``; ``dense``, ``sdpa``, ``flex``, ``edges`` and ``varlen`` lower
-it to what a kernel wants, and answer ``None`` where that form cannot express it.
+``Bound``, whose primitive is ``at(batch, query, key)``. ``structure`` names the shape of the mask from the expression
+and the spans, without a table of queries × keys; ``narrow``, ``additive`` and, last, ``dense`` lower it to what a
+kernel wants.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int, Int32
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-__all__ = ["Bound", "Causal", "Edges", "Mask", "Matrix", "Padding", "Segments", "Span", "Varlen", "Window"]
+from regard.attention.structure import (
+    BandStructure,
+    BlocksStructure,
+    CausalStructure,
+    ColumnOffset,
+    EdgesStructure,
+    FullStructure,
+    Reach,
+    Structure,
+    column_structure,
+    hides_nothing,
+)  # fmt: skip
+
+__all__ = ["Bound", "Causal", "Edges", "Mask", "Matrix", "Padding", "Segments", "Span", "Window"]
 
 Index = Int[Tensor, "*#shape"]  # rows or columns; the indices of one call broadcast against each other
 Allowed = Bool[Tensor, "*#shape"]
@@ -46,24 +61,25 @@ class Span(NamedTuple):
         """The number of valid columns."""
         return self.valid.sum(1)
 
+    def segments(self) -> Int[Tensor, "batch length"]:
+        """The segment of every column; an error where nobody said."""
+        if self.segment is None:
+            raise ValueError("Segments needs spans that carry segments")
+        return self.segment
+
     @classmethod
     def of(cls, valid: Bool[Tensor, "batch length"]) -> Span:
         """The span of whole sentences: they start at position 0."""
         return cls(valid.new_zeros(valid.shape[0], dtype=torch.int64), valid)
 
 
-class Varlen(NamedTuple):
-    """Sentences laid end to end, as FlashAttention's ragged kernels want them; the first offset is 0."""
-
-    query_offsets: Int32[Tensor, "batch+1"]
-    key_offsets: Int32[Tensor, "batch+1"]
-    longest_query: int
-    longest_key: int
-    causal: bool
-
-
 class Mask(ABC):
     """An expression of predicates; True = may look."""
+
+    @property
+    def reach(self) -> Reach | None:
+        """Positions around its own that a query may look at, where that says everything; None elsewhere."""
+        return None
 
     @abstractmethod
     def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
@@ -88,7 +104,13 @@ class Mask(ABC):
 class Causal(Mask):
     """Look at no position after one's own: key position ≤ query position (absolute, so right with a cache)."""
 
+    @property
+    def reach(self) -> Reach:
+        return Reach(math.inf, 0)
+
     def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
+        if query.start is key.start:
+            return j <= i
         return key.start[batch] + j <= query.start[batch] + i
 
 
@@ -102,7 +124,13 @@ class Window(Mask):
         if self.radius < 0:
             raise ValueError(f"a window's radius is 0 or more, not {self.radius}")
 
+    @property
+    def reach(self) -> Reach:
+        return Reach(self.radius, self.radius)
+
     def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
+        if query.start is key.start:
+            return (j - i).abs() <= self.radius
         return ((key.start[batch] + j) - (query.start[batch] + i)).abs() <= self.radius
 
 
@@ -119,9 +147,7 @@ class Segments(Mask):
     """Packed sentences: look only within one's own."""
 
     def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
-        if query.segment is None or key.segment is None:
-            raise ValueError("Segments needs spans that carry segments")
-        return query.segment[batch, i] == key.segment[batch, j]
+        return query.segments()[batch, i] == key.segments()[batch, j]
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,11 +211,11 @@ class _Column(Mask):
 
 
 class Bound:
-    """A mask over the columns of a query and a key tensor. The dense form is computed once and kept."""
+    """A mask over the columns of a query and a key tensor. What is computed is computed once and kept."""
 
     def __init__(self, mask: Mask, query: Span, key: Span) -> None:
         self.mask, self.query, self.key = mask, query, key
-        self._dense: Tensor | None = None
+        self._dense: Tensor | None = None  # with size 1 along what it does not depend on
         self._additive: Tensor | None = None
         self._empty: tuple[Tensor | None] | None = None
 
@@ -207,15 +233,88 @@ class Bound:
         """The primitive: may column ``i`` look at column ``j`` in row ``batch``? Indices broadcast."""
         return self.mask.at(self.query, self.key, batch, i, j)
 
-    def dense(self) -> Bool[Tensor, "batch query key"]:
-        """The mask as a table. Cost: batch·query·key bytes."""
+    @cached_property
+    def offset(self) -> ColumnOffset | None:
+        """How far the columns of queries and keys stand apart; None where that is not worth the look.
+
+        Spans with one ``start`` are not looked at. For a single query, a step of decoding, a table is as small as what
+        it would save.
+        """
+        if self.query.start is self.key.start or not len(self.key.start):
+            return ColumnOffset(0, 0)
+        if self.query.valid.shape[1] == 1:
+            return None
+        apart = self.query.start - self.key.start
+        return ColumnOffset(int(apart.min()), int(apart.max()))
+
+    @cached_property
+    def parts(self) -> tuple[Mask, ...]:
+        """Conjuncts of the mask without those that hide no column, as a window wider than the sequence."""
+        conjuncts, sizes = self.mask.conjuncts(), (self.query.valid.shape[1], self.key.valid.shape[1])
+        return tuple(
+            part
+            for part in conjuncts
+            if part.reach is None or self.offset is None or not hides_nothing(part.reach, self.offset, *sizes)
+        )
+
+    @property
+    def pads(self) -> bool:
+        """Whether keys that are padding are hidden."""
+        return Padding() in self.parts
+
+    @cached_property
+    def padded(self) -> bool:
+        """Whether some key is hidden because it is padding. Looks at the columns."""
+        return self.pads and not bool(self.key.valid.all())
+
+    @cached_property
+    def same_columns(self) -> bool:
+        """Whether queries and keys are the same columns of the same sequences."""
+        query, key = self.query, self.key
+        if query is key:
+            return True
+        return (
+            self.offset == (0, 0)
+            and torch.equal(query.valid, key.valid)
+            and (query.segment is key.segment or _equal(query.segment, key.segment))
+        )
+
+    def structure(self) -> Structure | None:
+        """The mask by its shape, padding left aside, and without a table; None where it has none that is known."""
+        parts = [part for part in self.parts if not isinstance(part, Padding)]
+        reaches = [part.reach for part in parts if part.reach is not None]
+        others = [part for part in parts if part.reach is None]
+        if reaches and self.offset is None:
+            return None
+        sizes = (self.query.valid.shape[1], self.key.valid.shape[1])
+        found = column_structure(reaches, self.offset or ColumnOffset(0, 0), *sizes)
+        if isinstance(found, CausalStructure) and self.pads and not self.same_columns:
+            # A query that is valid where the key of its column is padding must not see that key.
+            found = BandStructure(sizes[0] - 1, 0)
+        if not others or isinstance(found, BandStructure):
+            return found
+        if all(isinstance(part, Segments) for part in others):
+            return BlocksStructure(causal=isinstance(found, CausalStructure))
+        if isinstance(found, FullStructure) and len(others) == 1 and isinstance(others[0], Edges):
+            return EdgesStructure(others[0].index)
+        return None
+
+    def narrow(self) -> Bool[Tensor, "#batch #query key"]:
+        """The mask with size 1 along rows or queries that it does not depend on: padding alone is one row of keys."""
         if self._dense is None:
-            batch, queries = self.query.valid.shape
-            keys, device = self.key.valid.shape[1], self.key.valid.device
+            (batch, queries), keys = self.query.valid.shape, self.key.valid.shape[1]
+            device = self.key.valid.device
             rows, i, j = (torch.arange(n, device=device) for n in (batch, queries, keys))
-            dense = self.at(rows[:, None, None], i[None, :, None], j[None, None, :])
-            self._dense = dense.expand(batch, queries, keys)
+            allowed = None
+            for part in self.parts:
+                more = part.at(self.query, self.key, rows[:, None, None], i[None, :, None], j[None, None, :])
+                allowed = more if allowed is None else allowed & more
+            self._dense = torch.ones(1, 1, keys, dtype=torch.bool, device=device) if allowed is None else allowed
         return self._dense
+
+    def dense(self) -> Bool[Tensor, "batch query key"]:
+        """The mask as a table. Cost: up to batch·query·key bytes."""
+        return self.narrow().expand(*self.query.valid.shape, self.key.valid.shape[1])
 
     def column(self, i: int) -> Bound:
         """The bound of query column ``i`` alone, for mechanisms that take the queries in turn."""
@@ -226,48 +325,24 @@ class Bound:
         return column
 
     def sdpa(self) -> Bool[Tensor, "batch 1 query key"]:
-        """For ``scaled_dot_product_attention``, where True also means may look.
-
-        Its ``is_causal`` is not used: it aligns top left, which is wrong with a cache.
-        """
+        """The table with a dimension for the heads, where True also means may look."""
         return self.dense()[:, None]
 
-    def additive(self, dtype: torch.dtype) -> Float[Tensor, "batch 1 query key"]:
-        """0 where allowed, the most negative finite number elsewhere."""
+    def additive(self, dtype: torch.dtype) -> Float[Tensor, "#batch 1 #query key"]:
+        """0 where allowed, the most negative finite number elsewhere; as small as ``narrow``."""
         if self._additive is None or self._additive.dtype != dtype:
-            blocked = ~self.sdpa()
+            blocked = ~self.narrow()[:, None]
             self._additive = torch.zeros(blocked.shape, dtype=dtype, device=blocked.device)
             self._additive.masked_fill_(blocked, torch.finfo(dtype).min)
         return self._additive
 
-    def empty(self) -> Bool[Tensor, "batch query"] | None:
+    def empty(self) -> Bool[Tensor, "#batch #query"] | None:
         """Queries that may look at nothing; None where there are none. Kept."""
         if self._empty is None:
-            empty = ~self.dense().any(2)
+            empty = ~self.narrow().any(2)
             self._empty = (empty if bool(empty.any()) else None,)
         return self._empty[0]
 
-    def flex(self) -> Callable[[Index, Index, Index, Index], Allowed]:
-        """The ``mask_mod`` of FlexAttention."""
-        return lambda batch, head, i, j: self.at(batch, i, j)
 
-    def edges(self) -> Int[Tensor, "2 edges"] | None:
-        """Pairs (query, key) where the mask is a graph and nothing else; None otherwise."""
-        parts = [part for part in self.mask.conjuncts() if not isinstance(part, Padding)]
-        all_valid = len(parts) == len(self.mask.conjuncts()) or bool(self.key.valid.all())
-        if len(parts) == 1 and isinstance(parts[0], Edges) and all_valid:
-            return parts[0].index
-        return None
-
-    def varlen(self) -> Varlen | None:
-        """Ragged form where the mask is padding, causal or not, over whole sentences; None otherwise."""
-        kinds = {type(part) for part in self.mask.conjuncts()}
-        whole = not bool(self.query.start.any()) and not bool(self.key.start.any())
-        if Padding not in kinds or not kinds <= {Padding, Causal} or not whole:
-            return None
-        causal = Causal in kinds
-        if causal and not torch.equal(self.query.length, self.key.length):
-            return None
-        lengths = (self.query.length, self.key.length)
-        offsets = [torch.nn.functional.pad(n.cumsum(0), (1, 0)).to(torch.int32) for n in lengths]
-        return Varlen(offsets[0], offsets[1], int(lengths[0].max()), int(lengths[1].max()), causal)
+def _equal(one: Tensor | None, other: Tensor | None) -> bool:
+    return one is not None and other is not None and torch.equal(one, other)

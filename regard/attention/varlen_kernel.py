@@ -1,0 +1,119 @@
+"""Attention of sequences laid end to end, without their padding: torch's FlashAttention on CUDA."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int, Int32
+from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
+from torch.nn.functional import pad
+
+from regard.attention.mask import Bound, Causal, Padding, Segments, Span, Window
+
+__all__ = ["Varlen", "attend_varlen", "serves_varlen", "varlen"]
+
+# Newer versions of torch take a window, a scale and grouped heads.
+COMPLETE = {"window_size", "scale", "enable_gqa"} <= set(inspect.signature(varlen_attn).parameters)
+WIDEST = 256  # features of a head, in FlashAttention
+MULTIPLE = 8
+
+
+class Varlen(NamedTuple):
+    """Sequences laid end to end without their padding, as FlashAttention's ragged kernels want them.
+
+    The first offset is 0. ``left`` and ``right`` are the columns that a query may look at before and after its own
+    within its sequence, −1 for no limit.
+    """
+
+    query_offsets: Int32[Tensor, "sequences+1"]
+    key_offsets: Int32[Tensor, "sequences+1"]
+    longest_query: int
+    longest_key: int
+    left: int
+    right: int
+
+
+def serves_varlen(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether the kernel takes these tensors: on CUDA, in half precision, with one width that suits it."""
+    width = query.shape[-1]
+    return (
+        COMPLETE
+        and query.is_cuda
+        and query.dtype in (torch.float16, torch.bfloat16)
+        and width == key.shape[-1] == value.shape[-1]
+        and width <= WIDEST
+        and width % MULTIPLE == 0
+    )
+
+
+def varlen(bound: Bound) -> Varlen | None:
+    """Sequences without padding for a mask of padding, causality, windows and segments; None for any other.
+
+    The segments of a row must ascend, and some column must be valid. Cost: batch·length, and a look at the columns.
+    """
+    kinds = {type(part) for part in bound.parts}
+    if Padding not in kinds or not kinds <= {Padding, Causal, Window, Segments}:
+        return None
+    if kinds != {Padding} and not bound.same_columns:
+        return None
+    lengths = (bound.query.length, bound.key.length)
+    if Segments in kinds:
+        pieces = _segment_lengths(bound.key)
+        if pieces is None:
+            return None
+        lengths = (pieces, pieces)
+    longest = [int(n.max()) if len(n) else 0 for n in lengths]
+    if 0 in longest:
+        return None
+    offsets = [pad(n.cumsum(0), (1, 0)).to(torch.int32) for n in lengths]
+    reaches = [part.reach for part in bound.parts if part.reach is not None]
+    ends = (min((reach[side] for reach in reaches), default=math.inf) for side in (0, 1))
+    left, right = (-1 if math.isinf(end) else int(end) for end in ends)
+    return Varlen(offsets[0], offsets[1], longest[0], longest[1], left, right)
+
+
+def attend_varlen(
+    query: Float[Tensor, "batch heads query width"],
+    key: Float[Tensor, "batch key_heads key width"],
+    value: Float[Tensor, "batch key_heads key width"],
+    bound: Bound,
+    ragged: Varlen,
+    *,
+    scale: float,
+) -> Float[Tensor, "batch heads query width"]:
+    """softmax(scale · Q Kᵀ) V of each sequence of ``ragged``, in which padded columns take no part: they get 0.
+
+    Cost: that of the sequences' own lengths, of windows only their band; no weights are kept.
+    """
+    asking, answering = bound.query.valid, bound.key.valid
+    found = varlen_attn(
+        query.transpose(1, 2)[asking],
+        key.transpose(1, 2)[answering],
+        value.transpose(1, 2)[answering],
+        ragged.query_offsets,
+        ragged.key_offsets,
+        ragged.longest_query,
+        ragged.longest_key,
+        scale=scale,
+        window_size=(ragged.left, ragged.right),
+        enable_gqa=key.shape[1] != query.shape[1],
+    )
+    assert isinstance(found, Tensor), "its other forms were not asked for"
+    context = query.new_zeros(query.shape).transpose(1, 2).contiguous()
+    return context.index_put((asking,), found).transpose(1, 2)
+
+
+def _segment_lengths(span: Span) -> Int[Tensor, "sequences"] | None:
+    """Numbers of valid columns of one segment in a row; None where the segments of a row do not ascend."""
+    both = span.valid[:, 1:] & span.valid[:, :-1]
+    steps = span.segments().diff(dim=1)
+    if bool((both & (steps < 0)).any()):
+        return None
+    first = span.valid.clone()
+    first[:, 1:] &= ~both | (steps != 0)
+    number = first[span.valid].cumsum(0) - 1
+    return torch.bincount(number)

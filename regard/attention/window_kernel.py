@@ -1,0 +1,86 @@
+"""Attention within a band of columns: time and memory grow with queries · band, not with queries · keys."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from regard.attention.cpu_softmax import attend_short
+from regard.attention.mask import Bound
+from regard.attention.structure import BandStructure
+
+__all__ = ["attend_window"]
+
+# Queries in a block: as many as a side of the band, so that few of the columns read in vain, within these limits.
+FEWEST, MOST = 32, 128
+
+
+def attend_window(
+    query: Float[Tensor, "batch heads query width"],
+    key: Float[Tensor, "batch heads key width"],
+    value: Float[Tensor, "batch heads key value"],
+    bound: Bound,
+    band: BandStructure,
+    *,
+    scale: float,
+    dropping: nn.Module | None = None,
+) -> Float[Tensor, "batch heads query value"]:
+    """softmax(scale · Q Kᵀ) V over the keys that ``bound`` allows, all of which lie within ``band``.
+
+    Queries are cut into blocks of c columns, and each block attends to those blocks of keys that the band touches, as
+    if it were a short sequence; the mask itself is asked for these columns alone. Padded queries see what the mask
+    lets them see. Cost: batch·heads·query·(band + 2c)·(d_k + d_v) multiply-adds, and as many weights.
+    """
+    batch, queries = len(query), query.shape[2]
+    size = min(max(band.left, band.right, FEWEST), MOST)
+    blocks = -(-queries // size)
+    first, last = -(-band.left // size), -(-band.right // size)  # blocks of keys before and after a block's own
+    before, after = first * size, (blocks + last) * size - key.shape[2]
+    asked = pad(query, (0, 0, 0, blocks * size - queries)).unflatten(2, (blocks, size))
+    keys, values = (_around(pad(x, (0, 0, before, after)), size, blocks) for x in (key, value))
+    allowed = _allowed(bound, size, blocks, first, (first + last + 1) * size)
+    allowed = allowed.expand(batch, *allowed.shape[1:]).flatten(0, 1)
+    empty = ~allowed.any(2)
+    added = torch.zeros(allowed.shape, dtype=query.dtype, device=query.device)
+    added.masked_fill_(~allowed, torch.finfo(query.dtype).min)
+    context = attend_short(
+        asked.transpose(1, 2).flatten(0, 1),
+        keys,
+        values,
+        added[:, None],
+        empty if bool(empty.any()) else None,
+        scale=scale,
+        dropping=dropping,
+    )
+    return context.unflatten(0, (batch, blocks)).transpose(1, 2).flatten(2, 3)[:, :, :queries]
+
+
+def _around(
+    x: Float[Tensor, "batch heads padded width"], size: int, blocks: int
+) -> Float[Tensor, "batch*{blocks} heads span width"]:
+    """For each block of queries the columns of those blocks of keys that it may look at, side by side."""
+    pieces = x.unflatten(2, (-1, size))
+    touched = pieces.shape[2] - blocks + 1
+    around = torch.cat([pieces[:, :, n : n + blocks] for n in range(touched)], 3)
+    return around.transpose(1, 2).flatten(0, 1)
+
+
+def _allowed(
+    bound: Bound, size: int, blocks: int, first: int, span: int
+) -> Bool[Tensor, "#batch {blocks} {size} {span}"]:
+    """The mask for each block of queries over the columns it reads; columns outside of the sequence are hidden."""
+    device, keys, queries = bound.key.valid.device, bound.key.valid.shape[1], bound.query.valid.shape[1]
+    row = torch.arange(len(bound.key.valid), device=device)[:, None, None, None]
+    begin = torch.arange(blocks, device=device)[:, None, None] * size
+    within = torch.arange(size, device=device)[:, None]
+    beside = torch.arange(span, device=device) - first * size
+    column = begin + beside
+    allowed = ((column >= 0) & (column < keys))[None]
+    i, j = (begin + within).clamp(max=queries - 1), column.clamp(0, keys - 1)
+    for part in bound.parts:
+        # A band is the same beside every block: its first stands for all.
+        asked = (row, within, beside) if part.reach is not None else (row, i, j)
+        allowed = allowed & part.at(bound.query, bound.key, *asked)
+    return allowed.expand(-1, blocks, size, span)
