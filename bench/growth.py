@@ -1,11 +1,13 @@
-"""How time and memory grow with length, batch, vocabulary and beam, with fitted exponents and a plot.
+"""Growth of time and memory with length, batch, vocabulary, beam and attended length: fitted exponents and a plot.
 
-    .venv/bin/python bench/growth.py
+    .venv/bin/python bench/growth.py [--series window dense]
 
 One quantity grows while the others stay. A point is a process of its own: an update (forward, backward, Adam) of the
-preset in bfloat16, or the decoding of 16 pieces in float32, timed a few times after a first, and the most memory above
-what the model itself took. The exponent is that of a straight line through the logarithms of the upper half of the
-points. Writes runs/bench/growth.json and growth.png.
+preset in bfloat16, the decoding of 16 pieces in float32, or self-attention forward and backward in float32, within a
+window (``window``, and ``causal window``) or over the whole sequence (``dense``); timed a few times after a first, and
+the most memory above what the model itself took. One thread is timed by its own clock, so that a busy machine disturbs
+less, several by that on the wall. The exponent is that of a straight line through the logarithms of the
+upper half of the points. Writes runs/bench/growth.json and growth.png.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,10 +35,17 @@ RAMPS = {
     "batch": [2**n for n in range(9)],
     "vocabulary": [2**n for n in range(10, 17)],
     "beam": [2**n for n in range(6)],
+    "attended": [2**n for n in range(10, 15)],
 }
-USUAL = {"length": 32, "batch": 16, "vocabulary": 8192, "beam": 1}
+USUAL = {"length": 32, "batch": 16, "vocabulary": 8192, "beam": 1, "attended": 1024}
 FEWER = {"length": {"batch": 1}}  # while length grows to thousands, one sentence is enough
-SERIES = [("train", name) for name in ("length", "batch", "vocabulary")] + [("decode", name) for name in RAMPS]
+SERIES = [
+    *(("train", name) for name in ("length", "batch", "vocabulary")),
+    *(("decode", name) for name in ("length", "batch", "vocabulary", "beam")),
+    *((work, "attended") for work in ("window", "causal window", "dense")),
+]
+DENSE_UP_TO = 4096  # keys; beyond, a table of queries × keys takes minutes
+WORKS = tuple(dict.fromkeys(work for work, _ in SERIES))
 
 
 class Point(NamedTuple):
@@ -53,13 +63,23 @@ def main() -> None:
         return
     FOLDER.mkdir(parents=True, exist_ok=True)
     found = {}
+    about = machine()
+    print(f"{about['processor']}, {arguments.threads} threads, {' '.join(about['instructions'])}; {about['written']}")
     for work, name in SERIES:
-        points = [_point(arguments, work, name, value) for value in RAMPS[name]]
+        if work not in arguments.series:
+            continue
+        ramp = [value for value in RAMPS[name] if work != "dense" or value <= DENSE_UP_TO]
+        points = [_point(arguments, work, name, value) for value in ramp]
         found[f"{work} · {name}"] = points
         _print(work, name, points)
     result = {
-        "machine": machine(),
-        "settings": {"preset": arguments.preset, "threads": arguments.threads, "usual": USUAL},
+        "machine": about,
+        "settings": {
+            "preset": arguments.preset,
+            "threads": arguments.threads,
+            "usual": USUAL,
+            "radius": arguments.radius,
+        },
         "series": {
             name: {"points": [point._asdict() for point in points], **_exponents(points)}
             for name, points in found.items()
@@ -73,13 +93,15 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--preset", default="tiny")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--series", nargs="+", choices=WORKS, default=WORKS)
+    parser.add_argument("--radius", type=int, default=64, help="positions before and after its own in a window")
     parser.add_argument("--point", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def _point(arguments: argparse.Namespace, work: str, name: str, value: int) -> Point:
     task = USUAL | FEWER.get(name, {}) | {name: value}
-    task |= {"work": work, "preset": arguments.preset, "threads": arguments.threads}
+    task |= {"work": work, "preset": arguments.preset, "threads": arguments.threads, "radius": arguments.radius}
     command = [sys.executable, __file__, "--point", json.dumps(task)]
     answer = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
     return Point(value, **answer)
@@ -87,23 +109,34 @@ def _point(arguments: argparse.Namespace, work: str, name: str, value: int) -> P
 
 def _measured(task: dict[str, Any]) -> dict[str, float]:
     import torch
-    from work import decoding, fast, model, update
 
     torch.set_num_threads(task["threads"])
-    sizes = {"batch": task["batch"], "length": task["length"], "types": task["vocabulary"]}
-    made = model(task["preset"], task["vocabulary"])
-    if task["work"] == "train":
-        run = update(made.to(torch.bfloat16), **sizes, threads=task["threads"])
-    else:
-        run = decoding(fast(made, "float32"), **sizes, beam=task["beam"])
+    run = _prepared(task)
+    clock = time.process_time if task["threads"] == 1 else time.perf_counter
     before = _reset_peak()
     run()
     times = []
     while len(times) < 3 or sum(times) < ENOUGH:
-        began = time.perf_counter()
+        began = clock()
         run()
-        times.append(time.perf_counter() - began)
+        times.append(clock() - began)
     return {"seconds": statistics.median(times), "bytes": _peak() - before}
+
+
+def _prepared(task: dict[str, Any]) -> Callable[[], Any]:
+    """The work of a point, ready to be done again and again."""
+    import torch
+    from attention_work import self_attention
+    from work import decoding, fast, model, update
+
+    if task["work"] in ("window", "causal window", "dense"):
+        radius = None if task["work"] == "dense" else task["radius"]
+        return self_attention(task["attended"], radius=radius, causal=task["work"] == "causal window")
+    sizes = {"batch": task["batch"], "length": task["length"], "types": task["vocabulary"]}
+    made = model(task["preset"], task["vocabulary"])
+    if task["work"] == "train":
+        return update(made.to(torch.bfloat16), **sizes, threads=task["threads"])
+    return decoding(fast(made, "float32"), **sizes, beam=task["beam"])
 
 
 def _reset_peak() -> int:
@@ -153,7 +186,7 @@ def _draw(found: dict[str, list[Point]], path: Path) -> None:
     figure, axes = pyplot.subplots(2, len(RAMPS), figsize=(15, 7), layout="constrained")
     for column, name in enumerate(RAMPS):
         for row, (what, unit, scale) in enumerate((("seconds", "ms", 1e3), ("bytes", "MB", 1e-6))):
-            for work in ("train", "decode"):
+            for work in WORKS:
                 if points := found.get(f"{work} · {name}"):
                     label = f"{work}: n^{_exponents(points)['time' if row == 0 else 'memory']:.2f}"
                     heights = [max(getattr(point, what), TINY) * scale for point in points]

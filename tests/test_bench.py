@@ -74,6 +74,21 @@ def test_growth_finds_the_exponents_it_was_given(monkeypatch: pytest.MonkeyPatch
     assert found == pytest.approx({"time": 1.5, "memory": 1.0, "steepest": 1.5})
 
 
+@pytest.mark.parametrize("work", ["window", "causal window", "dense"])
+def test_growth_attends_within_the_window_it_names(work: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients of the input and of four matrices, by the path that the mask asks for."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    from growth import _prepared
+
+    from regard.attention import kernel
+
+    choose, chosen = kernel.choose, []
+    monkeypatch.setattr(kernel, "choose", lambda **asked: chosen.append(choose(**asked)) or chosen[-1])
+    gradients = _prepared({"work": work, "attended": 512, "radius": 8})()
+    assert [tuple(each.shape) for each in gradients] == [(1, 512, 128)] + [(128, 128)] * 4
+    assert chosen == ["sdpa" if work == "dense" else "window"]
+
+
 def test_the_bytes_of_a_step_are_those_of_the_matrices_that_it_multiplies_by(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted by name; compared with what a step without packing calls."""
     monkeypatch.syspath_prepend(str(BENCH))
