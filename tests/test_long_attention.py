@@ -99,7 +99,7 @@ def test_without_padding_it_is_the_reference(bound, key_heads):
     with (
         as_if_long(),
         patch.object(kernels, "serves_varlen", lambda *given: True),
-        patch.object(varlen_kernel, "varlen_attn", ragged_reference),
+        patch.object(varlen_kernel, "_kernel", lambda: ragged_reference),
     ):
         check(bound, key_heads)
 

@@ -193,7 +193,8 @@ def attend(
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     inputs = (query, key, value) if bias is None else (query, key, value, bias)
     gradient = torch.is_grad_enabled() and any(each.requires_grad for each in inputs)
-    structure = bound.structure() if bias is None else None  # a bias is a table itself: a band of it is not written yet
+    # A bias is a table itself (a band of it is not written yet), and the table of a single query is a row.
+    structure = bound.structure() if bias is None and query.shape[2] > 1 else None
     ragged = _ragged(bound, structure) if bias is None and serves_varlen(query, key, value) else None
     path = choose(
         need_weights=need_weights,

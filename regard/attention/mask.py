@@ -38,6 +38,7 @@ __all__ = ["Bound", "Causal", "Edges", "Mask", "Matrix", "Padding", "Segments", 
 
 Index = Int[Tensor, "*#shape"]  # rows or columns; the indices of one call broadcast against each other
 Allowed = Bool[Tensor, "*#shape"]
+BEFORE, TOGETHER = Reach(math.inf, 0), ColumnOffset(0, 0)
 
 
 class Span(NamedTuple):
@@ -106,7 +107,7 @@ class Causal(Mask):
 
     @property
     def reach(self) -> Reach:
-        return Reach(math.inf, 0)
+        return BEFORE
 
     def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
         if query.start is key.start:
@@ -241,7 +242,7 @@ class Bound:
         it would save.
         """
         if self.query.start is self.key.start or not len(self.key.start):
-            return ColumnOffset(0, 0)
+            return TOGETHER
         if self.query.valid.shape[1] == 1:
             return None
         apart = self.query.start - self.key.start
@@ -250,17 +251,17 @@ class Bound:
     @cached_property
     def parts(self) -> tuple[Mask, ...]:
         """Conjuncts of the mask without those that hide no column, as a window wider than the sequence."""
-        conjuncts, sizes = self.mask.conjuncts(), (self.query.valid.shape[1], self.key.valid.shape[1])
-        return tuple(
-            part
-            for part in conjuncts
-            if part.reach is None or self.offset is None or not hides_nothing(part.reach, self.offset, *sizes)
-        )
+        return tuple(part for part in self.mask.conjuncts() if not self._hides_nothing(part.reach))
 
-    @property
+    def _hides_nothing(self, reach: Reach | None) -> bool:
+        if reach is None or self.offset is None:
+            return False
+        return hides_nothing(reach, self.offset, self.query.valid.shape[1], self.key.valid.shape[1])
+
+    @cached_property
     def pads(self) -> bool:
         """Whether keys that are padding are hidden."""
-        return Padding() in self.parts
+        return any(isinstance(part, Padding) for part in self.parts)
 
     @cached_property
     def padded(self) -> bool:
@@ -281,13 +282,17 @@ class Bound:
 
     def structure(self) -> Structure | None:
         """The mask by its shape, padding left aside, and without a table; None where it has none that is known."""
-        parts = [part for part in self.parts if not isinstance(part, Padding)]
-        reaches = [part.reach for part in parts if part.reach is not None]
-        others = [part for part in parts if part.reach is None]
+        others: list[Mask] = []
+        reaches: list[Reach] = []
+        for part in self.parts:
+            if (reach := part.reach) is not None:
+                reaches.append(reach)
+            elif not isinstance(part, Padding):
+                others.append(part)
         if reaches and self.offset is None:
             return None
         sizes = (self.query.valid.shape[1], self.key.valid.shape[1])
-        found = column_structure(reaches, self.offset or ColumnOffset(0, 0), *sizes)
+        found = column_structure(reaches, self.offset or TOGETHER, *sizes)
         if isinstance(found, CausalStructure) and self.pads and not self.same_columns:
             # A query that is valid where the key of its column is padding must not see that key.
             found = BandStructure(sizes[0] - 1, 0)

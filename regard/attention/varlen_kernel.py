@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import inspect
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int, Int32
 from torch import Tensor
-from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import pad
 
 from regard.attention.mask import Bound, Causal, Padding, Segments, Span, Window
 
 __all__ = ["Varlen", "attend_varlen", "serves_varlen", "varlen"]
 
-# Newer versions of torch take a window, a scale and grouped heads.
-COMPLETE = {"window_size", "scale", "enable_gqa"} <= set(inspect.signature(varlen_attn).parameters)
 WIDEST = 256  # features of a head, in FlashAttention
 MULTIPLE = 8
 
@@ -41,13 +40,25 @@ def serves_varlen(query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Whether the kernel takes these tensors: on CUDA, in half precision, with one width that suits it."""
     width = query.shape[-1]
     return (
-        COMPLETE
-        and query.is_cuda
+        query.is_cuda
         and query.dtype in (torch.float16, torch.bfloat16)
         and width == key.shape[-1] == value.shape[-1]
         and width <= WIDEST
         and width % MULTIPLE == 0
+        and _kernel() is not None
     )
+
+
+@cache
+def _kernel() -> Callable[..., Any] | None:
+    """torch's ``varlen_attn``, where it takes a window, a scale and grouped heads.
+
+    Imported on first use: it brings torch's compiler along, which takes more than a second.
+    """
+    from torch.nn.attention.varlen import varlen_attn
+
+    complete = {"window_size", "scale", "enable_gqa"} <= set(inspect.signature(varlen_attn).parameters)
+    return varlen_attn if complete else None
 
 
 def varlen(bound: Bound) -> Varlen | None:
@@ -90,7 +101,9 @@ def attend_varlen(
     Cost: that of the sequences' own lengths, of windows only their band; no weights are kept.
     """
     asking, answering = bound.query.valid, bound.key.valid
-    found = varlen_attn(
+    kernel = _kernel()
+    assert kernel is not None, "serves_varlen asked"
+    found = kernel(
         query.transpose(1, 2)[asking],
         key.transpose(1, 2)[answering],
         value.transpose(1, 2)[answering],
@@ -102,7 +115,6 @@ def attend_varlen(
         window_size=(ragged.left, ragged.right),
         enable_gqa=key.shape[1] != query.shape[1],
     )
-    assert isinstance(found, Tensor), "its other forms were not asked for"
     context = query.new_zeros(query.shape).transpose(1, 2).contiguous()
     return context.index_put((asking,), found).transpose(1, 2)
 

@@ -37,6 +37,8 @@ POSITIONS: Stages = (
     laws("self-attention-rotary", "dot-alibi", "dot-t5", "transformer-pre-learned"),
 )
 
+LONG = ("tests/test_long_attention.py",)
+
 TESTS: dict[str, Stages] = {
     "regard/core/state.py": (("tests/test_state.py",),),
     "regard/models/cross_entropy.py": (("tests/test_losses.py",),),
@@ -49,7 +51,10 @@ TESTS: dict[str, Stages] = {
     "regard/search/constraint_state.py": (("tests/test_constrained.py",),),
     "regard/data/pairs.py": (("tests/data/test_batches.py",), ("tests/test_update.py",)),
     "regard/attention/mask.py": (("tests/test_mask.py",), laws("dot-unscaled", "transformer-multi-query")),
-    "regard/attention/kernel.py": (("tests/test_kernel.py",), *ATTENTION),
+    "regard/attention/kernel.py": (("tests/test_kernel.py",), LONG, *ATTENTION),
+    "regard/attention/structure.py": (("tests/test_mask.py",), LONG),
+    "regard/attention/window_kernel.py": (LONG,),
+    "regard/attention/varlen_kernel.py": (("tests/test_mask.py",), LONG),
     "regard/attention/cpu_softmax.py": (("tests/test_kernel.py",), ATTENTION[0]),
     "regard/attention/contract.py": ATTENTION,
     "regard/attention/heads.py": (*ATTENTION, ABILITIES),
