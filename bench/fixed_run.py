@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard.models.saved_names import format_1_name
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 from regard.tasks.translation.translator import load
@@ -72,7 +73,7 @@ def write_corpus(folder: Path, name: str, pairs: int) -> dict[str, str]:
 @torch.no_grad()
 def fix_weights(model: torch.nn.Module) -> None:
     for name, parameter in model.named_parameters():
-        values = drawn(name).standard_normal(tuple(parameter.shape)) * 0.1
+        values = drawn(format_1_name(name)).standard_normal(tuple(parameter.shape)) * 0.1
         parameter.copy_(torch.from_numpy(values + (1.0 if parameter.ndim == 1 and "norm" in name else 0.0)))
 
 
@@ -90,7 +91,8 @@ def fingerprint(folder: Path, model: dict[str, Any]) -> tuple[str, str]:
     trainer = Trainer(run, ready.net, ready.data, steps=ready.steps, reporter=Silent(), interrupted=lambda: False)
     trainer.fit()
     weights, text = hashlib.sha256(), hashlib.sha256()
-    for name, tensor in sorted(ready.net.state_dict().items()):
+    tensors = {format_1_name(name): tensor for name, tensor in ready.net.state_dict().items()}
+    for name, tensor in sorted(tensors.items()):
         weights.update(name.encode() + tensor.numpy().tobytes())
     for result in load(run.path, checkpoint="last").translate(["s1 s2 s3", "s4 s5 s6 s7 s8"]):
         text.update(f"{result.text} {result.score:.6f}".encode())

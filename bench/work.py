@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any
 
 import torch
+from regard.data.batches import Batch
+from regard.training.gradients import Workers, batch_loss, gradient
 from torch import Tensor
 
-from regard.data.batches import Batch
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD
 from regard.engine.packed import Format
 from regard.engine.transformer import FastEncoderDecoder
@@ -18,7 +19,6 @@ from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.search.batch_search import Symbols, greedy, search
 from regard.search.beam import beams
-from regard.training.gradients import Workers, batch_loss, gradient
 from regard.training.optim import Optimizer
 
 __all__ = ["OUTPUT", "decoding", "fast", "model", "reading", "update"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regard.models.configuration import ModelConfig
-from regard.models.summary import in_words
+from regard.models.summary import one_line_summary
 from regard.runs import checkpoint
 from regard.runs.config import load_config
 from regard.runs.model_card import write_card
@@ -58,7 +58,7 @@ def test_it_says_what_was_trained_on_what_and_how_well(tmp_path: Path) -> None:
     ],
 )
 def test_models_that_differ_in_attention_are_told_apart(model: dict[str, object], told: str | None) -> None:
-    words = in_words(ModelConfig(**model))
+    words = one_line_summary(ModelConfig(**model))
     assert told in words if told else "attention" not in words and "positions" not in words
 
 

@@ -104,7 +104,7 @@ def test_rows_lay_out_readers_of_one_sentence_side_by_side():
 
 def test_rows_in_their_own_order_need_no_layout():
     rows = RowMap.of(torch.arange(3), 3)
-    assert rows.place is None and rows.width == 1
+    assert rows.slot is None and rows.width == 1
     x = torch.arange(6.0).view(3, 2)
     assert torch.equal(rows.gather(rows.scatter(x)), x)
 

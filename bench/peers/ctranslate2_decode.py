@@ -118,7 +118,7 @@ def norm(weights: Weights, name: str, spec: Any) -> None:
 
 def feed_forward(weights: Weights, name: str, spec: Any) -> None:
     norm(weights, f"{name}.around_feed_forward.norm", spec.layer_norm)
-    for linear, part in ((spec.linear_0, "enter"), (spec.linear_1, "leave")):
+    for linear, part in ((spec.linear_0, "up"), (spec.linear_1, "down")):
         linear.weight, linear.bias = (weights[f"{name}.feed_forward.{part}.{kind}"] for kind in ("weight", "bias"))
 
 

@@ -1,4 +1,4 @@
-"""The additive comparison of a query and a key, with room for a third voice: what several mechanisms score by."""
+"""Additive score of a query and a key, with room for a third term: the energies of several mechanisms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from regard.attention.kernel import share_heads
 
 __all__ = ["AdditiveScore", "uniform"]
 
-OWN = ("query", "key", "bias")
+PARTS = ("query", "key", "bias")
 
 
 def uniform(*shape: int) -> nn.Parameter:
@@ -21,12 +21,17 @@ def uniform(*shape: int) -> nn.Parameter:
 
 
 class AdditiveScore(nn.Module):
-    """e_ij = β wᵀ tanh(W s_i + V h_j + b + x_ij) of queries s, keys h and a third part x that the caller brings.
+    """e_ij = β wᵀ tanh(W s_i + V h_j + b + x_ij) of queries s, keys h and a third term x that the caller computes.
 
-    W ``query_weight`` (heads, width, d_q), V ``key_weight`` (heads, width, d_k), b ``bias`` and w ``vector`` (heads,
-    width), β ``sharpening``. ``width`` is d_q unless given. ``own`` names which of W, V and b ("query", "key",
-    "bias") there are: without W or V that side enters as it is and must be ``width`` wide, as where the heads
-    project already.
+    Parameters: W ``query_weight`` (heads, width, d_q), V ``key_weight`` (heads, width, d_k), b ``bias`` and w
+    ``vector`` (heads, width).
+
+    ``heads``: number of heads, each with parameters of its own.
+    ``query_width``, ``key_width``: d_q and d_k, features of a query and of a key per head.
+    ``width``: hidden units; None: d_q if V is learned, else d_k.
+    ``learned``: which of W ("query"), V ("key") and b ("bias") exist. Without W or V that side is added unprojected
+    and must be ``width`` wide, as where the heads project already.
+    ``sharpening``: β, a constant factor of every energy.
     """
 
     def __init__(
@@ -36,51 +41,58 @@ class AdditiveScore(nn.Module):
         query_width: int,
         key_width: int,
         width: int | None,
-        own: Collection[str],
+        learned: Collection[str],
         sharpening: float,
     ) -> None:
         super().__init__()
-        if unknown := set(own) - set(OWN):
-            raise ValueError(f"own names some of {', '.join(OWN)}, not {', '.join(sorted(map(str, unknown)))}")
+        if unknown := set(learned) - set(PARTS):
+            raise ValueError(f"learned names some of {', '.join(PARTS)}, not {', '.join(sorted(map(str, unknown)))}")
         if width is not None and width < 1:
-            raise ValueError(f"a comparison is 1 wide or more, not {width}")
-        self.width = width or (query_width if "key" in own else key_width)
+            raise ValueError(f"an additive score has 1 hidden unit or more (width), not {width}")
+        self.width = width or (query_width if "key" in learned else key_width)
         for name, given in (("query", query_width), ("key", key_width)):
-            if name not in own and given != self.width:
-                raise ValueError(f"a {name} of width {given} without own weights cannot meet a width of {self.width}")
+            if name not in learned and given != self.width:
+                raise ValueError(
+                    f"a {name} of {given} features without learned weights cannot be added to {self.width} hidden "
+                    f"units: add {name!r} to learned, or set width = {given}"
+                )
         self.sharpening = sharpening
-        self.query_weight = uniform(heads, self.width, query_width) if "query" in own else None
-        self.key_weight = uniform(heads, self.width, key_width) if "key" in own else None
-        self.bias = nn.Parameter(torch.zeros(heads, self.width)) if "bias" in own else None
+        self.query_weight = uniform(heads, self.width, query_width) if "query" in learned else None
+        self.key_weight = uniform(heads, self.width, key_width) if "key" in learned else None
+        self.bias = nn.Parameter(torch.zeros(heads, self.width)) if "bias" in learned else None
         self.vector = uniform(heads, self.width)
 
-    def ask(self, query: Float[Tensor, "batch heads query query_width"]) -> Float[Tensor, "batch heads query width"]:
+    def project_query(
+        self, query: Float[Tensor, "batch heads query query_width"]
+    ) -> Float[Tensor, "batch heads query width"]:
         """W s + b."""
-        asked = query if self.query_weight is None else torch.einsum("bhtd,hnd->bhtn", query, self.query_weight)
-        return asked if self.bias is None else asked + self.bias[:, None]
+        projected = query if self.query_weight is None else torch.einsum("bhtd,hnd->bhtn", query, self.query_weight)
+        return projected if self.bias is None else projected + self.bias[:, None]
 
-    def answer(self, key: Float[Tensor, "batch key_heads key key_width"]) -> Float[Tensor, "batch heads key width"]:
-        """V h: what keys are prepared to. Each head has a V, so heads that shared their keys share them no longer."""
+    def project_key(
+        self, key: Float[Tensor, "batch key_heads key key_width"]
+    ) -> Float[Tensor, "batch heads key width"]:
+        """V h: the prepared form of keys. Each head has its own V, so keys shared by heads are copied per head."""
         if self.key_weight is None:
             return key
         return torch.einsum("bhsd,hnd->bhsn", share_heads(key, len(self.key_weight)), self.key_weight)
 
-    def pairs(
+    def energies(
         self,
         query: Float[Tensor, "batch heads query query_width"],
-        answered: Float[Tensor, "batch heads key width"],
+        projected_key: Float[Tensor, "batch heads key width"],
     ) -> Float[Tensor, "batch heads query key"]:
-        """The energies of all pairs, where nobody else is heard. Memory: batch·heads·query·key·width."""
-        return self._judge(self.ask(query)[:, :, :, None] + answered[:, :, None])
+        """The energies of all pairs, without a third term. Memory: batch·heads·query·key·width."""
+        return self._energy(self.project_query(query)[:, :, :, None] + projected_key[:, :, None])
 
     def forward(
         self,
-        asked: Float[Tensor, "batch heads 1 width"],
-        answered: Float[Tensor, "batch heads key width"],
+        projected_query: Float[Tensor, "batch heads 1 width"],
+        projected_key: Float[Tensor, "batch heads key width"],
         third: Float[Tensor, "batch heads #key width"],
     ) -> Float[Tensor, "batch heads 1 key"]:
         """The energies of one query from W s + b, all V h, and x of each key, or one x for all of them."""
-        return self._judge((asked + answered + third)[:, :, None])
+        return self._energy((projected_query + projected_key + third)[:, :, None])
 
-    def _judge(self, together: Float[Tensor, "batch heads query key width"]) -> Float[Tensor, "batch heads query key"]:
-        return self.sharpening * torch.einsum("bhtsn,hn->bhts", torch.tanh(together), self.vector)
+    def _energy(self, total: Float[Tensor, "batch heads query key width"]) -> Float[Tensor, "batch heads query key"]:
+        return self.sharpening * torch.einsum("bhtsn,hn->bhts", torch.tanh(total), self.vector)

@@ -1,4 +1,4 @@
-"""The table of mechanisms a config may name: kind -> class. A new mechanism is one file and one line here."""
+"""Table of mechanisms by the kind that a config names. A new mechanism is one file and one line here."""
 
 from __future__ import annotations
 
@@ -56,8 +56,9 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 }
 
 
-# What a place gives a mechanism, so that no config does: sizes, and the bias that says where two positions stand.
+# Constructor arguments that the model gives, not the config: sizes, and the bias of energies by distance.
 PLACED = ("heads", "query_width", "key_width", "value_width", "bias")
+RENAMED = {"own": "learned"}  # options as saved configs may have them, and as they are called now
 
 
 def build_mechanism(
@@ -68,16 +69,21 @@ def build_mechanism(
     sizes: Mapping[str, int] | None = None,
     parts: Mapping[str, nn.Module] | None = None,
 ) -> Mechanism:
-    """The mechanism of that kind; ``where`` is the config key it came from, for the error.
+    """The mechanism of that kind, built with these options; ConfigError where it cannot be.
 
-    ``sizes`` (heads, query_width, key_width, value_width) are what the place gives; a mechanism gets those its
-    constructor names. ``parts`` are modules that it is made with. An option ``score`` is itself a mechanism that is a
-    score, dot unless given: ``{kind = "local-p", score = {kind = "general"}}``.
+    ``where``: the config key of the mechanism, for errors.
+    ``sizes``: heads, query_width, key_width and value_width; a mechanism gets those that its constructor names.
+    ``parts``: modules for the constructor, such as ``bias``.
+
+    An option ``score`` names another mechanism, which must be a ``Score``; dot unless given:
+    ``{kind = "local-p", score = {kind = "general"}}``.
     """
     if kind not in MECHANISMS:
         why, meant = f"one of: {', '.join(MECHANISMS)}", did_you_mean(kind, MECHANISMS)
         raise ConfigError(f"no mechanism is called {kind!r}", where=where, why=why, help=meant)
     wanted = signature(MECHANISMS[kind]).parameters
+    present = {old: new for old, new in RENAMED.items() if new in wanted}
+    options = {present.get(name, name): value for name, value in options.items()}
     given: dict[str, Any] = {name: size for name, size in (sizes or {}).items() if name in wanted} | dict(parts or {})
     if "score" in wanted:
         given["score"] = _build_score(options.get("score", "dot"), where=f"{where}.score", sizes=sizes)
@@ -90,7 +96,7 @@ def build_mechanism(
 
 
 def _build_score(named: object, *, where: str, sizes: Mapping[str, int] | None) -> Mechanism:
-    """What ``{kind = …}`` or a kind alone names, if others may build on its energy."""
+    """The mechanism that ``{kind = …}`` or a kind alone names; ConfigError unless it is a ``Score``."""
     if not isinstance(named, (str, Mapping)):
         raise ConfigError("a score is a kind, or a table with one", where=where, why=f"found {named!r}")
     inner = {"kind": named} if isinstance(named, str) else {"kind": "dot"} | dict(named)

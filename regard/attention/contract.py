@@ -39,13 +39,13 @@ class Abilities:
     cross: bool  # may serve between two sequences of different length
     stream: Literal["exact", "segment", "none"]  # does feeding pieces equal one pass?
     weights: bool  # can it say where it looked?
-    independent: bool  # does a query's answer depend on neither its position nor the queries before it?
+    order_free: bool  # does a query's answer depend on neither its position nor the queries before it?
     normalised: bool  # do the weights of a query that looks somewhere sum to 1?
     fused: bool  # does it have a path that never materialises its weights?
-    blind: bool = False  # may a query look nowhere though the mask lets it look?
+    may_see_nothing: bool = False  # may a query look nowhere though the mask lets it look?
     differentiable: bool = True  # are its gradients the derivatives of what it computes?
-    alike: bool = False  # must a query be as wide as a key?
-    plain: bool = True  # is its context Σ α v, of nothing but the values?
+    same_width: bool = False  # must a query be as wide as a key?
+    values_only: bool = True  # is its context Σ α v, of nothing but the values?
 
 
 class Attended(NamedTuple):
@@ -88,7 +88,7 @@ class Mechanism(nn.Module, ABC):
         """The state before the first query: () for the memoryless majority."""
         return ()
 
-    def remark(self, longest: int) -> str | None:
+    def warning(self, longest: int) -> str | None:
         """What is odd, though not wrong, about this mechanism over at most ``longest`` keys; None: nothing."""
         return None
 
@@ -161,7 +161,7 @@ class RowMap(NamedTuple):
     """
 
     sentence: Int[Tensor, "rows"]
-    place: Int[Tensor, "rows"] | None  # into sentences·width; None when row i reads sentence i and no other
+    slot: Int[Tensor, "rows"] | None  # into sentences·width; None when row i reads sentence i and no other
     sentences: int
     width: int
 
@@ -180,14 +180,14 @@ class RowMap(NamedTuple):
 
     def scatter(self, x: Shaped[Tensor, "rows *rest"]) -> Shaped[Tensor, "sentences width *rest"]:
         """RowMap to where their sentence keeps them, zeros where a sentence has fewer rows."""
-        if self.place is None:
+        if self.slot is None:
             return x[:, None]
         out = x.new_zeros(self.sentences * self.width, *x.shape[1:])
-        return out.index_copy(0, self.place, x).unflatten(0, (self.sentences, self.width))
+        return out.index_copy(0, self.slot, x).unflatten(0, (self.sentences, self.width))
 
     def gather(self, x: Shaped[Tensor, "sentences width *rest"]) -> Shaped[Tensor, "rows *rest"]:
         """The inverse of ``scatter``."""
-        return x[:, 0] if self.place is None else x.flatten(0, 1).index_select(0, self.place)
+        return x[:, 0] if self.slot is None else x.flatten(0, 1).index_select(0, self.slot)
 
 
 class SourceKeys(NamedTuple):

@@ -83,11 +83,11 @@ def _write(
     return cache.scatter(2, slots[:, None, :, None].expand_as(new), new)
 
 
-def _projection(name: str, enter: int, leave: int, *, bias: bool, linear: bool) -> nn.Module:
+def _projection(name: str, in_width: int, out_width: int, *, bias: bool, linear: bool) -> nn.Module:
     if linear:
-        return nn.Linear(enter, leave, bias=bias)
-    if enter != leave:
-        raise ValueError(f"without a {name} projection {enter} features cannot become {leave}")
+        return nn.Linear(in_width, out_width, bias=bias)
+    if in_width != out_width:
+        raise ValueError(f"without a {name} projection {in_width} features cannot become {out_width}")
     return nn.Identity()
 
 
@@ -154,7 +154,7 @@ class MultiHead(nn.Module):
             raise ValueError(f"{key_heads} key heads do not divide {heads} heads")
         layout = HeadWidths.of(width, memory_width, heads, key_heads, key_width, value_width, project)
         self.query_width, self.key_width, self.value_width = layout
-        if mechanism.can().alike and self.query_width != self.key_width:
+        if mechanism.can().same_width and self.query_width != self.key_width:
             raise ValueError(
                 f"queries of width {self.query_width} cannot meet keys of width {self.key_width} by "
                 f"{type(mechanism).__name__}: project them to one width, or take a score with a matrix (general)"
@@ -225,7 +225,7 @@ class SelfAttention(Mixer):
         inner = self.attention.mechanism.can()
         causal = inner.causal and self.causal
         stream = inner.stream if self.causal else "none"
-        return replace(inner, causal=causal, cross=False, stream=stream, independent=False)
+        return replace(inner, causal=causal, cross=False, stream=stream, order_free=False)
 
     def start(self, rows: int) -> State:
         if not self.causal:
@@ -272,15 +272,15 @@ class AttentionReader(Reader):
     def start(self, memory: SourceKeys, rows: RowMap) -> State:
         span = Span.of(memory.valid)
         state = self.attention.mechanism.start(memory.key, Padding().bind(span, span))
-        return state if rows.place is None else select(state, rows.sentence)
+        return state if rows.slot is None else select(state, rows.sentence)
 
     def forward(
         self, query: Float[Tensor, "rows length width"], span: Span, memory: SourceKeys, rows: RowMap, state: State
     ) -> Mixed:
         projected = self.attention.queries(query)
-        if rows.place is None:
+        if rows.slot is None:
             return self._ask(projected, span, memory, state)
-        if not self.attention.mechanism.can().independent:
+        if not self.attention.mechanism.can().order_free:
             return self._ask(projected, span, select(memory, rows.sentence), state)
         folded = rows.scatter(projected).transpose(1, 2).flatten(2, 3)  # (sentences, heads, width·n, d_k)
         asking = Span.of(span.valid.new_ones(rows.sentences, folded.shape[2]))

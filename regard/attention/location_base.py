@@ -1,4 +1,4 @@
-"""Location-aware attention but for what is remembered: the last look, or all of them together."""
+"""Bases of mechanisms whose score depends on where earlier queries looked."""
 
 from __future__ import annotations
 
@@ -12,16 +12,95 @@ from torch import Tensor
 from regard.attention.additive_score import AdditiveScore, uniform
 from regard.attention.kernel import Normalise, normaliser, weigh
 from regard.attention.mask import Bound
-from regard.attention.previous_weights import Filters, Initial, WeightsSoFar, first_look, too_wide, wide
+from regard.attention.previous_weights import (
+    Filters,
+    Initial,
+    PreviousWeights,
+    at_least_float32,
+    initial_weights,
+    width_warning,
+)
 from regard.attention.sequential import Sequential
 
-__all__ = ["LocationBase"]
+__all__ = ["FilteredLocation", "LocationMechanism"]
 
 
-class LocationBase(Sequential):
-    """f_i = F ∗ m_{i−1}, e_ij = wᵀ tanh(W s_i + V h_j + U f_ij + b), α_i = softmax(β e_i), m_i = remember(m_{i−1}, α_i)
+class LocationMechanism(Sequential):
+    """e_ij = wᵀ tanh(W s_i + V h_j + x_ij + b), α_i = softmax(β e_i), x_i = location(m_{i−1}),
 
-    with m_0 = α_0. What remains to be written is ``remember``.
+    m_i = remember(m_{i−1}, α_i), m_0 = α_0. A subclass writes ``location`` and ``remember``.
+
+    ``heads``, ``query_width``, ``key_width``: number of heads, and features of a query and of a key per head.
+    ``width``: hidden units of the score; None: ``query_width``.
+    ``reach``: keys to either side that the widest filter sees; 0: no filters.
+    ``learned``: which of W ("query"), V ("key") and b ("bias") exist (see ``AdditiveScore``).
+    ``sharpening``: β. ``normalise``: "softmax", or "sigmoid" for σ(e) / Σ σ(e).
+    ``initial``: α_0, "uniform" over the valid keys, all on the "first", or "nowhere", 0.
+    """
+
+    def __init__(
+        self,
+        *,
+        heads: int,
+        query_width: int,
+        key_width: int,
+        width: int | None,
+        reach: int,
+        learned: Collection[str],
+        sharpening: float,
+        normalise: Normalise,
+        initial: Initial,
+    ) -> None:
+        super().__init__()
+        self.content = AdditiveScore(
+            heads=heads, query_width=query_width, key_width=key_width, width=width, learned=learned,
+            sharpening=sharpening,
+        )  # fmt: skip
+        self.heads, self.reach = heads, reach
+        self.initial_weights, self.normalise = initial_weights(initial), normaliser(normalise)
+
+    def warning(self, longest: int) -> str | None:
+        return width_warning(self.reach, longest)
+
+    def start(self, key: Float[Tensor, "batch prepared_heads key prepared"], bound: Bound) -> PreviousWeights:
+        return PreviousWeights(at_least_float32(self.initial_weights(key, bound, self.heads)))
+
+    def step(
+        self,
+        query: Float[Tensor, "batch heads 1 width"],
+        key: Float[Tensor, "batch heads key width"],
+        bound: Bound,
+        state: PreviousWeights,
+    ) -> tuple[Float[Tensor, "batch heads 1 key"], PreviousWeights]:
+        previous = state.weights.to(query.dtype)
+        weights = self.weigh(self.content(query, key, self.location(previous)), bound, previous)
+        return weights, PreviousWeights(self.remember(state.weights, weights.squeeze(2)))
+
+    @abstractmethod
+    def location(self, previous: Float[Tensor, "batch heads *past key"]) -> Float[Tensor, "batch heads key width"]:
+        """x of every key, the third term of the score, from the remembered weights."""
+
+    @abstractmethod
+    def remember(
+        self, before: Float[Tensor, "batch heads *past key"], now: Float[Tensor, "batch heads key"]
+    ) -> Float[Tensor, "batch heads *past key"]:
+        """The weights that ``location`` gets for the next query, from those it got for this one and this one's own."""
+
+    def weigh(
+        self,
+        energy: Float[Tensor, "batch heads 1 key"],
+        bound: Bound,
+        previous: Float[Tensor, "batch heads *past key"],
+    ) -> Float[Tensor, "batch heads 1 key"]:
+        """Weights from the energies of one query: ``normalise`` over the allowed keys."""
+        return weigh(energy, bound, self.normalise)
+
+
+class FilteredLocation(LocationMechanism):
+    """x_i = U (F ∗ m_{i−1}): location-aware attention, but for ``remember``.
+
+    F ``filters``, ``channels`` a head, 2·``reach`` + 1 wide; U ``location_weight`` (heads, width, channels); the other
+    options are those of ``LocationMechanism``.
     """
 
     def __init__(
@@ -31,41 +110,19 @@ class LocationBase(Sequential):
         query_width: int,
         key_width: int,
         width: int | None = None,
-        own: Collection[str] = ("query", "key", "bias"),
+        learned: Collection[str] = ("query", "key", "bias"),
         channels: int = 10,
         reach: int = 100,
         sharpening: float = 1.0,
         normalise: Normalise = "softmax",
         initial: Initial = "uniform",
     ) -> None:
-        super().__init__()
-        self.content = AdditiveScore(
-            heads=heads, query_width=query_width, key_width=key_width, width=width, own=own, sharpening=sharpening
-        )
+        super().__init__(
+            heads=heads, query_width=query_width, key_width=key_width, width=width, reach=reach, learned=learned,
+            sharpening=sharpening, normalise=normalise, initial=initial,
+        )  # fmt: skip
         self.filters = Filters(heads=heads, channels=channels, reach=reach)
         self.location_weight = uniform(heads, self.content.width, channels)
-        self.heads, self.first_look, self.normalise = heads, first_look(initial), normaliser(normalise)
 
-    def remark(self, longest: int) -> str | None:
-        return too_wide(self.filters.reach, longest)
-
-    def start(self, key: Float[Tensor, "batch prepared_heads key prepared"], bound: Bound) -> WeightsSoFar:
-        return WeightsSoFar(wide(self.first_look(key, bound, self.heads)))
-
-    def turn(
-        self,
-        asked: Float[Tensor, "batch heads 1 width"],
-        answered: Float[Tensor, "batch heads key width"],
-        bound: Bound,
-        state: WeightsSoFar,
-    ) -> tuple[Float[Tensor, "batch heads 1 key"], WeightsSoFar]:
-        found = self.filters(state.weights[:, :, None].to(asked.dtype))
-        located = torch.einsum("bhcs,hnc->bhsn", found, self.location_weight)
-        weights = weigh(self.content(asked, answered, located), bound, self.normalise)
-        return weights, WeightsSoFar(self.remember(state.weights, weights.squeeze(2)))
-
-    @abstractmethod
-    def remember(
-        self, before: Float[Tensor, "batch heads key"], now: Float[Tensor, "batch heads key"]
-    ) -> Float[Tensor, "batch heads key"]:
-        """What the next query's filters see, from what this one's saw and the weights it got."""
+    def location(self, previous: Float[Tensor, "batch heads key"]) -> Float[Tensor, "batch heads key width"]:
+        return torch.einsum("bhcs,hnc->bhsn", self.filters(previous[:, :, None]), self.location_weight)

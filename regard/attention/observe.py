@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from regard.attention.contract import Attended, Decoder, Encoder, Mechanism
 from regard.attention.mask import Bound
 
-__all__ = ["Look", "mechanisms", "observe", "observe_looks", "twin"]
+__all__ = ["AttentionCall", "mechanisms", "observe", "observe_calls", "twin"]
 
 
-class Look(NamedTuple):
+class AttentionCall(NamedTuple):
     """What an attention was asked and what it answered: queries, prepared keys, values, who may see whom; weights."""
 
     query: Tensor  # (batch, heads, query, width)
@@ -25,7 +25,7 @@ class Look(NamedTuple):
     bound: Bound
     weights: Tensor  # (batch, heads, query, key)
 
-    def then(self, later: Look) -> Look:
+    def then(self, later: AttentionCall) -> AttentionCall:
         """Queries of one pass may come in several calls, to the same keys."""
         query = torch.cat([self.query, later.query], 2)
         return later._replace(query=query, weights=torch.cat([self.weights, later.weights], 2))
@@ -43,7 +43,7 @@ def observe(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """
     seen: dict[str, Tensor] = {}
 
-    def keep(name: str, look: Look, goes_on: bool) -> None:
+    def keep(name: str, look: AttentionCall, goes_on: bool) -> None:
         seen[name] = torch.cat([seen[name], look.weights], 2) if goes_on else look.weights
 
     with _watched(model, seen, keep):
@@ -51,11 +51,11 @@ def observe(model: nn.Module) -> Iterator[dict[str, Tensor]]:
 
 
 @contextmanager
-def observe_looks(model: nn.Module) -> Iterator[dict[str, Look]]:
+def observe_calls(model: nn.Module) -> Iterator[dict[str, AttentionCall]]:
     """As ``observe``, with all that the weights were made of, and that they were applied to."""
-    seen: dict[str, Look] = {}
+    seen: dict[str, AttentionCall] = {}
 
-    def keep(name: str, look: Look, goes_on: bool) -> None:
+    def keep(name: str, look: AttentionCall, goes_on: bool) -> None:
         seen[name] = seen[name].then(look) if goes_on else look
 
     with _watched(model, seen, keep):
@@ -74,7 +74,9 @@ def twin(model: nn.Module) -> nn.Module:
 
 
 @contextmanager
-def _watched(model: nn.Module, seen: dict[str, Any], keep: Callable[[str, Look, bool], None]) -> Iterator[None]:
+def _watched(
+    model: nn.Module, seen: dict[str, Any], keep: Callable[[str, AttentionCall, bool], None]
+) -> Iterator[None]:
     """``keep`` is told of each look, and whether it goes on with one in ``seen``."""
     handles, sides = [], []
     for path, module in model.named_modules():
@@ -106,13 +108,13 @@ def _forget(seen: dict[str, Any], side: str) -> Any:
     return hook
 
 
-def _told(seen: dict[str, Any], keep: Callable[[str, Look, bool], None], name: str, *, in_turn: bool) -> Any:
+def _told(seen: dict[str, Any], keep: Callable[[str, AttentionCall, bool], None], name: str, *, in_turn: bool) -> Any:
     """``in_turn``: queries of one pass may come in several calls."""
 
     def hook(module: nn.Module, positional: Any, attended: Attended) -> None:
         if attended.weights is not None:
             query, key, value, bound = positional[:4]
-            keep(name, Look(query, key, value, bound, attended.weights.detach()), in_turn and name in seen)
+            keep(name, AttentionCall(query, key, value, bound, attended.weights.detach()), in_turn and name in seen)
 
     return hook
 

@@ -1,4 +1,4 @@
-"""Where earlier queries looked: how that begins, is kept, and is seen through filters."""
+"""Attention weights of earlier queries: the first ones, the state that keeps them, and filters over them."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from torch.nn.functional import conv1d, pad
 from regard.attention.additive_score import uniform
 from regard.attention.mask import Bound
 
-__all__ = ["Filters", "Initial", "WeightsSoFar", "first_look", "too_wide", "wide"]
+__all__ = ["Filters", "Initial", "PreviousWeights", "at_least_float32", "initial_weights", "width_warning"]
 
 Initial = Literal["uniform", "first", "nowhere"]
 
 
-class WeightsSoFar(NamedTuple):
+class PreviousWeights(NamedTuple):
     """Weights over the keys, the last ones or a sum of all; joined rows are padded with zeros to the most keys."""
 
     weights: Float[Tensor, "batch heads *past key"]
 
-    def join(self, states: Sequence[WeightsSoFar]) -> WeightsSoFar:
+    def join(self, states: Sequence[PreviousWeights]) -> PreviousWeights:
         keys = max(state.weights.shape[-1] for state in states)
-        return WeightsSoFar(torch.cat([pad(s.weights, (0, keys - s.weights.shape[-1])) for s in states]))
+        return PreviousWeights(torch.cat([pad(s.weights, (0, keys - s.weights.shape[-1])) for s in states]))
 
 
-def first_look(
+def initial_weights(
     initial: str,
 ) -> Callable[[Float[Tensor, "batch prepared_heads key prepared"], Bound, int], Float[Tensor, "batch heads key"]]:
-    """How keys, their bound and the number of heads become α_0, by the name an option gives it."""
+    """The function of that name: α_0 from keys, their bound and the number of heads."""
     table = {"uniform": _uniform, "first": _first, "nowhere": _nowhere}
     if initial not in table:
         raise ValueError(f"initial is one of {', '.join(table)}, not {initial!r}")
@@ -41,7 +41,7 @@ def first_look(
 def _uniform(
     key: Float[Tensor, "batch prepared_heads key prepared"], bound: Bound, heads: int
 ) -> Float[Tensor, "batch {heads} key"]:
-    """The same for every valid key of a row; padding has 0."""
+    """The same weight for every valid key of a row, 0 for padding."""
     valid = bound.key.valid.to(key.dtype)
     start = valid / valid.sum(1, keepdim=True).clamp_min(1)
     return start[:, None].expand(-1, heads, -1)
@@ -50,7 +50,7 @@ def _uniform(
 def _first(
     key: Float[Tensor, "batch prepared_heads key prepared"], bound: Bound, heads: int
 ) -> Float[Tensor, "batch {heads} key"]:
-    """All on the first key."""
+    """All weight on the first key."""
     start = torch.zeros_like(bound.key.valid, dtype=key.dtype)
     start[:, :1] = bound.key.valid[:, :1]
     return start[:, None].expand(-1, heads, -1)
@@ -59,12 +59,12 @@ def _first(
 def _nowhere(
     key: Float[Tensor, "batch prepared_heads key prepared"], bound: Bound, heads: int
 ) -> Float[Tensor, "batch {heads} key"]:
-    """No key has been looked at yet."""
+    """Weight 0 for every key."""
     return key.new_zeros(len(key), heads, key.shape[2])
 
 
-def wide(weights: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """In float32 or wider: a sum of weights in bfloat16 soon takes no small one any more."""
+def at_least_float32(weights: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """Weights in float32 or wider: a sum in bfloat16 soon stops growing by small weights."""
     return weights.to(torch.promote_types(weights.dtype, torch.float32))
 
 
@@ -78,17 +78,17 @@ class Filters(nn.Module):
     def __init__(self, *, heads: int, channels: int, reach: int, past: int = 1) -> None:
         super().__init__()
         if min(channels, past) < 1 or reach < 0:
-            raise ValueError(f"no filters have {channels} channels, a past of {past} and a reach of {reach}")
+            raise ValueError(f"channels and past are 1 or more and reach is 0 or more, not {channels}, {past}, {reach}")
         self.heads, self.reach = heads, reach
         self.weight = uniform(heads * channels, past, 2 * reach + 1)
 
-    def forward(self, looked: Float[Tensor, "batch heads past key"]) -> Float[Tensor, "batch heads channels key"]:
-        found = conv1d(looked.flatten(1, 2), self.weight, padding=self.reach, groups=self.heads)
-        return found.unflatten(1, (self.heads, -1))
+    def forward(self, weights: Float[Tensor, "batch heads past key"]) -> Float[Tensor, "batch heads channels key"]:
+        features = conv1d(weights.flatten(1, 2), self.weight, padding=self.reach, groups=self.heads)
+        return features.unflatten(1, (self.heads, -1))
 
 
-def too_wide(reach: int, longest: int) -> str | None:
-    """What there is to say of filters that reach farther than the source is long."""
+def width_warning(reach: int, longest: int) -> str | None:
+    """Message for filters that are wider than the longest source, in pieces; None where they are not."""
     width = 2 * reach + 1
     if width <= longest:
         return None

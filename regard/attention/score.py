@@ -27,13 +27,13 @@ class Score(Mechanism):
 
 
 class SoftmaxScore(Score):
-    """α = softmax(e) over the allowed keys, context = Σ α v; what remains to be written is ``energy``.
+    """α = softmax(e) over the allowed keys, context = Σ α v. A subclass writes ``energy``.
 
-    ``normalise`` is how energies become weights; a subclass may set another. ``blind``: may an allowed key have no
-    energy, −∞? ``alike``: must a query be as wide as a key?
+    ``normalise`` turns energies into weights; a subclass may set another. ``may_see_nothing``: an allowed key may have
+    the energy −∞. ``same_width``: a query must be as wide as a key.
     """
 
-    blind = alike = False
+    may_see_nothing = same_width = False
 
     normalise: Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Energy] = staticmethod(masked_softmax)
 
@@ -43,11 +43,11 @@ class SoftmaxScore(Score):
             cross=True,
             stream="exact",
             weights=True,
-            independent=True,
+            order_free=True,
             normalised=True,
             fused=False,
-            blind=self.blind,
-            alike=self.alike,
+            may_see_nothing=self.may_see_nothing,
+            same_width=self.same_width,
         )
 
     def forward(
@@ -66,12 +66,12 @@ class SoftmaxScore(Score):
 
 
 class ReweightedScore(Mechanism):
-    """Another score's energies, made into weights in a way of its own; what remains to be written is ``weighing``."""
+    """Another score's energies, made into weights in a way of its own; what remains to be written is ``normaliser``."""
 
     score: Score
 
     @abstractmethod
-    def weighing(
+    def normaliser(
         self, query: Float[Tensor, "batch heads query width"], bound: Bound
     ) -> Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Energy]:
         """How the energies of these queries become weights over the keys that are allowed."""
@@ -90,5 +90,5 @@ class ReweightedScore(Mechanism):
         need_weights: bool = False,
     ) -> Attended:
         key, value = (share_heads(blank_unseen(x, bound), query.shape[1]) for x in (key, value))
-        weights = weigh(self.score.energy(query, key), bound, self.weighing(query, bound))
+        weights = weigh(self.score.energy(query, key), bound, self.normaliser(query, bound))
         return Attended(read(weights, value, self.dropping), weights if need_weights else None, state)

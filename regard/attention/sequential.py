@@ -1,4 +1,4 @@
-"""Mechanisms whose queries go in turn, because each one's weights depend on where those before it looked."""
+"""Mechanisms that take one query after another, because the weights of a query depend on those before it."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ __all__ = ["Sequential"]
 
 
 class Sequential(Mechanism):
-    """Queries and keys are compared by ``content``; what remains to be written is ``start`` and ``turn``.
+    """Base of mechanisms that score by ``content`` and carry a state from query to query.
 
-    A padded query leaves the state alone. Not causal: the state has a weight for every key, so the keys must all be
-    there from the start.
+    A subclass writes ``start`` and ``step``. A padded query leaves the state alone. Not causal: the state has a weight
+    for every key, so all keys must exist from the start.
     """
 
     content: AdditiveScore
 
     @abstractmethod
-    def turn(
+    def step(
         self,
-        asked: Float[Tensor, "batch heads 1 width"],
-        answered: Float[Tensor, "batch heads key width"],
+        query: Float[Tensor, "batch heads 1 width"],
+        key: Float[Tensor, "batch heads key width"],
         bound: Bound,
         state: State,
     ) -> tuple[Float[Tensor, "batch heads 1 key"], State]:
-        """The weights of one query, whose bound this is, and the state after it."""
+        """The weights of one query and the state after it; query and keys are projected, ``bound`` is of this query."""
 
     def can(self) -> Abilities:
         return Abilities(
@@ -42,13 +42,13 @@ class Sequential(Mechanism):
             cross=True,
             stream="exact",
             weights=True,
-            independent=False,
+            order_free=False,
             normalised=True,
             fused=False,
         )
 
     def prepare(self, key: Float[Tensor, "batch key_heads key key_width"]) -> Float[Tensor, "batch heads key prepared"]:
-        return self.content.answer(key)
+        return self.content.project_key(key)
 
     def forward(
         self,
@@ -61,12 +61,12 @@ class Sequential(Mechanism):
         need_weights: bool = False,
     ) -> Attended:
         key, value = (share_heads(blank_unseen(x, bound), query.shape[1]) for x in (key, value))
-        asked, seen = self.content.ask(query), []
+        projected, found = self.content.project_query(query), []
         for i in range(query.shape[2]):
-            weights, after = self.turn(asked[:, :, i : i + 1], key, bound.column(i), state)
-            seen.append(weights)
+            weights, after = self.step(projected[:, :, i : i + 1], key, bound.column(i), state)
+            found.append(weights)
             state = _where(bound.query.valid[:, i], after, state)
-        together = torch.cat(seen, 2) if seen else query.new_zeros(*query.shape[:3], key.shape[2])
+        together = torch.cat(found, 2) if found else query.new_zeros(*query.shape[:3], key.shape[2])
         return Attended(read(together, value, self.dropping), together if need_weights else None, state)
 
 

@@ -90,13 +90,13 @@ PARTS = {
     "core": "cells",
     "mixer": "mixers",
     "bridge": "first state",
-    "gist": "first state",
+    "summary_proj": "first state",
     "combine": "read-out",
     "read_out": "read-out",
     "query": "source attention",
     "context": "source attention",
-    "enter": "widths",
-    "leave": "widths",
+    "input_proj": "widths",
+    "output_proj": "widths",
     "residual": "widths",
 }
 
@@ -115,13 +115,13 @@ def _preset(name: str, config: ModelConfig, types: int) -> dict[str, Any]:
 
 
 def _model(config: ModelConfig, source_types: int, target_types: int) -> dict[str, Any]:
-    from regard.models.summary import in_words
+    from regard.models.summary import one_line_summary
 
     parts = parameters_by_part(config, source_types, target_types)
     return {
         "parameters": {**parts, "all": sum(parts.values())},
         "model": config.model_dump(mode="json", exclude_none=True),
-        "summary": in_words(config),
+        "summary": one_line_summary(config),
     }
 
 

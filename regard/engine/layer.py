@@ -253,7 +253,7 @@ class _Frame:
 
 class _FeedForward:
     def __init__(self, layer: FeedForward, format: Format) -> None:
-        self.enter, self.leave = (pack(PackedMatrix.of(x), format, alone=True) for x in (layer.enter, layer.leave))
+        self.enter, self.leave = (pack(PackedMatrix.of(x), format, alone=True) for x in (layer.up, layer.down))
         self.activation = layer.activation
 
     def __call__(self, x: Rows, residual: Rows) -> Rows:
@@ -264,8 +264,8 @@ class _FeedForward:
 
 class _GatedFeedForward:
     def __init__(self, layer: GatedFeedForward, format: Format) -> None:
-        self.enter = pack(_stacked(PackedMatrix.of(layer.gate), PackedMatrix.of(layer.enter)), format, alone=True)
-        self.leave, self.activation = pack(PackedMatrix.of(layer.leave), format, alone=True), layer.activation
+        self.enter = pack(_stacked(PackedMatrix.of(layer.gate), PackedMatrix.of(layer.up)), format, alone=True)
+        self.leave, self.activation = pack(PackedMatrix.of(layer.down), format, alone=True), layer.activation
 
     def __call__(self, x: Rows, residual: Rows) -> Rows:
         gate, entered = self.enter(x).chunk(2, 1)

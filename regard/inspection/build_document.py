@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.attention.catalogue import MECHANISMS
 from regard.attention.contract import Mechanism
-from regard.attention.observe import Look, mechanisms, observe_looks
+from regard.attention.observe import AttentionCall, mechanisms, observe_calls
 from regard.config.settings import SearchConfig
 from regard.data.sentence_split import segments
 from regard.data.tokenizers.catalogue import BEGIN, END, SPECIALS, Tokenizer
@@ -158,14 +158,14 @@ def _decoded(
     return translator.ranked(source, found, settings)
 
 
-def _looked(translator: Translator, source: list[int], best: Hypothesis) -> tuple[dict[str, Look], Tensor]:
+def _looked(translator: Translator, source: list[int], best: Hypothesis) -> tuple[dict[str, AttentionCall], Tensor]:
     """Every look, and log p of every type at every place, one more than the output has where it did not end."""
-    with translator.observed() as model, observe_looks(model) as seen:
+    with translator.observed() as model, observe_calls(model) as seen:
         log_p = translator.log_probabilities([source], [best.tokens], model=model)[0].cpu()
     return dict(seen), log_p
 
 
-def _cut(look: Look, name: str, rows: int) -> Look:
+def _cut(look: AttentionCall, name: str, rows: int) -> AttentionCall:
     """Without the end that was not reached."""
     if name.startswith("encoder"):
         return look
@@ -247,7 +247,7 @@ def _attention(mechanism: Mechanism, name: str, weights: Tensor) -> dict[str, An
     }  # fmt: skip
 
 
-def _alignment(aligner: Aligner, looks: Mapping[str, Look], rows: int) -> dict[str, Any]:
+def _alignment(aligner: Aligner, looks: Mapping[str, AttentionCall], rows: int) -> dict[str, Any]:
     """Of the first ``rows``: a late row of an output that did not end is the one that has been fed its last piece."""
     weights = aligner.weights({name: look.weights[0].cpu() for name, look in looks.items()})[:rows]
     value, source = weights[:, : max(weights.shape[1] - 1, 1)].max(-1)  # the source's end is no piece of it

@@ -15,7 +15,7 @@ from regard.attention.mechanisms.cosine import Cosine
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.mechanisms.general import General
 from regard.attention.mechanisms.tanh_dot import TanhDot
-from regard.attention.observe import Look
+from regard.attention.observe import AttentionCall
 
 __all__ = ["Worked", "worked"]
 
@@ -38,7 +38,7 @@ class Worked(NamedTuple):
     bias: Tensor | None = None  # (heads, query, key)
 
 
-def worked(mechanism: Mechanism, look: Look) -> Worked:
+def worked(mechanism: Mechanism, look: AttentionCall) -> Worked:
     """Of one sentence, the first of the batch."""
     heads = look.query.shape[1]
     rows, columns = look.weights.shape[2:]
@@ -57,7 +57,7 @@ def worked(mechanism: Mechanism, look: Look) -> Worked:
         asked = unit(query, dim=-1) * mechanism.sharpness[:, None, None]
         return Worked("product", "g q/‖q‖ · k/‖k‖", 1.0, asked, unit(key, dim=-1), value, allowed)
     if isinstance(mechanism, Additive) and mechanism.normalise is masked_softmax:
-        asked = mechanism.content.ask(query[None])[0]
+        asked = mechanism.content.project_query(query[None])[0]
         sharpening = mechanism.content.sharpening
         return Worked(
             "additive", "vᵀ tanh(q + k)", sharpening, asked, key, value, allowed, vector=mechanism.content.vector
@@ -66,7 +66,7 @@ def worked(mechanism: Mechanism, look: Look) -> Worked:
 
 
 def _dot(
-    mechanism: Dot, look: Look, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor
+    mechanism: Dot, look: AttentionCall, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor
 ) -> Worked:  # fmt: skip
     scale = 1 / math.sqrt(query.shape[-1]) if mechanism.scale is None else mechanism.scale
     bias = None

@@ -17,7 +17,7 @@ from regard.models.transformer import build as build_transformer
 __all__ = ["build"]
 
 
-class Carrier(Protocol):
+class Architecture(Protocol):
     """What a kind of model offers: an encoder, and a decoder for states and a summary of those widths."""
 
     def encoder(self, config: ModelConfig, embedding: nn.Parameter) -> Encoder: ...
@@ -25,7 +25,7 @@ class Carrier(Protocol):
     def decoder(self, config: ModelConfig, embedding: nn.Parameter, *, states: int, summary: int) -> Decoder: ...
 
 
-CARRIERS: dict[str, Carrier] = {
+ARCHITECTURES: dict[str, Architecture] = {
     "transformer": build_transformer,
     "recurrent": build_recurrent,
     "convolutional": build_convolutional,
@@ -43,8 +43,8 @@ def build(config: ModelConfig, *, source_types: int, target_types: int) -> Encod
     target = _matrix(target_types, width)
     source = target if config.share == "all" else _matrix(source_types, width)
     projection = target if config.share != "none" else _matrix(target_types, config.features)
-    encoder = CARRIERS[config.encoder.kind].encoder(config, source)
-    decoder = CARRIERS[config.decoder.kind].decoder(config, target, states=encoder.width, summary=encoder.summary)
+    encoder = ARCHITECTURES[config.encoder.kind].encoder(config, source)
+    decoder = ARCHITECTURES[config.decoder.kind].decoder(config, target, states=encoder.width, summary=encoder.summary)
     bias = nn.Parameter(torch.zeros(target_types)) if config.output_bias else None
     model = EncoderDecoder(encoder, decoder, projection, bias)
     if config.init_uniform is not None:

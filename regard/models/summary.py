@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from regard.models.configuration import ModelConfig
 
-__all__ = ["in_words"]
+__all__ = ["one_line_summary"]
 
 
-def in_words(config: ModelConfig) -> str:
+def one_line_summary(config: ModelConfig) -> str:
     """``transformer to recurrent, 4+1 layers, width 256, feed-forward 512, 4 heads, pre-norm, gru cells, …``
     and what is not the Transformer's own: ``additive attention``, ``rotary positions``."""
     sides = [config.encoder, config.decoder]

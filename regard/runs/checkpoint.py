@@ -33,6 +33,7 @@ from regard.core.tensors import digest, mean, shared_names
 from regard.core.untrusted_files import LARGE, SMALL, open_regular, parse_json
 from regard.core.wording import explained
 from regard.errors import ModelError, RegardError, StorageError
+from regard.models.saved_names import current_names
 
 __all__ = [
     "FORMAT",
@@ -52,7 +53,7 @@ __all__ = [
     "step_path",
 ]
 
-FORMAT = 1  # raised when an older regard could not read what this one writes
+FORMAT = 2  # raised when an older regard could not read what this one writes; 1: names before models/saved_names.py
 
 GROUP = r"^[a-z][a-z0-9_]*$"  # a group is a file name: nothing in it may lead out of the folder
 FOLDER = re.compile(r"(?:step-(\d{6,15})|\.step-(\d{6,15})\.old)")
@@ -110,6 +111,7 @@ class _State(_Strict):
 
 
 _Part = TypeVar("_Part", _Manifest, _State)
+_Value = TypeVar("_Value")
 
 
 def save(
@@ -171,7 +173,7 @@ def shapes(path: Path, group: str) -> dict[str, tuple[str, tuple[int, ...]]]:
         with safetensors.safe_open(path / name, framework="pt") as opened:
             slices = {key: opened.get_slice(key) for key in opened.keys()}
             found = {key: (str(each.get_dtype()), tuple(each.get_shape())) for key, each in slices.items()}
-        return found | {alias: found[own] for alias, own in inside.shared[group].items()}
+        return _renamed(found | {alias: found[own] for alias, own in inside.shared[group].items()}, inside)
     except (safetensors.SafetensorError, KeyError, ValueError, OSError) as error:
         raise _damaged(path / name, "is not what regard writes", str(error)) from error
 
@@ -331,9 +333,14 @@ def _read_group(path: Path, name: str, manifest: _Manifest, inside: _State) -> d
     data = _read_verified(path, f"{name}.safetensors", manifest)
     try:
         tensors = safetensors.torch.load(data)
-        return tensors | {alias: tensors[own] for alias, own in inside.shared[name].items()}
+        return _renamed(tensors | {alias: tensors[own] for alias, own in inside.shared[name].items()}, inside)
     except (safetensors.SafetensorError, KeyError, ValueError) as error:
         raise _damaged(path / f"{name}.safetensors", "is not what regard writes", str(error)) from error
+
+
+def _renamed(tensors: dict[str, _Value], inside: _State) -> dict[str, _Value]:
+    """Tensors of a checkpoint under their present names."""
+    return current_names(tensors) if inside.format == 1 else tensors
 
 
 def _require_size(path: Path, name: str, manifest: _Manifest) -> None:
@@ -389,7 +396,7 @@ def _parse(kind: type[_Part], file: Path, data: bytes) -> _Part:
                 why=f"it has format {version}, and this one reads up to {FORMAT}",
                 help=upgrade(),
             )
-        if version != FORMAT:
+        if version not in range(1, FORMAT + 1):
             raise ValueError(f"format {version!r} is unknown")
         return kind.model_validate(found)
     except (ValueError, KeyError, TypeError) as error:

@@ -125,10 +125,10 @@ def _feed_forward(layer: EncoderLayer | DecoderLayer, its: Any) -> None:
     inner = layer.feed_forward
     if isinstance(inner, GatedFeedForward):
         _linear([inner.gate], its.linear_0)
-        _linear([inner.enter], its.linear_0_noact)
+        _linear([inner.up], its.linear_0_noact)
     else:
-        _linear([inner.enter], its.linear_0)
-    _linear([inner.leave], its.linear_1)
+        _linear([inner.up], its.linear_0)
+    _linear([inner.down], its.linear_1)
     _norm(layer.around_feed_forward.norm, its.layer_norm)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from regard.core import atomic_files
 from regard.core.untrusted_files import parse_json, read_records
-from regard.models.summary import in_words
+from regard.models.summary import one_line_summary
 from regard.runs import checkpoint
 from regard.runs.run_folder import CheckpointChoice, RunFolder
 from regard.tasks.translation.codecs import open_codecs, save_codecs
@@ -66,7 +66,7 @@ def _card(run: RunFolder, chosen: CheckpointChoice, parameters: int) -> Iterator
     yield from _header(config, [name for name in DECODED if name in validation])
     yield from ("", f"# {config.name or run.path.name}", "", "| | |", "|---|---|")
     rows = {
-        "Model": in_words(config.model),
+        "Model": one_line_summary(config.model),
         "Parameters": f"{parameters:,}",
         "Training data": ", ".join(corpus.source.name for corpus in data.train),
         "Weights": str(chosen),

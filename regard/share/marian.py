@@ -128,8 +128,8 @@ def _attention(ours: str, theirs: str) -> Iterator[TensorName]:
 
 
 def _feed_forward(ours: str, theirs: str) -> Iterator[TensorName]:
-    yield from _entering(f"{ours}.feed_forward.enter", f"{theirs}.fc1")
-    yield from _leaving(f"{ours}.feed_forward.leave", f"{theirs}.fc2")
+    yield from _entering(f"{ours}.feed_forward.up", f"{theirs}.fc1")
+    yield from _leaving(f"{ours}.feed_forward.down", f"{theirs}.fc2")
     yield from _norm(f"{ours}.around_feed_forward", f"{theirs}.final_layer_norm")
 
 

@@ -116,7 +116,7 @@ def _tanh(rho: float, matrix: Callable[[float], Tensor], rows: int, size: float)
 def _gated(kind: type[LSTM] | type[GRU], bias: float, rows: int) -> Callable[[], Curve]:
     def measure() -> Curve:
         cell = kind(WIDTH, WIDTH).double()
-        cell.remember(bias)
+        cell.add_forget_bias(bias)
         return _through(cell, rows, INPUT)
 
     return measure
@@ -124,8 +124,8 @@ def _gated(kind: type[LSTM] | type[GRU], bias: float, rows: int) -> Callable[[],
 
 def _through(cell: Cell, rows: int, size: float) -> Curve:
     with torch.no_grad():
-        entered = cell.enter(size * torch.randn(rows, STEPS, WIDTH, dtype=torch.float64))
-    return _ratios(cell.stepper(), entered, cell.start(rows))
+        entered = cell.project_input(size * torch.randn(rows, STEPS, WIDTH, dtype=torch.float64))
+    return _ratios(cell.step_function(), entered, cell.start(rows))
 
 
 def _ratios(step: Callable[[Tensor, Carried], Carried], entered: Tensor, carried: Carried) -> Curve:

@@ -85,8 +85,8 @@ def recur(d: int, size: int) -> Function:
     cell = Elman(d, d)
 
     def forward(x: Tensor) -> Tensor:
-        step, carried, states = cell.stepper(), cell.start(len(x)), []
-        for entered in cell.enter(x).unbind(1):
+        step, carried, states = cell.step_function(), cell.start(len(x)), []
+        for entered in cell.project_input(x).unbind(1):
             carried = step(entered, carried)
             states.append(carried[0])
         return torch.stack(states, 1)
@@ -102,7 +102,7 @@ def recur_fused(d: int, size: int) -> Function:
 def recur_once(d: int, size: int, number: int) -> Function:
     """One step of the cell at every position at once, from the state one to the left."""
     cell = Elman(d, d).double()
-    return lambda x: cell.stepper()(cell.enter(x[0]), (pad(x[0], (0, 0, 1, -1)),))[0][None]
+    return lambda x: cell.step_function()(cell.project_input(x[0]), (pad(x[0], (0, 0, 1, -1)),))[0][None]
 
 
 def convolve(d: int, kernel: int, dilation: int = 1) -> Function:

@@ -217,19 +217,19 @@ def empty(case: MechanismCase, draw: Draw) -> None:
     made = scene(case, draw, causal=False)
     matrix = torch.zeros(made.query.shape[2], made.key.shape[2], dtype=torch.float64)
     matrix[0] = -torch.inf
-    blind = made._replace(
+    unseeing = made._replace(
         mask=Padding() & Matrix(matrix),
         query=made.query.requires_grad_(),
         key=made.key.requires_grad_(),
         value=made.value.requires_grad_(),
     )
-    attended = blind.attend(case)
+    attended = unseeing.attend(case)
     assert attended.weights is not None
     assert not attended.weights[:, :, 0].any(), "weights of an empty row"
     assert not attended.context[:, :, 0].any(), "context of an empty row"
-    for gradient in _gradients(attended.context[:, :, 0].sum(), blind[:3]):
+    for gradient in _gradients(attended.context[:, :, 0].sum(), unseeing[:3]):
         assert not gradient.any(), "gradient of an empty row (NaN counts as one)"
-    for gradient in _gradients(attended.context[:, :, 1:].sum(), blind[:3]):
+    for gradient in _gradients(attended.context[:, :, 1:].sum(), unseeing[:3]):
         assert gradient.isfinite().all(), "gradient of the other rows"
 
 
@@ -242,7 +242,7 @@ def weighted(case: MechanismCase, draw: Draw) -> None:
     made = scene(case, draw)
     context, weights, _ = made.attend(case)
     assert weights is not None, "weights were asked for"
-    beside = 0.0 if case.mechanism.can().plain else made._replace(value=0 * made.value).attend(case).context
+    beside = 0.0 if case.mechanism.can().values_only else made._replace(value=0 * made.value).attend(case).context
     same(torch.einsum("bhts,bhsv->bhtv", weights, made.value) + beside, context, "Σ α v")
     assert not weights[~made.bound().sdpa().expand_as(weights)].any(), "weight where the mask forbids"
     assert not (weights < 0).any(), "negative weights"
@@ -288,7 +288,7 @@ def normalised(case: MechanismCase, draw: Draw) -> None:
     assert weights is not None
     total = weights.sum(-1)[made.bound().dense().any(2)[:, None].expand(weights.shape[:3])]
     if case.mechanism.can().normalised:
-        total = total[total != 0] if case.mechanism.can().blind else total
+        total = total[total != 0] if case.mechanism.can().may_see_nothing else total
         same(total, torch.ones_like(total), "sum of weights")
     else:
         assert (total <= 1 + 1e-12).all(), "weights sum to more than 1"
@@ -379,8 +379,8 @@ def fused(case: MechanismCase, draw: Draw) -> None:
             same(actual, wanted, f"the {path} path")
 
 
-@law(MECHANISM_LAWS, applies=lambda case: case.mechanism.can().independent)
-def independent(case: MechanismCase, draw: Draw) -> None:
+@law(MECHANISM_LAWS, applies=lambda case: case.mechanism.can().order_free)
+def order_free(case: MechanismCase, draw: Draw) -> None:
     """Queries in another order, at other positions, get the same answers in that order."""
     made = scene(case, draw, causal=False)
     order = torch.tensor(draw.source.sample(range(made.query.shape[2]), made.query.shape[2]))

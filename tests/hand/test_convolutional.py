@@ -169,8 +169,8 @@ def test_how_weights_start() -> None:
     expected = {
         parts.encoder.layers[1].convolution.weight: 4 * 0.75 / (3 * 256),
         parts.decoder.layers[2].mixer.convolution.weight: 4 * 0.75 / (3 * 256),
-        parts.encoder.enter.weight: 0.75 / 256,
-        parts.encoder.leave.weight: 1 / 256,
+        parts.encoder.input_proj.weight: 0.75 / 256,
+        parts.encoder.output_proj.weight: 1 / 256,
         parts.decoder.layers[0].query.weight: 1 / 256,
         parts.encoder.embedding.weight: 0.01,
         parts.encoder.embedding.position.table: 0.01,
@@ -355,7 +355,9 @@ def test_states_and_embeddings_of_two_widths_cannot_be_added() -> None:
 def test_an_encoder_of_its_own_embedding() -> None:
     """The parts by themselves, as an author would put them together."""
     embedding = Embedding(nn.Parameter(torch.randn(5, 6)), LearnedPosition(6, longest=9), dropout=0.0, scale=1.0)
-    encoder = ConvolutionalEncoder(embedding, [CentredConvolution(4, 4, kernel=3)], width=6, enter=4, leave=4)
+    encoder = ConvolutionalEncoder(
+        embedding, [CentredConvolution(4, 4, kernel=3)], width=6, first_width=4, last_width=4
+    )
     encoded = encoder(torch.tensor([[1, 2, 3]]), torch.ones(1, 3).bool())
     assert torch.equal(encoded.embedded[0], embedding.weight[[1, 2, 3]] + embedding.position.table[:3])
     torch.testing.assert_close(encoded.final, encoded.states.mean(1))

@@ -21,7 +21,7 @@ from regard.attention.mechanisms.location_aware_2d import LocationAware2D
 from regard.attention.mechanisms.location_recurrent import LocationRecurrent
 from regard.attention.mechanisms.multi_resolution import MultiResolution
 from regard.attention.mechanisms.tanh_dot import TanhDot
-from regard.attention.previous_weights import WeightsSoFar, first_look
+from regard.attention.previous_weights import PreviousWeights, initial_weights
 
 ONE = {"heads": 1, "query_width": 1, "key_width": 1}
 SMALL = ONE | {"width": 1, "channels": 1, "reach": 1}
@@ -125,7 +125,7 @@ def test_the_first_look_leaves_padding_out(initial, expected):
 
 def test_another_first_look_is_refused():
     with pytest.raises(ValueError, match="initial is one of uniform, first, nowhere, not 'last'"):
-        first_look("last")
+        initial_weights("last")
 
 
 @pytest.mark.parametrize("name", ["location-aware", "location-aware-2d", "multi-resolution", "coverage",
@@ -133,7 +133,7 @@ def test_another_first_look_is_refused():
 def test_blind_to_its_past_it_is_additive(name):
     """U = 0 (c = 0): what remains is vᵀ tanh(W q + U k), with the same scale."""
     mechanism = bold(FAMILY[name]())
-    additive = bold(Additive(**ONE, own=("query", "key", "bias"), width=1))
+    additive = bold(Additive(**ONE, learned=("query", "key", "bias"), width=1))
     with torch.no_grad():
         getattr(mechanism, "coverage_weight" if name == "coverage" else "location_weight").zero_()
     additive.content.load_state_dict(mechanism.content.state_dict())
@@ -175,7 +175,7 @@ def test_one_utterance_leaves_nothing_to_the_next(name):
 
 def test_resolutions_are_the_reference_s():
     made = MultiResolution(heads=4, query_width=2, key_width=2, channels=3, reach=100)
-    assert made.reaches == [25, 50, 75, 100]
+    assert [each.reach for each in made.filters] == [25, 50, 75, 100]
     assert [each.weight.shape for each in made.filters] == [(3, 1, 51), (3, 1, 101), (3, 1, 151), (3, 1, 201)]
 
 
@@ -202,7 +202,7 @@ def test_each_head_sees_as_far_as_its_filters():
 
 def test_without_own_weights_query_and_key_enter_as_they_are():
     """ESPnet's heads project: e = gᵀ tanh(k + q + U f). With q = ½ and keys 0 and 1: tanh ½ and tanh 1½."""
-    made = fill(LocationAware(**(SMALL | {"width": None}), own=()))
+    made = fill(LocationAware(**(SMALL | {"width": None}), learned=()))
     assert {name for name, _ in made.named_parameters()} == {"content.vector", "filters.weight", "location_weight"}
     close(weights(made, column(0.5), column(0, 1))[0], told(math.tanh(0.5), math.tanh(1.5)))
 
@@ -234,7 +234,7 @@ def test_coverage_adds_up_what_was_looked_at():
     seen = look(made, column(0), column(0, 0))
     close(seen.weights[0, 0], [[0.5, 0.5]])
     close(seen.state.weights[0, 0], [1.0, 1.0])
-    ahead = WeightsSoFar(torch.tensor([[[1.5, 0.5]]], dtype=torch.float64))
+    ahead = PreviousWeights(torch.tensor([[[1.5, 0.5]]], dtype=torch.float64))
     after = look(made, column(0), column(0, 0), state=ahead)
     expected = told(math.tanh(-1.5), math.tanh(-0.5))
     close(after.weights[0, 0], [expected])
@@ -244,7 +244,7 @@ def test_coverage_adds_up_what_was_looked_at():
 def test_coverage_through_filters_sees_the_sum():
     """F copies the left neighbour's sum; two looks on the first of two keys give the second key tanh(2)."""
     made = fill(CoverageLocationAware(**SMALL), filters_weight=[1, 0, 0], location_weight=1.0)
-    twice = WeightsSoFar(torch.tensor([[[2.0, 0.0]]], dtype=torch.float64))
+    twice = PreviousWeights(torch.tensor([[[2.0, 0.0]]], dtype=torch.float64))
     seen = look(made, column(0), column(0, 0), state=twice)
     expected = told(0, math.tanh(2))
     close(seen.weights[0, 0], [expected])
@@ -301,16 +301,18 @@ def test_the_recurrent_memory_is_an_lstm_cell():
     for i in range(3):
         found = nn.functional.conv1d(last, made.filters.weight, padding=1).relu().amax(-1)
         state = cell(found, state)
-        hidden = made.content.ask(query[:, :, i : i + 1]) + made.content.answer(key) + state[0][:, None, None]
+        hidden = (
+            made.content.project_query(query[:, :, i : i + 1]) + made.content.project_key(key) + state[0][:, None, None]
+        )
         last = (hidden.tanh() @ made.content.vector[0]).softmax(-1)
-    close(look(made, query, key).state.looked.weights, last.detach())
+    close(look(made, query, key).state.previous.weights, last.detach())
 
 
 @pytest.mark.parametrize("name", [name for name in FAMILY if name != "coverage"])
 def test_filters_wider_than_the_source_are_remarked_upon(name):
     mechanism = FAMILY[name]()
-    assert mechanism.remark(3) is None
-    assert mechanism.remark(2) == "a location kernel of 3 is wider than the longest source, 2 pieces"
+    assert mechanism.warning(3) is None
+    assert mechanism.warning(2) == "a location kernel of 3 is wider than the longest source, 2 pieces"
 
 
 @pytest.mark.parametrize("kind", [Coverage, CoverageLocationAware])

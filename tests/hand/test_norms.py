@@ -97,9 +97,9 @@ def test_both_frames_with_every_kind(kind):
     x, y = columns(2, 3), columns(2, 3)
     post, pre = (frame(WIDTH, dropout=0.0, kind=kind).double() for frame in (PostNorm, PreNorm))
     alone = normalisation(kind, WIDTH).double()
-    torch.testing.assert_close(post.leave(post.enter(x), y), alone(x + y))
-    torch.testing.assert_close(pre.enter(x), alone(x))
-    assert torch.equal(pre.leave(x, y), x + y)
+    torch.testing.assert_close(post.after(post.before(x), y), alone(x + y))
+    torch.testing.assert_close(pre.before(x), alone(x))
+    assert torch.equal(pre.after(x, y), x + y)
 
 
 @pytest.mark.parametrize("kind, made", [("rms", nn.RMSNorm), ("batch", BatchNorm), ("none", nn.Identity)])
@@ -164,10 +164,10 @@ def test_feed_forwards_by_pencil(kind, expected):
             parameter.zero_()
         if isinstance(module, GatedFeedForward):
             module.gate.weight.fill_(2.0)
-            module.enter.weight.fill_(3.0)
+            module.up.weight.fill_(3.0)
         else:
-            module.enter.weight.fill_(2.0)
-        module.leave.weight.fill_(5.0)
+            module.up.weight.fill_(2.0)
+        module.down.weight.fill_(5.0)
     assert module(torch.ones(1, 1, 1)).item() == pytest.approx(expected, rel=1e-6)
 
 

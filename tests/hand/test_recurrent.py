@@ -28,7 +28,7 @@ def zeroed(module: nn.Module):
 
 @torch.no_grad()
 def one_step(cell: Cell, x: Tensor, *carried: Tensor) -> tuple[Tensor, ...]:
-    return cell.stepper()(cell.enter(x), carried)
+    return cell.step_function()(cell.project_input(x), carried)
 
 
 def numbers(*values: float) -> Tensor:
@@ -115,14 +115,14 @@ def test_elman_in_numbers():
 def test_a_forget_bias_is_set_once_and_keeps_the_old_state(cell, kept):
     """Nothing else in the cell: what is kept decays by σ(bias) a step."""
     made = zeroed(cell())
-    made.remember(2.0)
+    made.add_forget_bias(2.0)
     before = tuple(numbers(1.0) for _ in range(made.parts))
     assert float(one_step(made, numbers(3.0), *before)[kept]) == pytest.approx(sigmoid(2.0), abs=1e-6)
 
 
 def test_an_elman_cell_has_nothing_to_forget_with():
     with pytest.raises(ValueError, match="no gate"):
-        Elman(1, 1).remember(1.0)
+        Elman(1, 1).add_forget_bias(1.0)
 
 
 @pytest.mark.parametrize("kind", cases.CELLS)

@@ -107,12 +107,12 @@ def test_without_a_weight_for_the_query_all_queries_look_alike():
 def test_additive_with_nothing_of_its_own_is_espnets_over_projected_heads():
     """vᵀ tanh(q + k); and what W, U and b add, a projection outside can do as well."""
     query, key = torch.randn(2, 1, 2, 3, 4, dtype=torch.float64).unbind(0)
-    bare = Additive(heads=2, query_width=4, key_width=4, own=()).double()
+    bare = Additive(heads=2, query_width=4, key_width=4, learned=()).double()
     expected = (torch.tanh(query[:, :, :, None] + key[:, :, None]) * bare.content.vector[:, None, None]).sum(-1)
     close(bare.energy(query, key), expected)
     assert [name for name, _ in bare.named_parameters()] == ["content.vector"]
 
-    whole = Additive(heads=2, query_width=4, key_width=4, own=("query", "key", "bias")).double()
+    whole = Additive(heads=2, query_width=4, key_width=4, learned=("query", "key", "bias")).double()
     content = whole.content
     torch.nn.init.normal_(content.bias)
     bare.load_state_dict({"content.vector": content.vector})
@@ -122,12 +122,14 @@ def test_additive_with_nothing_of_its_own_is_espnets_over_projected_heads():
 
 
 def test_a_side_without_weights_of_its_own_gives_the_width():
-    assert Additive(heads=1, query_width=3, key_width=5, own=("query",)).content.vector.shape == (1, 5)
-    assert Additive(heads=1, query_width=3, key_width=5, own=("key",)).content.vector.shape == (1, 3)
-    with pytest.raises(ValueError, match="a query of width 3 without own weights cannot meet a width of 5"):
-        Additive(heads=1, query_width=3, key_width=5, own=())
-    with pytest.raises(ValueError, match="own names some of query, key, bias, not value"):
-        Additive(heads=1, query_width=3, key_width=3, own=("key", "value"))
+    assert Additive(heads=1, query_width=3, key_width=5, learned=("query",)).content.vector.shape == (1, 5)
+    assert Additive(heads=1, query_width=3, key_width=5, learned=("key",)).content.vector.shape == (1, 3)
+    with pytest.raises(
+        ValueError, match="a query of 3 features without learned weights cannot be added to 5 hidden units"
+    ):
+        Additive(heads=1, query_width=3, key_width=5, learned=())
+    with pytest.raises(ValueError, match="learned names some of query, key, bias, not value"):
+        Additive(heads=1, query_width=3, key_width=3, learned=("key", "value"))
 
 
 # --- location -------------------------------------------------------------------------------------------------------
@@ -152,8 +154,8 @@ def test_location_ignores_the_end_of_a_longer_sentence():
 
 def test_location_says_when_it_will_ignore_something():
     made = Location(heads=1, query_width=1, longest=2)
-    assert made.remark(2) is None
-    assert "knows 2 positions (longest) and ignores the rest of sources up to 3 long" in str(made.remark(3))
+    assert made.warning(2) is None
+    assert "knows 2 positions (longest) and ignores the rest of sources up to 3 long" in str(made.warning(3))
 
 
 # --- cosine ---------------------------------------------------------------------------------------------------------

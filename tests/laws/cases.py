@@ -90,9 +90,9 @@ MECHANISMS: dict[str, Callable[[Sizes], Mechanism]] = {
     "dot": lambda sizes: Dot(),
     "dot-unscaled": lambda sizes: Dot(scale=1.0),
     "general": lambda sizes: bold(General(**sizes)),
-    "additive-projected": lambda sizes: bold(Additive(**sizes, own=(), sharpening=2.0)),
+    "additive-projected": lambda sizes: bold(Additive(**sizes, learned=(), sharpening=2.0)),
     "additive-smooth": lambda sizes: bold(
-        Additive(**sizes, width=3, own=("query", "key", "bias"), normalise="sigmoid")
+        Additive(**sizes, width=3, learned=("query", "key", "bias"), normalise="sigmoid")
     ),
     "hard-general": lambda sizes: bold(Hard(General(**sizes), temperature=0.5)),
     "local-m-general": lambda sizes: bold(LocalMonotonic(General(**sizes), window=1)),
@@ -102,11 +102,11 @@ MECHANISMS: dict[str, Callable[[Sizes], Mechanism]] = {
     "location-aware": location,
     "location-aware-sharp": lambda sizes: LocationAware(**sizes, width=2, channels=1, reach=2, sharpening=2.0),
     "location-aware-smooth": lambda sizes: bold(
-        LocationAware(**sizes, own=(), channels=1, reach=1, normalise="sigmoid", initial="first")
+        LocationAware(**sizes, learned=(), channels=1, reach=1, normalise="sigmoid", initial="first")
     ),
     "location-aware-2d": lambda sizes: bold(LocationAware2D(**sizes, width=3, channels=2, reach=1, past=2)),
     "location-recurrent": lambda sizes: bold(LocationRecurrent(**sizes, width=3, channels=2, reach=1)),
-    "multi-resolution": lambda sizes: bold(MultiResolution(**sizes, own=(), channels=2, reach=2)),
+    "multi-resolution": lambda sizes: bold(MultiResolution(**sizes, learned=(), channels=2, reach=2)),
     "coverage": lambda sizes: bold(Coverage(**sizes, width=3)),
     "coverage-location-aware": lambda sizes: bold(CoverageLocationAware(**sizes, width=3, channels=2, reach=1)),
     "forward": lambda sizes: bold(Forward(**sizes, width=3, channels=2, reach=1)),
@@ -208,9 +208,9 @@ CELLS: dict[str, Callable[[int, int], Cell]] = {
     "elman": Elman,
     "lstm": LSTM,
     "gru": GRU,
-    "gru-renews": lambda enter, width: GRU(enter, width, update="renews"),
-    "gru-before": lambda enter, width: GRU(enter, width, reset="before"),
-    "gru-before-renews": lambda enter, width: GRU(enter, width, reset="before", update="renews"),
+    "gru-renews": lambda in_width, width: GRU(in_width, width, update="renews"),
+    "gru-before": lambda in_width, width: GRU(in_width, width, reset="before"),
+    "gru-before-renews": lambda in_width, width: GRU(in_width, width, reset="before", update="renews"),
 }
 
 
@@ -218,8 +218,8 @@ def words() -> TokenEmbedding:
     return TokenEmbedding(nn.Parameter(torch.randn(TYPES, 5)))
 
 
-def stack(cell: str, enter: int, layers: int) -> Stack:
-    return Stack([CELLS[cell](enter if number == 0 else WIDTH, WIDTH) for number in range(layers)])
+def stack(cell: str, in_width: int, layers: int) -> Stack:
+    return Stack([CELLS[cell](in_width if number == 0 else WIDTH, WIDTH) for number in range(layers)])
 
 
 def luong(kind: str, *, layers: int = 2, cell: str = "lstm") -> InputFeedingDecoder:
@@ -251,17 +251,17 @@ def unread(cell: str, *, layers: int = 1) -> FixedContextDecoder:
 
 def convolutional(*blocks: tuple[int, int], read: str = "dot-unscaled") -> ConvolutionalDecoder:
     """``blocks``: width and kernel of each layer."""
-    layers, enter = [], blocks[0][0]
+    layers, in_width = [], blocks[0][0]
     for width, kernel in blocks:
-        mixer = GatedConvolution(width, kernel=kernel, enter=enter)
+        mixer = GatedConvolution(width, kernel=kernel, in_width=in_width)
         layers.append(
             ConvolutionalLayer(
-                mixer, ConvolutionalReader(single_reader(read)), width=width, embedding=WIDTH, enter=enter
+                mixer, ConvolutionalReader(single_reader(read)), width=width, embedding=WIDTH, in_width=in_width
             )
         )
-        enter = width
-    place = LearnedPosition(WIDTH, longest=16)
-    return ConvolutionalDecoder(embedding(place), layers, width=WIDTH, enter=blocks[0][0], leave=enter)
+        in_width = width
+    position = LearnedPosition(WIDTH, longest=16)
+    return ConvolutionalDecoder(embedding(position), layers, width=WIDTH, first_width=blocks[0][0], last_width=in_width)
 
 
 def built(**settings: object) -> Decoder:

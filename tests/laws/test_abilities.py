@@ -19,13 +19,13 @@ from .cases import MECHANISMS, MIXERS, mechanism_case, mixer_case
 
 TRIALS = 12
 # What to claim instead of what, and the law that then finds out. Not here: ``causal``, which of a mechanism that keeps
-# where it looked says how it may be used, and ``blind``, which few draws come upon.
+# where it looked says how it may be used, and ``may_see_nothing``, which few draws come upon.
 CLAIMS: dict[str, tuple[Any, Any, str]] = {
-    "independent": (False, True, "independent"),
+    "order_free": (False, True, "order_free"),
     "normalised": (False, True, "normalised"),
     "differentiable": (False, True, "differentiable"),
     "weights": (False, True, "weighted"),
-    "plain": (False, True, "weighted"),
+    "values_only": (False, True, "weighted"),
     "stream": ("none", "exact", "chunk"),
 }
 
@@ -67,7 +67,7 @@ def test_a_mixer_whose_columns_see_each_other_does_not_say_that_they_are_indepen
     x = torch.randn(2, 4, case.width, dtype=torch.float64, requires_grad=True)
     output = case.run(x, Span.of(torch.ones(2, 4, dtype=torch.bool))).output
     (gradient,) = torch.autograd.grad(output[:, 3].square().sum(), x)
-    assert not (case.mixer.can().independent and bool(gradient[:, :3].any()))
+    assert not (case.mixer.can().order_free and bool(gradient[:, :3].any()))
 
 
 @torch.no_grad()

@@ -71,12 +71,12 @@ def test_a_config_reaches_a_mechanism_within_a_mechanism():
         ("dot", {"scale": float("nan")}, "finite number"),
         ("dot", {"bias": 3}, "unknown key model.x.bias"),
         ("additive", {"key_width": 7}, "unknown key model.x.key_width"),
-        ("additive", {"width": 0}, "1 wide or more, not 0"),
-        ("additive", {"width": -1}, "1 wide or more, not -1"),
+        ("additive", {"width": 0}, "1 hidden unit or more .width., not 0"),
+        ("additive", {"width": -1}, "1 hidden unit or more .width., not -1"),
         ("hard", {"score": {"kind": "general", "heads": 3}}, "unknown key model.x.score.heads"),
         ("multi-resolution", {"reach": "far"}, "model.x.reach cannot be 'far'"),
-        ("location-aware", {"own": ["query"], "width": 3}, "a key of width 4 without own weights"),
-        ("location-aware", {"reach": -1}, "a reach of -1"),
+        ("location-aware", {"learned": ["query"], "width": 3}, "a key of 4 features without learned weights"),
+        ("location-aware", {"reach": -1}, "reach is 0 or more, not 10, 1, -1"),
         ("multi-resolution", {"reach": [1, 2, 3]}, "reach has 3 half-widths for 2 heads"),
         ("local-p", {"score": {"kind": "generall"}}, r"'generall'\n  where: model.x.score"),
         ("local-p", {"score": {}, "window": 0.5}, "narrower than 1"),
@@ -85,6 +85,14 @@ def test_a_config_reaches_a_mechanism_within_a_mechanism():
 def test_what_cannot_be_built_says_why(kind, options, complaint):
     with pytest.raises(ConfigError, match=complaint):
         build_mechanism(kind, options, where="model.x", sizes=SIZES)
+
+
+def test_options_of_older_configs_keep_their_meaning():
+    """``own`` is now ``learned``."""
+    made = build_mechanism("additive", {"own": ["key"]}, where="model.x", sizes=SIZES)
+    assert made.content.query_weight is None and made.content.key_weight is not None
+    with pytest.raises(ConfigError, match=r"unknown key model.x.own"):
+        build_mechanism("dot", {"own": []}, where="model.x", sizes=SIZES)
 
 
 def test_a_mechanism_is_refused_where_it_cannot_serve():

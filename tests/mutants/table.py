@@ -204,7 +204,7 @@ MODELS = {
         {"bias": False},
     ),
     "self-attention that says its columns are independent": Mutant(
-        Edit(SelfAttention.can, "independent=False", "independent=True"),
+        Edit(SelfAttention.can, "order_free=False", "order_free=True"),
         test_abilities.test_a_mixer_whose_columns_see_each_other_does_not_say_that_they_are_independent,
         {"name": "self-attention"},
     ),

@@ -25,7 +25,7 @@ from regard.attention.mechanisms.tanh_dot import TanhDot
 from .peers.asking import Case, Pair, Peer, Unseen, check, looking, needs_peers, ways
 
 SOURCE, QUERY, INNER, HEADS, VALUE, CHANNELS, REACH = 7, 8, 5, 3, 4, 2, 3  # eprojs, dunits, adim, …, aconv_filts
-OWN = dict(query_width=QUERY, key_width=SOURCE, width=INNER, own=("query", "key", "bias"))
+OWN = dict(query_width=QUERY, key_width=SOURCE, width=INNER, learned=("query", "key", "bias"))
 FILTERS = dict(channels=CHANNELS, reach=REACH)
 ONE = dict(eprojs=SOURCE, dunits=QUERY, att_dim=INNER)
 CONVOLVED = dict(aconv_chans=CHANNELS, aconv_filts=REACH)
@@ -75,7 +75,7 @@ def many(mechanism: Mechanism) -> AttentionReader:
 
 
 def of_many(**options: object) -> dict[str, object]:
-    return dict(heads=HEADS, query_width=INNER, key_width=INNER, own=(), **options)
+    return dict(heads=HEADS, query_width=INNER, key_width=INNER, learned=(), **options)
 
 
 def single_pairs(ours: AttentionReader) -> dict[str, Pair | Unseen]:

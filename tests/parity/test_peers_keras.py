@@ -45,7 +45,7 @@ PEER = Peer(
             name="AdditiveAttention",
             kind="AdditiveAttention",
             options=dict(width=WIDTH),
-            ours=lambda: Additive(heads=1, query_width=WIDTH, key_width=WIDTH, own=()),
+            ours=lambda: Additive(heads=1, query_width=WIDTH, key_width=WIDTH, learned=()),
             pairs=lambda ours: {"scale": Pair(ours.content.vector, lambda p: p[0])},
             inputs=sequences,
             run=attend,
@@ -57,7 +57,7 @@ PEER = Peer(
             options=dict(enter=ENTER, units=WIDTH, reset_after=False),
             ours=lambda: GRU(ENTER, WIDTH, reset="before"),
             pairs=lambda ours: {
-                "kernel": Pair(ours.weights.enter, lambda p: gates(p).T),
+                "kernel": Pair(ours.weights.input, lambda p: gates(p).T),
                 "recurrent_kernel": Pair(ours.weights.recurrent, lambda p: gates(p).T),
                 "bias": Pair(ours.weights.enter_bias, gates),  # Keras has one here, ours a second
             },

@@ -166,7 +166,9 @@ PEER = Peer(
         ),
         attention(
             "mlp",
-            ours=lambda: Output(Additive(heads=1, query_width=WIDTH, key_width=WIDTH, own=("query", "key", "bias"))),
+            ours=lambda: Output(
+                Additive(heads=1, query_width=WIDTH, key_width=WIDTH, learned=("query", "key", "bias"))
+            ),
             pairs=mlp,
             run=bahdanau,
         ),

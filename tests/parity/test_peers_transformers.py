@@ -119,7 +119,7 @@ def gated(kind: str, activation: str, names: str, **options: object) -> Case:
         ours=lambda: feed_forward(activation, WIDTH, INNER),
         pairs=lambda ours: {
             f"{name}.weight": Pair(linear.weight)
-            for name, linear in zip(names.split(), (ours.gate, ours.enter, ours.leave), strict=True)
+            for name, linear in zip(names.split(), (ours.gate, ours.up, ours.down), strict=True)
         },
         inputs=columns,
         run=alone,

@@ -36,8 +36,8 @@ def copy_attention(ours: MultiHead, theirs: nn.MultiheadAttention) -> None:
 
 
 def copy_feed_forward(ours: FeedForward, theirs: nn.Module) -> None:
-    ours.enter.load_state_dict(theirs.linear1.state_dict())
-    ours.leave.load_state_dict(theirs.linear2.state_dict())
+    ours.up.load_state_dict(theirs.linear1.state_dict())
+    ours.down.load_state_dict(theirs.linear2.state_dict())
 
 
 def encoder_pair(norm: str) -> tuple[EncoderLayer, nn.TransformerEncoderLayer]:
@@ -119,8 +119,8 @@ def test_encoder_layer(norm):
     expected = theirs(x, src_key_padding_mask=~SOURCE)
     pairs = [
         (ours.mixer.attention.output.weight, theirs.self_attn.out_proj.weight),
-        (ours.feed_forward.enter.weight, theirs.linear1.weight),
-        (ours.feed_forward.leave.bias, theirs.linear2.bias),
+        (ours.feed_forward.up.weight, theirs.linear1.weight),
+        (ours.feed_forward.down.bias, theirs.linear2.bias),
         (ours.around_mixer.norm.weight, theirs.norm1.weight),
         (ours.around_feed_forward.norm.bias, theirs.norm2.bias),
     ]
@@ -141,7 +141,7 @@ def test_decoder_layer(norm):
     pairs = [
         (ours.mixer.attention.output.weight, theirs.self_attn.out_proj.weight),
         (ours.reader.attention.output.bias, theirs.multihead_attn.out_proj.bias),
-        (ours.feed_forward.enter.bias, theirs.linear1.bias),
+        (ours.feed_forward.up.bias, theirs.linear1.bias),
         (ours.around_mixer.norm.bias, theirs.norm1.bias),
         (ours.around_reader.norm.weight, theirs.norm2.weight),
         (ours.around_feed_forward.norm.weight, theirs.norm3.weight),

@@ -48,8 +48,8 @@ def last(carried) -> tuple[Tensor, ...]:
 
 def stepped(cell: Cell, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Column by column."""
-    step, carried, states = cell.stepper(), cell.start(len(x)), []
-    for entered in cell.enter(x).unbind(1):
+    step, carried, states = cell.step_function(), cell.start(len(x)), []
+    for entered in cell.project_input(x).unbind(1):
         carried = step(entered, carried)
         states.append(carried[0])
     return torch.stack(states, 1), carried

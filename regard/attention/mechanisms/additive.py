@@ -1,4 +1,4 @@
-"""Additive attention: a small network of query and key (Bahdanau; Luong's concat)."""
+"""Additive attention (Bahdanau; Luong's concat): the energy is a small network of query and key."""
 
 from __future__ import annotations
 
@@ -19,10 +19,15 @@ class Additive(SoftmaxScore):
 
     The same as Luong's concat, v_aᵀ tanh(W_a [q; k]) with W_a = [W U] (Luong et al. 2015, §3.1, arXiv version); the
     concatenation is never built. In ``content``: W ``query_weight`` (heads, width, d_q), U ``key_weight`` (heads,
-    width, d_k), b ``bias`` and v ``vector`` (heads, width). ``width`` n' is d_q unless given. ``own`` names which of
-    W, U and b ("query", "key", "bias") there are; without W or U that side enters as it is and must be n' wide, as
-    where the heads project already: own = () is ESPnet's vᵀ tanh(q + k). ``sharpening`` β multiplies the energy
-    (ESPnet: 2), ``normalise`` "sigmoid" takes σ(e) / Σ σ(e) for the softmax (Chorowski et al. 2015, §2.3, "smoothing").
+    width, d_k), b ``bias`` and v ``vector`` (heads, width).
+
+    ``heads``: number of heads, each with parameters of its own.
+    ``query_width``, ``key_width``: d_q and d_k, features of a query and of a key per head.
+    ``width``: n', the hidden units; None: d_q.
+    ``learned``: which of W ("query"), U ("key") and b ("bias") exist; without W or U that side is added unprojected
+    and must be n' wide, as where the heads project already: learned = () is ESPnet's vᵀ tanh(q + k).
+    ``sharpening``: β, a factor of the energy (ESPnet: 2).
+    ``normalise``: "softmax", or "sigmoid" for σ(e) / Σ σ(e) (Chorowski et al. 2015, §2.3, "smoothing").
 
     No state. Cost per head: query·d_q·n' + key·d_k·n' once, then query·key·n' additions, tanhs and products, and as
     much memory: batch·heads·query·key·n' numbers. Differs from the papers in: every head has its own v, W and U; a
@@ -37,20 +42,25 @@ class Additive(SoftmaxScore):
         query_width: int,
         key_width: int,
         width: int | None = None,
-        own: Collection[str] = ("query", "key"),
+        learned: Collection[str] = ("query", "key"),
         sharpening: float = 1.0,
         normalise: Normalise = "softmax",
     ) -> None:
         super().__init__()
         self.content = AdditiveScore(
-            heads=heads, query_width=query_width, key_width=key_width, width=width, own=own, sharpening=sharpening
+            heads=heads,
+            query_width=query_width,
+            key_width=key_width,
+            width=width,
+            learned=learned,
+            sharpening=sharpening,
         )
         self.normalise = normaliser(normalise)
 
     def prepare(self, key: Float[Tensor, "batch key_heads key key_width"]) -> Float[Tensor, "batch heads key prepared"]:
-        return self.content.answer(key)
+        return self.content.project_key(key)
 
     def energy(
         self, query: Float[Tensor, "batch heads query width"], key: Float[Tensor, "batch heads key key_width"]
     ) -> Float[Tensor, "batch heads query key"]:
-        return self.content.pairs(query, key)
+        return self.content.energies(query, key)

@@ -36,10 +36,10 @@ class Cosine(Score):
             cross=True,
             stream="exact",
             weights=True,
-            independent=True,
+            order_free=True,
             normalised=True,
             fused=True,
-            alike=True,
+            same_width=True,
         )
 
     def energy(

@@ -1,22 +1,22 @@
-"""Location-aware attention over the sum of all earlier weights: coverage, seen through filters."""
+"""Coverage through filters: location-aware attention over the sum of all earlier weights."""
 
 from __future__ import annotations
 
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.location_base import LocationBase
+from regard.attention.location_base import FilteredLocation
 
 __all__ = ["CoverageLocationAware"]
 
 
-class CoverageLocationAware(LocationBase):
+class CoverageLocationAware(FilteredLocation):
     """C_i = Σ_{i' < i} α_{i'}, f_i = F ∗ C_i, e_ij = wᵀ tanh(W s_i + V h_j + U f_ij + b), α_i = softmax(β e_i)
 
     (ESPnet's AttCovLoc; not from a paper). The sum begins with α_0, which is ``initial``: "uniform" over the valid
     keys, all on the "first", or "nowhere". F ``filters``, ``channels`` a head, 2·``reach`` + 1 wide; U
-    ``location_weight`` (heads, width, channels); W, V, b and w are in ``content`` (see ``Perceptron``; ``own`` names
-    those of W, V and b that there are, ``width`` is d_q unless given); β ``sharpening`` (ESPnet: 2); ``normalise``
+    ``location_weight`` (heads, width, channels); W, V, b and w are in ``content`` (see ``AdditiveScore``; ``learned``
+    names those of W, V and b that exist, ``width`` is d_q unless given); β ``sharpening`` (ESPnet: 2); ``normalise``
     "sigmoid" takes σ(e) / Σ σ(e) for the softmax.
 
     Queries are taken in turn; a padded query leaves the state alone. Cost: query·key·width·(channels + 1) per head

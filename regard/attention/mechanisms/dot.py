@@ -41,10 +41,10 @@ class Dot(Score):
             cross=True,
             stream="exact",
             weights=True,
-            independent=self.bias is None,
+            order_free=self.bias is None,
             normalised=True,
             fused=True,
-            alike=True,
+            same_width=True,
         )
 
     def energy(

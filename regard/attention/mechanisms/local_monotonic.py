@@ -37,14 +37,14 @@ class LocalMonotonic(ReweightedScore):
             cross=True,
             stream="exact",
             weights=True,
-            independent=False,
+            order_free=False,
             normalised=True,
             fused=False,
-            blind=True,
-            alike=self.score.can().alike,
+            may_see_nothing=True,
+            same_width=self.score.can().same_width,
         )
 
-    def weighing(
+    def normaliser(
         self, query: Float[Tensor, "batch heads query width"], bound: Bound
     ) -> Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Energy]:
         distance = bound.key.position[:, None, None, :] - bound.query_position[:, None, :, None]

@@ -45,11 +45,11 @@ class LocalPredictive(ReweightedScore):
             cross=True,
             stream="exact",
             weights=True,
-            independent=True,
+            order_free=True,
             normalised=False,
             fused=False,
-            blind=True,
-            alike=self.score.can().alike,
+            may_see_nothing=True,
+            same_width=self.score.can().same_width,
         )
 
     def predict(
@@ -60,7 +60,7 @@ class LocalPredictive(ReweightedScore):
         share = torch.sigmoid(torch.einsum("bhte,he->bht", hidden, self.direction))
         return bound.key_length[:, None, None] * share
 
-    def weighing(
+    def normaliser(
         self, query: Float[Tensor, "batch heads query width"], bound: Bound
     ) -> Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Energy]:
         distance = bound.key.position[:, None, None, :] - self.predict(query, bound)[..., None]

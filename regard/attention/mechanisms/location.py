@@ -21,7 +21,7 @@ class Location(SoftmaxScore):
     query·min(keys, longest)·d_q per head: cheaper than a product with the keys only where those are wider.
     """
 
-    blind = True
+    may_see_nothing = True
 
     def __init__(self, *, heads: int, query_width: int, longest: int = 64) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Location(SoftmaxScore):
         self.weight = nn.Parameter(torch.empty(heads, longest, query_width))
         nn.init.uniform_(self.weight, -0.1, 0.1)  # the paper's, which has it for every parameter
 
-    def remark(self, longest: int) -> str | None:
+    def warning(self, longest: int) -> str | None:
         known = self.weight.shape[1]
         if longest <= known:
             return None

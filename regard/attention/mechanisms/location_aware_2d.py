@@ -1,4 +1,4 @@
-"""Location-aware attention over the last few looks, not the last alone."""
+"""Location-aware attention over the weights of the last few queries."""
 
 from __future__ import annotations
 
@@ -8,24 +8,32 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.additive_score import AdditiveScore, uniform
-from regard.attention.kernel import Normalise, normaliser, weigh
+from regard.attention.additive_score import uniform
+from regard.attention.kernel import Normalise
+from regard.attention.location_base import LocationMechanism
 from regard.attention.mask import Bound
-from regard.attention.previous_weights import Filters, Initial, WeightsSoFar, first_look, too_wide
-from regard.attention.sequential import Sequential
+from regard.attention.previous_weights import Filters, Initial, PreviousWeights
 
 __all__ = ["LocationAware2D"]
 
 
-class LocationAware2D(Sequential):
+class LocationAware2D(LocationMechanism):
     """f_i = F ∗ (α_{i−P}, …, α_{i−1}), e_ij = wᵀ tanh(W s_i + V h_j + U f_ij + b), α_i = softmax(β e_i)
 
-    (ESPnet's AttLoc2D; not from a paper). P is ``past`` (ESPnet: 5); before the first query all P looks are α_0,
-    which is ``initial``: "uniform" over the valid keys, all on the "first", or "nowhere". F ``filters``
-    (heads·channels, P, 2·``reach`` + 1), the newest look last, so that direction and speed can be seen; U
-    ``location_weight`` (heads, width, channels); W, V, b and w are in ``content`` (see ``AdditiveScore``; ``own`` names
-    those of W, V and b that there are, ``width`` is d_q unless given); β ``sharpening`` (ESPnet: 2); ``normalise``
-    "sigmoid" takes σ(e) / Σ σ(e) for the softmax. With P = 1 it is location-aware attention.
+    (ESPnet's AttLoc2D; not from a paper). F ``filters`` (heads·channels, P, 2·``reach`` + 1), the newest weights last,
+    so that direction and speed can be seen; U ``location_weight`` (heads, width, channels); W, V, b and w are in
+    ``content`` (see ``AdditiveScore``). With P = 1 it is location-aware attention.
+
+    ``heads``: number of heads, each with parameters of its own.
+    ``query_width``, ``key_width``: d_q and d_k, features of a query and of a key per head.
+    ``width``: hidden units; None: d_q.
+    ``learned``: which of W ("query"), V ("key") and b ("bias") exist.
+    ``channels``, ``reach``: filters a head, 2·reach + 1 keys wide.
+    ``past``: P, how many queries before this one (ESPnet: 5).
+    ``sharpening``: β (ESPnet: 2).
+    ``normalise``: "softmax", or "sigmoid" for σ(e) / Σ σ(e).
+    ``initial``: α_0, which stands for all P before the first query: "uniform" over the valid keys, all on the
+    "first", or "nowhere".
 
     Queries are taken in turn; a padded query leaves the state alone. Cost: as location-aware attention, with P times
     its convolution and state. Differs from ESPnet in: several heads.
@@ -38,7 +46,7 @@ class LocationAware2D(Sequential):
         query_width: int,
         key_width: int,
         width: int | None = None,
-        own: Collection[str] = ("query", "key", "bias"),
+        learned: Collection[str] = ("query", "key", "bias"),
         channels: int = 10,
         reach: int = 100,
         past: int = 5,
@@ -46,27 +54,22 @@ class LocationAware2D(Sequential):
         normalise: Normalise = "softmax",
         initial: Initial = "uniform",
     ) -> None:
-        super().__init__()
-        self.content = AdditiveScore(
-            heads=heads, query_width=query_width, key_width=key_width, width=width, own=own, sharpening=sharpening
-        )
+        super().__init__(
+            heads=heads, query_width=query_width, key_width=key_width, width=width, reach=reach, learned=learned,
+            sharpening=sharpening, normalise=normalise, initial=initial,
+        )  # fmt: skip
         self.filters = Filters(heads=heads, channels=channels, reach=reach, past=past)
         self.location_weight = uniform(heads, self.content.width, channels)
-        self.heads, self.past, self.first_look, self.normalise = heads, past, first_look(initial), normaliser(normalise)
+        self.past = past
 
-    def remark(self, longest: int) -> str | None:
-        return too_wide(self.filters.reach, longest)
+    def start(self, key: Float[Tensor, "batch prepared_heads key prepared"], bound: Bound) -> PreviousWeights:
+        weights = super().start(key, bound).weights
+        return PreviousWeights(weights[:, :, None].expand(-1, -1, self.past, -1))
 
-    def start(self, key: Float[Tensor, "batch prepared_heads key prepared"], bound: Bound) -> WeightsSoFar:
-        return WeightsSoFar(self.first_look(key, bound, self.heads)[:, :, None].expand(-1, -1, self.past, -1))
+    def location(self, previous: Float[Tensor, "batch heads past key"]) -> Float[Tensor, "batch heads key width"]:
+        return torch.einsum("bhcs,hnc->bhsn", self.filters(previous), self.location_weight)
 
-    def turn(
-        self,
-        asked: Float[Tensor, "batch heads 1 width"],
-        answered: Float[Tensor, "batch heads key width"],
-        bound: Bound,
-        state: WeightsSoFar,
-    ) -> tuple[Float[Tensor, "batch heads 1 key"], WeightsSoFar]:
-        located = torch.einsum("bhcs,hnc->bhsn", self.filters(state.weights), self.location_weight)
-        weights = weigh(self.content(asked, answered, located), bound, self.normalise)
-        return weights, WeightsSoFar(torch.cat([state.weights, weights], 2)[:, :, 1:])
+    def remember(
+        self, before: Float[Tensor, "batch heads past key"], now: Float[Tensor, "batch heads key"]
+    ) -> Float[Tensor, "batch heads past key"]:
+        return torch.cat([before, now[:, :, None]], 2)[:, :, 1:]

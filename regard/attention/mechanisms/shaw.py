@@ -57,11 +57,11 @@ class Shaw(Mechanism):
             cross=True,
             stream="exact",
             weights=True,
-            independent=False,
+            order_free=False,
             normalised=True,
             fused=False,
-            alike=True,
-            plain=self.values is None,
+            same_width=True,
+            values_only=self.values is None,
         )
 
     def forward(

@@ -23,7 +23,7 @@ class TanhDot(SoftmaxScore):
     need", which ESPnet's docstring names as its source, in the tanhs.
     """
 
-    alike = True
+    same_width = True
 
     def __init__(self, *, scale: float | None = None) -> None:
         super().__init__()

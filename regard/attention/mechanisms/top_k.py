@@ -34,7 +34,7 @@ class TopK(ReweightedScore):
     def can(self) -> Abilities:
         return replace(self.score.can(), fused=False)
 
-    def weighing(
+    def normaliser(
         self, query: Float[Tensor, "batch heads query width"], bound: Bound
     ) -> Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Energy]:
         return self._best

@@ -26,15 +26,20 @@ def encoder(config: ModelConfig, embedding: nn.Parameter) -> ConvolutionalEncode
     widths, kernels = _layers(given)
     try:
         layers = [
-            CentredConvolution(enter, leave, kernel=kernel, dropout=config.dropout)
-            for (enter, leave), kernel in zip(pairwise(widths), kernels, strict=True)
+            CentredConvolution(in_width, out_width, kernel=kernel, dropout=config.dropout)
+            for (in_width, out_width), kernel in zip(pairwise(widths), kernels, strict=True)
         ]
     except ValueError as problem:
         why = str(problem)
         raise ConfigError("these blocks cannot be an encoder", where="model.encoder.blocks", why=why) from problem
     width = embedding.shape[1]
     return ConvolutionalEncoder(
-        _embed(config, embedding), layers, width=width, enter=widths[0], leave=widths[-1], dropout=config.dropout
+        _embed(config, embedding),
+        layers,
+        width=width,
+        first_width=widths[0],
+        last_width=widths[-1],
+        dropout=config.dropout,
     )
 
 
@@ -50,18 +55,23 @@ def decoder(config: ModelConfig, embedding: nn.Parameter, *, states: int, summar
         )
     widths, kernels = _layers(config.decoder.blocks or ((config.width, KERNEL, config.decoder_layers),))
     layers = [
-        _layer(config, enter, leave, kernel=kernel, embedding=width)
-        for (enter, leave), kernel in zip(pairwise(widths), kernels, strict=True)
+        _layer(config, in_width, out_width, kernel=kernel, embedding=width)
+        for (in_width, out_width), kernel in zip(pairwise(widths), kernels, strict=True)
     ]
     return ConvolutionalDecoder(
-        _embed(config, embedding), layers, width=width, enter=widths[0], leave=widths[-1], dropout=config.dropout
+        _embed(config, embedding),
+        layers,
+        width=width,
+        first_width=widths[0],
+        last_width=widths[-1],
+        dropout=config.dropout,
     )
 
 
-def _layer(config: ModelConfig, enter: int, width: int, *, kernel: int, embedding: int) -> ConvolutionalLayer:
+def _layer(config: ModelConfig, in_width: int, width: int, *, kernel: int, embedding: int) -> ConvolutionalLayer:
     read = reader(config, width=embedding, memory_width=embedding)
-    mixer = GatedConvolution(width, kernel=kernel, enter=enter, dropout=config.dropout)
-    return ConvolutionalLayer(mixer, ConvolutionalReader(read), width=width, embedding=embedding, enter=enter)
+    mixer = GatedConvolution(width, kernel=kernel, in_width=in_width, dropout=config.dropout)
+    return ConvolutionalLayer(mixer, ConvolutionalReader(read), width=width, embedding=embedding, in_width=in_width)
 
 
 def _layers(blocks: tuple[tuple[int, int, int], ...]) -> tuple[list[int], list[int]]:

@@ -60,20 +60,22 @@ class ConvolutionalReader(Reader):
 class ConvolutionalLayer(nn.Module):
     """z = v(conv(h)), d = (W_d z + b_d + g)·√½, c read with d, then ((z + W_c c + b_c)·√½ + R h)·√½
 
-    (Gehring et al. 2017, §3.2–3.5); g is the target embedding, R the identity, or linear where ``enter``, the width
+    (Gehring et al. 2017, §3.2–3.5); g is the target embedding, R the identity, or linear where ``in_width``, the width
     of h, is not ``width``. ``embedding`` is the width of g. Differs from the paper in: it adds c as it is; the
     authors' code has W_c, which also brings c to the layer's width.
     """
 
-    def __init__(self, mixer: Mixer, reader: Reader, *, width: int, embedding: int, enter: int | None = None) -> None:
+    def __init__(
+        self, mixer: Mixer, reader: Reader, *, width: int, embedding: int, in_width: int | None = None
+    ) -> None:
         super().__init__()
         self.mixer, self.reader = mixer, reader
         self.query, self.context = Convolution(width, embedding), Convolution(reader.width, width)
-        self.residual = residual(enter or width, width)
+        self.residual = residual(in_width or width, width)
 
     def forward(
         self,
-        h: Float[Tensor, "rows length enter"],
+        h: Float[Tensor, "rows length in_width"],
         embedded: Float[Tensor, "rows length embedding"],
         span: Span,
         memory: Memory,
@@ -96,11 +98,16 @@ class ConvolutionalState(NamedTuple):
 
 
 class ConvolutionalDecoder(Decoder):
-    """Layers over the embedded target; the query of every layer is built from that embedding, too.
+    """Layers over the embedded target; the query of every layer includes the target embedding.
 
-    ``embedding`` maps tokens and positions to (rows, n, width), and the features are as wide again; ``enter`` and
-    ``leave`` are the widths before the first layer and after the last. Gradients of the encoder's states are divided
-    by twice the number of layers, as all of them read it (Gehring et al. 2017, §3.5; the 2 is the authors' code).
+    Gradients of the encoder's states are divided by twice the number of layers, as every layer reads these states
+    (Gehring et al. 2017, §3.5; the 2 is the authors' code).
+
+    ``embedding``: module from tokens and positions to (rows, length, width).
+    ``layers``: each layer's input is as wide as the output of the one before.
+    ``width``: width of the embeddings and of the features.
+    ``first_width``, ``last_width``: width of the first layer's input and of the last layer's output.
+    ``dropout``: probability, on the features.
     """
 
     def __init__(
@@ -109,14 +116,17 @@ class ConvolutionalDecoder(Decoder):
         layers: Sequence[ConvolutionalLayer],
         *,
         width: int,
-        enter: int,
-        leave: int,
+        first_width: int,
+        last_width: int,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.width = width
         self.embedding, self.layers, self.dropout = embedding, nn.ModuleList(layers), Dropout(dropout)
-        self.enter, self.leave = Convolution(width, enter, gain=gain(dropout)), Convolution(leave, width)
+        self.input_proj, self.output_proj = (
+            Convolution(width, first_width, gain=gain(dropout)),
+            Convolution(last_width, width),
+        )
 
     @property
     def stack(self) -> Iterable[ConvolutionalLayer]:
@@ -146,9 +156,9 @@ class ConvolutionalDecoder(Decoder):
         span = Span(state.length, valid)
         rows = RowMap.of(state.rows, sentences(memory))
         embedded: Tensor = self.embedding(tokens, span.position)
-        h, layers = self.enter(embedded), []
+        h, layers = self.input_proj(embedded), []
         for layer, source, before in zip(self.stack, memory, state.layers, strict=True):
             h, after = layer(h, embedded, span, source, rows, before)
             layers.append(after)
-        features = self.dropout(self.leave(h))
+        features = self.dropout(self.output_proj(h))
         return Decoded(features, ConvolutionalState(tuple(layers), state.length + span.length, state.rows))

@@ -20,20 +20,20 @@ class CentredConvolution(nn.Module):
     """(v(W [x_{i−k/2}, …, x_{i+k/2}] + b) + R x_i)·√½, v the gated linear unit (Gehring et al. 2017, §3.2).
 
     ``kernel`` is odd, so that each position has as many neighbours before it as after it; zeros stand for those
-    outside the sentence, in a padded batch too. R is the identity, or linear where ``enter`` is not ``width``.
-    Cost: 2 · kernel · enter · width a position. Differs from the paper in: the factor √½ is its §3.5.
+    outside the sentence, in a padded batch too. R is the identity, or linear where ``in_width`` is not ``width``.
+    Cost: 2 · kernel · in_width · width a position. Differs from the paper in: the factor √½ is its §3.5.
     """
 
-    def __init__(self, enter: int, width: int, *, kernel: int, dropout: float = 0.0) -> None:
+    def __init__(self, in_width: int, width: int, *, kernel: int, dropout: float = 0.0) -> None:
         super().__init__()
         if kernel % 2 == 0:
             raise ValueError(f"a kernel of {kernel} has no middle: an encoder's kernels are odd")
         self.reach, self.dropout = kernel // 2, Dropout(dropout)
-        self.convolution = Convolution(enter, 2 * width, kernel=kernel, gain=gain(dropout, gated=True))
-        self.residual = residual(enter, width)
+        self.convolution = Convolution(in_width, 2 * width, kernel=kernel, gain=gain(dropout, gated=True))
+        self.residual = residual(in_width, width)
 
     def forward(
-        self, x: Float[Tensor, "sentences length enter"], valid: Bool[Tensor, "sentences length"]
+        self, x: Float[Tensor, "sentences length in_width"], valid: Bool[Tensor, "sentences length"]
     ) -> Float[Tensor, "sentences length width"]:
         inside = self.dropout(x).masked_fill(~valid[..., None], 0)
         gated: Tensor = glu(self.convolution(pad(inside, (0, 0, self.reach, self.reach))), -1)
@@ -43,8 +43,8 @@ class CentredConvolution(nn.Module):
 class ConvolutionalEncoder(Encoder):
     """Layers of gated convolutions over the embedded source; ``width`` is that of the embeddings.
 
-    ``layers`` lead from width to width, the first from ``enter`` on. Linear maps lead from the embeddings to the
-    first layer and from the last, of width ``leave``, back, so that states and embeddings can be added
+    ``layers`` lead from width to width, the first from ``first_width`` on. Linear maps lead from the embeddings to the
+    first layer and from the last, of width ``last_width``, back, so that states and embeddings can be added
     (Gehring et al. 2017, §3.3). L layers of kernel k see 1 + L(k−1) positions. ``final`` is the mean of the states.
     """
 
@@ -54,22 +54,25 @@ class ConvolutionalEncoder(Encoder):
         layers: Sequence[CentredConvolution],
         *,
         width: int,
-        enter: int,
-        leave: int,
+        first_width: int,
+        last_width: int,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.width = self.summary = width
         self.embedding, self.layers = embedding, nn.ModuleList(layers)
-        self.enter, self.leave = Convolution(width, enter, gain=gain(dropout)), Convolution(leave, width)
+        self.input_proj, self.output_proj = (
+            Convolution(width, first_width, gain=gain(dropout)),
+            Convolution(last_width, width),
+        )
 
     def forward(self, tokens: Int[Tensor, "sentences length"], valid: Bool[Tensor, "sentences length"]) -> Encoded:
         span = Span.of(valid)
         embedded: Tensor = self.embedding(tokens, span.position)
-        x: Tensor = self.enter(embedded)
+        x: Tensor = self.input_proj(embedded)
         for layer in self.layers:
             x = layer(x, valid)
-        states: Tensor = self.leave(x)
+        states: Tensor = self.output_proj(x)
         weight = valid[..., None].to(states.dtype)
         mean = (states * weight).sum(1) / weight.sum(1).clamp_min(1)
         return Encoded(states, embedded, mean, span)

@@ -24,25 +24,27 @@ class Convolution(nn.Module):
 
     v is ``direction`` and g is ``length``: how far a row reaches is learned apart from where it points. Nothing is
     padded: ``kernel`` − 1 columns fewer come out. A kernel of 1 is a linear map. W starts with independent
-    components of variance ``gain`` / (kernel · enter), b at 0, so that ``gain`` is what the variance is multiplied
-    by. Cost: kernel · enter · leave a column, and as much once a call for ‖v‖.
+    components of variance ``gain`` / (kernel · in_width), b at 0, so that ``gain`` is what the variance is multiplied
+    by. Cost: kernel · in_width · out_width a column, and as much once a call for ‖v‖.
     """
 
-    def __init__(self, enter: int, leave: int, *, kernel: int = 1, gain: float = 1.0) -> None:
+    def __init__(self, in_width: int, out_width: int, *, kernel: int = 1, gain: float = 1.0) -> None:
         super().__init__()
         self.kernel = kernel
-        start = torch.empty(leave, enter, kernel).normal_(std=math.sqrt(gain / (kernel * enter)))
+        start = torch.empty(out_width, in_width, kernel).normal_(std=math.sqrt(gain / (kernel * in_width)))
         self.direction = nn.Parameter(start)
         self.length = nn.Parameter(torch.linalg.vector_norm(start, dim=(1, 2)))
-        self.bias = nn.Parameter(torch.zeros(leave))
+        self.bias = nn.Parameter(torch.zeros(out_width))
 
     @property
-    def weight(self) -> Float[Tensor, "leave enter kernel"]:
+    def weight(self) -> Float[Tensor, "out_width in_width kernel"]:
         """W, laid out as in ``nn.Conv1d``."""
         norm = torch.linalg.vector_norm(self.direction, dim=(1, 2))
         return self.direction * (self.length / norm)[:, None, None]
 
-    def forward(self, x: Float[Tensor, "rows length enter"]) -> Float[Tensor, "rows {x.shape[1]-self.kernel+1} leave"]:
+    def forward(
+        self, x: Float[Tensor, "rows length in_width"]
+    ) -> Float[Tensor, "rows {x.shape[1]-self.kernel+1} out_width"]:
         if self.kernel == 1:
             return linear(x, self.weight[:, :, 0], self.bias)
         return conv1d(x.transpose(1, 2), self.weight, self.bias).transpose(1, 2)
@@ -53,9 +55,9 @@ def gain(dropout: float, *, gated: bool = False) -> float:
     return (1 - dropout) * (GATE if gated else 1.0)
 
 
-def residual(enter: int, width: int) -> nn.Module:
+def residual(in_width: int, width: int) -> nn.Module:
     """What a layer's input goes through beside the layer: nothing, or a linear map where the width changes."""
-    return nn.Identity() if enter == width else Convolution(enter, width)
+    return nn.Identity() if in_width == width else Convolution(in_width, width)
 
 
 def scale_gradient(x: Float[Tensor, "*shape"], factor: float) -> Float[Tensor, "*shape"]:
@@ -71,14 +73,14 @@ class GatedConvolution(Mixer):
     """v(W [x_{i−k+1}, …, x_i] + b) with the gated linear unit v([A; B]) = A ⊗ σ(B) (Gehring et al. 2017, §3.2).
 
     Causal: a position sees itself and ``kernel`` − 1 before it, zeros before the first. State: those last inputs;
-    padded columns do not enter it. ``enter`` is the width of x where it is not ``width``; ``dropout`` falls on x.
-    Cost: 2 · kernel · enter · width a position.
+    padded columns do not in_width it. ``in_width`` is the width of x where it is not ``width``; ``dropout`` falls on x.
+    Cost: 2 · kernel · in_width · width a position.
     """
 
-    def __init__(self, width: int, *, kernel: int, enter: int | None = None, dropout: float = 0.0) -> None:
+    def __init__(self, width: int, *, kernel: int, in_width: int | None = None, dropout: float = 0.0) -> None:
         super().__init__()
-        self.kernel, self.enter, self.dropout = kernel, enter or width, Dropout(dropout)
-        self.convolution = Convolution(self.enter, 2 * width, kernel=kernel, gain=gain(dropout, gated=True))
+        self.kernel, self.in_width, self.dropout = kernel, in_width or width, Dropout(dropout)
+        self.convolution = Convolution(self.in_width, 2 * width, kernel=kernel, gain=gain(dropout, gated=True))
 
     def can(self) -> Abilities:
         return Abilities(
@@ -86,19 +88,19 @@ class GatedConvolution(Mixer):
             cross=False,
             stream="exact",
             weights=False,
-            independent=False,
+            order_free=False,
             normalised=False,
             fused=True,
         )
 
-    def start(self, rows: int) -> Float[Tensor, "{rows} {self.kernel}-1 {self.enter}"]:
-        return self.convolution.direction.new_zeros(rows, self.kernel - 1, self.enter)
+    def start(self, rows: int) -> Float[Tensor, "{rows} {self.kernel}-1 {self.in_width}"]:
+        return self.convolution.direction.new_zeros(rows, self.kernel - 1, self.in_width)
 
     def forward(
         self,
-        x: Float[Tensor, "rows length enter"],
+        x: Float[Tensor, "rows length in_width"],
         span: Span,
-        state: Float[Tensor, "rows {self.kernel}-1 enter"],
+        state: Float[Tensor, "rows {self.kernel}-1 in_width"],
     ) -> Mixed:
         columns = torch.cat([state, self.dropout(x)], 1)
         kept = span.length[:, None] + torch.arange(self.kernel - 1, device=x.device)

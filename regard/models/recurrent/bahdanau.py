@@ -60,7 +60,7 @@ class BahdanauDecoder(Decoder):
         valid: Bool[Tensor, "rows length"] | None = None,
     ) -> Decoded:
         valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
-        rows, climb = RowMap.of(state.rows, sentences(memory)), self.cells.climber()
+        rows, step = RowMap.of(state.rows, sentences(memory)), self.cells.step_function()
         layers, _, reader, length, _ = state
         embedded = self.embedding(tokens)
         asked, contexts = [], []
@@ -68,7 +68,7 @@ class BahdanauDecoder(Decoder):
             asked.append(layers[-1][0])
             read = self.reader(asked[-1][:, None], Span(length, column[:, None]), memory.source, rows, reader)
             contexts.append(read.output[:, 0])
-            _, layers = climb(torch.cat([x, contexts[-1]], 1), counts, layers)
+            _, layers = step(torch.cat([x, contexts[-1]], 1), counts, layers)
             reader, length = read.state, length + column
         seen = torch.cat([torch.stack(asked, 1), embedded, torch.stack(contexts, 1)], 2)
         features = self.dropout(_maxout(self.read_out(seen)))

@@ -28,8 +28,8 @@ def encoder(config: ModelConfig, embedding: nn.Parameter) -> RecurrentEncoder:
     own = config.encoder
     directions = 2 if own.bidirectional else 1
     width = own.width or config.width // directions
-    enters = [embedding.shape[1]] + [directions * width] * (config.encoder_layers - 1)
-    layers = [[_cell(own.cell, enter, width) for _ in range(directions)] for enter in enters]
+    in_widths = [embedding.shape[1]] + [directions * width] * (config.encoder_layers - 1)
+    layers = [[_cell(own.cell, in_width, width) for _ in range(directions)] for in_width in in_widths]
     words = TokenEmbedding(embedding, dropout=config.dropout, scaled=own.scale_embedding)
     return RecurrentEncoder(words, layers, dropout=config.dropout, reversed=own.reversed)
 
@@ -51,9 +51,9 @@ def decoder(config: ModelConfig, embedding: nn.Parameter, *, states: int, summar
     return kind(words, cells, read, _bridge(own, summary, cells), dropout=config.dropout)
 
 
-def _stack(config: ModelConfig, cell: CellConfig, enter: int) -> Stack:
-    enters = [enter] + [config.width] * (config.decoder_layers - 1)
-    return Stack([_cell(cell, each, config.width) for each in enters], dropout=config.dropout)
+def _stack(config: ModelConfig, cell: CellConfig, in_width: int) -> Stack:
+    in_widths = [in_width] + [config.width] * (config.decoder_layers - 1)
+    return Stack([_cell(cell, each, config.width) for each in in_widths], dropout=config.dropout)
 
 
 def _bridge(own: RecurrentDecoderConfig, summary: int, cells: Stack) -> Bridge:
@@ -64,14 +64,14 @@ def _bridge(own: RecurrentDecoderConfig, summary: int, cells: Stack) -> Bridge:
         raise ConfigError(what, where="model.decoder.start", why=str(problem)) from problem
 
 
-def _cell(config: CellConfig, enter: int, width: int) -> Cell:
+def _cell(config: CellConfig, in_width: int, width: int) -> Cell:
     kinds: dict[str, Callable[[], Cell]] = {
-        "elman": lambda: Elman(enter, width),
-        "lstm": lambda: LSTM(enter, width),
-        "gru": lambda: GRU(enter, width, reset=config.reset, update=config.update),
+        "elman": lambda: Elman(in_width, width),
+        "lstm": lambda: LSTM(in_width, width),
+        "gru": lambda: GRU(in_width, width, reset=config.reset, update=config.update),
     }
     cell = kinds[config.kind]()
     if config.orthogonal:
         cell.make_orthogonal()
-    cell.remember(config.forget_bias)
+    cell.add_forget_bias(config.forget_bias)
     return cell

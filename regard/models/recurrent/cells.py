@@ -21,18 +21,18 @@ Step = Callable[[Tensor, Carried], Carried]
 class Weights(NamedTuple):
     """One layer of torch's: ``weight_ih_l0`` W, ``weight_hh_l0`` U, ``bias_ih_l0`` b and ``bias_hh_l0`` b'."""
 
-    enter: nn.Parameter
+    input: nn.Parameter
     recurrent: nn.Parameter
-    enter_bias: nn.Parameter
+    input_bias: nn.Parameter
     recurrent_bias: nn.Parameter
 
 
 class Cell(nn.Module, ABC):
-    """One layer, from left to right. Its parameters are those of torch's module ``core``, in torch's layout.
+    """One recurrent layer, from left to right, with the parameters of torch's module ``core`` in torch's layout.
 
-    ``run`` takes whole sequences, through torch's fused module where that computes this cell; ``stepper`` takes one
-    column after the other with the same parameters, for decoders whose next input depends on the last output.
-    ``parts`` is how many tensors a row carries, ``gates`` how many blocks of ``width`` rows a matrix has.
+    ``run`` takes whole sequences, through torch's fused module where that computes this cell; ``step_function`` takes
+    one column after the other with the same parameters, for decoders whose next input depends on the last output.
+    ``parts``: tensors that a row carries. ``gates``: blocks of ``width`` rows in a matrix.
     """
 
     gates: int
@@ -51,21 +51,21 @@ class Cell(nn.Module, ABC):
         return tuple(self.weights.recurrent.new_zeros(rows, self.width) for _ in range(self.parts))
 
     @abstractmethod
-    def enter(self, x: Float[Tensor, "*columns enter"]) -> Float[Tensor, "*columns gates"]:
+    def project_input(self, x: Float[Tensor, "*columns in_width"]) -> Float[Tensor, "*columns gates"]:
         """W x + b: all that a step needs of its input, for any number of columns in one product."""
 
     @abstractmethod
-    def stepper(self) -> Step:
-        """(entered (rows, gates), carried) -> carried; to be used within one pass."""
+    def step_function(self) -> Step:
+        """(projected (rows, gates), carried) -> carried; to be used within one pass."""
 
     @abstractmethod
     def run(
-        self, x: Float[Tensor, "rows length enter"], length: Int[Tensor, "rows"], carried: Carried
+        self, x: Float[Tensor, "rows length in_width"], length: Int[Tensor, "rows"], carried: Carried
     ) -> tuple[Float[Tensor, "rows length width"], Carried]:
         """The hidden state after each of the first ``length`` columns of a row, and what is carried after them."""
 
     @abstractmethod
-    def remember(self, bias: float) -> None:
+    def add_forget_bias(self, bias: float) -> None:
         """Add ``bias`` to that of the gate that keeps the old state, once."""
 
     @torch.no_grad()
@@ -76,26 +76,26 @@ class Cell(nn.Module, ABC):
 
 
 class Elman(Cell):
-    """h_t = tanh(W x_t + b + U h_{t−1} + b') (Elman 1990). Cost a step: width · (enter + width)."""
+    """h_t = tanh(W x_t + b + U h_{t−1} + b') (Elman 1990). Cost a step: width · (in_width + width)."""
 
     gates = 1
 
-    def __init__(self, enter: int, width: int) -> None:
-        super().__init__(nn.RNN(enter, width, batch_first=True))
+    def __init__(self, in_width: int, width: int) -> None:
+        super().__init__(nn.RNN(in_width, width, batch_first=True))
 
-    def enter(self, x: Float[Tensor, "*columns enter"]) -> Float[Tensor, "*columns gates"]:
-        return linear(x, self.weights.enter, self.weights.enter_bias + self.weights.recurrent_bias)
+    def project_input(self, x: Float[Tensor, "*columns in_width"]) -> Float[Tensor, "*columns gates"]:
+        return linear(x, self.weights.input, self.weights.input_bias + self.weights.recurrent_bias)
 
-    def stepper(self) -> Step:
+    def step_function(self) -> Step:
         recurrent = self.weights.recurrent.t()
-        return lambda entered, carried: (torch.tanh(torch.addmm(entered, carried[0], recurrent)),)
+        return lambda projected, carried: (torch.tanh(torch.addmm(projected, carried[0], recurrent)),)
 
     def run(
-        self, x: Float[Tensor, "rows length enter"], length: Int[Tensor, "rows"], carried: Carried
+        self, x: Float[Tensor, "rows length in_width"], length: Int[Tensor, "rows"], carried: Carried
     ) -> tuple[Float[Tensor, "rows length width"], Carried]:
         return _fused(self.core, x, length, carried)
 
-    def remember(self, bias: float) -> None:
+    def add_forget_bias(self, bias: float) -> None:
         if bias:
             raise ValueError("an Elman cell has no gate that a forget bias could open")
 
@@ -104,37 +104,37 @@ class LSTM(Cell):
     """i, f, o = σ(W x_t + b + U h_{t−1} + b'), g = tanh(…), c_t = f ∘ c_{t−1} + i ∘ g, h_t = o ∘ tanh(c_t)
 
     (Hochreiter & Schmidhuber 1997, with Gers' forget gate; no peepholes). Blocks of the matrices: i, f, g, o. Carries
-    h and c. Two biases, as torch has them; a forget bias is added to one of them. Cost a step: 4 · width · (enter +
+    h and c. Two biases, as torch has them; a forget bias is added to one of them. Cost a step: 4 · width · (in_width +
     width).
     """
 
     gates, parts = 4, 2
 
-    def __init__(self, enter: int, width: int) -> None:
-        super().__init__(nn.LSTM(enter, width, batch_first=True))
+    def __init__(self, in_width: int, width: int) -> None:
+        super().__init__(nn.LSTM(in_width, width, batch_first=True))
 
-    def enter(self, x: Float[Tensor, "*columns enter"]) -> Float[Tensor, "*columns gates"]:
-        return linear(x, self.weights.enter, self.weights.enter_bias + self.weights.recurrent_bias)
+    def project_input(self, x: Float[Tensor, "*columns in_width"]) -> Float[Tensor, "*columns gates"]:
+        return linear(x, self.weights.input, self.weights.input_bias + self.weights.recurrent_bias)
 
-    def stepper(self) -> Step:
+    def step_function(self) -> Step:
         recurrent = self.weights.recurrent.t()
 
-        def step(entered: Tensor, carried: Carried) -> Carried:
+        def step(projected: Tensor, carried: Carried) -> Carried:
             hidden, cell = carried
-            i, f, g, o = torch.addmm(entered, hidden, recurrent).chunk(4, 1)
+            i, f, g, o = torch.addmm(projected, hidden, recurrent).chunk(4, 1)
             cell = torch.addcmul(torch.sigmoid(f) * cell, torch.sigmoid(i), torch.tanh(g))
             return torch.sigmoid(o) * torch.tanh(cell), cell
 
         return step
 
     def run(
-        self, x: Float[Tensor, "rows length enter"], length: Int[Tensor, "rows"], carried: Carried
+        self, x: Float[Tensor, "rows length in_width"], length: Int[Tensor, "rows"], carried: Carried
     ) -> tuple[Float[Tensor, "rows length width"], Carried]:
         return _fused(self.core, x, length, carried)
 
-    def remember(self, bias: float) -> None:
+    def add_forget_bias(self, bias: float) -> None:
         with torch.no_grad():
-            self.weights.enter_bias[self.width : 2 * self.width] += bias
+            self.weights.input_bias[self.width : 2 * self.width] += bias
 
 
 class GRU(Cell):
@@ -145,7 +145,7 @@ class GRU(Cell):
     ``update``: "keeps" h_t = z ∘ h_{t−1} + (1 − z) ∘ n (torch, Cho et al.), "renews" h_t = (1 − z) ∘ h_{t−1} + z ∘ n
     (Bahdanau et al., A.1.1). The second is the first with z's weights and biases negated, since 1 − σ(a) = σ(−a).
 
-    Cost a step: 3 · width · (enter + width). torch's fused module serves "after" with "keeps"; the others go column
+    Cost a step: 3 · width · (in_width + width). torch's fused module serves "after" with "keeps"; the others go column
     by column, the input's products in one. Differs from the papers in: biases, of which "before" has one too many.
     """
 
@@ -153,28 +153,28 @@ class GRU(Cell):
 
     def __init__(
         self,
-        enter: int,
+        in_width: int,
         width: int,
         *,
         reset: Literal["after", "before"] = "after",
         update: Literal["keeps", "renews"] = "keeps",
     ) -> None:
-        super().__init__(nn.GRU(enter, width, batch_first=True))
+        super().__init__(nn.GRU(in_width, width, batch_first=True))
         self.reset, self.update = reset, update
 
-    def enter(self, x: Float[Tensor, "*columns enter"]) -> Float[Tensor, "*columns gates"]:
-        return linear(x, self.weights.enter, self.weights.enter_bias)
+    def project_input(self, x: Float[Tensor, "*columns in_width"]) -> Float[Tensor, "*columns gates"]:
+        return linear(x, self.weights.input, self.weights.input_bias)
 
-    def stepper(self) -> Step:
+    def step_function(self) -> Step:
         # Cut once a pass: the gradient of each cut is as large as the whole.
         sizes = [2 * self.width, self.width]
         gates, candidate = self.weights.recurrent.split(sizes)
         gates_bias, candidate_bias = self.weights.recurrent_bias.split(sizes)
         after, keeps = self.reset == "after", self.update == "keeps"
 
-        def step(entered: Tensor, carried: Carried) -> Carried:
+        def step(projected: Tensor, carried: Carried) -> Carried:
             (hidden,) = carried
-            to_gates, to_candidate = entered.split(sizes, 1)
+            to_gates, to_candidate = projected.split(sizes, 1)
             r, z = torch.sigmoid(to_gates + linear(hidden, gates, gates_bias)).chunk(2, 1)
             recalled = (
                 r * linear(hidden, candidate, candidate_bias)
@@ -187,24 +187,24 @@ class GRU(Cell):
         return step
 
     def run(
-        self, x: Float[Tensor, "rows length enter"], length: Int[Tensor, "rows"], carried: Carried
+        self, x: Float[Tensor, "rows length in_width"], length: Int[Tensor, "rows"], carried: Carried
     ) -> tuple[Float[Tensor, "rows length width"], Carried]:
         if self.reset == "after" and self.update == "keeps":
             return _fused(self.core, x, length, carried)
-        step, states = self.stepper(), [carried[0]]
-        for entered in self.enter(x).unbind(1):
-            states.extend(step(entered, (states[-1],)))
+        step, states = self.step_function(), [carried[0]]
+        for projected in self.project_input(x).unbind(1):
+            states.extend(step(projected, (states[-1],)))
         hidden = torch.stack(states, 1)
         return hidden[:, 1:], (hidden[torch.arange(len(x), device=x.device), length],)
 
-    def remember(self, bias: float) -> None:
+    def add_forget_bias(self, bias: float) -> None:
         with torch.no_grad():
-            self.weights.enter_bias[self.width : 2 * self.width] += bias if self.update == "keeps" else -bias
+            self.weights.input_bias[self.width : 2 * self.width] += bias if self.update == "keeps" else -bias
 
 
 def _fused(
     core: nn.RNNBase,
-    x: Float[Tensor, "rows length enter"],
+    x: Float[Tensor, "rows length in_width"],
     length: Int[Tensor, "rows"],
     carried: Carried,
 ) -> tuple[Float[Tensor, "rows length width"], Carried]:

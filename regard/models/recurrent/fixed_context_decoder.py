@@ -31,11 +31,11 @@ class FixedContextDecoder(Decoder):
     ) -> None:
         super().__init__()
         self.embedding, self.cells, self.bridge = embedding, cells, bridge
-        self.gist = nn.Linear(summary, cells.width)
+        self.summary_proj = nn.Linear(summary, cells.width)
         self.dropout, self.width = Dropout(dropout), cells.width
 
     def prepare(self, encoded: Encoded) -> RecurrentMemory:
-        return RecurrentMemory(torch.tanh(self.gist(encoded.final)), self.bridge(encoded.final))
+        return RecurrentMemory(torch.tanh(self.summary_proj(encoded.final)), self.bridge(encoded.final))
 
     def start(self, memory: RecurrentMemory, rows: Int[Tensor, "rows"]) -> RecurrentState:
         return RecurrentState(select(memory.first, rows), (), (), torch.zeros_like(rows), rows)
@@ -50,7 +50,7 @@ class FixedContextDecoder(Decoder):
     ) -> Decoded:
         valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
         length, embedded = valid.sum(1), self.embedding(tokens)
-        gist = memory.source.index_select(0, state.rows)[:, None].expand(-1, tokens.shape[1], -1)
-        hidden, layers = self.cells.run(torch.cat([embedded, gist], 2), length, state.layers)
+        context = memory.source.index_select(0, state.rows)[:, None].expand(-1, tokens.shape[1], -1)
+        hidden, layers = self.cells.run(torch.cat([embedded, context], 2), length, state.layers)
         after = RecurrentState(layers, (), (), state.length + length, state.rows)
         return Decoded(self.dropout(hidden), after)

@@ -89,11 +89,11 @@ class InputFeedingDecoder(Decoder):
         valid: Bool[Tensor, "rows length"] | None = None,
     ) -> Decoded:
         valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
-        rows, climb, features = RowMap.of(state.rows, sentences(memory)), self.cells.climber(), []
+        rows, step, features = RowMap.of(state.rows, sentences(memory)), self.cells.step_function(), []
         layers, feed, reader, length, _ = state
         columns = zip(self.embedding(tokens).unbind(1), valid.unbind(1), counted(valid), strict=True)
         for embedded, column, counts in columns:
-            hidden, layers = climb(torch.cat([embedded, feed], 1), counts, layers)
+            hidden, layers = step(torch.cat([embedded, feed], 1), counts, layers)
             read = self.reader(hidden[:, None], Span(length, column[:, None]), memory.source, rows, reader)
             after = torch.tanh(self.combine(torch.cat([read.output[:, 0], hidden], 1)))
             features.append(after)

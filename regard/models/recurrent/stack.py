@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from regard.models.dropout import Dropout
 from regard.models.recurrent.cells import Carried, Cell
 
-__all__ = ["Climb", "Layers", "Stack"]
+__all__ = ["Layers", "Stack", "StackStep"]
 
 Layers = tuple[Carried, ...]
-Climb = Callable[[Tensor, Tensor | None, Layers], tuple[Tensor, Layers]]
+StackStep = Callable[[Tensor, Tensor | None, Layers], tuple[Tensor, Layers]]
 
 
 class Stack(nn.Module):
@@ -34,7 +34,7 @@ class Stack(nn.Module):
         return cast(Iterable[Cell], self.cells)
 
     def run(
-        self, x: Float[Tensor, "rows length enter"], length: Int[Tensor, "rows"], state: Layers
+        self, x: Float[Tensor, "rows length in_width"], length: Int[Tensor, "rows"], state: Layers
     ) -> tuple[Float[Tensor, "rows length width"], Layers]:
         """All columns at once, of which the first ``length`` of a row count."""
         after = []
@@ -43,24 +43,24 @@ class Stack(nn.Module):
             after.append(carried)
         return x, tuple(after)
 
-    def climber(self) -> Climb:
-        """(one column (rows, enter), which rows count, state) -> the top's hidden state, and the state after it.
+    def step_function(self) -> StackStep:
+        """(one column (rows, in_width), which rows count, state) -> the top's hidden state, and the state after it.
 
         Which rows count: None for all. Rows that do not count stay as they are. To be used within one pass.
         """
-        cells = [(cell.enter, cell.stepper()) for cell in self.layers]
+        cells = [(cell.project_input, cell.step_function()) for cell in self.layers]
 
-        def climb(
-            x: Float[Tensor, "rows enter"], counts: Bool[Tensor, "rows"] | None, state: Layers
+        def step(
+            x: Float[Tensor, "rows in_width"], counts: Bool[Tensor, "rows"] | None, state: Layers
         ) -> tuple[Tensor, Layers]:
             after = []
-            for number, ((enter, step), before) in enumerate(zip(cells, state, strict=True)):
-                carried = step(enter(self.dropout(x) if number else x), before)
+            for number, ((project, cell_step), before) in enumerate(zip(cells, state, strict=True)):
+                carried = cell_step(project(self.dropout(x) if number else x), before)
                 x = carried[0]
                 after.append(carried if counts is None else _where(counts, carried, before))
             return x, tuple(after)
 
-        return climb
+        return step
 
 
 def _where(counts: Bool[Tensor, "rows"], new: Carried, old: Carried) -> Carried:

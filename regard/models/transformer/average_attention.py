@@ -48,7 +48,7 @@ class AverageAttention(Mixer):
             cross=False,
             stream="exact",
             weights=False,
-            independent=False,
+            order_free=False,
             normalised=False,
             fused=True,
         )
@@ -64,5 +64,5 @@ class AverageAttention(Mixer):
         counts = state.seen[:, None] + valid.cumsum(1)
         mean = (totals / counts.clamp_min(1)[..., None]).to(x.dtype)
         g: Tensor = self.feed_forward(mean)
-        enter, keep = torch.sigmoid(self.gate(torch.cat([x, g], -1))).chunk(2, -1)
-        return Mixed(enter * x + keep * g, AverageState(totals[:, -1], counts[:, -1]))
+        input_gate, forget_gate = torch.sigmoid(self.gate(torch.cat([x, g], -1))).chunk(2, -1)
+        return Mixed(input_gate * x + forget_gate * g, AverageState(totals[:, -1], counts[:, -1]))

@@ -14,7 +14,7 @@ from regard.models.architectures import TransformerDecoderConfig, TransformerEnc
 from regard.models.configuration import ModelConfig
 from regard.models.language_model import LanguageModel
 from regard.models.parts import embed, reader, self_attention
-from regard.models.transformer.build_positions import AttentionSite, place_of
+from regard.models.transformer.build_positions import AttentionSite, attention_site
 from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward, feed_forward
 from regard.models.transformer.mixers import build_mixer
 from regard.models.transformer.norms import PostNorm, PreNorm, Residual, normalisation
@@ -27,22 +27,22 @@ Part = TypeVar("Part", bound=nn.Module)
 
 def encoder(config: ModelConfig, embedding: nn.Parameter) -> TransformerEncoder:
     assert isinstance(config.encoder, TransformerEncoderConfig)
-    place = place_of(config, config.encoder.self_attention, where="model.encoder.self_attention", causal=False)
-    layers = [_encoder_layer(config, place) for _ in range(config.encoder_layers)]
+    site = attention_site(config, config.encoder.self_attention, where="model.encoder.self_attention", causal=False)
+    layers = [_encoder_layer(config, site) for _ in range(config.encoder_layers)]
     return _initial(TransformerEncoder(embed(config, embedding), layers, _last_norm(config)), config.init_std)
 
 
 def decoder(config: ModelConfig, embedding: nn.Parameter, *, states: int, summary: int) -> TransformerDecoder:
     assert isinstance(config.decoder, TransformerDecoderConfig)
-    place = place_of(config, config.decoder.self_attention, where="model.decoder.self_attention", causal=True)
-    layers = [_decoder_layer(config, place, states) for _ in range(config.decoder_layers)]
+    site = attention_site(config, config.decoder.self_attention, where="model.decoder.self_attention", causal=True)
+    layers = [_decoder_layer(config, site, states) for _ in range(config.decoder_layers)]
     return _initial(TransformerDecoder(embed(config, embedding), layers, _last_norm(config)), config.init_std)
 
 
 def language_model(config: ModelConfig, embedding: nn.Parameter, projection: nn.Parameter) -> LanguageModel:
     """The decoder's side of the config without a source: ``decoder_layers`` of mixing and feed-forward."""
     assert isinstance(config.decoder, TransformerDecoderConfig)
-    place = place_of(config, config.decoder.self_attention, where="model.self_attention", causal=True)
+    place = attention_site(config, config.decoder.self_attention, where="model.self_attention", causal=True)
     layers = [
         EncoderLayer(_decoder_mixer(config, place), _feed_forward(config), (_frame(config), _frame(config)))
         for _ in range(config.decoder_layers)
@@ -52,24 +52,24 @@ def language_model(config: ModelConfig, embedding: nn.Parameter, projection: nn.
     return _initial(made, config.init_std)
 
 
-def _encoder_layer(config: ModelConfig, place: AttentionSite) -> EncoderLayer:
-    mixer = self_attention(config, place, mask=Padding())
+def _encoder_layer(config: ModelConfig, site: AttentionSite) -> EncoderLayer:
+    mixer = self_attention(config, site, mask=Padding())
     return EncoderLayer(mixer, _feed_forward(config), (_frame(config), _frame(config)))
 
 
-def _decoder_layer(config: ModelConfig, place: AttentionSite, states: int) -> DecoderLayer:
+def _decoder_layer(config: ModelConfig, site: AttentionSite, states: int) -> DecoderLayer:
     frames = (_frame(config), _frame(config), _frame(config))
     read = reader(config, width=config.width, memory_width=states, output_width=config.width)
-    return DecoderLayer(_decoder_mixer(config, place), read, _feed_forward(config), frames)
+    return DecoderLayer(_decoder_mixer(config, site), read, _feed_forward(config), frames)
 
 
-def _decoder_mixer(config: ModelConfig, place: AttentionSite) -> Mixer:
+def _decoder_mixer(config: ModelConfig, site: AttentionSite) -> Mixer:
     assert isinstance(config.decoder, TransformerDecoderConfig)
     own, mixer = config.decoder.self_attention, config.decoder.mixer
     if mixer is None:
-        return self_attention(config, place, mask=Causal() & Padding())
+        return self_attention(config, site, mask=Causal() & Padding())
     if own is not None:
-        why = "the mixer stands in self-attention's place"
+        why = "the mixer stands in self-attention's site"
         raise ConfigError("a decoder has self-attention or a mixer, not both", where="model.decoder.mixer", why=why)
     return build_mixer(mixer.kind, mixer.options, width=config.width, where="model.decoder.mixer")
 

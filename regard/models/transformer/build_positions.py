@@ -13,7 +13,7 @@ from regard.models.attention_config import MechanismConfig
 from regard.models.configuration import ModelConfig
 from regard.models.position_config import AlibiConfig, PositionConfig, RotaryConfig, ShawConfig, T5Config
 
-__all__ = ["AttentionSite", "place_of"]
+__all__ = ["AttentionSite", "attention_site"]
 
 
 class AttentionSite(NamedTuple):
@@ -28,26 +28,26 @@ class AttentionSite(NamedTuple):
     rotary: Rotary | None = None
 
 
-def place_of(model: ModelConfig, own: MechanismConfig | None, *, where: str, causal: bool) -> AttentionSite:
+def attention_site(model: ModelConfig, own: MechanismConfig | None, *, where: str, causal: bool) -> AttentionSite:
     """``own`` is what an encoder or decoder says for itself under the key ``where``, else the model's word counts.
 
     Raises ConfigError where the mechanism has no place for the kind of position.
     """
-    place = AttentionSite(own, where) if own else AttentionSite(model.self_attention, "model.self_attention")
+    site = AttentionSite(own, where) if own else AttentionSite(model.self_attention, "model.self_attention")
     position = model.position
-    heads = place.config.heads or model.heads
+    heads = site.config.heads or model.heads
     try:
         if isinstance(position, RotaryConfig):
             width = model.key_width or model.width // heads
-            return place._replace(rotary=Rotary(width, layout=position.layout, base=position.base))
+            return site._replace(rotary=Rotary(width, layout=position.layout, base=position.base))
         if isinstance(position, ShawConfig):
-            return place._replace(config=_with_vectors(place, position))
+            return site._replace(config=_with_vectors(site, position))
         bias = _bias(position, heads, causal=causal)
     except ValueError as problem:
         raise ConfigError("these positions cannot be", where="model.position", why=str(problem)) from problem
-    if bias is not None and not _takes_bias(place.config.kind):
-        raise _no_place(place, position, f"it adds a bias to energies, which {place.config.kind!r} attention cannot")
-    return place._replace(bias=bias)
+    if bias is not None and not _takes_bias(site.config.kind):
+        raise _mismatch(site, position, f"it adds a bias to energies, which {site.config.kind!r} attention cannot")
+    return site._replace(bias=bias)
 
 
 def _bias(position: PositionConfig, heads: int, *, causal: bool) -> EnergyBias | None:
@@ -59,12 +59,12 @@ def _bias(position: PositionConfig, heads: int, *, causal: bool) -> EnergyBias |
     return None
 
 
-def _with_vectors(place: AttentionSite, position: ShawConfig) -> MechanismConfig:
-    """Dot becomes Shaw's mechanism, with the options of both; the place's own count more."""
-    if place.config.kind not in ("dot", "shaw"):
-        why = f"it is a dot product with vectors for distances, and {place.config.kind!r} attention is none"
-        raise _no_place(place, position, why)
-    whole = {"clip": position.clip, "values": position.values} | place.config.model_dump(exclude={"kind"})
+def _with_vectors(site: AttentionSite, position: ShawConfig) -> MechanismConfig:
+    """Dot becomes Shaw's mechanism, with the options of both; those of the site win."""
+    if site.config.kind not in ("dot", "shaw"):
+        why = f"it is a dot product with vectors for distances, and {site.config.kind!r} attention is none"
+        raise _mismatch(site, position, why)
+    whole = {"clip": position.clip, "values": position.values} | site.config.model_dump(exclude={"kind"})
     return MechanismConfig.model_validate({"kind": "shaw"} | whole)
 
 
@@ -74,10 +74,10 @@ def _takes_bias(kind: str) -> bool:
     )  # an unknown kind is refused later
 
 
-def _no_place(place: AttentionSite, position: PositionConfig, why: str) -> ConfigError:
+def _mismatch(site: AttentionSite, position: PositionConfig, why: str) -> ConfigError:
     return ConfigError(
-        f"{position.kind} positions and {place.config.kind!r} attention do not fit together",
-        where=f"{place.where}.kind",
+        f"{position.kind} positions and {site.config.kind!r} attention do not fit together",
+        where=f"{site.where}.kind",
         why=why,
         help='--set model.position=sinusoidal, or a self-attention of kind "dot"',
     )

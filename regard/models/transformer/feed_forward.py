@@ -30,17 +30,17 @@ class FeedForward(nn.Module):
 
     def __init__(self, width: int, inner: int, *, activation: Elementwise = torch.relu, dropout: float = 0.0) -> None:
         super().__init__()
-        self.enter, self.leave = nn.Linear(width, inner), nn.Linear(inner, width)
+        self.up, self.down = nn.Linear(width, inner), nn.Linear(inner, width)
         self.activation, self.dropout = activation, Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length width"]:
-        return self.leave(self.dropout(self.activation(self.enter(x))))
+        return self.down(self.dropout(self.activation(self.up(x))))
 
 
 class GatedFeedForward(nn.Module):
     """FFN(x) = (act(x W) ∘ x V) W_2 (Shazeer 2020, Eq. 5 and 6), at each position alike, without biases.
 
-    W is ``gate``, V ``enter``, W_2 ``leave``. act is σ in GLU, GELU in GEGLU, x σ(x) in SwiGLU. Three matrices
+    W is ``gate``, V ``up``, W_2 ``down``. act is σ in GLU, GELU in GEGLU, x σ(x) in SwiGLU. Three matrices
     instead of two: at 2/3 of the inner width it has as many parameters as ``FeedForward``, which is how the paper
     compares them. ``dropout`` is of the inner units.
     """
@@ -48,12 +48,12 @@ class GatedFeedForward(nn.Module):
     def __init__(self, width: int, inner: int, *, activation: Elementwise, dropout: float = 0.0) -> None:
         super().__init__()
         self.gate = nn.Linear(width, inner, bias=False)
-        self.enter = nn.Linear(width, inner, bias=False)
-        self.leave = nn.Linear(inner, width, bias=False)
+        self.up = nn.Linear(width, inner, bias=False)
+        self.down = nn.Linear(inner, width, bias=False)
         self.activation, self.dropout = activation, Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length width"]:
-        return self.leave(self.dropout(self.activation(self.gate(x)) * self.enter(x)))
+        return self.down(self.dropout(self.activation(self.gate(x)) * self.up(x)))
 
 
 def feed_forward(kind: Activation, width: int, inner: int, *, dropout: float = 0.0) -> FeedForward | GatedFeedForward:

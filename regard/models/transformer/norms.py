@@ -48,7 +48,7 @@ def normalisation(kind: Normalisation, width: int) -> nn.Module:
 
 
 class Residual(nn.Module, ABC):
-    """The frame of a sub-layer f: ``leave(x, f(enter(x)))``, with ``kind`` of normalisation."""
+    """The frame of a sub-layer f: ``after(x, f(before(x)))``, with ``kind`` of normalisation."""
 
     def __init__(self, width: int, *, dropout: float, kind: Normalisation = "layer") -> None:
         super().__init__()
@@ -56,19 +56,19 @@ class Residual(nn.Module, ABC):
         self.dropout = Dropout(dropout)
 
     @abstractmethod
-    def enter(self, x: Columns) -> Columns: ...
+    def before(self, x: Columns) -> Columns: ...
 
     @abstractmethod
-    def leave(self, x: Columns, y: Columns) -> Columns: ...
+    def after(self, x: Columns, y: Columns) -> Columns: ...
 
 
 class PostNorm(Residual):
     """Norm(x + Dropout(f(x))) (Vaswani et al. 2017, §3.1, §5.4). Needs a warm-up."""
 
-    def enter(self, x: Columns) -> Columns:
+    def before(self, x: Columns) -> Columns:
         return x
 
-    def leave(self, x: Columns, y: Columns) -> Columns:
+    def after(self, x: Columns, y: Columns) -> Columns:
         normed: Tensor = self.norm(x + self.dropout(y))
         return normed
 
@@ -76,9 +76,9 @@ class PostNorm(Residual):
 class PreNorm(Residual):
     """x + Dropout(f(Norm(x))) (Xiong et al. 2020); the stack ends with one more norm."""
 
-    def enter(self, x: Columns) -> Columns:
+    def before(self, x: Columns) -> Columns:
         normed: Tensor = self.norm(x)
         return normed
 
-    def leave(self, x: Columns, y: Columns) -> Columns:
+    def after(self, x: Columns, y: Columns) -> Columns:
         return x + self.dropout(y)

@@ -31,7 +31,7 @@ class SimpleRecurrent(Mixer):
             cross=False,
             stream="exact",
             weights=False,
-            independent=False,
+            order_free=False,
             normalised=False,
             fused=True,
         )

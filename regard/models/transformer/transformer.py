@@ -57,9 +57,9 @@ class EncoderLayer(nn.Module):
     ) -> tuple[Float[Tensor, "batch length width"], State]:
         """The columns after the layer, and the mixer's state after them; without a state they are the first."""
         state = self.mixer.start(len(x)) if state is None else state
-        mixed = self.mixer(self.around_mixer.enter(x), span, state)
-        x = self.around_mixer.leave(x, mixed.output)
-        return self.around_feed_forward.leave(x, self.feed_forward(self.around_feed_forward.enter(x))), mixed.state
+        mixed = self.mixer(self.around_mixer.before(x), span, state)
+        x = self.around_mixer.after(x, mixed.output)
+        return self.around_feed_forward.after(x, self.feed_forward(self.around_feed_forward.before(x))), mixed.state
 
 
 class TransformerEncoder(Encoder):
@@ -104,11 +104,11 @@ class DecoderLayer(nn.Module):
         rows: RowMap,
         state: tuple[State, State],
     ) -> tuple[Float[Tensor, "rows length width"], tuple[State, State]]:
-        mixed = self.mixer(self.around_mixer.enter(x), span, state[0])
-        x = self.around_mixer.leave(x, mixed.output)
-        read = self.reader(self.around_reader.enter(x), span, memory, rows, state[1])
-        x = self.around_reader.leave(x, read.output)
-        x = self.around_feed_forward.leave(x, self.feed_forward(self.around_feed_forward.enter(x)))
+        mixed = self.mixer(self.around_mixer.before(x), span, state[0])
+        x = self.around_mixer.after(x, mixed.output)
+        read = self.reader(self.around_reader.before(x), span, memory, rows, state[1])
+        x = self.around_reader.after(x, read.output)
+        x = self.around_feed_forward.after(x, self.feed_forward(self.around_feed_forward.before(x)))
         return x, (mixed.state, read.state)
 
 

@@ -87,7 +87,7 @@ def _stream(
 
 def _warnings(config: LanguageModelConfig) -> Callable[[nn.Module], list[str]]:
     def warnings(model: nn.Module) -> list[str]:
-        found = (each.remark(config.data.context) for each in model.modules() if isinstance(each, Mechanism))
+        found = (each.warning(config.data.context) for each in model.modules() if isinstance(each, Mechanism))
         return [f"warning: {text}" for text in dict.fromkeys(filter(None, found))]
 
     return warnings

@@ -15,7 +15,7 @@ from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError
 from regard.metrics.names import METRIC_NAMES
 from regard.models.configuration import ModelConfig
-from regard.models.summary import in_words
+from regard.models.summary import one_line_summary
 from regard.runs.config import DataSection, Proposal, RunConfig
 
 __all__ = ["DataConfig", "TranslationConfig", "translation_config"]
@@ -71,7 +71,7 @@ class TranslationConfig(RunConfig):
 
     @property
     def summary(self) -> str:
-        return in_words(self.model)
+        return one_line_summary(self.model)
 
     @classmethod
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:

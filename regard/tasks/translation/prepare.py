@@ -67,7 +67,7 @@ def _warnings(corpora: Corpora) -> Callable[[nn.Module], list[str]]:
     longest = int(corpora.source_length.max()) + 1  # the end symbol
 
     def warnings(model: nn.Module) -> list[str]:
-        found = (module.remark(longest) for module in model.modules() if isinstance(module, Mechanism))
+        found = (module.warning(longest) for module in model.modules() if isinstance(module, Mechanism))
         return [f"warning: {text}" for text in dict.fromkeys(filter(None, found))]
 
     return warnings

@@ -97,9 +97,9 @@ class ReadsNeighbour(AttentionReader):
     """Hands the rows of a sentence their answers in the wrong order."""
 
     def forward(self, query, span, memory, rows, state):
-        wrong = rows if rows.place is None else rows._replace(place=rows.place.flip(0))
+        wrong = rows if rows.slot is None else rows._replace(slot=rows.slot.flip(0))
         mixed = super().forward(query, span, memory, rows, state)
-        if rows.place is None:
+        if rows.slot is None:
             return mixed
         return mixed._replace(output=wrong.gather(rows.scatter(mixed.output)))
 

@@ -22,7 +22,7 @@ from regard.attention.mechanisms.location_aware import LocationAware
 from regard.attention.mechanisms.location_recurrent import LocationRecurrent
 from regard.attention.mechanisms.shaw import Shaw
 from regard.attention.positions.distance_bias import Alibi
-from regard.attention.previous_weights import WeightsSoFar
+from regard.attention.previous_weights import PreviousWeights
 from regard.core.state import State
 
 from ..cases import SIZES, bold
@@ -180,9 +180,9 @@ class LocalCountsPadding(LocalPredictive):
 class UniformOverPadding(LocationAware):
     """Starts uniform over padding, too."""
 
-    def start(self, key: Tensor, bound: Bound) -> WeightsSoFar:
+    def start(self, key: Tensor, bound: Bound) -> PreviousWeights:
         keys = key.shape[2]
-        return WeightsSoFar(key.new_full((key.shape[0], self.heads, keys), 1 / keys))
+        return PreviousWeights(key.new_full((key.shape[0], self.heads, keys), 1 / keys))
 
 
 class StaleLocation(LocationAware):
@@ -215,8 +215,8 @@ class WrongReorder(LocationAware):
     def start(self, key: Tensor, bound: Bound) -> State:
         return ShiftedState(*super().start(key, bound))
 
-    def turn(self, asked, answered, bound, state):
-        weights, after = super().turn(asked, answered, bound, WeightsSoFar(*state))
+    def step(self, query, key, bound, state):
+        weights, after = super().step(query, key, bound, PreviousWeights(*state))
         return weights, ShiftedState(*after)
 
 
@@ -232,19 +232,19 @@ class CountsPaddedQueries(LocationAware):
 class FloorsPadding(Forward):
     """Its floor lies under padding, too, as ESPnet's does."""
 
-    def turn(self, asked, answered, bound, state):
-        weights = super().turn(asked, answered, bound, state)[0].clamp_min(FLOOR)
+    def step(self, query, key, bound, state):
+        weights = super().step(query, key, bound, state)[0].clamp_min(FLOOR)
         weights = weights / weights.sum(-1, keepdim=True)
-        return weights, WeightsSoFar(weights.squeeze(2))
+        return weights, PreviousWeights(weights.squeeze(2))
 
 
 class PoolsPadding(LocationRecurrent):
     """Takes its maximum over padding, too, as ESPnet does: filters there see the end of the sentence."""
 
-    def turn(self, asked, answered, bound, state):
+    def step(self, query, key, bound, state):
         whole = Bound(bound.mask, bound.query, bound.key._replace(valid=torch.ones_like(bound.key.valid)))
         whole._dense = bound.dense()
-        return super().turn(asked, answered, whole, state)
+        return super().step(query, key, whole, state)
 
 
 class Silent(Mechanism):
@@ -269,7 +269,7 @@ class ClaimsToSee(LocalMonotonic):
     """Denies that its window may lie beyond the sentence."""
 
     def can(self) -> Abilities:
-        return replace(super().can(), blind=False)
+        return replace(super().can(), may_see_nothing=False)
 
 
 class ClaimsSmoothness(Hard):
@@ -309,7 +309,7 @@ class ClaimsPlainness(Shaw):
     """Denies that it sums more than values."""
 
     def can(self) -> Abilities:
-        return replace(super().can(), plain=True)
+        return replace(super().can(), values_only=True)
 
 
 def _local(kind: type[LocalPredictive]) -> LocalPredictive:
@@ -336,7 +336,7 @@ MUTANTS = {
     "fast-path-forgets-scale": (FastPathForgetsScale, "fused"),
     "detached-keys": (DetachedKeys, "differentiable"),
     "hidden-parameter": (HiddenParameter, "saved"),
-    "claims-independence": (ClaimsIndependence, "independent"),
+    "claims-independence": (ClaimsIndependence, "order_free"),
     "silent": (Silent, "weighted"),
     "columns-for-positions": (lambda: bold(ColumnsForPositions(heads=2, query_width=4, value_width=3)), "chunk"),
     "fused-path-forgets-bias": (lambda: FusedPathForgetsBias(bias=Alibi()), "weighted"),

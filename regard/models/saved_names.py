@@ -1,0 +1,43 @@
+"""Names of tensors in checkpoints of format 1, and the names of the same tensors now. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+__all__ = ["current_name", "current_names", "format_1_name"]
+
+Value = TypeVar("Value")
+
+# Neighbouring components of a name, in format 1 and now. Names of an optimiser's tensors end in those of parameters.
+RENAMED = {
+    "feed_forward.enter": "feed_forward.up",
+    "feed_forward.leave": "feed_forward.down",
+    "encoder.enter": "encoder.input_proj",  # of a convolutional encoder or decoder
+    "encoder.leave": "encoder.output_proj",
+    "decoder.enter": "decoder.input_proj",
+    "decoder.leave": "decoder.output_proj",
+    "decoder.gist": "decoder.summary_proj",  # of a recurrent decoder without attention
+}
+
+
+def current_name(name: str) -> str:
+    """The present name of a tensor that format 1 calls ``name``; a present name is returned as it is."""
+    return _replaced(name, RENAMED)
+
+
+def format_1_name(name: str) -> str:
+    """The name of a tensor in format 1, the inverse of ``current_name``."""
+    return _replaced(name, {new: old for old, new in RENAMED.items()})
+
+
+def current_names(tensors: Mapping[str, Value]) -> dict[str, Value]:
+    """The same values under present names, in the same order."""
+    return {current_name(name): value for name, value in tensors.items()}
+
+
+def _replaced(name: str, table: Mapping[str, str]) -> str:
+    dotted = f".{name}."
+    for old, new in table.items():
+        dotted = dotted.replace(f".{old}.", f".{new}.")
+    return dotted[1:-1]
