@@ -1,4 +1,4 @@
-"""A model of any encoder and decoder, and the ``step`` of it that search sees."""
+"""Model of any encoder and any decoder, with the ``step`` that search calls."""
 
 from __future__ import annotations
 
@@ -13,13 +13,18 @@ from regard.attention.contract import Decoder, Encoder, Memory, compact
 from regard.core.state import State, join, repeat, select, truncate
 from regard.models.cross_entropy import Loss, output_loss
 
-__all__ = ["EncoderDecoder", "Session"]
+__all__ = ["EncoderDecoder", "Session", "shift_right"]
+
+
+def shift_right(output: Int[Tensor, "rows length"], begin: int) -> Int[Tensor, "rows length"]:
+    """Decoder inputs of teacher forcing: ``begin``, then every output token but the last."""
+    return torch.cat([torch.full_like(output[:, :1], begin), output[:, :-1]], 1)
 
 
 class Session(NamedTuple):
-    """What search carries from step to step: the memory of the sentences being read and the decoder's state.
+    """State of search between two steps: the memory of the sentences being read and the decoder's state.
 
-    ``select`` also forgets sentences that no row reads any more, once they are half of the memory.
+    ``select`` also drops sentences that no row reads any more, once they are half of the memory.
     """
 
     memory: Memory
@@ -46,7 +51,7 @@ class Session(NamedTuple):
 
 
 class EncoderDecoder(nn.Module):
-    """An encoder, a decoder and the output projection, with a bias or without: sequences in, sequences out."""
+    """An encoder, a decoder and the output projection, with or without a bias per type."""
 
     def __init__(
         self, encoder: Encoder, decoder: Decoder, projection: nn.Parameter, output_bias: nn.Parameter | None = None
@@ -68,7 +73,7 @@ class EncoderDecoder(nn.Module):
         return self.decoder(target, memory, self.decoder.start(memory, rows), valid=target_valid).features
 
     def logits(self, features: Float[Tensor, "*shape width"]) -> Float[Tensor, "*shape types"]:
-        """Of every type, from the features that the decoder ends in."""
+        """Logits of every type, from the decoder's features."""
         return linear(features, self.projection, self.output_bias)
 
     def loss(self, features: Float[Tensor, "rows width"], target: Int[Tensor, "rows"], *, smoothing: float) -> Loss:
@@ -78,7 +83,7 @@ class EncoderDecoder(nn.Module):
     def session(
         self, source: Int[Tensor, "sentences length"], source_valid: Bool[Tensor, "sentences length"]
     ) -> Session:
-        """Read the sources once; one row per sentence, before the first target token."""
+        """The session before the first target token: sources encoded once, one row per sentence."""
         memory = self.decoder.prepare(self.encoder(source, source_valid))
         rows = torch.arange(len(source), device=source.device)
         return Session(memory, self.decoder.start(memory, rows), len(source))
@@ -86,7 +91,7 @@ class EncoderDecoder(nn.Module):
     def step(
         self, tokens: Int[Tensor, "rows length"], session: Session
     ) -> tuple[Float[Tensor, "rows length types"], Session]:
-        """Tokens to log-probabilities in float32 or wider, and the session after them."""
+        """Log-probabilities after each token, in float32 or wider, and the session after all of them."""
         features, state = self.decoder(tokens, session.memory, session.state)
         logits = self.logits(features)
         log_p = torch.log_softmax(logits.float() if logits.dtype == torch.bfloat16 else logits, -1)

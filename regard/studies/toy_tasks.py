@@ -18,7 +18,7 @@ from regard.data.pairs import PairBatch, pad_sources
 from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, SPECIALS
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.encoder_decoder import EncoderDecoder, shift_right
 from regard.search.batch_search import Symbols, greedy_search
 from regard.studies.study import Report
 from regard.training.optim import Optimizer
@@ -89,8 +89,7 @@ def batch(pairs: ToyPairs) -> PairBatch:
     """Padded, with END behind each sentence."""
     source, source_valid = pad_sources(pairs.sources)
     output, valid = pad_sources(pairs.targets)
-    shifted = torch.cat([torch.full_like(output[:, :1], BEGIN), output[:, :-1]], 1)
-    shifted = shifted.masked_fill(~valid, PAD)
+    shifted = shift_right(output, BEGIN).masked_fill(~valid, PAD)
     return PairBatch(source, source_valid, shifted, output, valid, torch.arange(len(source)), float(valid.sum()))
 
 

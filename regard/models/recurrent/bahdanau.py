@@ -1,4 +1,4 @@
-"""Bahdanau's decoder: the source is read before the cells run, and a maxout layer looks at all of it."""
+"""Bahdanau's decoder: the source is read before the cells run; a maxout layer combines state, embedding and context."""
 
 from __future__ import annotations
 
@@ -6,25 +6,24 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.attention.contract import Decoded, Decoder, Encoded, Reader, RowMap, sentences
+from regard.attention.contract import Decoded, Reader, RowMap, sentences
 from regard.attention.mask import Span
-from regard.core.state import select
-from regard.models.dropout import Dropout
 from regard.models.recurrent.bridge import Bridge
-from regard.models.recurrent.decoder_memory import RecurrentMemory, RecurrentState, counted
+from regard.models.recurrent.decoder_memory import RecurrentDecoder, RecurrentMemory, RecurrentState, counted
 from regard.models.recurrent.stack import Stack
 from regard.models.recurrent.token_embedding import TokenEmbedding
 
 __all__ = ["BahdanauDecoder"]
 
 
-class BahdanauDecoder(Decoder):
+class BahdanauDecoder(RecurrentDecoder):
     """c_i read with s_{i−1}, s_i = cells([E y_{i−1}; c_i], s_{i−1}), t̃_i = U_o s_{i−1} + V_o E y_{i−1} + C_o c_i,
 
-    t_ij = max(t̃_{i,2j−1}, t̃_{i,2j}) (Bahdanau et al. 2015, A.2.2). The features are t_i, ``readout`` (l) wide, after
-    dropout: made from the state *before* the cell ran, which therefore decides about the token after. One matrix W of
-    the first cell over [E y; c] is W, C of the paper, for candidate and gates alike; ``read_out`` is [U_o V_o C_o].
-    With several layers the top one's state reads, and c_i enters the lowest. A padded step leaves the state alone.
+    t_ij = max(t̃_{i,2j−1}, t̃_{i,2j}) (Bahdanau et al. 2015, A.2.2). The features are t_i after dropout: made from the
+    state *before* the cell ran, which therefore decides about the token after. One matrix W of the first cell over
+    [E y; c] is W, C of the paper, for candidate and gates alike; ``read_out`` is [U_o V_o C_o]. ``readout``: l, the
+    width of the features; the other arguments are those of ``RecurrentDecoder``. With several layers the top one's
+    state reads, and c_i goes into the lowest. A padded step leaves the state alone.
     Cost: columns go one after the other, reading included; the maxout layer takes all at once. Differs from the paper
     in: the cell is any, with biases.
     """
@@ -39,17 +38,8 @@ class BahdanauDecoder(Decoder):
         readout: int,
         dropout: float = 0.0,
     ) -> None:
-        super().__init__()
-        self.embedding, self.cells, self.reader, self.bridge = embedding, cells, reader, bridge
+        super().__init__(embedding, cells, reader, bridge, width=readout, dropout=dropout)
         self.read_out = nn.Linear(cells.width + embedding.width + reader.width, 2 * readout, bias=False)
-        self.dropout, self.width = Dropout(dropout), readout
-
-    def prepare(self, encoded: Encoded) -> RecurrentMemory:
-        return RecurrentMemory(self.reader.prepare(encoded), self.bridge(encoded.final))
-
-    def start(self, memory: RecurrentMemory, rows: Int[Tensor, "rows"]) -> RecurrentState:
-        reader = self.reader.start(memory.source, RowMap.of(rows, sentences(memory)))
-        return RecurrentState(select(memory.first, rows), (), reader, torch.zeros_like(rows), rows)
 
     def forward(
         self,
@@ -63,15 +53,15 @@ class BahdanauDecoder(Decoder):
         rows, step = RowMap.of(state.rows, sentences(memory)), self.cells.step_function()
         layers, _, reader, length, _ = state
         embedded = self.embedding(tokens)
-        asked, contexts = [], []
+        queries, contexts = [], []
         for x, column, counts in zip(embedded.unbind(1), valid.unbind(1), counted(valid), strict=True):
-            asked.append(layers[-1][0])
-            read = self.reader(asked[-1][:, None], Span(length, column[:, None]), memory.source, rows, reader)
+            queries.append(layers[-1][0])
+            read = self.reader(queries[-1][:, None], Span(length, column[:, None]), memory.source, rows, reader)
             contexts.append(read.output[:, 0])
             _, layers = step(torch.cat([x, contexts[-1]], 1), counts, layers)
             reader, length = read.state, length + column
-        seen = torch.cat([torch.stack(asked, 1), embedded, torch.stack(contexts, 1)], 2)
-        features = self.dropout(_maxout(self.read_out(seen)))
+        together = torch.cat([torch.stack(queries, 1), embedded, torch.stack(contexts, 1)], 2)
+        features = self.dropout(_maxout(self.read_out(together)))
         return Decoded(features, RecurrentState(layers, (), reader, length, state.rows))
 
 

@@ -1,30 +1,35 @@
-"""What recurrent decoders share: what they remember of a sentence, and what they carry from step to step."""
+"""Base of recurrent decoders: what is remembered of a sentence, and what is carried from step to step."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from regard.attention.contract import Memory
-from regard.core.state import State
-from regard.models.recurrent.stack import Layers
+from regard.attention.contract import Decoder, Encoded, Memory, Reader, RowMap, sentences
+from regard.core.state import State, select
+from regard.models.dropout import Dropout
+from regard.models.recurrent.bridge import Bridge
+from regard.models.recurrent.stack import Layers, Stack
+from regard.models.recurrent.token_embedding import TokenEmbedding
 
-__all__ = ["RecurrentMemory", "RecurrentState", "counted"]
+__all__ = ["RecurrentDecoder", "RecurrentMemory", "RecurrentState", "counted"]
 
 
 class RecurrentMemory(NamedTuple):
-    """``source``, what a decoder reads: a reader's memory, or a summary; ``first``, the state its cells start from."""
+    """``source``, which a decoder reads: a reader's memory, or a summary; ``first``, the first state of its cells."""
 
     source: Memory
     first: Layers
 
 
 class RecurrentState(NamedTuple):
-    """Per layer what its cell carries; ``feed``, the last read-out where it is fed back, else (); the reader's state;
+    """State of a recurrent decoder, one row a hypothesis; it cannot be truncated, because cells forget.
 
-    ``length``, the position; ``rows``, the sentence each row reads. It cannot be truncated: cells forget.
+    ``layers``: per layer, what its cell carries. ``feed``: the last read-out where it is fed back, else ().
+    ``reader``: the reader's state. ``length``: the position. ``rows``: the sentence that each row reads.
     """
 
     layers: Layers
@@ -34,6 +39,43 @@ class RecurrentState(NamedTuple):
     rows: Int[Tensor, "rows"]
 
 
+class RecurrentDecoder(Decoder):
+    """Base of decoders of stacked cells, most of which read the source; a subclass writes ``forward``.
+
+    ``embedding``: target tokens to (rows, length, width).
+    ``cells``: the layers of cells.
+    ``reader``: encoder-decoder attention; None where the decoder reads no more than a summary.
+    ``bridge``: the encoder's summary to the first state of the cells.
+    ``width``: width of the features.
+    ``dropout``: probability, on the features.
+    """
+
+    reader: Reader
+
+    def __init__(
+        self,
+        embedding: TokenEmbedding,
+        cells: Stack,
+        reader: Reader | None,
+        bridge: Bridge,
+        *,
+        width: int,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.embedding, self.cells = embedding, cells
+        if reader is not None:
+            self.reader = reader
+        self.bridge, self.dropout, self.width = bridge, Dropout(dropout), width
+
+    def prepare(self, encoded: Encoded) -> RecurrentMemory:
+        return RecurrentMemory(self.reader.prepare(encoded), self.bridge(encoded.final))
+
+    def start(self, memory: RecurrentMemory, rows: Int[Tensor, "rows"]) -> RecurrentState:
+        reader = self.reader.start(memory.source, RowMap.of(rows, sentences(memory)))
+        return RecurrentState(select(memory.first, rows), (), reader, torch.zeros_like(rows), rows)
+
+
 def counted(valid: Bool[Tensor, "rows length"]) -> list[Bool[Tensor, "rows"] | None]:
-    """Column by column the rows that count; None where all do."""
+    """The rows that count, column by column; None where all rows do."""
     return [None] * valid.shape[1] if bool(valid.all()) else list(valid.unbind(1))

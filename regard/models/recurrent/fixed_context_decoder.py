@@ -1,4 +1,4 @@
-"""The decoder without attention: all it knows of the source is one vector."""
+"""Recurrent decoder without attention: one vector stands for the source."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from regard.attention.contract import Decoded, Decoder, Encoded
+from regard.attention.contract import Decoded, Encoded
 from regard.core.state import select
-from regard.models.dropout import Dropout
 from regard.models.recurrent.bridge import Bridge
-from regard.models.recurrent.decoder_memory import RecurrentMemory, RecurrentState
+from regard.models.recurrent.decoder_memory import RecurrentDecoder, RecurrentMemory, RecurrentState
 from regard.models.recurrent.stack import Stack
 from regard.models.recurrent.token_embedding import TokenEmbedding
 
 __all__ = ["FixedContextDecoder"]
 
 
-class FixedContextDecoder(Decoder):
+class FixedContextDecoder(RecurrentDecoder):
     """c = tanh(V final + b), h_t = cells([E y_{t−1}; c], h_{t−1}): the same c at every step
 
     (Cho et al. 2014, §2.2 and A.1.2, after whom Bahdanau et al. 2015 name RNNencdec). The features are h_t, after
@@ -29,10 +28,8 @@ class FixedContextDecoder(Decoder):
     def __init__(
         self, embedding: TokenEmbedding, cells: Stack, bridge: Bridge, *, summary: int, dropout: float = 0.0
     ) -> None:
-        super().__init__()
-        self.embedding, self.cells, self.bridge = embedding, cells, bridge
+        super().__init__(embedding, cells, None, bridge, width=cells.width, dropout=dropout)
         self.summary_proj = nn.Linear(summary, cells.width)
-        self.dropout, self.width = Dropout(dropout), cells.width
 
     def prepare(self, encoded: Encoded) -> RecurrentMemory:
         return RecurrentMemory(torch.tanh(self.summary_proj(encoded.final)), self.bridge(encoded.final))

@@ -6,39 +6,28 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from regard.attention.contract import Decoded, Decoder, Encoded, Reader, RowMap, sentences
+from regard.attention.contract import Decoded, Reader, RowMap, sentences
 from regard.attention.mask import Span
-from regard.core.state import select
-from regard.models.dropout import Dropout
 from regard.models.recurrent.bridge import Bridge
-from regard.models.recurrent.decoder_memory import RecurrentMemory, RecurrentState, counted
+from regard.models.recurrent.decoder_memory import RecurrentDecoder, RecurrentMemory, RecurrentState, counted
 from regard.models.recurrent.stack import Stack
 from regard.models.recurrent.token_embedding import TokenEmbedding
 
 __all__ = ["InputFeedingDecoder", "LuongDecoder"]
 
 
-class LuongDecoder(Decoder):
+class LuongDecoder(RecurrentDecoder):
     """h_t = cells(E y_{t−1}), c_t read with h_t, h̃_t = tanh(W_c [c_t; h_t]) (Luong et al. 2015, Eq. 5).
 
-    The features are h̃_t, after dropout. Since h̃ leads nowhere but out, all columns run through the cells at once and
+    The features are h̃_t, after dropout. Since h̃ is not fed back, all columns run through the cells at once and
     are read at once. Cost: that of the cells, one column after the other, and of the reader.
     """
 
     def __init__(
         self, embedding: TokenEmbedding, cells: Stack, reader: Reader, bridge: Bridge, *, dropout: float = 0.0
     ) -> None:
-        super().__init__()
-        self.embedding, self.cells, self.reader, self.bridge = embedding, cells, reader, bridge
+        super().__init__(embedding, cells, reader, bridge, width=cells.width, dropout=dropout)
         self.combine = nn.Linear(reader.width + cells.width, cells.width, bias=False)
-        self.dropout, self.width = Dropout(dropout), cells.width
-
-    def prepare(self, encoded: Encoded) -> RecurrentMemory:
-        return RecurrentMemory(self.reader.prepare(encoded), self.bridge(encoded.final))
-
-    def start(self, memory: RecurrentMemory, rows: Int[Tensor, "rows"]) -> RecurrentState:
-        reader = self.reader.start(memory.source, RowMap.of(rows, sentences(memory)))
-        return RecurrentState(select(memory.first, rows), (), reader, torch.zeros_like(rows), rows)
 
     def forward(
         self,
@@ -57,28 +46,16 @@ class LuongDecoder(Decoder):
         return Decoded(self.dropout(features), after)
 
 
-class InputFeedingDecoder(Decoder):
-    """As ``LuongDecoder``, with h_t = cells([E y_{t−1}; h̃_{t−1}]), h̃_0 = 0 (Luong et al. 2015, §3.3).
+class InputFeedingDecoder(LuongDecoder):
+    """Luong's decoder with h_t = cells([E y_{t−1}; h̃_{t−1}]), h̃_0 = 0 (Luong et al. 2015, §3.3).
 
-    The first cell is as wide at its entrance as embedding and h̃ together. h̃ is fed back as it is and dropped on its
-    way out alone. A padded step leaves the state alone. Cost: columns go one after the other, reading included.
+    The input of the first cell is as wide as embedding and h̃ together. h̃ is fed back without dropout, which falls on
+    the features alone. A padded step leaves the state alone. Cost: columns go one after the other, reading included.
     """
 
-    def __init__(
-        self, embedding: TokenEmbedding, cells: Stack, reader: Reader, bridge: Bridge, *, dropout: float = 0.0
-    ) -> None:
-        super().__init__()
-        self.embedding, self.cells, self.reader, self.bridge = embedding, cells, reader, bridge
-        self.combine = nn.Linear(reader.width + cells.width, cells.width, bias=False)
-        self.dropout, self.width = Dropout(dropout), cells.width
-
-    def prepare(self, encoded: Encoded) -> RecurrentMemory:
-        return RecurrentMemory(self.reader.prepare(encoded), self.bridge(encoded.final))
-
     def start(self, memory: RecurrentMemory, rows: Int[Tensor, "rows"]) -> RecurrentState:
-        reader = self.reader.start(memory.source, RowMap.of(rows, sentences(memory)))
-        layers = select(memory.first, rows)
-        return RecurrentState(layers, torch.zeros_like(layers[-1][0]), reader, torch.zeros_like(rows), rows)
+        state = super().start(memory, rows)
+        return state._replace(feed=torch.zeros_like(state.layers[-1][0]))
 
     def forward(
         self,

@@ -28,7 +28,7 @@ from regard.data.tokenizers.subword import MarianTokenizer, marked
 from regard.errors import ConfigError, DataError
 from regard.inference.decoding import Decoding, Engine, possible
 from regard.inference.results import Candidate, Translation
-from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.encoder_decoder import EncoderDecoder, shift_right
 from regard.runs.run_folder import RunFolder
 from regard.search.batch_search import Hypothesis, Opened, Read, search
 from regard.search.beam import length_normaliser
@@ -200,7 +200,7 @@ class Translator:
         """(batch, target, width) of pairs of piece numbers, teacher-forced: column t predicts piece t, END the last."""
         source, source_valid = (x.to(self.device) for x in pad_sources([list(pieces) for pieces in sources]))
         output, valid = (x.to(self.device) for x in pad_sources([list(pieces) for pieces in targets]))
-        inputs = torch.cat([torch.full_like(output[:, :1], BEGIN), output[:, :-1]], 1)
+        inputs = shift_right(output, BEGIN)
         return (model or self.model)(source, source_valid, inputs, valid)
 
     def parts(self, line: str) -> list[list[int]]:
