@@ -1,11 +1,11 @@
-"""The types every mechanism, mixer, reader and decoder is written against, fixed before any of them.
+"""Base classes and types of mechanisms, mixers, readers, encoders and decoders.
 
-One legend of dimensions, used throughout: **batch** (or **rows**), **heads** and **key_heads** (each serves one or
-more heads), **query** and **key** (columns of the asking and of the answering side), **length** (columns of one
-sequence), **width** (features) and **key_width**, where a key's may differ from a query's, **prepared** (features of
-what a mechanism makes of a key, once) and **prepared_heads**, **value** (features of a value per head), **sentences**
-(rows of an encoder's batch; several decoder rows may read the same sentence), **types** (the vocabulary). Shapes stand
-in the signatures, and the tests check them: within one call a word is one size.
+Names of dimensions, used throughout: **batch** (or **rows**), **heads** and **key_heads** (each serves one or more
+heads), **query** and **key** (columns of queries and of keys), **length** (columns of one sequence), **width**
+(features) and **key_width**, where a key's may differ from a query's, **prepared** (features of a prepared key) and
+**prepared_heads**, **value** (features of a value per head), **sentences** (rows of an encoder's batch; several decoder
+rows may read the same sentence), **types** (the vocabulary). Signatures give shapes, and tests check them: within one
+call a name is one size.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ __all__ = [
     "Reader", "RowMap", "SourceKeys", "compact", "sentences",
 ]  # fmt: skip
 
-Memory = State  # what a reader prepares once per sentence; dimension 0 is the sentence
+Memory = State  # prepared once per sentence, by a reader or a decoder; dimension 0 is the sentence
 
 
 @dataclass(frozen=True, kw_only=True)
 class Abilities:
-    """What a mechanism or mixer can do; a recipe that asks for more is refused with this as the reason."""
+    """Abilities of a mechanism or mixer; a config that needs one it lacks is refused with that as the reason."""
 
-    causal: bool  # may serve where a query must not see what comes after it
-    cross: bool  # may serve between two sequences of different length
-    stream: Literal["exact", "segment", "none"]  # does feeding pieces equal one pass?
-    weights: bool  # can it say where it looked?
-    order_free: bool  # does a query's answer depend on neither its position nor the queries before it?
-    normalised: bool  # do the weights of a query that looks somewhere sum to 1?
-    fused: bool  # does it have a path that never materialises its weights?
-    may_see_nothing: bool = False  # may a query look nowhere though the mask lets it look?
-    differentiable: bool = True  # are its gradients the derivatives of what it computes?
+    causal: bool  # may be used where a query must not see later columns
+    cross: bool  # may be used between two sequences of different length
+    stream: Literal["exact", "segment", "none"]  # does a sequence in pieces give what one pass gives?
+    weights: bool  # can it return attention weights?
+    order_free: bool  # is a query's result free of its position and of the queries before it?
+    normalised: bool  # do the weights of a query sum to 1, unless all are 0?
+    fused: bool  # is there a path that never materialises the weights?
+    may_see_nothing: bool = False  # may all weights of a query be 0 though the mask allows some keys?
+    differentiable: bool = True  # are gradients the derivatives of the result?
     same_width: bool = False  # must a query be as wide as a key?
-    values_only: bool = True  # is its context Σ α v, of nothing but the values?
+    values_only: bool = True  # is the context Σ α v, a sum of values alone?
 
 
 class Attended(NamedTuple):
-    """Each query's context, its weights and the new state; ``weights`` is None only when nobody asked for it."""
+    """Context and weights of each query, and the new state; ``weights`` may be None where ``need_weights`` is False."""
 
     context: Float[Tensor, "batch heads query value"]
     weights: Float[Tensor, "batch heads query key"] | None
@@ -57,39 +57,40 @@ class Attended(NamedTuple):
 
 
 class Mechanism(nn.Module, ABC):
-    """How much each query attends to each key. One final class a file; no mechanism imports another."""
+    """Base of mechanisms: attention of queries to keys. One final class a file; no mechanism imports another."""
 
     def __init__(self) -> None:
         super().__init__()
         self.weight_dropout: nn.Module | None = None
 
     def drop_weights(self, dropout: nn.Module) -> None:
-        """While training, pass weights through ``dropout`` before they read the values.
+        """Pass weights through ``dropout`` before they are applied to values, while training.
 
-        The weights that come out, and those a state remembers, are the ones before it.
+        The weights returned, and those in a state, are the ones before dropout.
         """
         self.weight_dropout = dropout
 
     @property
     def dropping(self) -> nn.Module | None:
-        """Dropout of the weights while training; None in evaluation, or where nothing is dropped."""
+        """Dropout of the weights while training; None in evaluation and where no dropout is set."""
         return self.weight_dropout if self.training else None
 
     @abstractmethod
-    def can(self) -> Abilities: ...
+    def can(self) -> Abilities:
+        """Abilities of this mechanism."""
 
     def prepare(
         self, key: Float[Tensor, "batch key_heads key key_width"]
     ) -> Float[Tensor, "batch prepared_heads key prepared"]:
-        """What the methods below take for keys, made once a key however many queries ask: the key itself, or more."""
+        """Prepared keys, which ``start`` and ``forward`` take: computed once a key; the keys themselves by default."""
         return key
 
     def start(self, key: Float[Tensor, "batch prepared_heads key prepared"], bound: Bound) -> State:
-        """The state before the first query: () for the memoryless majority."""
+        """State before the first query; () for a mechanism without memory."""
         return ()
 
     def warning(self, longest: int) -> str | None:
-        """What is odd, though not wrong, about this mechanism over at most ``longest`` keys; None: nothing."""
+        """Message if these options suit sources of at most ``longest`` pieces badly; None if they suit."""
         return None
 
     @abstractmethod
@@ -103,11 +104,11 @@ class Mechanism(nn.Module, ABC):
         *,
         need_weights: bool = False,
     ) -> Attended:
-        """The context of every query, from the prepared keys and the values that ``bound`` lets it see."""
+        """Context of every query, from the prepared keys and the values that ``bound`` allows."""
 
 
 class Mixed(NamedTuple):
-    """What comes out, the new state, the weights if asked for, and named losses of its own."""
+    """Output of a mixer or reader: features, the new state, attention weights if there are any, named losses."""
 
     output: Float[Tensor, "batch length width"]
     state: State
@@ -116,24 +117,26 @@ class Mixed(NamedTuple):
 
 
 class Mixer(nn.Module, ABC):
-    """Carries or restructures one sequence: self-attention, a recurrent cell, a gated convolution, …"""
+    """Base of layers' parts that mix the columns of one sequence: self-attention, a recurrent cell, a convolution, …"""
 
     @abstractmethod
-    def can(self) -> Abilities: ...
+    def can(self) -> Abilities:
+        """Abilities of this mixer."""
 
     @abstractmethod
-    def start(self, rows: int) -> State: ...
+    def start(self, rows: int) -> State:
+        """State before the first column, for so many rows."""
 
     @abstractmethod
     def forward(self, x: Float[Tensor, "batch length width"], span: Span, state: State) -> Mixed:
-        """One column or more; ``span`` says which positions these are and which are padding."""
+        """Mixed features of one column or more; ``span`` tells positions and padding."""
 
 
 class Encoded(NamedTuple):
-    """What an encoder leaves of its sentences.
+    """Output of an encoder.
 
-    ``states``; ``embedded``, its input embeddings (ConvS2S reads states + embedded as values); ``final``, a summary
-    for a recurrent decoder's first state; the span of the columns.
+    ``states``: one vector a column. ``embedded``: the input embeddings (ConvS2S reads states + embedded as values).
+    ``final``: a summary a sentence, for a recurrent decoder's first state. ``span``: positions and padding.
     """
 
     states: Float[Tensor, "sentences length width"]
@@ -143,25 +146,25 @@ class Encoded(NamedTuple):
 
 
 class Encoder(nn.Module, ABC):
-    """Reads sources. ``width`` is that of its states, ``summary`` that of its ``final``."""
+    """Base of encoders of source tokens. ``width``: features of a state; ``summary``: features of ``final``."""
 
     width: int
     summary: int
 
     @abstractmethod
     def forward(self, tokens: Int[Tensor, "sentences length"], valid: Bool[Tensor, "sentences length"]) -> Encoded:
-        """Read each sentence once; ``valid`` is False for padding."""
+        """Encode a batch of sentences; ``valid`` is False for padding."""
 
 
 class RowMap(NamedTuple):
-    """Which sentence each row reads, in a form that lets many rows read one memory without copying it.
+    """Map from decoder rows to the sentences they read, so that many rows read one memory without a copy.
 
-    Queries are laid out as (sentences, width) with ``width`` the most rows any sentence has: one attention call per
-    batch, whatever the beams, with the projected keys used where they are.
+    ``scatter`` lays rows out as (sentences, width), where ``width`` is the most rows that any sentence has: one
+    attention call serves a batch of any beam width, and projected keys are not copied.
     """
 
     sentence: Int[Tensor, "rows"]
-    slot: Int[Tensor, "rows"] | None  # into sentences·width; None when row i reads sentence i and no other
+    slot: Int[Tensor, "rows"] | None  # index into sentences·width; None when row i reads sentence i for all i
     sentences: int
     width: int
 
@@ -179,19 +182,19 @@ class RowMap(NamedTuple):
         return cls(sentence, sentence * width + rank, sentences, width)
 
     def scatter(self, x: Shaped[Tensor, "rows *rest"]) -> Shaped[Tensor, "sentences width *rest"]:
-        """RowMap to where their sentence keeps them, zeros where a sentence has fewer rows."""
+        """Scatter rows into (sentences, width), padded with zeros."""
         if self.slot is None:
             return x[:, None]
         out = x.new_zeros(self.sentences * self.width, *x.shape[1:])
         return out.index_copy(0, self.slot, x).unflatten(0, (self.sentences, self.width))
 
     def gather(self, x: Shaped[Tensor, "sentences width *rest"]) -> Shaped[Tensor, "rows *rest"]:
-        """The inverse of ``scatter``."""
+        """Inverse of ``scatter``."""
         return x[:, 0] if self.slot is None else x.flatten(0, 1).index_select(0, self.slot)
 
 
 class SourceKeys(NamedTuple):
-    """What most readers remember: keys and values of the source, projected and prepared once.
+    """Memory of most readers: keys and values of the source, projected and prepared once.
 
     Joined sentences are padded to the longest.
     """
@@ -211,49 +214,48 @@ class SourceKeys(NamedTuple):
 
 
 class Reader(nn.Module, ABC):
-    """Reads an encoder's states from a decoder: encoder-decoder attention of any kind.
-
-    ``width`` is that of what it brings back.
-    """
+    """Base of encoder-decoder attention of any kind. ``width``: features of the output."""
 
     width: int
 
     @abstractmethod
     def prepare(self, encoded: Encoded) -> Memory:
-        """Once per sentence: projected keys and values."""
+        """Memory of each sentence, such as projected keys and values."""
 
     @abstractmethod
     def start(self, memory: Memory, rows: RowMap) -> State:
-        """The reader's state before the first query, for each row."""
+        """State of each row before the first query."""
 
     @abstractmethod
     def forward(
         self, query: Float[Tensor, "rows length width"], span: Span, memory: Memory, rows: RowMap, state: State
     ) -> Mixed:
-        """Each row reads the sentence that ``rows`` names; nothing is copied."""
+        """Source context of each query; row i reads the sentence that ``rows`` names, without a copy of memory."""
 
 
 class Decoded(NamedTuple):
-    """``features``, ready for the output projection, and the new state."""
+    """Features for the output projection, and the new state."""
 
     features: Float[Tensor, "rows length width"]
     state: State
 
 
 class Decoder(nn.Module, ABC):
-    """Owns the order of mixing and reading, and the position. Every state it makes has a field ``rows``
+    """Base of decoders, which decide the order of mixing and reading. ``width``: of the features.
 
-    (``Int[Tensor, "rows"]``): the sentence each row reads, so that ``select`` carries it along. ``width`` is that of
-    its features.
+    Every state of a decoder has a field ``rows`` (``Int[Tensor, "rows"]``), the sentence that each row reads, which
+    ``select`` carries along.
     """
 
     width: int
 
     @abstractmethod
-    def prepare(self, encoded: Encoded) -> Memory: ...
+    def prepare(self, encoded: Encoded) -> Memory:
+        """Memory of each sentence, prepared once."""
 
     @abstractmethod
-    def start(self, memory: Memory, rows: Int[Tensor, "rows"]) -> State: ...
+    def start(self, memory: Memory, rows: Int[Tensor, "rows"]) -> State:
+        """State before the first token; row i reads sentence ``rows[i]``."""
 
     @abstractmethod
     def forward(
@@ -264,15 +266,15 @@ class Decoder(nn.Module, ABC):
         *,
         valid: Bool[Tensor, "rows length"] | None = None,
     ) -> Decoded:
-        """The next tokens of every row, one column or more, of which ``valid``, a prefix of each row, count."""
+        """Features of the next tokens of every row, one column or more; ``valid`` is False for padding at the end."""
 
 
 def sentences(memory: Memory) -> int:
-    """How many sentences a memory holds."""
+    """Number of sentences in a memory."""
     return len(leaves(memory)[0])
 
 
 def compact(memory: Memory, state: State) -> tuple[Memory, State]:
-    """Drop the sentences that no row reads any more."""
+    """Drop the sentences that no row reads any more; the smaller memory and the state with rows renumbered."""
     kept, rows = torch.unique(state.rows, return_inverse=True)
     return select(memory, kept), state._replace(rows=rows)

@@ -1,4 +1,4 @@
-"""Several heads over any mechanism, and the two places they serve: within a sequence, and from one to another."""
+"""Multi-head attention over any mechanism: self-attention and encoder-decoder attention."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BUCKET = 32  # a cache grows by this many slots at a time
 
 
 class KeyValue(NamedTuple):
-    """The keys and values seen so far.
+    """Cache of the keys and values seen so far.
 
     A row's next key goes into slot ``length`` of that row, so rows at different steps share a batch.
     """
@@ -58,6 +58,7 @@ class KeyValue(NamedTuple):
         return KeyValue(_write(self.key, key, slots, needed), _write(self.value, value, slots, needed), length)
 
     def span(self) -> Span:
+        """Positions 0, 1, … of the slots, of which the first ``length`` are valid."""
         slots = torch.arange(self.key.shape[2], device=self.key.device)
         return Span(torch.zeros_like(self.length), slots < self.length[:, None])
 
@@ -92,7 +93,7 @@ def _projection(name: str, in_width: int, out_width: int, *, bias: bool, linear:
 
 
 class HeadWidths(NamedTuple):
-    """d_q, d_k and d_v of one head."""
+    """Features of a query, a key and a value of one head: d_q, d_k, d_v."""
 
     query: int
     key: int
@@ -109,7 +110,7 @@ class HeadWidths(NamedTuple):
         value_width: int | None = None,
         project: Collection[str] = PROJECTIONS,
     ) -> HeadWidths:
-        """width / heads where nothing else is given; a projection that is the identity deals out what it is given."""
+        """Widths as given, else width / heads; without a projection a width is that of the input over the heads."""
         equal = width // heads
         dealt = memory_width // (key_heads or heads)
         if width % heads and (key_width is None or value_width is None):
@@ -124,13 +125,16 @@ class HeadWidths(NamedTuple):
 class MultiHead(nn.Module):
     """MultiHead(Q, K, V) = Concat(head_1 … head_h) W^O, head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V) (Vaswani §3.2.2).
 
-    ``key_width`` (d_k) and ``value_width`` (d_v) are per head, width / heads unless given. ``key_heads`` fewer than
-    ``heads`` lets groups of heads share keys and values: 1 is multi-query (Shazeer 2019), a divisor of ``heads`` is
-    grouped-query attention (Ainslie et al. 2023). ``project`` names the projections that are linear; the others are
-    the identity, as where one head reads the states themselves (Luong et al. 2015). ``bias`` names those that have a
-    bias: the paper prints none, torch has all four. ``memory_width`` is that of what gives keys and values; what
-    comes back is ``output_width`` wide: unless given as wide as the memory, or heads · d_v where no output projection
-    stands.
+    ``width``: features of the queries' side.
+    ``heads``: h. ``mechanism``: attention of each head.
+    ``key_width``, ``value_width``: d_k and d_v per head; None: width / heads.
+    ``key_heads``: fewer than ``heads`` let groups of heads share keys and values: 1 is multi-query (Shazeer 2019), a
+    divisor of ``heads`` is grouped-query attention (Ainslie et al. 2023); None: ``heads``.
+    ``memory_width``: features of the side of keys and values; None: ``width``.
+    ``output_width``: features of the output; None: ``memory_width``, or heads · d_v without an output projection.
+    ``bias``: projections that have a bias: the paper prints none, torch has all four.
+    ``project``: projections that are linear; the others are the identity, as where one head reads the states
+    themselves (Luong et al. 2015).
     """
 
     def __init__(
@@ -156,8 +160,8 @@ class MultiHead(nn.Module):
         self.query_width, self.key_width, self.value_width = layout
         if mechanism.can().same_width and self.query_width != self.key_width:
             raise ValueError(
-                f"queries of width {self.query_width} cannot meet keys of width {self.key_width} by "
-                f"{type(mechanism).__name__}: project them to one width, or take a score with a matrix (general)"
+                f"{type(mechanism).__name__} cannot compare queries of width {self.query_width} with keys of width "
+                f"{self.key_width}: project them to one width, or use a score with a matrix (general)"
             )
         self.output_width = output_width or (memory_width if "output" in project else heads * self.value_width)
         sizes = {
@@ -172,14 +176,14 @@ class MultiHead(nn.Module):
         self.mechanism = mechanism
 
     def queries(self, x: Float[Tensor, "batch query width"]) -> Float[Tensor, "batch heads query query_width"]:
-        """Projected, and dealt out to the heads."""
+        """Projected queries of each head."""
         projected: Tensor = self.query(x)
         return projected.unflatten(-1, (self.heads, self.query_width)).transpose(1, 2)
 
     def keys_values(
         self, x: Float[Tensor, "batch key width"]
     ) -> tuple[Float[Tensor, "batch key_heads key key_width"], Float[Tensor, "batch key_heads key value"]]:
-        """Projected, and dealt out to the key heads."""
+        """Projected keys and values of each key head."""
         key: Tensor = self.key(x)
         value: Tensor = self.value(x)
         return (
@@ -195,15 +199,15 @@ class MultiHead(nn.Module):
         bound: Bound,
         state: State = (),
     ) -> Mixed:
-        """Projected queries, prepared keys and values in; the output (batch, query, width) of all heads out."""
+        """Output (batch, query, width) of all heads, from projected queries, prepared keys and values."""
         attended: Attended = self.mechanism(query, key, value, bound, state)
         return Mixed(self.output(attended.context.transpose(1, 2).flatten(2)), attended.state, attended.weights)
 
 
 class SelfAttention(Mixer):
-    """Attention of a sequence to itself under ``mask``; causal ones remember their keys and values.
+    """Attention of a sequence to itself under ``mask``; a causal one caches keys and values.
 
-    ``rotary`` turns queries and keys, not values, to their absolute positions; remembered keys are turned already.
+    ``rotary`` rotates queries and keys, not values, by their absolute positions; cached keys are rotated already.
     """
 
     like: Float[Tensor, "0"]
@@ -216,8 +220,8 @@ class SelfAttention(Mixer):
             raise ValueError(f"{type(attention.mechanism).__name__} attention cannot be causal")
         if rotary is not None and {attention.query_width, attention.key_width} != {rotary.width}:
             raise ValueError(
-                f"rotary positions for heads {rotary.width} wide cannot turn queries of width {attention.query_width} "
-                f"and keys of width {attention.key_width}"
+                f"rotary positions for heads {rotary.width} wide cannot rotate queries of width "
+                f"{attention.query_width} and keys of width {attention.key_width}"
             )
         self.register_buffer("like", torch.empty(0), persistent=False)  # the type and device of the cache
 
@@ -245,7 +249,7 @@ class SelfAttention(Mixer):
         if self.causal:
             fresh = state.key.shape[2] == 0
             state = state.append(key, value, span.valid)
-            # The first piece of a sequence is its own cache: the spans coincide and carry the segments.
+            # The first piece of a sequence is the whole cache: its span is that of the keys, with segments.
             key, value, keys = state.key, state.value, span if fresh else state.span()
         bound = self.mask.bind(span, keys)
         before = self.attention.mechanism.start(key, bound)
@@ -254,10 +258,10 @@ class SelfAttention(Mixer):
 
 
 class AttentionReader(Reader):
-    """Encoder-decoder attention.
+    """Encoder-decoder attention through ``attention``.
 
-    RowMap of one sentence ask its keys together, so that nothing is copied per beam; a mechanism whose queries depend
-    on their position or predecessors asks row by row, over gathered keys.
+    Rows that read one sentence are folded into one row of queries, so that keys are not copied per hypothesis. Where
+    a query depends on its position or on earlier queries, each row has its own copy of the keys instead.
     """
 
     def __init__(self, attention: MultiHead) -> None:
@@ -279,15 +283,15 @@ class AttentionReader(Reader):
     ) -> Mixed:
         projected = self.attention.queries(query)
         if rows.slot is None:
-            return self._ask(projected, span, memory, state)
+            return self._attend(projected, span, memory, state)
         if not self.attention.mechanism.can().order_free:
-            return self._ask(projected, span, select(memory, rows.sentence), state)
+            return self._attend(projected, span, select(memory, rows.sentence), state)
         folded = rows.scatter(projected).transpose(1, 2).flatten(2, 3)  # (sentences, heads, width·n, d_k)
-        asking = Span.of(span.valid.new_ones(rows.sentences, folded.shape[2]))
-        mixed = self._ask(folded, asking, memory, state)
+        query_span = Span.of(span.valid.new_ones(rows.sentences, folded.shape[2]))
+        mixed = self._attend(folded, query_span, memory, state)
         return mixed._replace(output=rows.gather(mixed.output.unflatten(1, (rows.width, query.shape[1]))))
 
-    def _ask(
+    def _attend(
         self, query: Float[Tensor, "batch heads query query_width"], span: Span, memory: SourceKeys, state: State
     ) -> Mixed:
         bound = Padding().bind(span, Span.of(memory.valid))

@@ -1,4 +1,4 @@
-"""Mechanisms that are a score between a query and a key, and no more."""
+"""Bases of mechanisms whose weights come from an energy of each query and key alone."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["ReweightedScore", "Score", "SoftmaxScore"]
 
 
 class Score(Mechanism):
-    """A mechanism that begins with an energy e(q, k) for every pair; others may build on that energy."""
+    """Base of mechanisms with an energy e(q, k) for every pair, on which another mechanism may build."""
 
     @abstractmethod
     def energy(
         self, query: Float[Tensor, "batch heads query width"], key: Float[Tensor, "batch heads key key_width"]
     ) -> Float[Tensor, "batch heads query key"]:
-        """The energy of every pair; no mask yet."""
+        """Energy of every pair, before any mask."""
 
 
 class SoftmaxScore(Score):
@@ -66,7 +66,7 @@ class SoftmaxScore(Score):
 
 
 class ReweightedScore(Mechanism):
-    """Another score's energies, made into weights in a way of its own; what remains to be written is ``normaliser``."""
+    """Base of mechanisms that turn the energies of another ``score`` into weights; a subclass writes ``normaliser``."""
 
     score: Score
 
@@ -74,7 +74,7 @@ class ReweightedScore(Mechanism):
     def normaliser(
         self, query: Float[Tensor, "batch heads query width"], bound: Bound
     ) -> Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Energy]:
-        """How the energies of these queries become weights over the keys that are allowed."""
+        """Function from the energies of these queries and the allowed pairs to weights."""
 
     def prepare(self, key: Float[Tensor, "batch key_heads key key_width"]) -> Float[Tensor, "batch heads key prepared"]:
         return self.score.prepare(key)

@@ -1,4 +1,4 @@
-"""What a config says of an encoder or a decoder of each kind. Imports no torch."""
+"""Configs of an encoder or decoder of each kind. Imports no torch."""
 
 from __future__ import annotations
 
@@ -34,76 +34,76 @@ class TransformerDecoderConfig(BaseModel):
 
     kind: Literal["transformer"] = "transformer"
     self_attention: MechanismConfig | None = Field(None, description="unless given: `model.self_attention`")
-    mixer: MixerConfig | None = Field(None, description="what stands in self-attention's place; unset: self-attention")
+    mixer: MixerConfig | None = Field(None, description="replaces self-attention; unset: self-attention")
 
 
 class CellConfig(Named):
-    """``"lstm"``, or ``{kind = "gru", reset = "before"}``: a recurrent cell and how it starts."""
+    """Recurrent cell and its initialisation: ``"lstm"``, or ``{kind = "gru", reset = "before"}``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["elman", "lstm", "gru"] = "lstm"
     reset: Literal["after", "before"] = Field(
-        "after", description="of a GRU: r ∘ (U h) as torch has it, or U (r ∘ h) as Cho et al. 2014 print it"
+        "after", description="GRU only: r ∘ (U h) as in torch, or U (r ∘ h) as in Cho et al. 2014"
     )
     update: Literal["keeps", "renews"] = Field(
-        "keeps", description="of a GRU: what z = 1 does with the old state (Bahdanau et al. 2015: renews)"
+        "keeps", description="GRU only: effect of z = 1 on the old state (Bahdanau et al. 2015: renews)"
     )
     orthogonal: bool = Field(False, description="recurrent matrices start orthogonal")
     forget_bias: float = Field(0.0, description="added to the bias of the gate that keeps the old state")
 
     @model_validator(mode="after")
-    def _has_these_gates(self) -> CellConfig:
+    def _check_gates(self) -> CellConfig:
         if self.kind != "gru" and (self.reset, self.update) != ("after", "keeps"):
-            raise ValueError(f"reset and update are choices of a GRU, not of the {self.kind} cell")
+            raise ValueError(f"reset and update are options of a GRU, not of the {self.kind} cell")
         if self.kind == "elman" and self.forget_bias:
             raise ValueError("an Elman cell has no gate that a forget bias could open")
         return self
 
 
 class RecurrentEncoderConfig(BaseModel):
-    """Cells from left to right, or from both sides."""
+    """Recurrent cells over the source, in one direction or both."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["recurrent"] = "recurrent"
     cell: CellConfig = CellConfig()
-    bidirectional: bool = Field(True, description="states are those of both directions, side by side")
+    bidirectional: bool = Field(True, description="concatenate the states of both directions")
     reversed: bool = Field(
-        False, description="one direction: read from the last word to the first (Sutskever 2014, Luong 2015)"
+        False, description="one direction only: from the last token to the first (Sutskever 2014, Luong 2015)"
     )
-    scale_embedding: bool = Field(True, description="embeddings times √width, as a Transformer's are")
+    scale_embedding: bool = Field(True, description="multiply embeddings by √width, as a Transformer does")
     width: int | None = Field(
-        None, ge=1, le=LARGEST, description="of one direction; unset: states are as wide as the decoder's"
+        None, ge=1, le=LARGEST, description="width of one direction; unset: states are `model.width` wide"
     )
 
     @model_validator(mode="after")
-    def _reads_one_way(self) -> RecurrentEncoderConfig:
+    def _check_direction(self) -> RecurrentEncoderConfig:
         if self.reversed and self.bidirectional:
-            raise ValueError("reversed is of an encoder that reads one way: set bidirectional = false")
+            raise ValueError("reversed needs an encoder of one direction: set bidirectional = false")
         return self
 
 
 class RecurrentDecoderConfig(BaseModel):
-    """Cells that read the source at every step, or only its summary."""
+    """Recurrent cells that read the source at every step, or a summary of it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["recurrent"] = "recurrent"
     cell: CellConfig = CellConfig()
     order: Literal["luong", "bahdanau", "none"] = Field(
-        "luong", description="read after the cells (Luong 2015), before them (Bahdanau 2015), or not at all"
+        "luong", description="attention after the cells (Luong 2015), before them (Bahdanau 2015), or none"
     )
     start: Literal["learned", "copied"] = Field(
-        "learned", description="tanh(W · the encoder's summary), or the encoder's last states as they are (Luong 2015)"
+        "learned", description="first state: tanh(W · summary), or a copy of the encoder's last states (Luong 2015)"
     )
-    input_feeding: bool = Field(True, description="`luong`: the last read-out enters the first cell")
-    readout: int | None = Field(None, ge=1, le=LARGEST, description="`bahdanau`: l, the maxout units; unset: the width")
-    scale_embedding: bool = Field(True, description="embeddings times √width, as a Transformer's are")
+    input_feeding: bool = Field(True, description="`luong`: the first cell also gets the last read-out")
+    readout: int | None = Field(None, ge=1, le=LARGEST, description="`bahdanau`: l, maxout units; unset: `model.width`")
+    scale_embedding: bool = Field(True, description="multiply embeddings by √width, as a Transformer does")
 
 
 class ConvolutionalEncoderConfig(BaseModel):
-    """Gated convolutions around each position (Gehring et al. 2017)."""
+    """Gated convolutions centred on each position (Gehring et al. 2017)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -117,7 +117,7 @@ class ConvolutionalEncoderConfig(BaseModel):
 
 
 class ConvolutionalDecoderConfig(BaseModel):
-    """Gated convolutions over what came before, each of them reading the source (Gehring et al. 2017)."""
+    """Gated convolutions over earlier positions, with attention to the source in each (Gehring et al. 2017)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""What a config says of one place of a model: which mechanism or mixer, with which options."""
+"""Configs of one attention or mixer of a model: kind and options. Imports no torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Projection = Literal["query", "key", "value", "output"]
 
 
 class Named(BaseModel):
-    """``{kind = "dot", …}``: a name and that thing's own options. ``"dot"`` alone is ``{kind = "dot"}``."""
+    """Kind with options, ``{kind = "dot", …}``; ``"dot"`` alone is ``{kind = "dot"}``."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -23,25 +23,25 @@ class Named(BaseModel):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What stands beside the fields declared here: for the constructor of the thing that is named."""
+        """Keys beside the declared fields, for the constructor of that kind."""
         return dict(self.model_extra or {})
 
 
 class MechanismConfig(Named):
-    """A mechanism of the catalogue, and how its heads are laid out at this place."""
+    """Mechanism of the catalogue, with its heads and projections."""
 
     kind: str = "dot"
-    heads: int | None = Field(None, ge=1, le=1 << 20, description="here; unless given: `model.heads`")
-    project: tuple[Projection, ...] | None = Field(None, description="which projections are linear; unset: all four")
+    heads: int | None = Field(None, ge=1, le=1 << 20, description="number of heads; unset: `model.heads`")
+    project: tuple[Projection, ...] | None = Field(None, description="projections that are linear; unset: all four")
     bias: tuple[Projection, ...] | None = Field(
-        None, description="which projections have a bias; unset: as `model.attention_bias` says"
+        None, description="projections that have a bias; unset: all or none, by `model.attention_bias`"
     )
     neighbourhood: int | None = Field(
-        None, ge=1, description="r of restricted self-attention: look at most that far (Vaswani et al. 2017, Table 1)"
+        None, ge=1, description="r of restricted self-attention: greatest distance seen (Vaswani et al. 2017, Table 1)"
     )
 
 
 class MixerConfig(Named):
-    """A mixer of the catalogue: ``{kind = "ssru"}``."""
+    """Mixer of the catalogue: ``{kind = "ssru"}``."""
 
     kind: str

@@ -1,4 +1,4 @@
-"""From a config to a model."""
+"""Construction of a model from a config."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["build"]
 
 
 class Architecture(Protocol):
-    """What a kind of model offers: an encoder, and a decoder for states and a summary of those widths."""
+    """Builders of one architecture; ``states`` and ``summary`` are widths of the encoder's output."""
 
     def encoder(self, config: ModelConfig, embedding: nn.Parameter) -> Encoder: ...
 
@@ -33,7 +33,7 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 
 def build(config: ModelConfig, *, source_types: int, target_types: int) -> EncoderDecoder:
-    """The model of that config, freshly initialised from torch's default generator.
+    """Model of that config, initialised from torch's default generator.
 
     ``share = "all"`` needs a joint vocabulary: source_types == target_types.
     """

@@ -1,4 +1,4 @@
-"""The model part of a config: sizes, places, mechanisms. Imports no torch, so that commands can read configs fast."""
+"""Config of a model: sizes, architectures, mechanisms. Imports no torch, so that commands read configs fast."""
 
 from __future__ import annotations
 
@@ -15,52 +15,50 @@ from regard.models.presets import DEFAULTS, PRESETS
 
 __all__ = ["ModelConfig"]
 
-SIZE, LAYERS = 1 << 20, 1000  # the largest: a received config decides neither memory nor time by itself
-RECURRENT_LAYERS = 2  # unless given: cells are seldom stacked as high as layers of attention
+SIZE, LAYERS = 1 << 20, 1000  # limits, so that an untrusted config cannot ask for any memory or time
+RECURRENT_LAYERS = 2  # default: cells are seldom stacked as high as layers of attention
 
 SIDES = ("encoder", "decoder")
 Activation = Literal["relu", "gelu", "swish", "glu", "geglu", "swiglu"]
 
 
 class ModelConfig(BaseModel):
-    """An encoder and a decoder of one kind or of two. ``preset`` fills in what is not given."""
+    """Encoder and decoder of one kind or of two; ``preset`` gives values for keys that are not set."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["transformer", "recurrent", "convolutional"] = Field(
-        "transformer", description="of encoder and decoder, where they do not say their own"
+        "transformer", description="architecture of encoder and decoder, unless they name one"
     )
     preset: Literal[tuple(PRESETS)] | None = None  # type: ignore[valid-type]
     encoder: EncoderConfig = TransformerEncoderConfig()
     decoder: DecoderConfig = TransformerDecoderConfig()
-    encoder_layers: int = Field(
-        6, ge=1, le=LAYERS, description="N of the encoder; 2 unless given where it is recurrent"
-    )
-    decoder_layers: int = Field(
-        6, ge=1, le=LAYERS, description="N of the decoder; 2 unless given where it is recurrent"
-    )
+    encoder_layers: int = Field(6, ge=1, le=LAYERS, description="layers of the encoder, N; unset: 2 if recurrent")
+    decoder_layers: int = Field(6, ge=1, le=LAYERS, description="layers of the decoder, N; unset: 2 if recurrent")
     width: int = Field(512, ge=2, le=SIZE, description="d_model")
-    embedding: int | None = Field(None, ge=1, le=SIZE, description="width of embeddings; a Transformer's is its width")
+    embedding: int | None = Field(
+        None, ge=1, le=SIZE, description="width of embeddings; a Transformer's equals `width`"
+    )
     feed_forward: int = Field(2048, ge=1, le=SIZE, description="d_ff")
-    activation: Activation = Field("relu", description="of the feed-forward; the gated ones have a third matrix")
+    activation: Activation = Field("relu", description="activation of the feed-forward; gated ones have a third matrix")
     heads: int = Field(8, ge=1, le=SIZE, description="h")
     key_heads: int | None = Field(
         None, ge=1, le=SIZE, description="heads of keys and values; fewer than heads: MQA, GQA"
     )
     key_width: int | None = Field(None, ge=1, le=SIZE, description="d_k, per head; width / heads unless given")
     value_width: int | None = Field(None, ge=1, le=SIZE, description="d_v, per head; width / heads unless given")
-    attention_bias: bool = Field(False, description="biases in the four projections; the paper prints none")
+    attention_bias: bool = Field(False, description="bias in the four projections; the paper has none")
     dropout: float = Field(0.1, ge=0, lt=1, description="P_drop, on sub-layer outputs and embeddings")
-    attention_dropout: float = Field(0.0, ge=0, lt=1, description="on attention weights, before they read values")
-    feed_forward_dropout: float = Field(0.0, ge=0, lt=1, description="on a Transformer's inner units, after activation")
+    attention_dropout: float = Field(0.0, ge=0, lt=1, description="probability, on attention weights")
+    feed_forward_dropout: float = Field(0.0, ge=0, lt=1, description="probability, on a Transformer's inner units")
     init_std: float | None = Field(
-        None, gt=0, description="of a Transformer: matrices of its layers start N(0, this²); unset: Glorot-uniform"
+        None, gt=0, description="Transformer only: matrices of layers start N(0, this²); unset: Glorot-uniform"
     )
     init_uniform: float | None = Field(
-        None, gt=0, description="every parameter starts U(−this, this), 0.1 in Luong et al. 2015; not of a Transformer"
+        None, gt=0, description="every parameter starts U(−this, this), 0.1 in Luong et al. 2015; not for a Transformer"
     )
     norm: Literal["post", "pre"] = Field("post", description="normalise after (paper) or before the sub-layer")
-    normalisation: Literal["layer", "rms", "batch", "none"] = Field("layer", description="what normalises")
+    normalisation: Literal["layer", "rms", "batch", "none"] = Field("layer", description="kind of normalisation")
     position: PositionConfig = SinusoidalConfig()
     longest: int = Field(1024, ge=1, le=1 << 24, description="rows of a learned position table")
     share: Literal["all", "target", "none"] = Field(
@@ -73,7 +71,7 @@ class ModelConfig(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_in(cls, given: Any) -> Any:
+    def _fill_defaults(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
         filled = _of_preset(given)
@@ -93,40 +91,40 @@ class ModelConfig(BaseModel):
         return filled
 
     @model_validator(mode="after")
-    def _heads_divide(self) -> ModelConfig:
+    def _check_heads(self) -> ModelConfig:
         uses = "transformer" in (self.encoder.kind, self.decoder.kind) or self.cross_attention.heads is None
         if uses and self.width % self.heads and (self.key_width is None or self.value_width is None):
             raise ValueError(f"heads = {self.heads} does not divide width = {self.width}")
         if self.heads % (self.key_heads or self.heads):
             raise ValueError(f"key_heads = {self.key_heads} does not divide heads = {self.heads}")
-        placed = (self.encoder.kind, self.decoder.kind) != ("recurrent", "recurrent")
-        if placed and self.position.kind == "sinusoidal" and (self.embedding or self.width) % 2:
+        positioned = (self.encoder.kind, self.decoder.kind) != ("recurrent", "recurrent")
+        if positioned and self.position.kind == "sinusoidal" and (self.embedding or self.width) % 2:
             raise ValueError(f"sinusoidal positions need an even width, not {self.embedding or self.width}")
         return self
 
     @model_validator(mode="after")
-    def _attends_where_it_says(self) -> ModelConfig:
+    def _check_attention(self) -> ModelConfig:
         encoder, decoder = self.encoder, self.decoder
         within = encoder.kind == "transformer" or (decoder.kind == "transformer" and decoder.mixer is None)
         if self.position.kind in RELATIVE and not within:
             raise ValueError(f"{self.position.kind} positions are for self-attention, and there is none")
         if self.cross_attention.neighbourhood is not None:
             raise ValueError(
-                "a neighbourhood is of self-attention; near its own position cross_attention looks by kind local-m"
+                "neighbourhood is an option of self-attention; for cross_attention near a position use kind local-m"
             )
         if decoder.kind == "recurrent" and decoder.order == "none":
-            unasked = [{}, PRESETS.get(str(self.preset), {}).get("cross_attention", {})]
-            if self.cross_attention not in [MechanismConfig(**_unprojected(place)) for place in unasked]:
+            defaults = [{}, PRESETS.get(str(self.preset), {}).get("cross_attention", {})]
+            if self.cross_attention not in [MechanismConfig(**_unprojected(each)) for each in defaults]:
                 raise Misfit(
                     "model.decoder.order",
                     "model.cross_attention",
-                    why="a decoder of order none does not read the source: no attention would be there",
+                    why="a decoder of order none does not read the source, so it has no attention",
                     help="--set model.cross_attention=, or another model.decoder.order",
                 )
         return self
 
     @model_validator(mode="after")
-    def _starts_as_its_kind_can(self) -> ModelConfig:
+    def _check_initialisation(self) -> ModelConfig:
         if self.init_uniform is not None and "transformer" in (self.encoder.kind, self.decoder.kind):
             raise ValueError(
                 "init_uniform would start the gains of a Transformer's norms near 0; model.init_std is for its matrices"
@@ -134,19 +132,19 @@ class ModelConfig(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _embeddings_fit(self) -> ModelConfig:
+    def _check_embeddings(self) -> ModelConfig:
         width = self.embedding or self.width
         if "transformer" in (self.encoder.kind, self.decoder.kind) and width != self.width:
             raise ValueError(f"a Transformer's embeddings are as wide as it is: {self.width}, not {width}")
         if self.share != "none" and self.features != width:
             raise ValueError(
-                f"the decoder ends in {self.features} features and embeddings have {width}: one matrix cannot be "
+                f"the decoder ends in {self.features} features and embeddings have {width}: one matrix cannot serve "
                 'both; set model.share = "none"'
             )
         return self
 
     @model_validator(mode="after")
-    def _cells_fit(self) -> ModelConfig:
+    def _check_cells(self) -> ModelConfig:
         encoder, decoder = self.encoder, self.decoder
         if encoder.kind == "recurrent" and encoder.bidirectional and encoder.width is None and self.width % 2:
             raise ValueError(f"two directions cannot share a width of {self.width}: give model.encoder.width")
@@ -163,7 +161,7 @@ class ModelConfig(BaseModel):
 
     @property
     def features(self) -> int:
-        """Width of what the decoder hands to the output projection."""
+        """Width of the decoder's features, the input of the output projection."""
         if self.decoder.kind == "recurrent" and self.decoder.order == "bahdanau":
             return self.decoder.readout or self.width
         if self.decoder.kind == "convolutional":
@@ -172,7 +170,7 @@ class ModelConfig(BaseModel):
 
 
 def _of_preset(given: dict[str, Any]) -> dict[str, Any]:
-    """What the preset says, sides with their kind: one of another kind, laid over it, brings options of its own."""
+    """Values of the preset, with the kind of each side; a side of another kind in the config replaces that side."""
     sizes = PRESETS.get(str(given.get("preset")), {})
     filled: dict[str, Any] = {}
     lay_over(filled, sizes)
@@ -189,10 +187,10 @@ def _of_preset(given: dict[str, Any]) -> dict[str, Any]:
     return filled | {side: {"kind": kind} | filled.get(side, {}) for side in SIDES}
 
 
-def _unprojected(place: Any) -> Any:
-    """One head over the states as they are, as these decoders read them in print, where no layout is given."""
-    if isinstance(place, MechanismConfig):
-        place = place.model_dump(exclude_unset=True)
-    table = {"kind": place} if isinstance(place, str) else place
+def _unprojected(attention: Any) -> Any:
+    """Attention config, with one head and no projections, as in these decoders' papers, unless it sets either."""
+    if isinstance(attention, MechanismConfig):
+        attention = attention.model_dump(exclude_unset=True)
+    table = {"kind": attention} if isinstance(attention, str) else attention
     laid_out = not isinstance(table, dict) or not table.keys().isdisjoint({"heads", "project"})
     return table if laid_out else table | {"heads": 1, "project": []}

@@ -1,4 +1,4 @@
-"""Cross-entropy with label smoothing, plain and fused with the output projection."""
+"""Cross-entropy with label smoothing, from logits or fused with the output projection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHUNK = 512  # rows of logits alive at a time: they stay in the cache between th
 
 
 class Loss(NamedTuple):
-    """``smoothed``, what is minimised, and ``nll``, −log p of the target: sums over tokens, in nats."""
+    """Sums over tokens, in nats: ``smoothed``, which is minimised, and ``nll``, −log p of the target."""
 
     smoothed: Float[Tensor, ""]
     nll: Float[Tensor, ""]
@@ -61,7 +61,7 @@ def projected_cross_entropy(
     *,
     smoothing: float,
 ) -> Loss:
-    """``smoothed_cross_entropy(features @ weight.T, target)`` without ever holding all logits.
+    """Value of ``smoothed_cross_entropy(features @ weight.T, target)``, computed without holding all logits.
 
     Value and gradient come from one pass in chunks of rows: memory CHUNK·V instead of rows·V, and the logits are read
     while they are still in the cache. Only ``smoothed`` carries a gradient.
@@ -129,7 +129,7 @@ def _nll(
     target: Int[Tensor, "rows 1"],
     wide: torch.dtype,
 ) -> Float[Tensor, "rows 1"]:
-    """−log p of the target, from p unless one has underflowed, which is rare and costs a pass over all."""
+    """−log p of each target, from p unless one has underflowed, which is rare and costs a pass over all types."""
     chosen = p.gather(1, target)
     if bool((chosen < torch.finfo(p.dtype).tiny).any()):
         return -torch.log_softmax(logits.to(wide), 1).gather(1, target)

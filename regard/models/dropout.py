@@ -17,7 +17,7 @@ class Dropout(nn.Module):
 
     One 64-bit draw serves eight elements, some eight times faster on a CPU than ``F.dropout``, which draws
     serially. Price: the probability is rounded to a multiple of 1/256; the scale uses the rounded one, so the mean
-    is exact but for x's own rounding. It draws from ``core.randomness.generator()``; how many threads
+    is exact but for the rounding of x. It draws from ``core.randomness.generator()``; how many threads
     draw makes no difference. In reference mode: one random number an element, and the exact probability.
     """
 
@@ -38,7 +38,7 @@ class Dropout(nn.Module):
         words = torch.empty(-(-x.numel() // 8), dtype=torch.int64, device=x.device)
         words.random_(-(2**63), None, generator=generator())
         draws = words.view(torch.uint8)[: x.numel()].view(x.shape)
-        # Straight into the type of x: by way of bool it takes eight times as long.
+        # Written in the type of x: by way of bool it takes eight times as long.
         keep = torch.ge(draws, self.threshold, out=torch.empty_like(draws, dtype=x.dtype))
         return x * keep.mul_(256 / (256 - self.threshold))
 

@@ -1,4 +1,4 @@
-"""What models of every kind are put together from: embeddings with positions, and the places where attention stands."""
+"""Parts that models of every kind are built from: embeddings with positions, and attention."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["embed", "multi_head", "reader", "self_attention"]
 
 
 def embed(config: ModelConfig, weight: nn.Parameter, *, scale: float | None = None) -> Embedding:
-    """Embeddings, times ``scale``, with what the config adds to them to say where a token stands."""
+    """Embeddings, times ``scale`` (None: √width), with the absolute positions of the config."""
     width = weight.shape[1]
     positions: dict[str, Callable[[], Position]] = {
         "sinusoidal": lambda: SinusoidalPosition(width),
@@ -34,7 +34,7 @@ def embed(config: ModelConfig, weight: nn.Parameter, *, scale: float | None = No
 
 def multi_head(
     config: ModelConfig,
-    place: MechanismConfig,
+    attention: MechanismConfig,
     *,
     where: str,
     width: int,
@@ -42,20 +42,24 @@ def multi_head(
     output_width: int | None = None,
     parts: Mapping[str, nn.Module] | None = None,
 ) -> MultiHead:
-    """Heads over the mechanism that ``place`` names; ``where`` is the key of the config it came from.
+    """Multi-head attention with the mechanism of ``attention``; ConfigError where it cannot be built.
 
-    ``parts`` are modules that the mechanism is made with, beside the options of the config.
+    ``attention``: kind, heads, projections and options.
+    ``where``: the config key of ``attention``, for errors.
+    ``width``, ``memory_width``: features of the side of queries, and of the side of keys and values.
+    ``output_width``: features of the output; None: see ``MultiHead``.
+    ``parts``: modules for the constructor of the mechanism, beside the options.
     """
-    heads = place.heads or config.heads
-    key_heads = config.key_heads if place.heads is None else None
-    project = PROJECTIONS if place.project is None else place.project
-    bias = place.bias if place.bias is not None else (PROJECTIONS if config.attention_bias else ())
+    heads = attention.heads or config.heads
+    key_heads = config.key_heads if attention.heads is None else None
+    project = PROJECTIONS if attention.project is None else attention.project
+    bias = attention.bias if attention.bias is not None else (PROJECTIONS if config.attention_bias else ())
     sizes = (config.key_width, config.value_width)
     try:
         widths = HeadWidths.of(width, memory_width, heads, key_heads, *sizes, project)
         mechanism = build_mechanism(
-            place.kind,
-            place.options,
+            attention.kind,
+            attention.options,
             where=where,
             parts=parts,
             sizes={
@@ -80,24 +84,26 @@ def multi_head(
             project=project,
         )
     except ValueError as problem:
-        raise ConfigError("these heads cannot be laid out so", where=where, why=str(problem)) from problem
+        raise ConfigError("heads of these sizes cannot be built", where=where, why=str(problem)) from problem
 
 
-def self_attention(config: ModelConfig, place: AttentionSite, *, mask: Mask) -> SelfAttention:
-    """Attention within a sequence, at one layer of the stack that ``place`` is of."""
-    own, where = place.config, place.where
-    parts = {} if place.bias is None else {"bias": place.bias}
-    attention = multi_head(config, own, where=where, width=config.width, memory_width=config.width, parts=parts)
-    if own.neighbourhood is not None:
-        mask = mask & Window(own.neighbourhood)
+def self_attention(config: ModelConfig, site: AttentionSite, *, mask: Mask) -> SelfAttention:
+    """Self-attention of one layer; ``site`` is that of the stack."""
+    chosen, where = site.config, site.where
+    parts = {} if site.bias is None else {"bias": site.bias}
+    attention = multi_head(config, chosen, where=where, width=config.width, memory_width=config.width, parts=parts)
+    if chosen.neighbourhood is not None:
+        mask = mask & Window(chosen.neighbourhood)
     try:
-        return SelfAttention(attention, mask=mask, rotary=place.rotary)
+        return SelfAttention(attention, mask=mask, rotary=site.rotary)
     except ValueError as problem:
-        what = f"{own.kind!r} attention cannot serve in {'a decoder' if Causal() in mask.conjuncts() else 'an encoder'}"
+        what = (
+            f"{chosen.kind!r} attention cannot serve in {'a decoder' if Causal() in mask.conjuncts() else 'an encoder'}"
+        )
         raise ConfigError(what, where=f"{where}.kind", why=str(problem)) from problem
 
 
 def reader(config: ModelConfig, *, width: int, memory_width: int, output_width: int | None = None) -> AttentionReader:
-    """Encoder-decoder attention, asked by states of ``width``; brings back ``output_width``, unless None as it may."""
+    """Encoder-decoder attention for queries of ``width`` over states of ``memory_width``."""
     options: dict[str, Any] = {"width": width, "memory_width": memory_width, "output_width": output_width}
     return AttentionReader(multi_head(config, config.cross_attention, where="model.cross_attention", **options))

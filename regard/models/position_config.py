@@ -1,4 +1,4 @@
-"""What a config says of how a model knows where a token stands. Imports no torch."""
+"""Configs of positions. Imports no torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = [
     "SinusoidalConfig", "T5Config",
 ]  # fmt: skip
 
-RELATIVE = ("rotary", "alibi", "t5", "shaw")  # told to self-attention; nothing is added to embeddings
+RELATIVE = ("rotary", "alibi", "t5", "shaw")  # kinds that act in self-attention; nothing is added to embeddings
 
 
 class _Options(BaseModel):
@@ -25,48 +25,48 @@ class SinusoidalConfig(_Options):
 
 
 class LearnedConfig(_Options):
-    """A table of `model.longest` rows, added to embeddings."""
+    """Learned table of `model.longest` rows, added to embeddings."""
 
     kind: Literal["learned"] = "learned"
 
 
 class NoPositionConfig(_Options):
-    """Nothing: an encoder then knows no order, a decoder only from its mask."""
+    """No positions: an encoder then knows no order, a decoder only that of its mask."""
 
     kind: Literal["none"] = "none"
 
 
 class RotaryConfig(_Options):
-    """Queries and keys are turned by their position (Su et al. 2021)."""
+    """Rotation of queries and keys by their position (Su et al. 2021)."""
 
     kind: Literal["rotary"] = "rotary"
     layout: Literal["interleaved", "half"] = Field(
-        "interleaved", description="a pair is features 2i and 2i + 1 (the paper), or i and i + d/2 (Llama)"
+        "interleaved", description="features of a pair: 2i and 2i + 1 (the paper), or i and i + d/2 (Llama)"
     )
-    base: float = Field(10000.0, gt=1, description="of the frequencies base^(−2i/d)")
+    base: float = Field(10000.0, gt=1, description="base of the frequencies base^(−2i/d)")
 
 
 class AlibiConfig(_Options):
-    """A penalty that grows with distance, at another rate in each head (Press et al. 2022)."""
+    """Penalty that grows with distance, at another rate in each head (Press et al. 2022)."""
 
     kind: Literal["alibi"] = "alibi"
 
 
 class T5Config(_Options):
-    """A learned number for each head and bucket of distances, one table a stack (Raffel et al. 2020)."""
+    """Learned bias for each head and bucket of distances, one table a stack (Raffel et al. 2020)."""
 
     kind: Literal["t5"] = "t5"
     buckets: int = Field(
-        32, ge=4, le=1 << 20, multiple_of=4, description="a multiple of 4; half for each side in an encoder"
+        32, ge=4, le=1 << 20, multiple_of=4, description="number, a multiple of 4; half for each side in an encoder"
     )
-    distance: int = Field(128, ge=3, description="from here on all distances share the last bucket")
+    distance: int = Field(128, ge=3, description="distances from this one on share the last bucket")
 
 
 class ShawConfig(_Options):
-    """A learned vector for each head and distance, added to keys and values (Shaw et al. 2018)."""
+    """Learned vector for each head and distance, added to keys and values (Shaw et al. 2018)."""
 
     kind: Literal["shaw"] = "shaw"
-    clip: int = Field(16, ge=0, le=1 << 20, description="k: distances beyond it share one vector")
+    clip: int = Field(16, ge=0, le=1 << 20, description="k, beyond which distances share one vector")
     values: bool = Field(True, description="add vectors to values, too")
 
 

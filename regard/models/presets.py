@@ -1,4 +1,4 @@
-"""Sizes by name: what a paper had, and smaller ones that learn on two cores."""
+"""Presets of model sizes: those of papers, and smaller ones for two cores."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["DEFAULTS", "PRESETS"]
 # Bahdanau et al. 2015, appendix A.1.1 and A.1.2; n' is the decoder's width.
 _BAHDANAU = dict(kind="gru", reset="before", update="renews", orthogonal=True)
 _ALIGNING = dict(kind="additive", heads=1, project=[])
-# A start of Saxe et al. 2014's; the paper's own, U(−0.1, 0.1) for every parameter, is model.init_uniform = 0.1.
+# Orthogonal as in Saxe et al. 2014; the start of the paper, U(−0.1, 0.1), is model.init_uniform = 0.1.
 _LUONG = dict(kind="lstm", orthogonal=True)
 # Luong et al. 2015, §3.2: the best of its single models, D = 10.
 _LOCAL = dict(kind="local-p", heads=1, project=[], window=10, score=dict(kind="general"))
@@ -80,7 +80,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     ),
 }
 
-# What a kind of decoder has where neither config nor preset says otherwise; a saved config says all of it.
+# Defaults of a kind of decoder, where neither config nor preset gives a value; a saved config has all values.
 DEFAULTS: dict[str, dict[str, Any]] = {
     "convolutional": dict(position="learned", cross_attention=dict(kind="dot", scale=1.0)),
 }

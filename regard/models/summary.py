@@ -1,4 +1,4 @@
-"""A model's config in one line, for people. Imports no torch."""
+"""One-line summary of a model config. Imports no torch."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ __all__ = ["one_line_summary"]
 
 
 def one_line_summary(config: ModelConfig) -> str:
-    """``transformer to recurrent, 4+1 layers, width 256, feed-forward 512, 4 heads, pre-norm, gru cells, …``
-    and what is not the Transformer's own: ``additive attention``, ``rotary positions``."""
+    """Summary such as ``transformer to recurrent, 4+1 layers, width 256, feed-forward 512, 4 heads, pre-norm``,
+    with all that differs from the Transformer's defaults: ``additive attention``, ``rotary positions``."""
     sides = [config.encoder, config.decoder]
     kinds = " to ".join(dict.fromkeys(side.kind for side in sides))
     counts = (config.encoder_layers, config.decoder_layers)
@@ -27,7 +27,7 @@ def one_line_summary(config: ModelConfig) -> str:
 
 
 def _attention(config: ModelConfig) -> list[str]:
-    """Mechanisms and positions where they are not the Transformer's own, and where none reads the source."""
+    """Mechanisms and positions that differ from the Transformer's, and ``no attention`` where none reads the source."""
     sides, decoder = (config.encoder, config.decoder), config.decoder
     within = dict.fromkeys((side.self_attention or config.self_attention).kind for side in sides
                            if side.kind == "transformer")  # fmt: skip

@@ -1,4 +1,4 @@
-"""The laws of state, masks and weights, for classes of one's own.
+"""Laws of state, masks and weights, as tests of any mechanism, mixer or decoder.
 
     from regard.testing import check_mechanism
     check_mechanism(MyScore(heads=2), heads=2, query_width=4, key_width=4, value_width=3)

@@ -1,4 +1,4 @@
-"""The laws of a decoder: the seam between models and search."""
+"""Laws of decoders, on which search relies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DECODER_LAWS: list[Law] = []
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderCase:
-    """A decoder in float64, the width of the encoder's states and of its summary, and the number of types."""
+    """Decoder in float64, with the widths of the encoder's states and summary, and the number of types."""
 
     decoder: Decoder
     width: int
@@ -30,13 +30,13 @@ class DecoderCase:
     def run(
         self, tokens: Tensor, memory: Memory, state: State | None = None, *, valid: Tensor | None = None
     ) -> Decoded:
-        """``state`` None: from the start, row i reading sentence i."""
+        """Decoded tokens; ``state`` None: from the start, with row i reading sentence i."""
         before = self.decoder.start(memory, torch.arange(len(tokens))) if state is None else state
         decoded: Decoded = self.decoder(tokens, memory, before, valid=valid)
         return decoded
 
     def read(self, draw: Draw, count: int, length: int | None = None) -> tuple[Encoded, Memory]:
-        """A random encoder's output for ``count`` sentences, and the memory of it."""
+        """Random encoder output for ``count`` sentences, and the decoder's memory of it."""
         valid = draw.valid(count, length or draw.integer(2, 5))
         states, embedded = (draw.tensor(*valid.shape, self.width) for _ in range(2))
         encoded = Encoded(states, embedded, draw.tensor(count, self.summary), Span.of(valid))
@@ -46,9 +46,13 @@ class DecoderCase:
 def check_decoder(
     decoder: Decoder, *, width: int, types: int, summary: int | None = None, trials: int = 3, seed: int = 0
 ) -> list[str]:
-    """Run every law; returns their names. Raises ``AssertionError`` naming the law that fails.
+    """Run every law and return the names; AssertionError names the law that fails.
 
-    ``width`` is that of the encoder's states and embeddings, ``summary`` that of its ``final``.
+    ``decoder``: the decoder to test; a copy in float64 is used.
+    ``width``: width of the encoder's states and embeddings.
+    ``types``: size of the target vocabulary.
+    ``summary``: width of the encoder's ``final``; None: ``width``.
+    ``trials``: random inputs a law. ``seed``: of the first trial; the next ones count on.
     """
     case = DecoderCase(decoder=ready(decoder), width=width, summary=summary or width, types=types)
     return run_laws(DECODER_LAWS, case, trials=trials, seed=seed)
@@ -155,7 +159,7 @@ def compacted(case: DecoderCase, draw: Draw) -> None:
     more = draw.tokens(len(rows), 2, case.types)
     expected = case.run(more, memory, select(case.run(tokens, memory).state, rows)).features
     smaller, state = compact(memory, select(case.run(tokens, memory).state, rows))
-    assert sentences(smaller) == len(set(rows.tolist())), "sentences nobody reads are still there"
+    assert sentences(smaller) == len(set(rows.tolist())), "sentences without a reader are still in memory"
     same(case.run(more, smaller, state).features, expected, "what follows compaction")
 
 

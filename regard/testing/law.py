@@ -1,4 +1,4 @@
-"""What a law is: a name, a check that raises, and to whom it applies."""
+"""Laws: named checks that raise, each with the cases to which it applies; and comparisons for them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Case = TypeVar("Case")
 
 @dataclass(frozen=True)
 class Law:
-    """``check(case, draw)`` raises ``AssertionError`` where the law is broken."""
+    """Named check: ``check(case, draw)`` raises ``AssertionError`` where the law is broken."""
 
     name: str
     check: Callable[[Any, Draw], None]
@@ -33,17 +33,17 @@ class Law:
 def law(
     table: list[Law], *, applies: Callable[[Any], bool] = lambda case: True
 ) -> Callable[[Callable[[Case, Draw], None]], Callable[[Case, Draw], None]]:
-    """Enter a check into a table of laws, under its function's name."""
+    """Decorator that adds a check to a table of laws, under the name of the function."""
 
-    def enter(check: Callable[[Case, Draw], None]) -> Callable[[Case, Draw], None]:
+    def add(check: Callable[[Case, Draw], None]) -> Callable[[Case, Draw], None]:
         table.append(Law(check.__name__, check, applies))
         return check
 
-    return enter
+    return add
 
 
 def run_laws(laws: Sequence[Law], case: Any, *, trials: int, seed: int) -> list[str]:
-    """Every law that applies, ``trials`` times; the names of those that held."""
+    """Check every law that applies, ``trials`` times, and return the names."""
     held = [each for each in laws if each.applies(case)]
     for each in held:
         for trial in range(trials):
@@ -55,12 +55,12 @@ def run_laws(laws: Sequence[Law], case: Any, *, trials: int, seed: int) -> list[
 
 
 def ready(module: nn.Module) -> Any:
-    """A copy in float64 that draws nothing at random."""
+    """Copy in float64 and evaluation mode, without dropout."""
     return copy.deepcopy(module).to(torch.float64).eval()
 
 
 def reloaded(module: nn.Module) -> Any:
-    """A copy whose parameters were lost, and read back from the bytes of a safetensors file."""
+    """Copy whose tensors were zeroed and read back from the bytes of a safetensors file."""
     tensors = module.state_dict()
     shared = shared_names(tensors)  # a module that several layers hold is written once
     data = save({name: tensor.contiguous() for name, tensor in tensors.items() if name not in shared})
@@ -73,10 +73,11 @@ def reloaded(module: nn.Module) -> Any:
 
 
 def same(actual: Tensor, expected: Tensor, what: str, *, tolerance: float = 1e-10) -> None:
+    """Assert that two tensors are close; ``what`` names them in the message."""
     torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance, msg=lambda text: f"{what}: {text}")
 
 
 def same_state(actual: State, expected: State, what: str) -> None:
-    """Leaf by leaf. Caches may differ in slots that hold nothing: compare by what they lead to instead."""
+    """Assert that two states are close, leaf by leaf; not for caches, whose unused slots may differ."""
     for one, other in zip(leaves(actual), leaves(expected), strict=True):
         same(one, other, what)

@@ -1,4 +1,4 @@
-"""The laws of a mechanism: how much each query attends to each key."""
+"""Laws of attention mechanisms."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MECHANISM_LAWS: list[Law] = []
 
 @dataclass(frozen=True, kw_only=True)
 class MechanismCase:
-    """A mechanism in float64 and the sizes, per head, that it takes."""
+    """Mechanism in float64, with its number of heads and its widths per head."""
 
     mechanism: Mechanism
     heads: int
@@ -43,7 +43,12 @@ def check_mechanism(
     trials: int = 4,
     seed: int = 0,
 ) -> list[str]:
-    """Run every law that applies; returns their names. Raises ``AssertionError`` naming the law that fails."""
+    """Run every law that applies and return the names; AssertionError names the law that fails.
+
+    ``mechanism``: the mechanism to test; a copy in float64 is used.
+    ``heads``: number of heads. ``query_width``, ``key_width``, ``value_width``: features per head.
+    ``trials``: random inputs a law. ``seed``: of the first trial; the next ones count on.
+    """
     case = MechanismCase(
         mechanism=ready(mechanism),
         heads=heads,
@@ -55,17 +60,17 @@ def check_mechanism(
 
 
 class Scene(NamedTuple):
-    """Queries, keys and values, their spans, and who may look at whom."""
+    """Queries, keys and values with their spans, and the mask between them."""
 
     query: Tensor
     key: Tensor
     value: Tensor
-    asking: Span
-    answering: Span
+    query_span: Span
+    key_span: Span
     mask: Mask
 
     def bound(self) -> Bound:
-        return self.mask.bind(self.asking, self.answering)
+        return self.mask.bind(self.query_span, self.key_span)
 
     def start(self, case: MechanismCase) -> State:
         return case.mechanism.start(case.mechanism.prepare(self.key), self.bound())
@@ -77,32 +82,32 @@ class Scene(NamedTuple):
         return attended
 
     def piece(self, columns: slice) -> Scene:
-        return self._replace(query=self.query[:, :, columns], asking=piece_of(self.asking, columns))
+        return self._replace(query=self.query[:, :, columns], query_span=piece_of(self.query_span, columns))
 
     def of(self, rows: Tensor) -> Scene:
-        asking, answering = rows_of(self.asking, rows), rows_of(self.answering, rows)
-        return Scene(self.query[rows], self.key[rows], self.value[rows], asking, answering, self.mask)
+        query_span, key_span = rows_of(self.query_span, rows), rows_of(self.key_span, rows)
+        return Scene(self.query[rows], self.key[rows], self.value[rows], query_span, key_span, self.mask)
 
 
 def scene(
     case: MechanismCase, draw: Draw, *, causal: bool | None = None, rows: int = 3, queries: int | None = None
 ) -> Scene:
-    """A causal scene has as many queries as keys; ``causal`` None lets chance decide where the mechanism can."""
+    """Random scene. A causal one has as many queries as keys; ``causal`` None: at random, if the mechanism can be."""
     able = case.mechanism.can()
     causal = able.causal and draw.integer(0, 1) == 1 if causal is None else causal
     keys = draw.integer(3, 6)
-    asking_count = keys if causal or not able.cross else queries or draw.integer(2, 5)
-    answering = draw.span(rows, keys)
-    asking = answering if causal else draw.span(rows, asking_count)
+    query_count = keys if causal or not able.cross else queries or draw.integer(2, 5)
+    key_span = draw.span(rows, keys)
+    query_span = key_span if causal else draw.span(rows, query_count)
     mask: Mask = Padding() & Causal() if causal else Padding()
     if causal and draw.integer(0, 1):
         mask = mask & Window(draw.integer(0, 3))
     return Scene(
-        draw.tensor(rows, case.heads, asking_count, case.query_width),
+        draw.tensor(rows, case.heads, query_count, case.query_width),
         draw.tensor(rows, case.heads, keys, case.key_width),
         draw.tensor(rows, case.heads, keys, case.value_width),
-        asking,
-        answering,
+        query_span,
+        key_span,
         mask,
     )
 
@@ -116,10 +121,10 @@ def chunk(case: MechanismCase, draw: Draw) -> None:
         part = made.piece(columns).attend(case, state)
         state = part.state
         parts.append(part)
-    valid = made.asking.valid[:, None, :, None].to(torch.float64)
+    valid = made.query_span.valid[:, None, :, None].to(torch.float64)
     same(torch.cat([part.context for part in parts], 2) * valid, whole.context * valid, "contexts")
     weights = torch.cat([part.weights for part in parts if part.weights is not None], 2)
-    assert whole.weights is not None, "weights were asked for"
+    assert whole.weights is not None, "no weights in spite of need_weights"
     same(weights * valid, whole.weights * valid, "weights")
     same_state(state, whole.state, "last state")
 
@@ -129,7 +134,7 @@ def idle(case: MechanismCase, draw: Draw) -> None:
     """Padded queries leave the state alone."""
     made = scene(case, draw, causal=False)
     first, rest = made.piece(slice(0, 1)), made.piece(slice(1, None))
-    padded = rest._replace(asking=rest.asking._replace(valid=torch.zeros_like(rest.asking.valid)))
+    padded = rest._replace(query_span=rest.query_span._replace(valid=torch.zeros_like(rest.query_span.valid)))
     before = first.attend(case).state
     expected = [leaf.clone() for leaf in leaves(before)]
     same_state(padded.attend(case, before).state, tuple(expected), "state after padding")
@@ -170,8 +175,8 @@ def joined(case: MechanismCase, draw: Draw) -> None:
         torch.cat([rest.query for rest in rests]),
         torch.cat([_padded(rest.key, keys, draw) for rest in rests]),
         torch.cat([_padded(rest.value, keys, draw) for rest in rests]),
-        stacked([rest.asking for rest in rests]),
-        Span.of(torch.cat([_padded_valid(rest.answering.valid, keys) for rest in rests])),
+        stacked([rest.query_span for rest in rests]),
+        Span.of(torch.cat([_padded_valid(rest.key_span.valid, keys) for rest in rests])),
         Padding(),
     )
     state = join([first.attend(case).state for first in firsts])
@@ -181,21 +186,21 @@ def joined(case: MechanismCase, draw: Draw) -> None:
 
 @law(MECHANISM_LAWS)
 def batched(case: MechanismCase, draw: Draw) -> None:
-    """A row in a padded batch is what it is alone; what stands in padded keys does not matter."""
+    """A row of a padded batch gives what it gives alone; values in padded keys do not matter."""
     made = scene(case, draw)
     whole = made.attend(case)
     for row in range(len(made.query)):
-        asked, keys = int(made.asking.valid[row].sum()), int(made.answering.valid[row].sum())
+        queries, keys = int(made.query_span.valid[row].sum()), int(made.key_span.valid[row].sum())
         one = made.of(torch.tensor([row]))
         alone = Scene(
-            one.query[:, :, :asked],
+            one.query[:, :, :queries],
             one.key[:, :, :keys],
             one.value[:, :, :keys],
-            Span(one.asking.start, one.asking.valid[:, :asked]),
-            Span(one.answering.start, one.answering.valid[:, :keys]),
+            Span(one.query_span.start, one.query_span.valid[:, :queries]),
+            Span(one.key_span.start, one.key_span.valid[:, :keys]),
             one.mask,
         )
-        same(whole.context[row, :, :asked], alone.attend(case).context[0], f"row {row} of the batch, alone")
+        same(whole.context[row, :, :queries], alone.attend(case).context[0], f"row {row} of the batch, alone")
 
 
 @law(MECHANISM_LAWS, applies=lambda case: case.mechanism.can().causal)
@@ -213,7 +218,7 @@ def causal(case: MechanismCase, draw: Draw) -> None:
 
 @law(MECHANISM_LAWS)
 def empty(case: MechanismCase, draw: Draw) -> None:
-    """A query that may look at nothing has weights 0, context 0 and gradient 0; no other is disturbed."""
+    """A query that may see no key has weights 0, context 0 and gradient 0, and changes no other query."""
     made = scene(case, draw, causal=False)
     matrix = torch.zeros(made.query.shape[2], made.key.shape[2], dtype=torch.float64)
     matrix[0] = -torch.inf
@@ -241,14 +246,14 @@ def weighted(case: MechanismCase, draw: Draw) -> None:
     """
     made = scene(case, draw)
     context, weights, _ = made.attend(case)
-    assert weights is not None, "weights were asked for"
+    assert weights is not None, "no weights in spite of need_weights"
     beside = 0.0 if case.mechanism.can().values_only else made._replace(value=0 * made.value).attend(case).context
     same(torch.einsum("bhts,bhsv->bhtv", weights, made.value) + beside, context, "Σ α v")
     assert not weights[~made.bound().sdpa().expand_as(weights)].any(), "weight where the mask forbids"
     assert not (weights < 0).any(), "negative weights"
     key = case.mechanism.prepare(made.key)
     silent = case.mechanism(made.query, key, made.value, made.bound(), made.start(case))
-    same(silent.context, context, "context when no weights are asked for")
+    same(silent.context, context, "context without need_weights")
 
 
 class _Doubled(nn.Module):
@@ -281,7 +286,7 @@ def dropped(case: MechanismCase, draw: Draw) -> None:
 def normalised(case: MechanismCase, draw: Draw) -> None:
     """Weights sum to 1 where that is promised; to 1 at most, and less somewhere, where it is not.
 
-    Only the blind may have no weights at all where the mask lets them look.
+    Only a mechanism that ``may_see_nothing`` may have weights 0 alone where the mask allows a key.
     """
     made = scene(case, draw)
     weights = made.attend(case).weights
@@ -301,7 +306,7 @@ def unseen(case: MechanismCase, draw: Draw) -> None:
     made = scene(case, draw, causal=False)
 
     def run(fill: float) -> list[Tensor]:
-        hidden = ~made.answering.valid[:, None, :, None]
+        hidden = ~made.key_span.valid[:, None, :, None]
         query = made.query.clone().requires_grad_()
         key, value = (x.masked_fill(hidden, fill).requires_grad_() for x in (made.key.detach(), made.value.detach()))
         context = made._replace(query=query, key=key, value=value).attend(case).context
@@ -384,7 +389,9 @@ def order_free(case: MechanismCase, draw: Draw) -> None:
     """Queries in another order, at other positions, get the same answers in that order."""
     made = scene(case, draw, causal=False)
     order = torch.tensor(draw.source.sample(range(made.query.shape[2]), made.query.shape[2]))
-    moved = made._replace(query=made.query[:, :, order], asking=made.asking._replace(start=made.asking.start + 7))
+    moved = made._replace(
+        query=made.query[:, :, order], query_span=made.query_span._replace(start=made.query_span.start + 7)
+    )
     same(moved.attend(case).context, made.attend(case).context[:, :, order], "queries in another order")
 
 

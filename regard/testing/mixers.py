@@ -1,4 +1,4 @@
-"""The laws of a mixer: what carries or restructures one sequence."""
+"""Laws of mixers: self-attention, recurrent units, convolutions over one sequence."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ MIXER_LAWS: list[Law] = []
 
 @dataclass(frozen=True, kw_only=True)
 class MixerCase:
-    """A mixer in float64 and its width."""
+    """Mixer in float64, with the width of its input and output."""
 
     mixer: Mixer
     width: int
 
     def run(self, x: Tensor, span: Span, state: State | None = None) -> Mixed:
+        """Mixed columns; ``state`` None: from the start."""
         mixed: Mixed = self.mixer(x, span, self.mixer.start(len(x)) if state is None else state)
         return mixed
 
 
 def check_mixer(mixer: Mixer, *, width: int, trials: int = 4, seed: int = 0) -> list[str]:
-    """Run every law that applies; returns their names. Raises ``AssertionError`` naming the law that fails."""
+    """Run every law that applies and return the names; AssertionError names the law that fails."""
     return run_laws(MIXER_LAWS, MixerCase(mixer=ready(mixer), width=width), trials=trials, seed=seed)
 
 
@@ -40,7 +41,7 @@ def _streams(case: MixerCase) -> bool:
 
 
 def _then(case: MixerCase, draw: Draw, span: Span, rows: int) -> tuple[Tensor, Span]:
-    """Two more columns for every row, to see what a state leads to."""
+    """Two more columns for every row, to compare what follows a state."""
     return draw.tensor(rows, 2, case.width), Span(span.start + span.length, torch.ones(rows, 2, dtype=torch.bool))
 
 

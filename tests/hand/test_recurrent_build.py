@@ -170,7 +170,7 @@ COPIED = {"start": "copied"}
     ({"width": 7}, "cannot share a width of 7"),
     ({"encoder": {"reversed": True}}, "bidirectional = false"),
     ({"encoder": {"kind": "transformer"}, "init_uniform": 0.1, "heads": 2}, "init_std"),
-    ({"encoder": {"cell": {"kind": "lstm", "reset": "before"}}}, "choices of a GRU"),
+    ({"encoder": {"cell": {"kind": "lstm", "reset": "before"}}}, "options of a GRU"),
     ({"encoder": {"cell": {"kind": "elman", "forget_bias": 1.0}}}, "no gate"),
     ({"decoder": {"order": "bahdanau", "readout": 3}}, "share"),
 ])  # fmt: skip

@@ -1,4 +1,4 @@
-"""Query-key normalisation: the angle between them, and a learned sharpness."""
+"""Cosine attention (query-key normalisation): the cosine of query and key, times a learned sharpness."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Cosine(Score):
     def energy(
         self, query: Float[Tensor, "batch heads query width"], key: Float[Tensor, "batch heads key width"]
     ) -> Float[Tensor, "batch heads query key"]:
-        return torch.einsum("bhtd,bhsd->bhts", self._aim(query), _unit(key))
+        return torch.einsum("bhtd,bhsd->bhts", self._sharpened(query), _unit(key))
 
     def forward(
         self,
@@ -60,11 +60,11 @@ class Cosine(Score):
         # Blanked before the division: the gradient of a length is NaN where the key is.
         unit = _unit(blank_unseen(key, bound))
         context, weights = attend(
-            self._aim(query), unit, value, bound, scale=1.0, dropping=self.dropping, need_weights=need_weights
+            self._sharpened(query), unit, value, bound, scale=1.0, dropping=self.dropping, need_weights=need_weights
         )
         return Attended(context, weights, state)
 
-    def _aim(self, query: Float[Tensor, "batch heads query width"]) -> Float[Tensor, "batch heads query width"]:
+    def _sharpened(self, query: Float[Tensor, "batch heads query width"]) -> Float[Tensor, "batch heads query width"]:
         """g q / ‖q‖."""
         return _unit(query) * self.sharpness[:, None, None]
 

@@ -25,14 +25,14 @@ class Dot(Score):
     independent, of mean 0 and variance 1, q·k has variance d_k (footnote 4): the scale keeps the softmax out of
     saturation. Needs d_q = d_k. No state, no parameters but those of ``bias``. Cost: query·key·(d_k + d_v) per head.
 
-    ``bias`` is b(i, j, head), what ALiBi or T5 say of two positions; the paper has none. It is not scaled, and several
-    layers may hold the same one.
+    ``bias`` is b(i, j, head), ALiBi's or T5's bias by distance; the paper has none. It is not scaled, and several
+    layers may share one.
     """
 
     def __init__(self, *, scale: float | None = None, bias: EnergyBias | None = None) -> None:
         super().__init__()
         if bias is not None and not isinstance(bias, EnergyBias):
-            raise TypeError(f"the bias of an energy is a module that says it, not {bias!r}")
+            raise TypeError(f"bias is an EnergyBias module, not {bias!r}")
         self.scale, self.bias = scale, bias
 
     def can(self) -> Abilities:
@@ -51,7 +51,9 @@ class Dot(Score):
         self, query: Float[Tensor, "batch heads query width"], key: Float[Tensor, "batch heads key width"]
     ) -> Float[Tensor, "batch heads query key"]:
         if self.bias is not None:
-            raise ValueError("the energy of a product with a bias depends on positions: no other mechanism can use it")
+            raise ValueError(
+                "dot attention with a bias has energies that depend on positions: no other mechanism can build on them"
+            )
         scale = 1 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
         return scale * torch.einsum("bhtd,bhsd->bhts", query, key)
 

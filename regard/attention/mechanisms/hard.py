@@ -1,4 +1,4 @@
-"""Hard attention: exactly one key, with a gradient that pretends otherwise."""
+"""Hard attention: each query reads exactly one key, with the gradient of a softmax."""
 
 from __future__ import annotations
 

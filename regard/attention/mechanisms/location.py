@@ -1,4 +1,4 @@
-"""Luong's location-only score: where to look, from the query alone."""
+"""Location attention (Luong): energies of positions from the query alone, whatever the keys are."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Location(SoftmaxScore):
     def __init__(self, *, heads: int, query_width: int, longest: int = 64) -> None:
         super().__init__()
         if longest < 1:
-            raise ValueError(f"longest is the number of positions that have a score, 1 or more: {longest}")
+            raise ValueError(f"longest, the number of positions with a score, is 1 or more, not {longest}")
         self.weight = nn.Parameter(torch.empty(heads, longest, query_width))
         nn.init.uniform_(self.weight, -0.1, 0.1)  # the paper's, which has it for every parameter
 

@@ -1,4 +1,4 @@
-"""Relative positions as vectors: what a key and a value are depends on how far away they stand (Shaw)."""
+"""Shaw's relative positions: a learned vector for each distance, added to keys and values."""
 
 from __future__ import annotations
 
@@ -21,10 +21,15 @@ class Shaw(Mechanism):
     """e_ij = scale · q_i·(k_j + a^K_ij), α = softmax(e), context_i = Σ_j α_ij (v_j + a^V_ij)
 
     (Shaw et al. 2018, Eq. 3 and 4), a_ij = w_{max(−clip, min(clip, j − i))}. ``keys`` w^K (heads, 2·clip + 1, d_k) and
-    ``values`` w^V (heads, 2·clip + 1, d_v) are learned, for each head its own, as in the paper's base model; without
-    ``values`` there is no a^V, which cost the paper nothing (Table 3). ``scale`` None is 1/√d_k. Positions are
-    absolute, so a cache changes nothing. No state. The paper's big model shares a table among the
-    heads of a layer; that is not here.
+    ``values`` w^V (heads, 2·clip + 1, d_v) are learned, with vectors of each head, as in the paper's base model.
+    Positions are absolute, so a cache changes nothing. No state. Differs from the paper's big model in: no table that
+    the heads of a layer share.
+
+    ``heads``: number of heads.
+    ``query_width``, ``value_width``: d_k and d_v per head; None as ``value_width``: d_k.
+    ``clip``: distances beyond ± clip share a vector.
+    ``values``: False: no a^V, which cost the paper nothing (Table 3).
+    ``scale``: None: 1/√d_k.
 
     Computed as two terms (Eq. 5): q·w for each of the 2·clip + 1 vectors, from which every pair takes its own; and
     weights summed by distance, then times w^V. Cost: query·key·(d_k + d_v) + query·(2·clip + 1)·(d_k + d_v) per head;

@@ -1,4 +1,4 @@
-"""Attention to the few best keys and to no other."""
+"""Top-k attention: softmax over the k keys of highest energy."""
 
 from __future__ import annotations
 

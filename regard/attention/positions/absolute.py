@@ -1,4 +1,4 @@
-"""Where a token stands: sinusoids and learned tables, added to the embeddings."""
+"""Absolute positions added to embeddings: sinusoids and learned tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sinusoids(
 
 
 class Position(nn.Module, ABC):
-    """Adds to embeddings what their absolute positions say."""
+    """Base of modules that add absolute positions to embeddings."""
 
     @abstractmethod
     def forward(
@@ -38,7 +38,7 @@ class Position(nn.Module, ABC):
 
 
 class NoPosition(Position):
-    """Nothing: an encoder is then permutation-equivariant."""
+    """Adds nothing: an encoder is then permutation-equivariant."""
 
     def forward(
         self, embedded: Float[Tensor, "batch length width"], position: Int[Tensor, "batch length"]
@@ -65,7 +65,7 @@ class SinusoidalPosition(Position):
 
 
 class LearnedPosition(Position):
-    """Adds row p of a table of ``longest`` rows (Vaswani et al. 2017, Table 3 row E): nothing beyond its end."""
+    """Adds row p of a learned table of ``longest`` rows (Vaswani et al. 2017, Table 3 row E); ValueError beyond."""
 
     def __init__(self, width: int, *, longest: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a score adds to the energy of a pair because of where its query and key stand: ALiBi and T5's buckets."""
+"""Biases of energies by the distance of query and key: ALiBi and T5's buckets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = [
 
 
 def distances(bound: Bound) -> Int[Tensor, "#batch query key"]:
-    """j − i of every pair, in absolute positions, so right with a cache; one row where all rows agree."""
+    """Distance j − i of every pair in absolute positions, right with a cache; one row where all rows agree."""
     query, key = bound.query, bound.key
     offset = key.start - query.start
     if len(offset) > 1 and bool((offset == offset[0]).all()):
@@ -27,13 +27,13 @@ def distances(bound: Bound) -> Int[Tensor, "#batch query key"]:
 
 
 class EnergyBias(nn.Module, ABC):
-    """b(i, j, head), added to the energy of query i and key j after the scale. Never to values."""
+    """Base of biases b(i, j, head), added to the energy of query i and key j after the scale, never to values."""
 
     @abstractmethod
     def forward(
         self, query: Float[Tensor, "batch heads query width"], bound: Bound
     ) -> Float[Tensor, "#batch heads query key"]:
-        """The bias of every pair, in the number format of ``query``, which also says how many heads there are."""
+        """Bias of every pair, in the number format and for the number of heads of ``query``."""
 
 
 def alibi_slopes(heads: int, *, device: torch.device | None = None) -> Float64[Tensor, "{heads}"]:
@@ -64,7 +64,7 @@ class Alibi(EnergyBias):
 
 
 def t5_bucket(past: Int[Tensor, "*shape"], buckets: int, longest: int) -> Int[Tensor, "*shape"]:
-    """Which of ``buckets`` a distance r ≥ 0 falls into: the first half singly, the rest logarithmically.
+    """Bucket, from 0, of a distance r ≥ 0: half of ``buckets`` hold one distance each, the rest are logarithmic.
 
     With m = buckets / 2: r below m, else m + ⌊(buckets − m) · ln(r/m) / ln(longest/m)⌋, and never beyond the last.
     In float32 and in this order, as Hugging Face computes it: powers of two lie on the edges of buckets.
@@ -85,7 +85,7 @@ class T5Bias(EnergyBias):
     def __init__(self, heads: int, *, buckets: int = 32, distance: int = 128) -> None:
         super().__init__()
         if buckets < 4 or buckets % 4:
-            raise ValueError(f"buckets come in four kinds, near and far on both sides: a multiple of 4, not {buckets}")
+            raise ValueError(f"buckets are a multiple of 4 (near and far, on both sides), not {buckets}")
         if distance <= buckets // 2:
             raise ValueError(f"the farthest of {buckets} buckets begins beyond {buckets // 2}, not at {distance}")
         self.buckets, self.distance = buckets, distance
@@ -93,7 +93,7 @@ class T5Bias(EnergyBias):
 
     @abstractmethod
     def bucket(self, distance: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
-        """The row of the table for a distance j − i."""
+        """Row of the table for a distance j − i."""
 
     def forward(
         self, query: Float[Tensor, "batch heads query width"], bound: Bound
@@ -102,7 +102,7 @@ class T5Bias(EnergyBias):
 
 
 class T5TwoSidedBias(T5Bias):
-    """Of an encoder: half of the buckets for keys at or before the query, half for those after it."""
+    """T5's bias in an encoder: half of the buckets for keys at or before the query, half for later keys."""
 
     def bucket(self, distance: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
         side = self.buckets // 2
@@ -110,7 +110,7 @@ class T5TwoSidedBias(T5Bias):
 
 
 class T5CausalBias(T5Bias):
-    """Of a decoder: all buckets for keys at or before the query; keys after it would share bucket 0."""
+    """T5's bias in a decoder: all buckets for keys at or before the query; later keys share bucket 0."""
 
     def bucket(self, distance: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
         return t5_bucket((-distance).clamp_min(0), self.buckets, self.distance)

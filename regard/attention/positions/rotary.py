@@ -1,4 +1,4 @@
-"""Rotary positions: queries and keys are turned by an angle that grows with their position."""
+"""Rotary positions: queries and keys are rotated by an angle that grows with their position."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Rotary(nn.Module):
 
     with θ_i = base^(−2i/d), i = 0 … d/2 − 1 (Su et al. 2021, Eq. 15 and 34). ``width`` d is that of one head, and
     even. A rotation keeps lengths, and (R_m q)·(R_n k) = q·(R_{n−m} k): the energy of a dot product depends on the
-    distance alone (Eq. 16). Values are not turned. A cache keeps turned keys, so each is turned once.
+    distance alone (Eq. 16). Values are not rotated. A cache keeps rotated keys, so each is rotated once.
 
     ``layout``: ``interleaved`` pairs features 2i and 2i+1 (the paper), ``half`` i and i + d/2 (GPT-NeoX, Llama). They
     are one up to the order of the rows of W_q and W_k, see ``relayout``; weights of one read as the other are wrong.
@@ -32,7 +32,7 @@ class Rotary(nn.Module):
     def __init__(self, width: int, *, layout: Layout = "interleaved", base: float = 10000.0) -> None:
         super().__init__()
         if width % 2:
-            raise ValueError(f"rotary positions turn pairs of features: a head's width must be even, not {width}")
+            raise ValueError(f"rotary positions rotate pairs of features: a head's width must be even, not {width}")
         if layout not in get_args(Layout):
             raise ValueError(f"layout is one of {', '.join(get_args(Layout))}, not {layout!r}")
         if base <= 1:
@@ -40,14 +40,14 @@ class Rotary(nn.Module):
         self.width, self.layout, self.base = width, layout, base
 
     def angles(self, position: Int[Tensor, "batch length"]) -> Float64[Tensor, "batch length half"]:
-        """pθ_i."""
+        """Angles pθ_i, in radians."""
         exponent = torch.arange(0, self.width, 2, dtype=torch.float64, device=position.device) / self.width
         return position[..., None] * self.base**-exponent
 
     def forward(
         self, x: Float[Tensor, "batch heads length width"], position: Int[Tensor, "batch length"]
     ) -> Float[Tensor, "batch heads length width"]:
-        """Projected queries or keys, each turned to its absolute position."""
+        """Projected queries or keys, each rotated by its absolute position."""
         if len(position) > 1 and bool((position == position[:1]).all()):
             position = position[:1]  # one row of angles serves the whole batch, as in training
         precision = torch.promote_types(x.dtype, torch.float32)
@@ -55,12 +55,12 @@ class Rotary(nn.Module):
         cos, sin = angle.cos().to(precision), angle.sin().to(precision)
         shape, along = PAIRS[self.layout]
         one, two = x.unflatten(-1, shape).unbind(along)
-        turned = torch.stack([one * cos - two * sin, one * sin + two * cos], along)
-        return turned.flatten(-2).to(x.dtype)
+        rotated = torch.stack([one * cos - two * sin, one * sin + two * cos], along)
+        return rotated.flatten(-2).to(x.dtype)
 
 
 def relayout(rows: Float[Tensor, "rows *rest"], *, heads: int, to: Layout) -> Float[Tensor, "rows *rest"]:
-    """The rows of W_q or W_k, or their biases, of a model in one layout for use in the other.
+    """Rows of W_q or W_k, or of their biases, reordered from the other layout into layout ``to``.
 
     Per head half[j] = interleaved[2j] and half[j + d/2] = interleaved[2j + 1]. ``heads`` are those of this matrix:
     key heads for W_k.

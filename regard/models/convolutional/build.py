@@ -1,4 +1,4 @@
-"""The convolutional model of a config."""
+"""Construction of the convolutional model of a config."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ def _layer(config: ModelConfig, in_width: int, width: int, *, kernel: int, embed
 
 
 def _layers(blocks: tuple[tuple[int, int, int], ...]) -> tuple[list[int], list[int]]:
-    """The widths between the layers, one more than there are layers, and the layers' kernels."""
+    """Widths between the layers, one more than there are layers, and the kernels of the layers."""
     layers = [(width, kernel) for width, kernel, times in blocks for _ in range(times)]
     return [layers[0][0], *(width for width, _ in layers)], [kernel for _, kernel in layers]
 
 
 def _embed(config: ModelConfig, weight: nn.Parameter) -> Embedding:
-    """Embeddings and learned positions start at N(0, 0.1²) and are added as they are (§3.5)."""
+    """Embeddings with positions, both initialised N(0, 0.1²) and added without a scale (§3.5)."""
     embedding = embed(config, weight, scale=1.0)
     for table in embedding.parameters():
         nn.init.normal_(table, std=0.1)

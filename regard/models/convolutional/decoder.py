@@ -1,4 +1,4 @@
-"""The convolutional decoder of Gehring et al. 2017: gated convolutions that read the source in every layer."""
+"""Convolutional decoder (Gehring et al. 2017): gated convolutions with attention to the source in every layer."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ __all__ = ["ConvolutionalDecoder", "ConvolutionalLayer", "ConvolutionalReader", 
 class ConvolutionalReader(Reader):
     """a_ij = softmax_j(d_i · z_j), c_i = √S · Σ_j a_ij (z_j + e_j)·√½ (Gehring et al. 2017, Eq. 1 and 2, §3.5)
 
-    with z the encoder's states, e its embeddings and S the source's length: keys are not values. ``attention`` is a
-    reader that remembers ``SourceKeys``: the paper's has one head of ``Dot(scale=1)`` and no projections. The factors
-    √½ and √S are the authors' code (§3.5 prints S·√(1/S) = √S).
+    with z the encoder's states, e the source embeddings and S the source's length: keys are not values. ``attention``
+    is a reader with the memory ``SourceKeys``: the paper's has one head of ``Dot(scale=1)`` and no projections. The
+    factors √½ and √S are those of the authors' code (§3.5 prints S·√(1/S) = √S).
     """
 
     def __init__(self, attention: Reader) -> None:
@@ -83,14 +83,14 @@ class ConvolutionalLayer(nn.Module):
         state: tuple[State, State],
     ) -> tuple[Float[Tensor, "rows length width"], tuple[State, State]]:
         mixed: Mixed = self.mixer(h, span, state[0])
-        asked = (self.query(mixed.output) + embedded) * HALF
-        read: Mixed = self.reader(asked, span, memory, rows, state[1])
+        query = (self.query(mixed.output) + embedded) * HALF
+        read: Mixed = self.reader(query, span, memory, rows, state[1])
         z = (mixed.output + self.context(read.output)) * HALF
         return (z + self.residual(h)) * HALF, (mixed.state, read.state)
 
 
 class ConvolutionalState(NamedTuple):
-    """Per layer the states of mixer and reader; ``length``, the position; ``rows``, the sentence."""
+    """States of mixer and reader per layer; ``length``: the position; ``rows``: the sentence of each row."""
 
     layers: tuple[tuple[State, State], ...]
     length: Int[Tensor, "rows"]

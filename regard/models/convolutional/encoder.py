@@ -1,4 +1,4 @@
-"""The convolutional encoder of Gehring et al. 2017: gated convolutions around each position."""
+"""Convolutional encoder (Gehring et al. 2017): gated convolutions centred on each position."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CentredConvolution(nn.Module):
     def __init__(self, in_width: int, width: int, *, kernel: int, dropout: float = 0.0) -> None:
         super().__init__()
         if kernel % 2 == 0:
-            raise ValueError(f"a kernel of {kernel} has no middle: an encoder's kernels are odd")
+            raise ValueError(f"a kernel of {kernel} has no middle: kernels of an encoder are odd")
         self.reach, self.dropout = kernel // 2, Dropout(dropout)
         self.convolution = Convolution(in_width, 2 * width, kernel=kernel, gain=gain(dropout, gated=True))
         self.residual = residual(in_width, width)
@@ -41,11 +41,16 @@ class CentredConvolution(nn.Module):
 
 
 class ConvolutionalEncoder(Encoder):
-    """Layers of gated convolutions over the embedded source; ``width`` is that of the embeddings.
+    """Layers of gated convolutions over the embedded source, between two linear maps (Gehring et al. 2017, §3.3).
 
-    ``layers`` lead from width to width, the first from ``first_width`` on. Linear maps lead from the embeddings to the
-    first layer and from the last, of width ``last_width``, back, so that states and embeddings can be added
-    (Gehring et al. 2017, §3.3). L layers of kernel k see 1 + L(k−1) positions. ``final`` is the mean of the states.
+    States are as wide as the embeddings, so that both can be added. L layers of kernel k see 1 + L(k−1) positions.
+    ``final`` is the mean of the states.
+
+    ``embedding``: module from tokens and positions to (sentences, length, width).
+    ``layers``: each layer's input is as wide as the output of the one before.
+    ``width``: width of embeddings and states.
+    ``first_width``, ``last_width``: width of the first layer's input and of the last layer's output.
+    ``dropout``: probability on the embeddings, for the initial variance of the first map.
     """
 
     def __init__(

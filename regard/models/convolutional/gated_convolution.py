@@ -1,4 +1,4 @@
-"""What a convolutional model is put together from: weight-normalised maps, gated convolutions, scaled sums."""
+"""Parts of convolutional models: weight-normalised maps, gated convolutions, scaled sums."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from regard.models.dropout import Dropout
 __all__ = ["HALF", "Convolution", "GatedConvolution", "gain", "residual", "scale_gradient"]
 
 HALF = math.sqrt(0.5)  # keeps the variance of a sum of two
-GATE = 4.0  # what a gated linear unit takes from the variance of what enters it (Gehring et al. 2017, appendix A.2)
+GATE = 4.0  # factor by which a gated linear unit lowers the variance of its input (Gehring et al. 2017, appendix A.2)
 
 
 class Convolution(nn.Module):
@@ -38,7 +38,7 @@ class Convolution(nn.Module):
 
     @property
     def weight(self) -> Float[Tensor, "out_width in_width kernel"]:
-        """W, laid out as in ``nn.Conv1d``."""
+        """W, in the layout of ``nn.Conv1d``."""
         norm = torch.linalg.vector_norm(self.direction, dim=(1, 2))
         return self.direction * (self.length / norm)[:, None, None]
 
@@ -51,17 +51,17 @@ class Convolution(nn.Module):
 
 
 def gain(dropout: float, *, gated: bool = False) -> float:
-    """By how much a map must multiply the variance after ``dropout``, which raises it, and before a gate."""
+    """Factor of the variance that a map needs after ``dropout``, which raises it, and before a gate."""
     return (1 - dropout) * (GATE if gated else 1.0)
 
 
 def residual(in_width: int, width: int) -> nn.Module:
-    """What a layer's input goes through beside the layer: nothing, or a linear map where the width changes."""
+    """Residual connection of a layer: the identity, or a linear map where the width changes."""
     return nn.Identity() if in_width == width else Convolution(in_width, width)
 
 
 def scale_gradient(x: Float[Tensor, "*shape"], factor: float) -> Float[Tensor, "*shape"]:
-    """x itself, whose gradient is multiplied by ``factor`` on the way back."""
+    """x with a gradient that is multiplied by ``factor`` in the backward pass."""
     if not x.requires_grad:
         return x
     same = x.view_as(x)

@@ -1,4 +1,4 @@
-"""From an encoder's summary to a recurrent decoder's first state."""
+"""First state of a recurrent decoder from the encoder's summary."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Bridge", "CopiedState", "LearnedState"]
 
 
 class Bridge(nn.Module, ABC):
-    """``final`` (sentences, summary) to the first state of a stack of cells, once per sentence."""
+    """Base of maps from ``final`` (sentences, summary) to the first state of a stack of cells."""
 
     @abstractmethod
     def forward(self, final: Float[Tensor, "sentences summary"]) -> Layers: ...
@@ -23,8 +23,8 @@ class Bridge(nn.Module, ABC):
 class LearnedState(Bridge):
     """h_0 = tanh(W final + b) in each layer; LSTM cells start empty.
 
-    (Bahdanau et al. 2015, A.2.2: s_0 = tanh(W_s ←h_1).) Differs from the paper in: all that the encoder carried
-    last is looked at, not ←h_1 alone, and there is a bias. Fits any encoder.
+    (Bahdanau et al. 2015, A.2.2: s_0 = tanh(W_s ←h_1).) Differs from the paper in: W reads all last states
+    of the encoder, not ←h_1 alone, and has a bias. Fits any encoder.
     """
 
     def __init__(self, summary: int, cells: Stack) -> None:
@@ -41,7 +41,7 @@ class LearnedState(Bridge):
 
 
 class CopiedState(Bridge):
-    """Each layer starts where the encoder's ended, hidden states and cells alike (Luong et al. 2015, Sutskever 2014).
+    """First state copied from the encoder's last, hidden states and cells (Luong et al. 2015, Sutskever 2014).
 
     No parameters. The encoder must have as many layers, of such cells, as wide, in one direction: ValueError.
     """
@@ -51,7 +51,9 @@ class CopiedState(Bridge):
         self.parts, self.width = [cell.parts for cell in cells.layers], cells.width
         wanted = sum(self.parts) * self.width
         if summary != wanted:
-            raise ValueError(f"the cells carry {wanted} numbers and the encoder hands over {summary}: nothing to copy")
+            raise ValueError(
+                f"the cells carry {wanted} numbers and the encoder's summary has {summary}: it cannot be copied"
+            )
 
     def forward(self, final: Float[Tensor, "sentences summary"]) -> Layers:
         carried = iter(final.split(self.width, 1))

@@ -1,4 +1,4 @@
-"""The recurrent model of a config."""
+"""Construction of the recurrent model of a config."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ __all__ = ["decoder", "encoder"]
 
 def encoder(config: ModelConfig, embedding: nn.Parameter) -> RecurrentEncoder:
     assert isinstance(config.encoder, RecurrentEncoderConfig)
-    own = config.encoder
-    directions = 2 if own.bidirectional else 1
-    width = own.width or config.width // directions
+    side = config.encoder
+    directions = 2 if side.bidirectional else 1
+    width = side.width or config.width // directions
     in_widths = [embedding.shape[1]] + [directions * width] * (config.encoder_layers - 1)
-    layers = [[_cell(own.cell, in_width, width) for _ in range(directions)] for in_width in in_widths]
-    words = TokenEmbedding(embedding, dropout=config.dropout, scaled=own.scale_embedding)
-    return RecurrentEncoder(words, layers, dropout=config.dropout, reversed=own.reversed)
+    layers = [[_cell(side.cell, in_width, width) for _ in range(directions)] for in_width in in_widths]
+    words = TokenEmbedding(embedding, dropout=config.dropout, scaled=side.scale_embedding)
+    return RecurrentEncoder(words, layers, dropout=config.dropout, reversed=side.reversed)
 
 
 def decoder(config: ModelConfig, embedding: nn.Parameter, *, states: int, summary: int) -> Decoder:
     assert isinstance(config.decoder, RecurrentDecoderConfig)
-    own = config.decoder
-    words = TokenEmbedding(embedding, dropout=config.dropout, scaled=own.scale_embedding)
-    if own.order == "none":
-        cells = _stack(config, own.cell, words.width + config.width)
-        return FixedContextDecoder(words, cells, _bridge(own, summary, cells), summary=summary, dropout=config.dropout)
+    side = config.decoder
+    words = TokenEmbedding(embedding, dropout=config.dropout, scaled=side.scale_embedding)
+    if side.order == "none":
+        cells = _stack(config, side.cell, words.width + config.width)
+        return FixedContextDecoder(words, cells, _bridge(side, summary, cells), summary=summary, dropout=config.dropout)
     read = reader(config, width=config.width, memory_width=states)
-    if own.order == "bahdanau":
-        cells = _stack(config, own.cell, words.width + read.width)
-        bridge, readout = _bridge(own, summary, cells), config.features
+    if side.order == "bahdanau":
+        cells = _stack(config, side.cell, words.width + read.width)
+        bridge, readout = _bridge(side, summary, cells), config.features
         return BahdanauDecoder(words, cells, read, bridge, readout=readout, dropout=config.dropout)
-    cells = _stack(config, own.cell, words.width + (config.width if own.input_feeding else 0))
-    kind = InputFeedingDecoder if own.input_feeding else LuongDecoder
-    return kind(words, cells, read, _bridge(own, summary, cells), dropout=config.dropout)
+    cells = _stack(config, side.cell, words.width + (config.width if side.input_feeding else 0))
+    kind = InputFeedingDecoder if side.input_feeding else LuongDecoder
+    return kind(words, cells, read, _bridge(side, summary, cells), dropout=config.dropout)
 
 
 def _stack(config: ModelConfig, cell: CellConfig, in_width: int) -> Stack:
@@ -56,9 +56,9 @@ def _stack(config: ModelConfig, cell: CellConfig, in_width: int) -> Stack:
     return Stack([_cell(cell, each, config.width) for each in in_widths], dropout=config.dropout)
 
 
-def _bridge(own: RecurrentDecoderConfig, summary: int, cells: Stack) -> Bridge:
+def _bridge(side: RecurrentDecoderConfig, summary: int, cells: Stack) -> Bridge:
     try:
-        return (CopiedState if own.start == "copied" else LearnedState)(summary, cells)
+        return (CopiedState if side.start == "copied" else LearnedState)(summary, cells)
     except ValueError as problem:
         what = "the decoder's cells cannot start as the encoder's ended"
         raise ConfigError(what, where="model.decoder.start", why=str(problem)) from problem

@@ -1,4 +1,4 @@
-"""Recurrent cells: Elman, LSTM and the GRU with its two choices, each as one layer in one direction."""
+"""Recurrent cells, each as one layer in one direction: Elman, LSTM, and GRU in four variants."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 __all__ = ["GRU", "LSTM", "Carried", "Cell", "Elman", "Step"]
 
-Carried = tuple[Tensor, ...]  # of one layer, (rows, width) each: the hidden state, then what else it keeps
+Carried = tuple[Tensor, ...]  # of one layer, (rows, width) each: the hidden state, then the LSTM's cell
 Step = Callable[[Tensor, Carried], Carried]
 
 
 class Weights(NamedTuple):
-    """One layer of torch's: ``weight_ih_l0`` W, ``weight_hh_l0`` U, ``bias_ih_l0`` b and ``bias_hh_l0`` b'."""
+    """Parameters of torch's layer: ``weight_ih_l0`` W, ``weight_hh_l0`` U, ``bias_ih_l0`` b, ``bias_hh_l0`` b'."""
 
     input: nn.Parameter
     recurrent: nn.Parameter
@@ -47,30 +47,30 @@ class Cell(nn.Module, ABC):
         return Weights(*self.core.all_weights[0])
 
     def start(self, rows: int) -> Carried:
-        """Nothing seen yet: zeros."""
+        """State before the first column: zeros."""
         return tuple(self.weights.recurrent.new_zeros(rows, self.width) for _ in range(self.parts))
 
     @abstractmethod
     def project_input(self, x: Float[Tensor, "*columns in_width"]) -> Float[Tensor, "*columns gates"]:
-        """W x + b: all that a step needs of its input, for any number of columns in one product."""
+        """W x + b, the part of a step that depends on the input alone, for any number of columns in one product."""
 
     @abstractmethod
     def step_function(self) -> Step:
-        """(projected (rows, gates), carried) -> carried; to be used within one pass."""
+        """Function (projected (rows, gates), carried) -> carried, valid within one pass."""
 
     @abstractmethod
     def run(
         self, x: Float[Tensor, "rows length in_width"], length: Int[Tensor, "rows"], carried: Carried
     ) -> tuple[Float[Tensor, "rows length width"], Carried]:
-        """The hidden state after each of the first ``length`` columns of a row, and what is carried after them."""
+        """Hidden state after each of the first ``length`` columns of a row, and the carried tensors after the last."""
 
     @abstractmethod
     def add_forget_bias(self, bias: float) -> None:
-        """Add ``bias`` to that of the gate that keeps the old state, once."""
+        """Add ``bias`` to the bias of the gate that keeps the old state."""
 
     @torch.no_grad()
     def make_orthogonal(self) -> None:
-        """Start the recurrent matrix of every gate as a random orthogonal one (Saxe et al. 2014)."""
+        """Set the recurrent matrix of every gate to a random orthogonal one (Saxe et al. 2014)."""
         for block in self.weights.recurrent.chunk(self.gates):
             nn.init.orthogonal_(block)
 
@@ -138,7 +138,7 @@ class LSTM(Cell):
 
 
 class GRU(Cell):
-    """r, z = σ(W x_t + b + U h_{t−1} + b'), a candidate n, and a mix of it with h_{t−1}; blocks r, z, n. Two choices:
+    """r, z = σ(W x_t + b + U h_{t−1} + b'), a candidate n, and a mix of n and h_{t−1}; blocks r, z, n.
 
     ``reset``: "after" n = tanh(W x + b + r ∘ (U h + b')) (torch, cuDNN, Keras' default), "before" n = tanh(W x + b +
     U (r ∘ h) + b') (Cho et al. 2014, v3 Eq. 8; Bahdanau et al. 2015, A.1.1). They differ unless U is diagonal.
@@ -208,7 +208,7 @@ def _fused(
     length: Int[Tensor, "rows"],
     carried: Carried,
 ) -> tuple[Float[Tensor, "rows length width"], Carried]:
-    """torch's own pass, packed where rows are padded, so that each ends where it ends."""
+    """Pass of torch's fused module, packed where rows are padded, so that each row stops at its length."""
     layered = tuple(part[None] for part in carried)
     before: Any = layered if len(layered) > 1 else layered[0]
     if bool((length == x.shape[1]).all()):

@@ -1,4 +1,4 @@
-"""The recurrent encoder: cells from left to right, or from both sides."""
+"""Recurrent encoder: cells over the source in one direction or both."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ __all__ = ["RecurrentEncoder"]
 class RecurrentEncoder(Encoder):
     """h_j = [→h_j; ←h_j], →h_j over x_1 … x_j and ←h_j over x_S … x_j (Bahdanau et al. 2015, A.2.1).
 
-    A layer is one cell, or one for each direction; the next reads both side by side, after dropout. The left-going
-    cell starts at each sentence's true end. ``final`` holds, layer by layer, what every cell carries last, all hidden
-    states of a layer before its LSTM cells: ←h_1 is among it (all that Bahdanau et al. start from), and with one
-    direction it is what Luong et al. copy. ``reversed``, of one direction alone: every layer reads from the end, which
-    is their "reversing the source"; a state stays with its word. Cost: that of its cells, one column after the other.
+    A layer is one cell, or one for each direction; the next reads both side by side, after dropout. The right-to-left
+    cell starts at the last valid token. ``final`` holds, layer by layer, the tensors that every cell carries last, all
+    hidden states of a layer before the LSTM cells: ←h_1 is part of it (the first state of Bahdanau et al.), and with
+    one direction it is the state that Luong et al. copy. ``reversed``, for one direction alone: every layer reads from
+    the end, "reversing the source" of Luong et al.; a state stays with its token. Cost: that of the cells, one column
+    after the other.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class RecurrentEncoder(Encoder):
     ) -> None:
         super().__init__()
         if reversed and len(layers[0]) > 1:
-            raise ValueError("an encoder of two directions reads both ways already")
+            raise ValueError("reversed needs an encoder of one direction")
         self.reversed = reversed
         self.embedding, self.dropout = embedding, Dropout(dropout)
         self.layers = nn.ModuleList(nn.ModuleList(cells) for cells in layers)
@@ -51,25 +52,25 @@ class RecurrentEncoder(Encoder):
 
     def forward(self, tokens: Int[Tensor, "sentences length"], valid: Bool[Tensor, "sentences length"]) -> Encoded:
         length = valid.sum(1)
-        turned = _turned(length, tokens.shape[1])
-        orders = (turned,) if self.reversed else (None, turned)
+        backwards = _reversing(length, tokens.shape[1])
+        orders = (backwards,) if self.reversed else (None, backwards)
         embedded = self.embedding(tokens)
         x, final = embedded, []
         for number, cells in enumerate(self.stack):
             x = self.dropout(x) if number else x
             states: list[Tensor] = []
             carried: list[Carried] = []
-            for cell, turn in zip(cells, orders, strict=False):
-                state, last = cell.run(_take(x, turn), length, cell.start(len(x)))
-                states.append(_take(state, turn))
+            for cell, order in zip(cells, orders, strict=False):
+                state, last = cell.run(_take(x, order), length, cell.start(len(x)))
+                states.append(_take(state, order))
                 carried.append(last)
             x = torch.cat(states, 2)
             final += [part for parts in zip(*carried, strict=True) for part in parts]
         return Encoded(x, embedded, torch.cat(final, 1), Span.of(valid))
 
 
-def _turned(length: Int[Tensor, "sentences"], columns: int) -> Int[Tensor, "sentences {columns}"]:
-    """Which column stands where once each sentence is read from its end; padding stays where it is."""
+def _reversing(length: Int[Tensor, "sentences"], columns: int) -> Int[Tensor, "sentences {columns}"]:
+    """Indices that reverse the valid columns of each sentence and leave padding in place."""
     column = torch.arange(columns, device=length.device)
     back = length[:, None] - 1 - column
     return torch.where(back >= 0, back, column)

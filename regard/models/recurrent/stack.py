@@ -1,4 +1,4 @@
-"""Cells upon cells: what recurrent decoders run, a column at a time or whole sequences."""
+"""Stack of recurrent cells, run column by column or over whole sequences."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ StackStep = Callable[[Tensor, Tensor | None, Layers], tuple[Tensor, Layers]]
 
 
 class Stack(nn.Module):
-    """Layers of cells from left to right; each but the first reads the hidden states of the one below, after dropout.
+    """Layers of cells from left to right; each but the first reads the hidden states of the layer below, after dropout.
 
-    What passes from column to column is not dropped (Zaremba et al. 2014).
+    Dropout is not applied from column to column (Zaremba et al. 2014).
     """
 
     def __init__(self, cells: list[Cell], *, dropout: float = 0.0) -> None:
@@ -36,7 +36,7 @@ class Stack(nn.Module):
     def run(
         self, x: Float[Tensor, "rows length in_width"], length: Int[Tensor, "rows"], state: Layers
     ) -> tuple[Float[Tensor, "rows length width"], Layers]:
-        """All columns at once, of which the first ``length`` of a row count."""
+        """Top hidden states of all columns, and the state after the first ``length`` columns of each row."""
         after = []
         for number, (cell, before) in enumerate(zip(self.layers, state, strict=True)):
             x, carried = cell.run(self.dropout(x) if number else x, length, before)
@@ -44,9 +44,9 @@ class Stack(nn.Module):
         return x, tuple(after)
 
     def step_function(self) -> StackStep:
-        """(one column (rows, in_width), which rows count, state) -> the top's hidden state, and the state after it.
+        """Function (column (rows, in_width), counts (rows,) or None, state) -> (top hidden state, state after it).
 
-        Which rows count: None for all. Rows that do not count stay as they are. To be used within one pass.
+        Rows where ``counts`` is False keep their state; None: all rows count. Valid within one pass.
         """
         cells = [(cell.project_input, cell.step_function()) for cell in self.layers]
 

@@ -1,4 +1,4 @@
-"""Embeddings of models that tell positions apart by themselves."""
+"""Token embeddings without positions, for recurrent models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AverageAttention attention: the mean of a decoder's past, gated, in place of self-attention."""
+"""Average attention: the gated mean of earlier positions, in place of a decoder's self-attention."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["AverageAttention", "AverageState"]
 
 
 class AverageState(NamedTuple):
-    """The sum of what a row has met, float32 or wider, and how many columns those were."""
+    """Sum of the columns of each row so far, float32 or wider, and their number."""
 
     total: Float[Tensor, "rows width"]
     seen: Int[Tensor, "rows"]
@@ -27,7 +27,7 @@ class AverageAttention(Mixer):
     (Zhang et al. 2018, Eq. 1–4): self-attention whose weights are all 1/j. FFN is two linear maps with ReLU between
     and ``inner`` units; without ``inner``, g = ȳ. The residual connection and norm (their Eq. 5) are the layer's.
     State: sum and count; padded columns enter neither. Cost: 4 · width² + 2 · width · ``inner`` a position, all
-    positions at once. No weights to look at: they would say nothing.
+    positions at once. No weights: they would all be 1/j.
     """
 
     def __init__(self, width: int, *, inner: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The Transformer of a config."""
+"""Construction of the Transformer of a config."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ def _decoder_layer(config: ModelConfig, site: AttentionSite, states: int) -> Dec
 
 def _decoder_mixer(config: ModelConfig, site: AttentionSite) -> Mixer:
     assert isinstance(config.decoder, TransformerDecoderConfig)
-    own, mixer = config.decoder.self_attention, config.decoder.mixer
+    attention, mixer = config.decoder.self_attention, config.decoder.mixer
     if mixer is None:
         return self_attention(config, site, mask=Causal() & Padding())
-    if own is not None:
-        why = "the mixer stands in self-attention's site"
+    if attention is not None:
+        why = "the mixer replaces self-attention"
         raise ConfigError("a decoder has self-attention or a mixer, not both", where="model.decoder.mixer", why=why)
     return build_mixer(mixer.kind, mixer.options, width=config.width, where="model.decoder.mixer")
 
@@ -88,7 +88,7 @@ def _last_norm(config: ModelConfig) -> nn.Module:
 
 
 def _initial(part: Part, std: float | None) -> Part:
-    """Zero biases, and matrices Glorot-uniform, as the paper's own code has it, or N(0, std²), as BERT's."""
+    """Module with biases 0 and matrices Glorot-uniform, as in the paper's code, or N(0, std²), as in BERT."""
     for module in part.modules():
         if isinstance(module, nn.Linear):
             if std is None:

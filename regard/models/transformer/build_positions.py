@@ -1,4 +1,4 @@
-"""What self-attention is told of positions, from a config: for one stack of layers at a time."""
+"""Relative positions of self-attention from a config, for one stack of layers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["AttentionSite", "attention_site"]
 
 
 class AttentionSite(NamedTuple):
-    """Where self-attention stands in a stack: what the config says there, under which key, and of positions.
+    """Self-attention of a stack: config, config key, and relative positions.
 
-    One for all layers of a stack, which thus share a table of T5.
+    All layers of a stack have the same one, and so share T5's table.
     """
 
     config: MechanismConfig
@@ -29,9 +29,9 @@ class AttentionSite(NamedTuple):
 
 
 def attention_site(model: ModelConfig, own: MechanismConfig | None, *, where: str, causal: bool) -> AttentionSite:
-    """``own`` is what an encoder or decoder says for itself under the key ``where``, else the model's word counts.
+    """Self-attention of one side: ``own`` at config key ``where`` if set, else ``model.self_attention``.
 
-    Raises ConfigError where the mechanism has no place for the kind of position.
+    Raises ConfigError where the mechanism cannot take this kind of position.
     """
     site = AttentionSite(own, where) if own else AttentionSite(model.self_attention, "model.self_attention")
     position = model.position
@@ -44,7 +44,9 @@ def attention_site(model: ModelConfig, own: MechanismConfig | None, *, where: st
             return site._replace(config=_with_vectors(site, position))
         bias = _bias(position, heads, causal=causal)
     except ValueError as problem:
-        raise ConfigError("these positions cannot be", where="model.position", why=str(problem)) from problem
+        raise ConfigError(
+            "positions with these options cannot be built", where="model.position", why=str(problem)
+        ) from problem
     if bias is not None and not _takes_bias(site.config.kind):
         raise _mismatch(site, position, f"it adds a bias to energies, which {site.config.kind!r} attention cannot")
     return site._replace(bias=bias)
@@ -60,9 +62,9 @@ def _bias(position: PositionConfig, heads: int, *, causal: bool) -> EnergyBias |
 
 
 def _with_vectors(site: AttentionSite, position: ShawConfig) -> MechanismConfig:
-    """Dot becomes Shaw's mechanism, with the options of both; those of the site win."""
+    """Shaw's mechanism with the options of position and attention; those of the attention win."""
     if site.config.kind not in ("dot", "shaw"):
-        why = f"it is a dot product with vectors for distances, and {site.config.kind!r} attention is none"
+        why = f"it adds vectors to a dot product, and {site.config.kind!r} attention has none"
         raise _mismatch(site, position, why)
     whole = {"clip": position.clip, "values": position.values} | site.config.model_dump(exclude={"kind"})
     return MechanismConfig.model_validate({"kind": "shaw"} | whole)

@@ -1,4 +1,4 @@
-"""What a Transformer does at each position alone."""
+"""Feed-forward network of a Transformer, applied to each position."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ GATES: dict[str, Elementwise] = {"glu": torch.sigmoid, "geglu": gelu, "swiglu": 
 class FeedForward(nn.Module):
     """FFN(x) = act(x W_1 + b_1) W_2 + b_2, at each position alike.
 
-    act is ReLU in Vaswani et al. 2017 (Eq. 2), GELU, x Φ(x), in BERT and GPT, Swish, x σ(x), in models of OPUS-MT.
-    ``dropout`` is of the inner units, after act: the paper has none there, its later code (tensor2tensor) does.
+    W_1 is ``up``, W_2 ``down``. act is ReLU in Vaswani et al. 2017 (Eq. 2), GELU, x Φ(x), in BERT and GPT, Swish,
+    x σ(x), in models of OPUS-MT. ``dropout`` is applied to the inner units, after act: the paper has none here, its
+    later code (tensor2tensor) does.
     """
 
     def __init__(self, width: int, inner: int, *, activation: Elementwise = torch.relu, dropout: float = 0.0) -> None:
@@ -42,7 +43,7 @@ class GatedFeedForward(nn.Module):
 
     W is ``gate``, V ``up``, W_2 ``down``. act is σ in GLU, GELU in GEGLU, x σ(x) in SwiGLU. Three matrices
     instead of two: at 2/3 of the inner width it has as many parameters as ``FeedForward``, which is how the paper
-    compares them. ``dropout`` is of the inner units.
+    compares them. ``dropout`` is applied to the inner units.
     """
 
     def __init__(self, width: int, inner: int, *, activation: Elementwise, dropout: float = 0.0) -> None:
@@ -57,7 +58,7 @@ class GatedFeedForward(nn.Module):
 
 
 def feed_forward(kind: Activation, width: int, inner: int, *, dropout: float = 0.0) -> FeedForward | GatedFeedForward:
-    """The one that a name means: ``relu``, ``gelu`` and ``swish`` have two matrices, the gated ones three."""
+    """Feed-forward network of that activation: ``relu``, ``gelu`` and ``swish`` have two matrices, gated ones three."""
     if kind in GATES:
         return GatedFeedForward(width, inner, activation=GATES[kind], dropout=dropout)
     return FeedForward(width, inner, activation=PLAIN[kind], dropout=dropout)

@@ -1,4 +1,4 @@
-"""The table of mixers a config may put in self-attention's place: kind -> class. A new one is a file and a line."""
+"""Table of mixers that may replace self-attention, by kind. A new mixer is one file and one line here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MIXERS: dict[str, type[Mixer]] = {
 
 
 def build_mixer(kind: str, options: Mapping[str, Any], *, width: int, where: str) -> Mixer:
-    """The mixer of that kind for sequences of ``width``; ``where`` is the config key it came from, for the error."""
+    """Mixer of that kind for sequences of ``width``; ``where``: config key, for errors."""
     if kind not in MIXERS:
         why, meant = f"one of: {', '.join(MIXERS)}", did_you_mean(kind, MIXERS)
         raise ConfigError(f"no mixer is called {kind!r}", where=where, why=why, help=meant)

@@ -1,4 +1,4 @@
-"""What normalises, and where it stands around a sub-layer."""
+"""Normalisations, and residual connections around a sub-layer."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Normalisation = Literal["layer", "rms", "batch", "none"]
 class BatchNorm(nn.BatchNorm1d):
     """Per feature (x − mean) / √(variance + ε) · g + b over all columns of the batch (Ioffe and Szegedy 2015).
 
-    For comparison with LayerNorm, and wrong for sequences in the ways it is known for: padded columns count like any
-    other, so what stands beside a sentence, and how far it is padded, changes it; and a decoder in training sees
-    something of what comes later. Computed with the running mean and variance once trained, which are kept with the
-    weights. There it depends on one column alone.
+    For comparison with LayerNorm, with known faults for sequences: padded columns count like any other, so a result
+    depends on the rest of the batch and on its padding, and a decoder in training sees something of later positions.
+    In evaluation the running mean and variance are used, which are saved with the weights; a result then depends on
+    one column alone.
     """
 
     def forward(self, input: Columns) -> Columns:
@@ -39,7 +39,7 @@ NORMALISATIONS: dict[str, Callable[[int], nn.Module]] = {
 
 
 def normalisation(kind: Normalisation, width: int) -> nn.Module:
-    """What a name means: LayerNorm (Ba et al. 2016), RMSNorm (Zhang and Sennrich 2019), ``BatchNorm``, the identity.
+    """Normalisation by name: LayerNorm (Ba et al. 2016), RMSNorm (Zhang and Sennrich 2019), ``BatchNorm``, identity.
 
     LayerNorm is (x − mean) / √(variance + 1e-5) · g + b over the features of one column, RMSNorm
     x / √(mean of x² + 1e-6) · g: it neither shifts nor learns a shift.
@@ -48,7 +48,7 @@ def normalisation(kind: Normalisation, width: int) -> nn.Module:
 
 
 class Residual(nn.Module, ABC):
-    """The frame of a sub-layer f: ``after(x, f(before(x)))``, with ``kind`` of normalisation."""
+    """Base of residual connections around a sub-layer f: ``after(x, f(before(x)))``. ``kind``: of normalisation."""
 
     def __init__(self, width: int, *, dropout: float, kind: Normalisation = "layer") -> None:
         super().__init__()
@@ -56,10 +56,12 @@ class Residual(nn.Module, ABC):
         self.dropout = Dropout(dropout)
 
     @abstractmethod
-    def before(self, x: Columns) -> Columns: ...
+    def before(self, x: Columns) -> Columns:
+        """Input of the sub-layer."""
 
     @abstractmethod
-    def after(self, x: Columns, y: Columns) -> Columns: ...
+    def after(self, x: Columns, y: Columns) -> Columns:
+        """Sum of x and the sub-layer's output y, with dropout and normalisation."""
 
 
 class PostNorm(Residual):

@@ -1,4 +1,4 @@
-"""The simpler simple recurrent unit: a decoder's past in one vector a layer, in place of self-attention."""
+"""Simpler simple recurrent unit (SSRU): one vector a layer holds a decoder's past, in place of self-attention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Transformer's encoder and decoder (Vaswani et al. 2017, §3)."""
+"""Encoder and decoder of the Transformer (Vaswani et al. 2017, §3)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Embedding(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Mixing within one sequence, then the feed-forward, each in its residual frame."""
+    """Mixer over one sequence, then feed-forward, each inside a residual connection."""
 
     def __init__(
         self, mixer: Mixer, feed_forward: FeedForward | GatedFeedForward, frames: tuple[Residual, Residual]
@@ -63,7 +63,7 @@ class EncoderLayer(nn.Module):
 
 
 class TransformerEncoder(Encoder):
-    """N layers over the embedded source; ``norm`` is the last norm of a pre-norm stack, else the identity."""
+    """N layers over the embedded source; ``norm``: the last norm of a pre-norm stack, else the identity."""
 
     def __init__(self, embedding: Embedding, layers: list[EncoderLayer], norm: nn.Module) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class TransformerEncoder(Encoder):
 
 
 class DecoderLayer(nn.Module):
-    """Mixing within the target, reading the source, the feed-forward, each in its residual frame."""
+    """Mixer over the target, reader of the source, feed-forward, each inside a residual connection."""
 
     def __init__(
         self,
@@ -113,19 +113,19 @@ class DecoderLayer(nn.Module):
 
 
 class TransformerState(NamedTuple):
-    """Per layer the states of mixer and reader; ``length``, the position; ``rows``, the sentence."""
+    """States of mixer and reader per layer; ``length``: the position; ``rows``: the sentence of each row."""
 
     layers: tuple[tuple[State, State], ...]
     length: Int[Tensor, "rows"]
     rows: Int[Tensor, "rows"]
 
     def truncate(self, length: Int[Tensor, "rows"]) -> TransformerState:
-        # Readers of the Transformer keep nothing between queries; one that does refuses here, as it should.
+        # Readers of the Transformer have no state; one that has refuses to be truncated.
         return TransformerState(truncate(self.layers, length), torch.minimum(self.length, length), self.rows)
 
 
 class TransformerDecoder(Decoder):
-    """N layers over the embedded target, each reading the encoder's output."""
+    """N layers over the embedded target, each of which reads the encoder's output."""
 
     def __init__(self, embedding: Embedding, layers: list[DecoderLayer], norm: nn.Module) -> None:
         super().__init__()
