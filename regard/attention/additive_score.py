@@ -82,7 +82,7 @@ class AdditiveScore(nn.Module):
         query: Float[Tensor, "batch heads query query_width"],
         projected_key: Float[Tensor, "batch heads key width"],
     ) -> Float[Tensor, "batch heads query key"]:
-        """The energies of all pairs, without a third term. Memory: batch·heads·query·key·width."""
+        """Energies of all pairs, without a third term. Memory: batch·heads·query·key·width."""
         return self._energy(self.project_query(query)[:, :, :, None] + projected_key[:, :, None])
 
     def forward(
@@ -91,7 +91,7 @@ class AdditiveScore(nn.Module):
         projected_key: Float[Tensor, "batch heads key width"],
         third: Float[Tensor, "batch heads #key width"],
     ) -> Float[Tensor, "batch heads 1 key"]:
-        """The energies of one query from W s + b, all V h, and x of each key, or one x for all of them."""
+        """Energies of one query from W s + b, all V h, and x of each key, or one x for all of them."""
         return self._energy((projected_query + projected_key + third)[:, :, None])
 
     def _energy(self, total: Float[Tensor, "batch heads query key width"]) -> Float[Tensor, "batch heads query key"]:

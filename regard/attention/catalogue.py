@@ -69,7 +69,7 @@ def build_mechanism(
     sizes: Mapping[str, int] | None = None,
     parts: Mapping[str, nn.Module] | None = None,
 ) -> Mechanism:
-    """The mechanism of that kind, built with these options; ConfigError where it cannot be.
+    """Mechanism of that kind, built with these options; ConfigError where it cannot be.
 
     ``where``: the config key of the mechanism, for errors.
     ``sizes``: heads, query_width, key_width and value_width; a mechanism gets those that its constructor names.
@@ -96,7 +96,7 @@ def build_mechanism(
 
 
 def _build_score(named: object, *, where: str, sizes: Mapping[str, int] | None) -> Mechanism:
-    """The mechanism that ``{kind = …}`` or a kind alone names; ConfigError unless it is a ``Score``."""
+    """Mechanism that ``{kind = …}`` or a kind alone names; ConfigError unless it is a ``Score``."""
     if not isinstance(named, (str, Mapping)):
         raise ConfigError("a score is a kind, or a table with one", where=where, why=f"found {named!r}")
     inner = {"kind": named} if isinstance(named, str) else {"kind": "dot"} | dict(named)

@@ -41,7 +41,7 @@ class Abilities:
     weights: bool  # can it return attention weights?
     order_free: bool  # is a query's result free of its position and of the queries before it?
     normalised: bool  # do the weights of a query sum to 1, unless all are 0?
-    fused: bool  # is there a path that never materialises the weights?
+    fused: bool  # can it compute without materialising the weights?
     may_see_nothing: bool = False  # may all weights of a query be 0 though the mask allows some keys?
     differentiable: bool = True  # are gradients the derivatives of the result?
     same_width: bool = False  # must a query be as wide as a key?

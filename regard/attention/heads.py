@@ -48,7 +48,7 @@ class KeyValue(NamedTuple):
         value: Float[Tensor, "batch key_heads length value"],
         valid: Bool[Tensor, "batch length"],
     ) -> KeyValue:
-        """The cache with more columns, of which ``valid``, a prefix of each row, count."""
+        """Cache with more columns, of which ``valid``, a prefix of each row, count."""
         length = self.length + valid.sum(1)
         if self.key.shape[2] == 0:
             return KeyValue(key, value, length)

@@ -84,7 +84,7 @@ class LocationMechanism(Sequential):
     def remember(
         self, before: Float[Tensor, "batch heads *past key"], now: Float[Tensor, "batch heads key"]
     ) -> Float[Tensor, "batch heads *past key"]:
-        """The weights that ``location`` gets for the next query, from those it got for this one and this one's own."""
+        """Weights that ``location`` gets for the next query, from those it got for this one and this one's own."""
 
     def weigh(
         self,

@@ -31,7 +31,7 @@ class PreviousWeights(NamedTuple):
 def initial_weights(
     initial: str,
 ) -> Callable[[Float[Tensor, "batch prepared_heads key prepared"], Bound, int], Float[Tensor, "batch heads key"]]:
-    """The function of that name: α_0 from keys, their bound and the number of heads."""
+    """Function of that name: α_0 from keys, their bound and the number of heads."""
     table = {"uniform": _uniform, "first": _first, "nowhere": _nowhere}
     if initial not in table:
         raise ValueError(f"initial is one of {', '.join(table)}, not {initial!r}")
@@ -41,7 +41,7 @@ def initial_weights(
 def _uniform(
     key: Float[Tensor, "batch prepared_heads key prepared"], bound: Bound, heads: int
 ) -> Float[Tensor, "batch {heads} key"]:
-    """The same weight for every valid key of a row, 0 for padding."""
+    """Same weight for every valid key of a row, 0 for padding."""
     valid = bound.key.valid.to(key.dtype)
     start = valid / valid.sum(1, keepdim=True).clamp_min(1)
     return start[:, None].expand(-1, heads, -1)

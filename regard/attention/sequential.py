@@ -34,7 +34,7 @@ class Sequential(Mechanism):
         bound: Bound,
         state: State,
     ) -> tuple[Float[Tensor, "batch heads 1 key"], State]:
-        """The weights of one query and the state after it; query and keys are projected, ``bound`` is of this query."""
+        """Weights of one query and the state after it; query and keys are projected, ``bound`` is of this query."""
 
     def can(self) -> Abilities:
         return Abilities(

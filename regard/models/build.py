@@ -38,7 +38,9 @@ def build(config: ModelConfig, *, source_types: int, target_types: int) -> Encod
     ``share = "all"`` needs a joint vocabulary: source_types == target_types.
     """
     if config.share == "all" and source_types != target_types:
-        raise ValueError(f"shared embeddings need one vocabulary; there are {source_types} and {target_types} types")
+        raise ValueError(
+            f"shared embeddings need one vocabulary; source and target have {source_types} and {target_types} types"
+        )
     width = config.embedding or config.width
     target = _matrix(target_types, width)
     source = target if config.share == "all" else _matrix(source_types, width)

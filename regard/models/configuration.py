@@ -151,12 +151,14 @@ class ModelConfig(BaseModel):
         if decoder.kind != "recurrent" or decoder.start == "learned":
             return self
         if encoder.kind != "recurrent" or encoder.bidirectional:
-            raise ValueError("a decoder's cells can be copied from cells that read from left to right alone")
+            raise ValueError('a decoder with start = "copied" needs a recurrent encoder of one direction')
         theirs = encoder.cell.kind, encoder.width or self.width, self.encoder_layers
         ours = decoder.cell.kind, self.width, self.decoder_layers
         if theirs != ours:
             spelled = ["{2} layers of {0} cells, {1} wide".format(*cells) for cells in (theirs, ours)]
-            raise ValueError(f"the decoder's cells cannot start as copies: {spelled[0]} there, {spelled[1]} here")
+            raise ValueError(
+                f"the decoder's cells cannot start as copies: the encoder has {spelled[0]}, the decoder {spelled[1]}"
+            )
         return self
 
     @property

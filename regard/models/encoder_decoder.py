@@ -83,7 +83,7 @@ class EncoderDecoder(nn.Module):
     def session(
         self, source: Int[Tensor, "sentences length"], source_valid: Bool[Tensor, "sentences length"]
     ) -> Session:
-        """The session before the first target token: sources encoded once, one row per sentence."""
+        """Session before the first target token: sources encoded once, one row per sentence."""
         memory = self.decoder.prepare(self.encoder(source, source_valid))
         rows = torch.arange(len(source), device=source.device)
         return Session(memory, self.decoder.start(memory, rows), len(source))

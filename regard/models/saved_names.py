@@ -22,17 +22,17 @@ RENAMED = {
 
 
 def current_name(name: str) -> str:
-    """The present name of a tensor that format 1 calls ``name``; a present name is returned as it is."""
+    """Present name of a tensor that format 1 calls ``name``; a present name is returned as it is."""
     return _replaced(name, RENAMED)
 
 
 def format_1_name(name: str) -> str:
-    """The name of a tensor in format 1, the inverse of ``current_name``."""
+    """Name of a tensor in format 1, the inverse of ``current_name``."""
     return _replaced(name, {new: old for old, new in RENAMED.items()})
 
 
 def current_names(tensors: Mapping[str, Value]) -> dict[str, Value]:
-    """The same values under present names, in the same order."""
+    """Same values under present names, in the same order."""
     return {current_name(name): value for name, value in tensors.items()}
 
 

@@ -404,7 +404,7 @@ def saved(case: MechanismCase, draw: Draw) -> None:
 
 
 def _gradients(loss: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Of each input; 0 where the loss does not depend on it, as with a score that does not look at the keys."""
+    """Gradient of each input; 0 where the loss does not depend on it, as where a score ignores the keys."""
     return torch.autograd.grad(loss, tuple(inputs), retain_graph=True, materialize_grads=True)
 
 

@@ -162,9 +162,9 @@ COPIED = {"start": "copied"}
 
 
 @pytest.mark.parametrize(("config", "why"), [
-    ({"decoder": COPIED}, "from left to right"),
-    ({"kind": "transformer", "decoder": {"kind": "recurrent", **COPIED}}, "from left to right"),
-    ({"encoder": {"bidirectional": False, "width": 6}, "decoder": COPIED}, "1 layers of lstm cells, 6 wide there"),
+    ({"decoder": COPIED}, "recurrent encoder of one direction"),
+    ({"kind": "transformer", "decoder": {"kind": "recurrent", **COPIED}}, "recurrent encoder of one direction"),
+    ({"encoder": {"bidirectional": False, "width": 6}, "decoder": COPIED}, "1 layers of lstm cells, 6 wide, the"),
     ({"encoder": {"bidirectional": False, "cell": "gru"}, "decoder": COPIED}, "gru cells"),
     ({"encoder": {"bidirectional": False}, "decoder": COPIED, "decoder_layers": 2}, "2 layers"),
     ({"width": 7}, "cannot share a width of 7"),

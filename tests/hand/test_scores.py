@@ -272,7 +272,7 @@ def test_windows_and_choices_take_any_score_between_two_widths(outer, score):
         ("local-m", {"window": 2.5}, "whole number|window"),
         ("local-p", {"window": 0}, "narrower than 1"),
         ("hard", {"temperature": 0.0}, "a temperature is above 0"),
-        ("location", {"longest": 0}, "1 or more: 0"),
+        ("location", {"longest": 0}, "1 or more, not 0"),
         ("additive", {"normalise": "relu"}, "relu|normalise"),
         ("hard", {"score": {"kind": "local-p"}}, "'local-p' has no score that another mechanism could build on"),
         ("hard", {"score": 3}, "a score is a kind, or a table with one"),

@@ -13,7 +13,7 @@ __all__ = ["Location"]
 
 
 class Location(SoftmaxScore):
-    """a_t = softmax(W_a h_t): one energy a position, whatever stands there (Luong et al. 2015, Eq. 8, arXiv version).
+    """a_t = softmax(W_a h_t): one energy a position, whatever the key is (Luong et al. 2015, Eq. 8, arXiv version).
 
     W_a ``weight`` (heads, longest, d_q). A shorter sentence uses the first rows of W_a alone. Keys from position
     ``longest`` on get no weight: the paper ignores "words near the end" of longer sentences, and a row of W_a that

@@ -19,7 +19,7 @@ __all__ = ["LocationRecurrent", "LocationRecurrentState"]
 
 
 class LocationRecurrentState(NamedTuple):
-    """The last weights, and the hidden state and cell of the LSTM of each head."""
+    """Last weights, and the hidden state and cell of the LSTM of each head."""
 
     previous: PreviousWeights
     hidden: Float[Tensor, "batch heads width"]

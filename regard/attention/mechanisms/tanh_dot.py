@@ -1,4 +1,4 @@
-"""The dot product of tanhs: ESPnet's "dot" attention."""
+"""Dot product of tanhs: ESPnet's "dot" attention."""
 
 from __future__ import annotations
 

@@ -77,5 +77,5 @@ class RecurrentDecoder(Decoder):
 
 
 def counted(valid: Bool[Tensor, "rows length"]) -> list[Bool[Tensor, "rows"] | None]:
-    """The rows that count, column by column; None where all rows do."""
+    """Rows that count, column by column; None where all rows do."""
     return [None] * valid.shape[1] if bool(valid.all()) else list(valid.unbind(1))

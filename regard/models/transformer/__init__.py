@@ -1,1 +1,1 @@
-"""The Transformer: layers, feed-forward, norms and mixers."""
+"""Transformer: layers, feed-forward, norms and mixers."""
