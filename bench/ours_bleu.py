@@ -20,7 +20,9 @@ from regard.data.tokenizers.catalogue import BEGIN, END, PAD
 from regard.engine.transformer import FastEncoderDecoder
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.runs.run_folder import RunFolder
-from regard.search.batch_search import Symbols, greedy, in_order, search
+from regard.search.batch_search import in_order, search
+from regard.search.contract import Symbols
+from regard.search.greedy import start_greedy
 from regard.training.progress import TrainingProgress, Validation
 from regard.training.setup import set_up
 from regard.training.trainer import Trainer
@@ -56,9 +58,9 @@ class Answers:
         self.model.load_state_dict(self.weights(), strict=False)
         fast = FastEncoderDecoder(self.model.encoder, self.model.decoder, self.model.projection)
         longest = torch.tensor([len(source) + self.stretch.longest for source in sources])
-        live = greedy(range(len(sources)), Symbols(BEGIN, END, never=(PAD, BEGIN)), longest=longest)
+        live = start_greedy(range(len(sources)), Symbols(BEGIN, END, suppressed=(PAD, BEGIN)), max_lengths=longest)
         session = fast.session(*pad_sources([list(source) for source in sources]))
-        return [best[0].tokens for best in in_order(search(fast.reading, (live, session)), len(sources))]
+        return [best[0].tokens for best in in_order(search(fast.chunked_step, (live, session)), len(sources))]
 
 
 def main(folder: Path, job: Path, outputs: Path) -> None:

@@ -26,8 +26,10 @@ from regard.data.pairs import pad_sources
 from regard.engine.transformer import FastEncoderDecoder
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.search.batch_search import Opened, Symbols, greedy, reading, search
-from regard.search.beam import beams
+from regard.search.batch_search import search
+from regard.search.beam import start_beam
+from regard.search.contract import StatePair, Symbols, chunked
+from regard.search.greedy import start_greedy
 
 _decoder: Decoder
 
@@ -47,7 +49,7 @@ class Decoder:
             format = "int8" if kind == "int8" else "float"
             self.model = FastEncoderDecoder(model.encoder, model.decoder, model.projection, dtype=dtype, format=format)
         never = [self.settings["pad"], self.settings["begin"]] + [self.settings["end"]] * self.settings["fixed"]
-        self.symbols = Symbols(self.settings["begin"], self.settings["end"], never=tuple(never))
+        self.symbols = Symbols(self.settings["begin"], self.settings["end"], suppressed=tuple(never))
 
     @torch.no_grad()
     def decode(self, numbers: Sequence[int]) -> dict[int, list[int]]:
@@ -55,7 +57,7 @@ class Decoder:
         room = self.settings["rows"]
         left = iter(numbers)
 
-        def waiting(free: int) -> Opened | None:
+        def waiting(free: int) -> StatePair | None:
             chosen = list(islice(left, free))
             return self._open(chosen) if chosen else None
 
@@ -63,19 +65,19 @@ class Decoder:
         if first is None:
             return {}
         fast = isinstance(self.model, FastEncoderDecoder)
-        step = self.model.reading if fast else reading(self.model.step)
-        return {number: best[0].tokens for number, best in search(step, first, waiting, room=room)}
+        step = self.model.chunked_step if fast else chunked(self.model.step)
+        return {number: best[0].tokens for number, best in search(step, first, waiting, capacity=room)}
 
-    def _open(self, chosen: list[int]) -> Opened:
+    def _open(self, chosen: list[int]) -> StatePair:
         settings: dict[str, Any] = self.settings
         source, valid = pad_sources([settings["sources"][number][:-1] for number in chosen])
         longest = torch.full((len(chosen),), settings["longest"])
         session = self.model.session(source, valid)
         if settings["beam"] == 1:
-            return greedy(chosen, self.symbols, longest=longest), session
+            return start_greedy(chosen, self.symbols, max_lengths=longest), session
         penalty = settings["length_penalty"]
         options = {"width": settings["beam"], "length_penalty": penalty, "length_offset": 0.0}
-        return beams(chosen, self.symbols, longest=longest, **options), session
+        return start_beam(chosen, self.symbols, max_lengths=longest, **options), session
 
 
 def _start(job: Path, kind: str, threads: int) -> None:

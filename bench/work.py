@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from regard.data.batches import Batch
-from regard.training.gradients import Workers, batch_loss, gradient
 from torch import Tensor
 
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD
@@ -17,14 +16,16 @@ from regard.engine.transformer import FastEncoderDecoder
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
-from regard.search.batch_search import Symbols, greedy, search
-from regard.search.beam import beams
+from regard.search.batch_search import search
+from regard.search.beam import start_beam
+from regard.search.contract import Symbols
+from regard.search.greedy import start_greedy
 from regard.training.optim import Optimizer
 
 __all__ = ["OUTPUT", "decoding", "fast", "model", "reading", "update"]
 
 OUTPUT = 16  # pieces that are decoded
-SYMBOLS = Symbols(BEGIN, END, never=(PAD, BEGIN, END))
+SYMBOLS = Symbols(BEGIN, END, suppressed=(PAD, BEGIN, END))
 
 
 def model(preset: str, types: int) -> EncoderDecoder:
@@ -61,10 +62,10 @@ def decoding(of: FastEncoderDecoder, *, batch: int, length: int, types: int, bea
     @torch.no_grad()
     def run() -> None:
         numbers = range(batch)
-        live = greedy(numbers, SYMBOLS, longest=longest)
+        live = start_greedy(numbers, SYMBOLS, max_lengths=longest)
         if beam is not None:
-            live = beams(numbers, SYMBOLS, longest=longest, width=beam)
-        for _ in search(of.reading, (live, of.session(source, valid))):
+            live = start_beam(numbers, SYMBOLS, max_lengths=longest, width=beam)
+        for _ in search(of.chunked_step, (live, of.session(source, valid))):
             pass
 
     return run

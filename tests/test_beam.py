@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.search.batch_search import Hypothesis, Symbols
 from regard.search.beam import beam_search
+from regard.search.contract import Hypothesis, Symbols
 
 TYPES, POSITIONS, SENTENCES = 8, 5, 4
 BEGIN, END, NEVER = 2, 3, (0, 2)
-SYMBOLS = Symbols(begin=BEGIN, end=END, never=NEVER)
+SYMBOLS = Symbols(begin=BEGIN, end=END, suppressed=NEVER)
 
 
 class At(NamedTuple):
@@ -45,7 +45,7 @@ class Model:
 
 class Options(NamedTuple):
     width: int
-    best: int
+    nbest: int
     length_penalty: float
     length_offset: float
 
@@ -68,16 +68,16 @@ def textbook(model: Model, sentence: int, longest: int, prefix: list[int], optio
         may = [prefix[at]] if at < len(prefix) else [token for token in range(TYPES) if token not in NEVER]
         every = sorted((extended(*each, token) for each in live for token in may), reverse=True)
         pool += [hypothesis(said[:-1], gains, True) for _, said, gains in every[: options.width] if said[-1] == END]
-        pool = sorted(pool, key=lambda each: -each.score)[: options.best]
+        pool = sorted(pool, key=lambda each: -each.score)[: options.nbest]
         live = [(said, gains) for _, said, gains in every if said[-1] != END][: options.width]
         most = (
             sum(live[0][1])
             / ((options.length_offset + longest) / (options.length_offset + 1)) ** options.length_penalty
         )
-        if len(pool) == options.best and pool[-1].score >= most:
+        if len(pool) == options.nbest and pool[-1].score >= most:
             return pool
     for said, gains in live:
-        if len(pool) < options.best and all(said != ended.tokens for ended in pool):
+        if len(pool) < options.nbest and all(said != ended.tokens for ended in pool):
             pool.append(hypothesis(said, gains, False))
     return pool
 
@@ -100,7 +100,12 @@ def test_it_is_the_textbook_s(width: int, penalty: tuple[float, float], forced: 
         prefixes = [draw.choices([4, 5, 6, 7], k=draw.randint(0, 3)) if forced else [] for _ in range(SENTENCES)]
         options = Options(width, draw.randint(1, width), *penalty)
         found = beam_search(
-            model.step, model.start(), SYMBOLS, longest=torch.tensor(longest), prefixes=prefixes, **options._asdict()
+            model.step,
+            model.start(),
+            SYMBOLS,
+            max_lengths=torch.tensor(longest),
+            prefixes=prefixes,
+            **options._asdict(),
         )
         for sentence, hypotheses in enumerate(found):
             expected = textbook(model, sentence, longest[sentence], prefixes[sentence], options)
@@ -113,7 +118,7 @@ def test_a_beam_wider_than_the_vocabulary_is_the_textbook_s() -> None:
     """The first step has fewer extensions than the beam is wide."""
     model, options = Model(9), Options(12, 12, 0.6, 5.0)
     longest = torch.full((SENTENCES,), 4)
-    found = beam_search(model.step, model.start(), SYMBOLS, longest=longest, **options._asdict())
+    found = beam_search(model.step, model.start(), SYMBOLS, max_lengths=longest, **options._asdict())
     for sentence, hypotheses in enumerate(found):
         expected = textbook(model, sentence, 4, [], options)
         assert len(hypotheses) == len(expected) == 12 and math.isfinite(hypotheses[-1].score)

@@ -16,13 +16,14 @@ from regard.config.settings import SearchConfig
 from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.search.batch_search import Hypothesis, RunningBatch, Symbols, in_order, reading, search
+from regard.search.batch_search import RunningBatch, in_order, search
 from regard.search.beam import beam_search
-from regard.search.constrained import constrained
+from regard.search.constrained import start_constrained_beam
+from regard.search.contract import Hypothesis, Symbols, chunked
 from regard.tasks.translation.translator import Translator
 
 BEGIN, END, TYPES = 2, 3, 8
-SYMBOLS = Symbols(BEGIN, END, never=(0, BEGIN))
+SYMBOLS = Symbols(BEGIN, END, suppressed=(0, BEGIN))
 WORDS = (1, 4, 5, 6, 7)
 
 
@@ -55,12 +56,12 @@ def begun(sentences: Sequence[int]) -> Said:
     )
 
 
-def found(step, constraints, *, longest: Sequence[int], sentences: Sequence[int] | None = None, **options: Any):
+def found(step, constraints, *, max_lengths: Sequence[int], sentences: Sequence[int] | None = None, **options: Any):
     sentences = range(len(constraints)) if sentences is None else sentences
-    live = constrained(
-        range(len(constraints)), SYMBOLS, longest=torch.tensor(longest), constraints=constraints, **options
+    live = start_constrained_beam(
+        range(len(constraints)), SYMBOLS, max_lengths=torch.tensor(max_lengths), constraints=constraints, **options
     )
-    return in_order(search(reading(step), (live, begun(list(sentences)))), len(constraints))
+    return in_order(search(chunked(step), (live, begun(list(sentences)))), len(constraints))
 
 
 def contains(tokens: Sequence[int], constraints: Sequence[Sequence[int]]) -> bool:
@@ -79,13 +80,13 @@ def same(one: Sequence[Hypothesis], other: Sequence[Hypothesis]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize(("width", "best"), [(1, 1), (2, 1), (3, 3), (5, 2)])
+@pytest.mark.parametrize(("width", "nbest"), [(1, 1), (2, 1), (3, 3), (5, 2)])
 @pytest.mark.parametrize("prefixes", [None, [[4, 4], [], [1, 5, 6]]])
-def test_without_constraints_it_is_beam_search(seed: int, width: int, best: int, prefixes: Any) -> None:
-    options: dict[str, Any] = {"width": width, "best": best, "length_penalty": 0.7, "prefixes": prefixes}
+def test_without_constraints_it_is_beam_search(seed: int, width: int, nbest: int, prefixes: Any) -> None:
+    options: dict[str, Any] = {"width": width, "nbest": nbest, "length_penalty": 0.7, "prefixes": prefixes}
     longest = [9, 3, 6]
-    plain = beam_search(model(seed), begun([0, 1, 2]), SYMBOLS, longest=torch.tensor(longest), **options)
-    for one, other in zip(found(model(seed), [[], [], []], longest=longest, **options), plain, strict=True):
+    plain = beam_search(model(seed), begun([0, 1, 2]), SYMBOLS, max_lengths=torch.tensor(longest), **options)
+    for one, other in zip(found(model(seed), [[], [], []], max_lengths=longest, **options), plain, strict=True):
         same(one, other)
 
 
@@ -98,7 +99,7 @@ def test_a_beam_as_wide_as_the_space_finds_the_true_best(
     constraints: list[list[int]], seed: int, penalty: float
 ) -> None:
     longest, step = 4, model(seed)
-    ((output,),) = found(step, [constraints], longest=[longest], width=3000, length_penalty=penalty)
+    ((output,),) = found(step, [constraints], max_lengths=[longest], width=3000, length_penalty=penalty)
     best: tuple[float, tuple[int, ...]] = (-float("inf"), ())
     for length in range(1, longest + 1):
         for tokens in itertools.product(WORDS, repeat=length - 1):
@@ -116,7 +117,7 @@ def test_a_beam_as_wide_as_the_space_finds_the_true_best(
 @settings(max_examples=100, deadline=None)
 @given(constraints=SEQUENCES, seed=st.integers(0, 99), width=st.integers(1, 6))
 def test_what_is_wanted_is_always_there(constraints: list[list[int]], seed: int, width: int) -> None:
-    ((output,),) = found(model(seed), [constraints], longest=[25], width=width)
+    ((output,),) = found(model(seed), [constraints], max_lengths=[25], width=width)
     assert contains(output.tokens, constraints)
     assert output.score == pytest.approx(
         output.log_probability / ((5 + len(output.token_log_probabilities)) / 6) ** 0.6
@@ -125,7 +126,7 @@ def test_what_is_wanted_is_always_there(constraints: list[list[int]], seed: int,
 
 
 def test_what_does_not_fit_before_the_limit_is_not_finished_and_as_near_as_can_be() -> None:
-    ((output,),) = found(model(), [[[4, 5, 6, 7], [1, 1]]], longest=[4], width=3)
+    ((output,),) = found(model(), [[[4, 5, 6, 7], [1, 1]]], max_lengths=[4], width=3)
     assert not output.finished and len(output.tokens) == 4
     assert contains(output.tokens, [[4, 5, 6, 7]]) or contains(output.tokens, [[1, 1]])
 
@@ -133,7 +134,7 @@ def test_what_does_not_fit_before_the_limit_is_not_finished_and_as_near_as_can_b
 def test_what_can_never_be_said_is_refused() -> None:
     for token in (0, BEGIN, END):
         with pytest.raises(ValueError, match="never part"):
-            found(model(), [[[4, token]]], longest=[9], width=2)
+            found(model(), [[[4, token]]], max_lengths=[9], width=2)
 
 
 WANTED = [[[4, 5], [7]], [], [[6, 6, 1]], [[5], [5]], [[1, 4, 1]]]
@@ -148,41 +149,41 @@ def test_sentences_that_enter_while_others_run_are_searched_as_alone() -> None:
         numbers = list(range(entered, min(entered + free, len(order))))
         entered += len(numbers)
         wanted = [WANTED[number] for number in numbers]
-        longest = torch.tensor([9 + number for number in numbers])
-        live = constrained(numbers, SYMBOLS, longest=longest, width=3, constraints=wanted)
+        longest = torch.tensor([9 + number for number in numbers], dtype=torch.int64)
+        live = start_constrained_beam(numbers, SYMBOLS, max_lengths=longest, width=3, constraints=wanted)
         return (live, begun([order[number] for number in numbers])) if numbers else None
 
     first = waiting(2)
     assert first is not None
-    outputs = dict(search(reading(step), first, waiting, room=2))
+    outputs = dict(search(chunked(step), first, waiting, capacity=2))
     assert sorted(outputs) == list(range(len(order)))
     for number, sentence in enumerate(order):
-        alone = found(step, [WANTED[number]], longest=[9 + number], sentences=[sentence], width=3)
+        alone = found(step, [WANTED[number]], max_lengths=[9 + number], sentences=[sentence], width=3)
         same(outputs[number], alone[0])
 
 
 @pytest.mark.parametrize("dropped", [[1], [0, 2], [0, 1, 2]])
 def test_a_sentence_that_is_dropped_leaves_the_others_as_they_were(dropped: list[int]) -> None:
-    step, running, outputs = model(4), RunningBatch(reading(model(4))), {}
+    step, running, outputs = model(4), RunningBatch(chunked(model(4))), {}
     wanted = [WANTED[0], WANTED[2], WANTED[4], WANTED[2]]
     longest = [12, 13, 14, 13]
 
     def opened(numbers: list[int]):
-        options: dict[str, Any] = {"longest": torch.tensor([longest[number] for number in numbers]), "width": 3}
-        live = constrained(numbers, SYMBOLS, constraints=[wanted[number] for number in numbers], **options)
+        options: dict[str, Any] = {"max_lengths": torch.tensor([longest[number] for number in numbers]), "width": 3}
+        live = start_constrained_beam(numbers, SYMBOLS, constraints=[wanted[number] for number in numbers], **options)
         return live, begun([number % 3 for number in numbers])
 
     running.enter(opened([0, 1, 2]))
-    assert running.alive == {0, 1, 2}
+    assert running.active_ids == {0, 1, 2}
     running.drop(dropped)
     running.drop([7])  # nobody
     running.enter(opened([3]))
-    while running.alive:
+    while running.active_ids:
         running.advance()
-        outputs |= dict(running.finished())
+        outputs |= dict(running.take_finished())
     assert sorted(outputs) == sorted({0, 1, 2, 3} - set(dropped))
     for number, its in outputs.items():
-        same(its, found(step, [wanted[number]], longest=[longest[number]], sentences=[number % 3], width=3)[0])
+        same(its, found(step, [wanted[number]], max_lengths=[longest[number]], sentences=[number % 3], width=3)[0])
 
 
 @pytest.mark.parametrize("engine", ["float32", "reference"])

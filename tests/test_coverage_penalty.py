@@ -13,7 +13,7 @@ from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
 from regard.errors import ConfigError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.search.batch_search import Hypothesis
+from regard.search.contract import Hypothesis
 from regard.search.coverage_penalty import FLOOR, coverage, reranked
 from regard.tasks.translation.translator import Translator
 

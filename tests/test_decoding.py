@@ -15,7 +15,8 @@ from regard.inference.decoding import Decoding, Engine
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
-from regard.search.batch_search import Hypothesis, in_order, search
+from regard.search.batch_search import in_order, search
+from regard.search.contract import Hypothesis
 
 TYPES = 9
 SOURCES = [[5, 6, 7, 8], [5], [6, 8]]
@@ -126,7 +127,7 @@ def test_a_sentence_has_as_many_rows_as_the_beam_is_wide_or_as_are_drawn(rows: i
     live, session = decoding(-1e9).open(
         [0], [[5, 6]], SearchConfig(**settings), constraints=options.get("constraints"), generator=torch.Generator()
     )
-    live.grow(*decoding(-1e9).step(live.tokens(), session, live.read))
+    live.advance(*decoding(-1e9).step(live.tokens(), session, live.reduce))
     assert len(live.tokens()) == rows
 
 

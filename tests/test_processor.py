@@ -80,7 +80,7 @@ def test_sums_of_8_bits_are_exact(rows: int, enter: int, leave: int, weights: st
     found = Int8Linear(PackedMatrix(weight.float()))
     for x in (make(draw, (rows, enter)) for make in DRAWN.values()):
         wanted = x.double() @ weight.double().T  # exact: far below 2^53
-        assert torch.equal(found.sums(x.to(torch.int8)), wanted.float())
+        assert torch.equal(found.integer_product(x.to(torch.int8)), wanted.float())
 
 
 def exact(weight: Tensor) -> Callable[[Tensor], Tensor]:

@@ -19,7 +19,8 @@ from regard.data.tokenizers.catalogue import BEGIN, END, PAD
 from regard.inference.decoding import SYMBOLS, Decoding
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.search.batch_search import in_order, sample, search
+from regard.search.batch_search import in_order, search
+from regard.search.sampling import sample
 
 DRAWS = 4000
 TYPES = 10
@@ -34,7 +35,7 @@ def drawn_from_step(seed: int, **options: Any) -> list[int]:
 
     longest = torch.ones(DRAWS, dtype=torch.int64)
     generator = torch.Generator().manual_seed(seed)
-    found = sample(step, (), SYMBOLS, longest=longest, generator=generator, **options)
+    found = sample(step, (), SYMBOLS, max_lengths=longest, generator=generator, **options)
     return [hypothesis.tokens[0] if hypothesis.tokens else END for hypothesis in found]
 
 

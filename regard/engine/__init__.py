@@ -1,1 +1,1 @@
-"""Fast decoding: the same outputs as the model's own ``session`` and ``step``, from weights laid out for speed."""
+"""Fast decoding: the outputs of a model's own ``session`` and ``step``, from weights laid out for speed."""

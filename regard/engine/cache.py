@@ -1,11 +1,12 @@
-"""Keys and values of many sentences, written in place: what a running batch of a Transformer remembers.
+"""Key-value cache of a running batch of a Transformer, written in place.
 
-A sentence has a slot. In it stand its source's keys and values, and a table of cells, one per time and hypothesis:
-hypothesis p of a sentence writes what it says at time t into cell (t, p). Reordering a beam moves no keys: ``unseen``
-says which cells are the history of which hypothesis, and it alone is reordered. All hypotheses ask all cells of their
-sentence, those of others at a weight of 0. When a sentence leaves, its slot stays empty until another takes it.
+Each sentence has a slot with the keys and values of its source and a table of cells, one per time and hypothesis:
+hypothesis p writes the key and value of its token at time t into cell (t, p). Reordering a beam moves no keys:
+``cell_mask`` says which cells are the history of which hypothesis, and it alone is reordered. Every hypothesis attends
+to all cells of its sentence, with weight 0 to those of others. The slot of a sentence that has left stays empty until
+a new sentence takes it.
 
-These states are changed in place: one given away is not used again.
+Sessions are changed in place: one that was passed on must not be used again.
 """
 
 from __future__ import annotations
@@ -18,194 +19,200 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-__all__ = ["BUCKET", "FastSession", "Remembered"]
+__all__ = ["BUCKET", "FastSession", "KeyValueTable"]
 
-BUCKET = 16  # cells are added for so many times at once
-SPARE = 4 / 3  # so many times the source columns in use are kept; tables are asked whole, since a part would be copied
+BUCKET = 16  # times; cells are added for so many at once
+SPARE = 4 / 3  # source columns kept per column in use; products read whole tables, since a part would be copied
 
 
-class Remembered:
-    """Keys and values that one layer asks: of the target, in cells (times, places), or of the source, in columns."""
+class KeyValueTable:
+    """Keys and values that one layer attends to: over target cells (times, places) or source columns."""
 
     def __init__(
         self, key: Float[Tensor, "slots key_heads *columns key_width"],
         value: Float[Tensor, "slots key_heads *columns value_width"],
     ) -> None:  # fmt: skip
         self.key, self.value = key, value
-        # As products take them. What is written in place is seen here too, and a view costs a step what a sum does.
-        self.asked = key.flatten(0, 1).flatten(1, -2).transpose(1, 2)
-        self.given = value.flatten(0, 1).flatten(1, -2)
+        # Views in the shape that products take, made once: a view costs a step as much as a sum.
+        self.key_view = key.flatten(0, 1).flatten(1, -2).transpose(1, 2)
+        self.value_view = value.flatten(0, 1).flatten(1, -2)
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> Remembered:
-        return Remembered(change(self.key), change(self.value))
+    def map(self, change: Callable[[Tensor], Tensor]) -> KeyValueTable:
+        return KeyValueTable(change(self.key), change(self.value))
 
 
 @dataclass
 class FastSession:
-    """``slots``: where each sentence is; ``width`` rows each, in their order; ``time``: tokens each has been fed.
+    """Decoder state of a batch of sentences, ``width`` rows (hypotheses) each.
 
-    ``lengths``: the columns of its source.
-
-    ``unseen`` and ``absent`` are added to energies: 0 where a row may look, the lowest number where not.
+    Masks are added to energies: 0 where a row may look, the lowest number of the format elsewhere.
     """
 
-    cells: list[Remembered]
-    sources: list[Remembered]
-    unseen: Float[Tensor, "slots places times places"]
-    absent: Float[Tensor, "slots length"]
-    slots: list[int]
-    time: list[int]
-    lengths: list[int]
+    cells: list[KeyValueTable]  # keys and values of the target, per layer
+    sources: list[KeyValueTable]  # keys and values of the source, per layer
+    cell_mask: Float[Tensor, "slots places times places"]
+    source_mask: Float[Tensor, "slots length"]
+    slots: list[int]  # per sentence, the slot that holds its tables
+    time: list[int]  # per sentence, the tokens fed so far
+    lengths: list[int]  # per sentence, the columns of its source
     width: int = 1
 
     @property
     def capacity(self) -> int:
-        return len(self.absent)
+        """The number of slots, empty ones included."""
+        return len(self.source_mask)
 
     @property
     def rows(self) -> int:
+        """The number of hypotheses of all sentences."""
         return len(self.slots) * self.width
 
     @property
     def dense(self) -> bool:
-        """Do the sentences fill all slots, in order?"""
+        """True where the sentences fill all slots, in order."""
         return self.slots == list(range(self.capacity))
 
     @classmethod
     def of(
         cls,
-        cells: list[Remembered],
-        sources: list[Remembered],
-        absent: Float[Tensor, "slots length"],
+        cells: list[KeyValueTable],
+        sources: list[KeyValueTable],
+        source_mask: Float[Tensor, "slots length"],
         lengths: list[int],
     ) -> FastSession:
-        """Sentences before their first token; the cells are empty."""
+        """The session of sentences before their first token, with empty cells."""
         slots, _, times, places, _ = cells[0].key.shape
-        unseen = absent.new_full((slots, places, times, places), torch.finfo(absent.dtype).min)
-        return cls(cells, sources, unseen, absent, list(range(slots)), [0] * slots, lengths)
+        cell_mask = source_mask.new_full((slots, places, times, places), torch.finfo(source_mask.dtype).min)
+        return cls(cells, sources, cell_mask, source_mask, list(range(slots)), [0] * slots, lengths)
 
     def select(self, rows: Int[Tensor, "rows"]) -> FastSession:
         block, place = (rows // self.width).tolist(), rows % self.width
-        width = _run(block)
+        width = _run_length(block)
         blocks = block[::width]
         if [b for b in blocks for _ in range(width)] != block or len(set(blocks)) < len(blocks):
-            return self._apart()._copied(rows.tolist()) if self.width > 1 else self._copied(block)
+            return self._split_rows()._compacted(rows.tolist()) if self.width > 1 else self._compacted(block)
         session = self._widened(width)
         slots = [self.slots[b] for b in blocks]
-        if session.unseen.shape[1] > 1:
+        if session.cell_mask.shape[1] > 1:
             at = torch.tensor(slots, dtype=torch.int64, device=rows.device)
-            session.unseen[at, :width] = session.unseen[at[:, None], place.view(-1, width)]
+            session.cell_mask[at, :width] = session.cell_mask[at[:, None], place.view(-1, width)]
         time, lengths = [self.time[b] for b in blocks], [self.lengths[b] for b in blocks]
         kept = replace(session, slots=slots, time=time, lengths=lengths, width=width)
-        return kept._copied(list(range(len(slots)))) if 2 * len(slots) <= self.capacity else kept
+        return kept._compacted(list(range(len(slots)))) if 2 * len(slots) <= self.capacity else kept
 
     def repeat(self, times: int) -> FastSession:
-        return self.select(torch.arange(self.rows, device=self.absent.device).repeat_interleave(times))
+        return self.select(torch.arange(self.rows, device=self.source_mask.device).repeat_interleave(times))
 
     def truncate(self, length: Int[Tensor, "rows"]) -> FastSession:
-        session = self._apart()
+        session = self._split_rows()
         time = torch.minimum(torch.tensor(session.time, dtype=torch.int64, device=length.device), length)
-        times = torch.arange(session.unseen.shape[2], device=length.device)
+        times = torch.arange(session.cell_mask.shape[2], device=length.device)
         gone = (times >= time[:, None])[:, None, :, None]
         at = torch.tensor(session.slots, dtype=torch.int64, device=length.device)
-        session.unseen[at] = session.unseen[at].masked_fill(gone, torch.finfo(self.unseen.dtype).min)
+        session.cell_mask[at] = session.cell_mask[at].masked_fill(gone, torch.finfo(self.cell_mask.dtype).min)
         return replace(session, time=time.tolist())
 
     def join(self, sessions: Sequence[FastSession]) -> FastSession:
         joined = sessions[0]
         for session in sessions[1:]:
-            joined = joined._with(session) if joined.width == session.width else joined._apart()._with(session._apart())
+            joined = (
+                joined._appended(session)
+                if joined.width == session.width
+                else joined._split_rows()._appended(session._split_rows())
+            )
         return joined
 
-    def _with(self, other: FastSession) -> FastSession:
-        """The sentences of ``other`` after these, in empty slots or in new ones."""
+    def _appended(self, other: FastSession) -> FastSession:
+        """This session with the sentences of ``cross_heads`` appended, in empty slots or in new ones."""
         free = sorted(set(range(self.capacity)) - set(self.slots))[: len(other.slots)]
         missing = len(other.slots) - len(free)
         free += range(self.capacity, self.capacity + missing)
-        times = max(self.unseen.shape[2], other.unseen.shape[2])
-        places = max(self.unseen.shape[1], other.unseen.shape[1])
-        length = max(self.absent.shape[1], other.absent.shape[1])
-        mine = self._padded(missing, times, places, length)
-        its = other._padded(0, times, places, length)
-        into = torch.tensor(free, dtype=torch.int64, device=self.absent.device)
-        source = torch.tensor(other.slots, dtype=torch.int64, device=self.absent.device)
-        for ours, theirs in zip(mine._tensors(), its._tensors(), strict=True):
-            ours.index_copy_(0, into, theirs if its.dense else theirs.index_select(0, source))
-        return replace(mine, slots=self.slots + free, time=self.time + other.time, lengths=self.lengths + other.lengths)
+        times = max(self.cell_mask.shape[2], other.cell_mask.shape[2])
+        places = max(self.cell_mask.shape[1], other.cell_mask.shape[1])
+        length = max(self.source_mask.shape[1], other.source_mask.shape[1])
+        joined = self._enlarged(missing, times, places, length)
+        added = other._enlarged(0, times, places, length)
+        into = torch.tensor(free, dtype=torch.int64, device=self.source_mask.device)
+        source = torch.tensor(other.slots, dtype=torch.int64, device=self.source_mask.device)
+        for tensor, new in zip(joined._tensors(), added._tensors(), strict=True):
+            tensor.index_copy_(0, into, new if added.dense else new.index_select(0, source))
+        return replace(
+            joined, slots=self.slots + free, time=self.time + other.time, lengths=self.lengths + other.lengths
+        )
 
-    def fitted(self) -> FastSession:
-        """With cells for one more token of every sentence, and without source columns that none uses any more."""
-        _, places, times, _ = self.unseen.shape
+    def resized(self) -> FastSession:
+        """This session with cells for one more token of every sentence, and without unused source columns."""
+        _, places, times, _ = self.cell_mask.shape
         length = max(self.lengths, default=0)
-        session = self._narrowed(length) if self.absent.shape[1] > SPARE * length else self
+        session = self._narrowed(length) if self.source_mask.shape[1] > SPARE * length else self
         if max(self.time, default=0) < times:
             return session
-        return session._padded(0, times + BUCKET, places, session.absent.shape[1])
+        return session._enlarged(0, times + BUCKET, places, session.source_mask.shape[1])
 
     def _narrowed(self, length: int) -> FastSession:
         sources = [layer.map(lambda x: x[:, :, :length].contiguous()) for layer in self.sources]
-        return replace(self, sources=sources, absent=self.absent[:, :length].contiguous())
+        return replace(self, sources=sources, source_mask=self.source_mask[:, :length].contiguous())
 
     def _widened(self, width: int) -> FastSession:
-        places = max(width, self.unseen.shape[1])
-        return self._padded(0, self.unseen.shape[2], places, self.absent.shape[1])
+        places = max(width, self.cell_mask.shape[1])
+        return self._enlarged(0, self.cell_mask.shape[2], places, self.source_mask.shape[1])
 
-    def _padded(self, slots: int, times: int, places: int, length: int) -> FastSession:
-        """With ``slots`` more slots, and so many times, places and source columns at least; the same if it has them."""
-        more_times, more_places = times - self.unseen.shape[2], places - self.unseen.shape[1]
-        more_length = length - self.absent.shape[1]
+    def _enlarged(self, slots: int, times: int, places: int, length: int) -> FastSession:
+        """This session with ``slots`` more slots and at least so many times, places and source columns."""
+        more_times, more_places = times - self.cell_mask.shape[2], places - self.cell_mask.shape[1]
+        more_length = length - self.source_mask.shape[1]
         if not (slots or more_times or more_places or more_length):
             return self
-        lowest = torch.finfo(self.absent.dtype).min
+        lowest = torch.finfo(self.source_mask.dtype).min
         around_cells = (0, 0, 0, more_places, 0, more_times, 0, 0, 0, slots)
         around_source = (0, 0, 0, more_length, 0, 0, 0, slots)
         return replace(
             self,
             cells=[layer.map(lambda x: pad(x, around_cells)) for layer in self.cells],
             sources=[layer.map(lambda x: pad(x, around_source)) for layer in self.sources],
-            unseen=pad(self.unseen, (0, more_places, 0, more_times, 0, more_places, 0, slots), value=lowest),
-            absent=pad(self.absent, (0, more_length, 0, slots), value=lowest),
+            cell_mask=pad(self.cell_mask, (0, more_places, 0, more_times, 0, more_places, 0, slots), value=lowest),
+            source_mask=pad(self.source_mask, (0, more_length, 0, slots), value=lowest),
         )
 
-    def _copied(self, blocks: list[int]) -> FastSession:
-        """These sentences in slots of their own, in order, one perhaps several times, as narrow as they allow."""
-        at = torch.tensor([self.slots[block] for block in blocks], dtype=torch.int64, device=self.absent.device)
+    def _compacted(self, blocks: list[int]) -> FastSession:
+        """A copy of these sentences, repeats allowed, in slots 0, 1, … of tables no larger than needed."""
+        at = torch.tensor([self.slots[block] for block in blocks], dtype=torch.int64, device=self.source_mask.device)
         time, lengths = [self.time[block] for block in blocks], [self.lengths[block] for block in blocks]
-        times = min(-(-(max(time, default=0) + 1) // BUCKET) * BUCKET, self.unseen.shape[2])
+        times = min(-(-(max(time, default=0) + 1) // BUCKET) * BUCKET, self.cell_mask.shape[2])
         length = max(lengths, default=0)
         return replace(
             self,
             cells=[layer.map(lambda x: x[:, :, :times].index_select(0, at)) for layer in self.cells],
             sources=[layer.map(lambda x: x[:, :, :length].index_select(0, at)) for layer in self.sources],
-            unseen=self.unseen[:, :, :times].index_select(0, at),
-            absent=self.absent[:, :length].index_select(0, at),
+            cell_mask=self.cell_mask[:, :, :times].index_select(0, at),
+            source_mask=self.source_mask[:, :length].index_select(0, at),
             slots=list(range(len(blocks))),
             time=time,
             lengths=lengths,
         )
 
-    def _apart(self) -> FastSession:
-        """Each row in a slot of its own, of one place: what its history is, it has for itself."""
-        if self.width == 1 and self.unseen.shape[1] == 1:
+    def _split_rows(self) -> FastSession:
+        """This session with a slot of one place for each row, which holds the row's own history."""
+        if self.width == 1 and self.cell_mask.shape[1] == 1:
             return self
         blocks = [block for block in range(len(self.slots)) for _ in range(self.width)]
-        alone = self._copied(blocks)
-        row = torch.arange(len(blocks), device=self.absent.device)
-        unseen = alone.unseen[row, row % self.width]  # (rows, times, places)
-        writer = unseen.argmax(-1)  # whose cell is this row's history; any where there is none
-        nobody = unseen.amax(-1, keepdim=True)[:, None]
-        index = writer[:, None, :, None, None]
+        alone = self._compacted(blocks)
+        row = torch.arange(len(blocks), device=self.source_mask.device)
+        cell_mask = alone.cell_mask[row, row % self.width]  # (rows, times, places)
+        place = cell_mask.argmax(-1)  # the place that holds this row's history; any where there is none
+        nobody = cell_mask.amax(-1, keepdim=True)[:, None]
+        index = place[:, None, :, None, None]
 
         def own(x: Tensor) -> Tensor:
             return x.gather(3, index.expand(-1, x.shape[1], -1, 1, x.shape[4]))
 
-        return replace(alone, cells=[layer.map(own) for layer in alone.cells], unseen=nobody, width=1)
+        return replace(alone, cells=[layer.map(own) for layer in alone.cells], cell_mask=nobody, width=1)
 
     def _tensors(self) -> list[Tensor]:
         tables = [x for layer in (*self.cells, *self.sources) for x in (layer.key, layer.value)]
-        return [*tables, self.unseen, self.absent]
+        return [*tables, self.cell_mask, self.source_mask]
 
 
-def _run(block: list[int]) -> int:
-    """How many rows at the beginning belong to one sentence; 1 where there are none."""
+def _run_length(block: list[int]) -> int:
+    """The number of leading rows that belong to one sentence; 1 where there are no rows."""
     return next((n for n, b in enumerate(block) if b != block[0]), len(block)) or 1

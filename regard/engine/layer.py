@@ -1,7 +1,7 @@
 """One layer of a Transformer decoder over one new column: few operations, over tables that are written in place.
 
-A step of one sentence is bound by the number of torch's operations rather than by what they compute, so what does not
-change from step to step (views, scales, masks of all layers) is made once.
+The time of a step of one sentence is bound by the number of torch operations rather than by their size, so views,
+scales and masks that do not change within a step are made once.
 """
 
 from __future__ import annotations
@@ -16,154 +16,160 @@ from torch import Tensor, nn
 
 from regard.attention.heads import AttentionReader, MultiHead, SelfAttention
 from regard.attention.mechanisms.dot import Dot
-from regard.engine.cache import FastSession, Remembered
+from regard.engine.cache import FastSession, KeyValueTable
 from regard.engine.packed import Format, PackedMatrix, pack
 from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward
 from regard.models.transformer.norms import PostNorm, Residual
 from regard.models.transformer.transformer import DecoderLayer
 
-__all__ = ["FastLayer", "Now", "norm"]
+__all__ = ["FastLayer", "StepLayout", "norm"]
 
 Rows = Float[Tensor, "rows width"]
 
 
-class Now:
-    """Where the rows of one step stand in the tables, the same for every layer; ``padded`` of them are computed."""
+class StepLayout:
+    """Positions of one step's rows in the tables, for every layer; ``padded`` counts the rows with padding."""
 
     def __init__(self, session: FastSession, padded: int) -> None:
-        device = session.absent.device
+        device = session.source_mask.device
         self.sentences, self.width, self.dense = len(session.slots), session.width, session.dense
         self.rows, self.padded = session.rows, padded
         self.slots = torch.tensor(session.slots, dtype=torch.int64, device=device)
         self.time = torch.tensor(session.time, dtype=torch.int64, device=device)
-        # The time of all, where they fill all slots and stand at one: a plain copy writes their cells.
-        whole = self.dense and self.width == session.unseen.shape[1] and len(set(session.time)) == 1
-        self.common = session.time[0] if whole else None
-        self._see_what_is_written(session)
-        self._unseen = session.unseen[:, : self.width].flatten(2)
-        self._absent = session.absent[:, None].expand(-1, self.width, -1)
-        self._spread: dict[tuple[str, int, int], Tensor] = {}
+        # Where sentences fill all slots and are at one time, a plain copy writes their cells.
+        whole = self.dense and self.width == session.cell_mask.shape[1] and len(set(session.time)) == 1
+        self.shared_time = session.time[0] if whole else None
+        self._unmask_new_cells(session)
+        self._cell_mask = session.cell_mask[:, : self.width].flatten(2)
+        self._source_mask = session.source_mask[:, None].expand(-1, self.width, -1)
+        self._masks: dict[tuple[str, int, int], Tensor] = {}
 
-    def _see_what_is_written(self, session: FastSession) -> None:
-        """Each hypothesis sees the cell that it is about to write."""
-        if self.common is not None:
-            session.unseen[:, :, self.common].diagonal(0, 1, 2).zero_()
+    def _unmask_new_cells(self, session: FastSession) -> None:
+        """Let each hypothesis attend to the cell that it is about to write."""
+        if self.shared_time is not None:
+            session.cell_mask[:, :, self.shared_time].diagonal(0, 1, 2).zero_()
             return
         place = torch.arange(self.width, device=self.slots.device)
-        session.unseen[self.slots[:, None], place, self.time[:, None], place] = 0.0
+        session.cell_mask[self.slots[:, None], place, self.time[:, None], place] = 0.0
 
     def position(self) -> Int[Tensor, "padded"]:
-        """The column of each row, 0 for those of padding."""
+        """The column of each row, 0 for rows of padding."""
         position = self.time.repeat_interleave(self.width) if self.width > 1 else self.time
         return _padded(position, self.padded)
 
-    def unseen(self, heads: Heads) -> Float[Tensor, "asked asking cells"]:
-        """What is added to energies over the cells."""
-        return self._for_heads("unseen", self._unseen, heads)
+    def cell_mask(self, heads: HeadSizes) -> Float[Tensor, "tables queries cells"]:
+        """The mask that is added to energies over the cells."""
+        return self._for_heads("cells", self._cell_mask, heads)
 
-    def absent(self, heads: Heads) -> Float[Tensor, "asked asking length"]:
-        """What is added to energies over the source."""
-        return self._for_heads("absent", self._absent, heads)
+    def source_mask(self, heads: HeadSizes) -> Float[Tensor, "tables queries length"]:
+        """The mask that is added to energies over the source."""
+        return self._for_heads("source", self._source_mask, heads)
 
     def _for_heads(
-        self, name: str, mask: Float[Tensor, "slots width columns"], heads: Heads
-    ) -> Float[Tensor, "asked asking columns"]:
-        """One a key head, for all of the heads and hypotheses that ask it; made once for the layers of a step."""
+        self, name: str, mask: Float[Tensor, "slots width columns"], heads: HeadSizes
+    ) -> Float[Tensor, "tables queries columns"]:
+        """One mask a key head, for all heads and hypotheses that share it; made once for the layers of a step."""
         key_heads, group = heads.key_heads, heads.group
-        if (name, key_heads, group) not in self._spread:
+        if (name, key_heads, group) not in self._masks:
             spread = mask[:, None, None].expand(-1, key_heads, group, -1, -1)
             shape = len(mask) * key_heads, group * mask.shape[1], mask.shape[2]
-            self._spread[name, key_heads, group] = spread.reshape(shape)
-        return self._spread[name, key_heads, group]
+            self._masks[name, key_heads, group] = spread.reshape(shape)
+        return self._masks[name, key_heads, group]
 
-    def in_slots(self, x: Float[Tensor, "sentences *shape"], slots: int) -> Float[Tensor, "slots *shape"]:
-        """What belongs to the sentences, at their slots, and 0 in those that are empty."""
+    def to_slots(self, x: Float[Tensor, "sentences *shape"], slots: int) -> Float[Tensor, "slots *shape"]:
+        """``x`` of each sentence at its slot, and 0 in empty slots."""
         return x if self.dense else x.new_zeros(slots, *x.shape[1:]).index_copy_(0, self.slots, x)
 
-    def of_slots(self, x: Float[Tensor, "slots *shape"]) -> Float[Tensor, "sentences *shape"]:
+    def from_slots(self, x: Float[Tensor, "slots *shape"]) -> Float[Tensor, "sentences *shape"]:
+        """``x`` of each sentence, gathered from its slot."""
         return x if self.dense else x.index_select(0, self.slots)
 
 
 class FastLayer:
-    """One decoder layer, its projections fused, packed for ``format``, its keys and values kept in ``memory``."""
+    """One decoder layer with fused projections packed for ``format``; keys and values are kept in ``table_dtype``."""
 
-    def __init__(self, layer: DecoderLayer, format: Format, memory: torch.dtype) -> None:
+    def __init__(self, layer: DecoderLayer, format: Format, table_dtype: torch.dtype) -> None:
         mixer, reader = cast(SelfAttention, layer.mixer), cast(AttentionReader, layer.reader)
         own, other = mixer.attention, reader.attention
-        self.own, self.other, self.memory = Heads.of(own), Heads.of(other), memory
-        self.ask_own = pack(_stacked(_query(own), _matrix(own.key), _matrix(own.value)), format, alone=True)
-        self.ask_other = pack(_query(other), format, alone=True)
-        self.read_other = pack(_stacked(_matrix(other.key), _matrix(other.value)), format)
-        self.leave_own, self.leave_other = (pack(_matrix(x.output), format, alone=True) for x in (own, other))
+        self.self_heads, self.cross_heads, self.table_dtype = HeadSizes.of(own), HeadSizes.of(other), table_dtype
+        self.self_projection = pack(_stacked(_query(own), _matrix(own.key), _matrix(own.value)), format, alone=True)
+        self.cross_query = pack(_query(other), format, alone=True)
+        self.cross_key_value = pack(_stacked(_matrix(other.key), _matrix(other.value)), format)
+        self.self_output, self.cross_output = (pack(_matrix(x.output), format, alone=True) for x in (own, other))
         self.feed_forward = _feed_forward(layer.feed_forward, format)
         self.frames = [_Frame(x) for x in (layer.around_mixer, layer.around_reader, layer.around_feed_forward)]
 
-    def read(
+    def source_table(
         self, states: Float[Tensor, "sentences length width"], valid: Bool[Tensor, "sentences length"]
-    ) -> Remembered:
-        """Keys and values of the source, once a sentence; values of padding are 0, all that who sees nothing gets."""
-        key, value = self.read_other(states.flatten(0, 1)).split([self.other.keys, self.other.values], 1)
-        shape = (*states.shape[:2], self.other.key_heads, -1)
-        key, value = (x.reshape(shape).transpose(1, 2).to(self.memory).contiguous() for x in (key, value))
-        return Remembered(key, value.masked_fill_(~valid[:, None, :, None], 0.0))
+    ) -> KeyValueTable:
+        """Keys and values of the source, computed once a sentence; values of padding are 0."""
+        key, value = self.cross_key_value(states.flatten(0, 1)).split(
+            [self.cross_heads.keys, self.cross_heads.values], 1
+        )
+        shape = (*states.shape[:2], self.cross_heads.key_heads, -1)
+        key, value = (x.reshape(shape).transpose(1, 2).to(self.table_dtype).contiguous() for x in (key, value))
+        return KeyValueTable(key, value.masked_fill_(~valid[:, None, :, None], 0.0))
 
-    def empty(self, like: Float[Tensor, "sentences length width"], times: int) -> Remembered:
-        own = self.own
-        return Remembered(*(
-            like.new_zeros(len(like), own.key_heads, times, 1, width // own.key_heads, dtype=self.memory)
+    def empty_cells(self, like: Float[Tensor, "sentences length width"], times: int) -> KeyValueTable:
+        """Cells of zeros for so many times, with one place each."""
+        own = self.self_heads
+        return KeyValueTable(*(
+            like.new_zeros(len(like), own.key_heads, times, 1, width // own.key_heads, dtype=self.table_dtype)
             for width in (own.keys, own.values)
         ))  # fmt: skip
 
-    def __call__(self, x: Rows, cells: Remembered, source: Remembered, now: Now) -> Rows:
-        mix, read, feed = self.frames
-        x = mix.leave(self.leave_own.onto(x, self._mix(mix.enter(x), cells, now)))
-        x = read.leave(self.leave_other.onto(x, self._read(read.enter(x), source, now)))
-        return feed.leave(self.feed_forward(feed.enter(x), x))
+    def __call__(self, x: Rows, cells: KeyValueTable, source: KeyValueTable, layout: StepLayout) -> Rows:
+        around_mixer, around_reader, around_feed_forward = self.frames
+        x = around_mixer.after(self.self_output.add_to(x, self._self_attention(around_mixer.before(x), cells, layout)))
+        x = around_reader.after(
+            self.cross_output.add_to(x, self._cross_attention(around_reader.before(x), source, layout))
+        )
+        return around_feed_forward.after(self.feed_forward(around_feed_forward.before(x), x))
 
-    def _mix(self, x: Rows, cells: Remembered, now: Now) -> Rows:
-        own = self.own
-        query, key, value = self.ask_own(x).split_with_sizes([own.queries, own.keys, own.values], 1)
-        _write(cells.key, key, now)
-        _write(cells.value, value, now)
-        return _asked(query, own, cells, now.unseen(own), now)
+    def _self_attention(self, x: Rows, cells: KeyValueTable, layout: StepLayout) -> Rows:
+        own = self.self_heads
+        query, key, value = self.self_projection(x).split_with_sizes([own.queries, own.keys, own.values], 1)
+        _write(cells.key, key, layout)
+        _write(cells.value, value, layout)
+        return _attend(query, own, cells, layout.cell_mask(own), layout)
 
-    def _read(self, x: Rows, source: Remembered, now: Now) -> Rows:
-        return _asked(self.ask_other(x), self.other, source, now.absent(self.other), now)
+    def _cross_attention(self, x: Rows, source: KeyValueTable, layout: StepLayout) -> Rows:
+        return _attend(self.cross_query(x), self.cross_heads, source, layout.source_mask(self.cross_heads), layout)
 
 
-def _asked(
+def _attend(
     query: Float[Tensor, "padded queries"],
-    heads: Heads,
-    table: Remembered,
-    added: Float[Tensor, "asked asking columns"],
-    now: Now,
+    heads: HeadSizes,
+    table: KeyValueTable,
+    mask: Float[Tensor, "tables queries columns"],
+    layout: StepLayout,
 ) -> Float[Tensor, "padded values"]:
-    """softmax(q·k) v of every hypothesis over all columns of its slot; the scale is in the weights of q."""
-    slots, width = len(table.key), table.asked.shape[1]
-    asking = now.in_slots(_by_head(query, heads, now, table.asked.dtype), slots)
-    folded = asking.reshape(slots * heads.key_heads, heads.group * now.width, width)
-    weights = torch.softmax(torch.baddbmm(added, folded, table.asked), -1)
-    context = torch.bmm(weights, table.given).view(*asking.shape[:4], table.given.shape[2])
-    return _by_row(now.of_slots(context), now).to(query.dtype)
+    """softmax(q·k + mask) v of every hypothesis over all columns of its slot; q is scaled already."""
+    slots, width = len(table.key), table.key_view.shape[1]
+    queries = layout.to_slots(_by_head(query, heads, layout, table.key_view.dtype), slots)
+    folded = queries.reshape(slots * heads.key_heads, heads.group * layout.width, width)
+    weights = torch.softmax(torch.baddbmm(mask, folded, table.key_view), -1)
+    context = torch.bmm(weights, table.value_view).view(*queries.shape[:4], table.value_view.shape[2])
+    return _by_row(layout.from_slots(context), layout).to(query.dtype)
 
 
 def _by_head(
-    query: Float[Tensor, "padded queries"], heads: Heads, now: Now, dtype: torch.dtype
+    query: Float[Tensor, "padded queries"], heads: HeadSizes, layout: StepLayout, dtype: torch.dtype
 ) -> Float[Tensor, "sentences key_heads group width key_width"]:
-    """The rows that are none of padding, by the keys that they ask."""
-    asking = (query[: now.rows] if now.padded > now.rows else query).to(dtype)
+    """The query without rows of padding, grouped by key head."""
+    queries = (query[: layout.rows] if layout.padded > layout.rows else query).to(dtype)
     width = query.shape[1] // heads.heads
-    if now.width == 1:  # a permutation that moves nothing, and has its price
-        return asking.view(now.sentences, heads.key_heads, heads.group, 1, width)
-    return asking.view(now.sentences, now.width, heads.key_heads, heads.group, width).permute(0, 2, 3, 1, 4)
+    if layout.width == 1:  # skip a permutation that would move nothing
+        return queries.view(layout.sentences, heads.key_heads, heads.group, 1, width)
+    return queries.view(layout.sentences, layout.width, heads.key_heads, heads.group, width).permute(0, 2, 3, 1, 4)
 
 
 def _by_row(
-    context: Float[Tensor, "sentences key_heads group width value_width"], now: Now
+    context: Float[Tensor, "sentences key_heads group width value_width"], layout: StepLayout
 ) -> Float[Tensor, "padded values"]:
-    """The heads of a row side by side, and rows of padding after them."""
-    context = context if now.width == 1 else context.permute(0, 3, 1, 2, 4)
-    return _padded(context.reshape(now.rows, math.prod(context.shape[1:]) // now.width), now.padded)
+    """The context as rows, heads side by side, with rows of padding at the end."""
+    context = context if layout.width == 1 else context.permute(0, 3, 1, 2, 4)
+    return _padded(context.reshape(layout.rows, math.prod(context.shape[1:]) // layout.width), layout.padded)
 
 
 def _padded(x: Float[Tensor, "rows *width"], rows: int) -> Float[Tensor, "{rows} *width"]:
@@ -174,22 +180,22 @@ def _padded(x: Float[Tensor, "rows *width"], rows: int) -> Float[Tensor, "{rows}
 def _write(
     table: Float[Tensor, "slots key_heads times places features"],
     new: Float[Tensor, "padded all_features"],
-    now: Now,
+    layout: StepLayout,
 ) -> None:
-    """Into the cells of each sentence's time."""
-    new = new[: now.rows] if now.padded > now.rows else new
-    dealt = new.view(now.sentences, now.width, table.shape[1], table.shape[4]).transpose(1, 2)
-    if now.common is not None:
-        table.select(2, now.common).copy_(dealt)
+    """Write new keys or values into the cells of each sentence's time."""
+    new = new[: layout.rows] if layout.padded > layout.rows else new
+    by_place = new.view(layout.sentences, layout.width, table.shape[1], table.shape[4]).transpose(1, 2)
+    if layout.shared_time is not None:
+        table.select(2, layout.shared_time).copy_(by_place)
         return
     head = torch.arange(table.shape[1], device=table.device)
-    table[:, :, :, : now.width][now.slots[:, None], head, now.time[:, None]] = dealt.to(table.dtype)
+    table[:, :, :, : layout.width][layout.slots[:, None], head, layout.time[:, None]] = by_place.to(table.dtype)
 
 
-class Heads(NamedTuple):
-    """How many ask, how many are asked, and how wide their projections are together."""
+class HeadSizes(NamedTuple):
+    """Numbers of heads, and the widths of their projections in features of all heads together."""
 
-    heads: int
+    heads: int  # of queries
     key_heads: int
     queries: int
     keys: int
@@ -197,18 +203,18 @@ class Heads(NamedTuple):
 
     @property
     def group(self) -> int:
-        """So many heads ask the same keys."""
+        """Query heads that share one key head."""
         return self.heads // self.key_heads
 
     @classmethod
-    def of(cls, attention: MultiHead) -> Heads:
+    def of(cls, attention: MultiHead) -> HeadSizes:
         heads, key_heads = attention.heads, attention.key_heads
         widths = heads * attention.query_width, key_heads * attention.key_width, key_heads * attention.value_width
         return cls(heads, key_heads, *widths)
 
 
 def _query(attention: MultiHead) -> PackedMatrix:
-    """The projection of the query with the scale of the energies in it."""
+    """The query projection, multiplied by the scale of the energies."""
     scale = cast(Dot, attention.mechanism).scale
     scale = 1 / math.sqrt(attention.key_width) if scale is None else scale
     weight, bias = _matrix(attention.query)
@@ -220,7 +226,7 @@ def _matrix(layer: nn.Module) -> PackedMatrix:
 
 
 def _stacked(*matrices: PackedMatrix) -> PackedMatrix:
-    """One product in the place of several over the same features."""
+    """Matrices over the same features stacked into one, so that one product computes all."""
     weight = torch.cat([each.weight for each in matrices])
     if all(each.bias is None for each in matrices):
         return PackedMatrix(weight)
@@ -228,7 +234,7 @@ def _stacked(*matrices: PackedMatrix) -> PackedMatrix:
 
 
 def norm(layer: nn.Module) -> Callable[[Tensor], Tensor]:
-    """What a layer computes, without what calling a module costs."""
+    """The computation of a norm as a function, without the cost of calling a module."""
     if type(layer) is nn.LayerNorm:
         weight, bias = layer.weight.detach(), layer.bias.detach()
         return lambda x: torch.layer_norm(x, layer.normalized_shape, weight, bias, layer.eps)
@@ -243,33 +249,37 @@ def _same(x: Tensor) -> Tensor:
 
 
 class _Frame:
-    """What a residual frame computes when nothing is dropped: a norm before or after."""
+    """A residual frame without dropout: a norm before the branch or after the sum."""
 
     def __init__(self, frame: Residual) -> None:
         post, normed = isinstance(frame, PostNorm), norm(frame.norm)
-        self.enter: Callable[[Rows], Rows] = _same if post else normed
-        self.leave: Callable[[Rows], Rows] = normed if post else _same
+        self.before: Callable[[Rows], Rows] = _same if post else normed
+        self.after: Callable[[Rows], Rows] = normed if post else _same
 
 
 class _FeedForward:
+    """Two packed matrices around an activation."""
+
     def __init__(self, layer: FeedForward, format: Format) -> None:
-        self.enter, self.leave = (pack(PackedMatrix.of(x), format, alone=True) for x in (layer.up, layer.down))
+        self.up, self.down = (pack(PackedMatrix.of(x), format, alone=True) for x in (layer.up, layer.down))
         self.activation = layer.activation
 
     def __call__(self, x: Rows, residual: Rows) -> Rows:
         rectifies = self.activation is torch.relu
-        inner = self.enter.rectified(x) if rectifies else self.activation(self.enter(x))
-        return self.leave.onto(residual, inner)
+        inner = self.up.relu(x) if rectifies else self.activation(self.up(x))
+        return self.down.add_to(residual, inner)
 
 
 class _GatedFeedForward:
+    """A gated feed-forward with its first two matrices stacked into one."""
+
     def __init__(self, layer: GatedFeedForward, format: Format) -> None:
-        self.enter = pack(_stacked(PackedMatrix.of(layer.gate), PackedMatrix.of(layer.up)), format, alone=True)
-        self.leave, self.activation = pack(PackedMatrix.of(layer.down), format, alone=True), layer.activation
+        self.up = pack(_stacked(PackedMatrix.of(layer.gate), PackedMatrix.of(layer.up)), format, alone=True)
+        self.down, self.activation = pack(PackedMatrix.of(layer.down), format, alone=True), layer.activation
 
     def __call__(self, x: Rows, residual: Rows) -> Rows:
-        gate, entered = self.enter(x).chunk(2, 1)
-        return self.leave.onto(residual, self.activation(gate) * entered)
+        gate, inner = self.up(x).chunk(2, 1)
+        return self.down.add_to(residual, self.activation(gate) * inner)
 
 
 def _feed_forward(layer: FeedForward | GatedFeedForward, format: Format) -> _FeedForward | _GatedFeedForward:

@@ -1,4 +1,4 @@
-"""What the processor's products in 8 bits and in bfloat16 are good for."""
+"""Tests of the processor's matrix products in 8 bits and in bfloat16: are they exact, and are they fast?"""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from regard.engine.packed import Int8Linear, PackedMatrix
 
 __all__ = ["bfloat16_in_hardware", "int8_obstacle"]
 
-ROWS = (1, 16, 64)  # kernels differ by them
-ENTER, LEAVE = 96, 48
+ROWS = (1, 16, 64)  # numbers of rows for which oneDNN takes different kernels
+INPUTS, OUTPUTS = 96, 48
 TOO_SLOW = 50  # times as long as in float32; oneDNN's reference kernels take a thousand times as long, others up to ten
 TIMED = 16, 256, 256  # rows and features of the products whose times are compared
 TRIALS = 3
@@ -26,9 +26,9 @@ Product = Callable[[Tensor], Tensor]  # x to x Wᵀ
 
 @cache
 def int8_obstacle() -> str | None:
-    """Why products of 8-bit numbers are of no use on this processor; None where they are exact and quick.
+    """The reason why 8-bit products are of no use on this processor; None where they are exact and fast.
 
-    Asked of the products themselves: which instructions there are says little about the kernel that oneDNN takes.
+    Computed from trial products: the processor's instructions say little about the kernel that oneDNN takes.
     """
     if not torch.backends.mkldnn.is_available():
         return "this build of torch has no oneDNN, which multiplies 8-bit numbers"
@@ -36,7 +36,7 @@ def int8_obstacle() -> str | None:
 
 
 def judge(pack: Callable[[Tensor], Product], seconds: Callable[[Callable[[], object]], float]) -> str | None:
-    """What is wrong with products by matrices so packed; ``seconds`` of the processor that a call takes."""
+    """The reason why products by matrices packed so are of no use, or None; ``seconds``: processor time of a call."""
     if not all(_exact(pack, rows) for rows in ROWS):
         return "sums of 8-bit products overflow on it, as without the instructions called VNNI"
     x, weight = torch.ones(TIMED[:2]), torch.ones(TIMED[1:])
@@ -47,14 +47,14 @@ def judge(pack: Callable[[Tensor], Product], seconds: Callable[[Callable[[], obj
 
 
 def _exact(pack: Callable[[Tensor], Product], rows: int) -> bool:
-    """Whether whole numbers, of scale 1, give whole numbers: the largest of either sign, alternating, and drawn."""
+    """True where products of whole numbers are exact: extremes of either sign, alternating, and drawn ones."""
     draw = torch.Generator().manual_seed(rows)
-    x, weight = (_extremes(count, draw) for count in (rows, LEAVE))
+    x, weight = (_extremes(count, draw) for count in (rows, OUTPUTS))
     return torch.equal(pack(weight)(x), (x.double() @ weight.double().T).float())
 
 
 def _extremes(rows: int, draw: torch.Generator) -> Tensor:
-    most = torch.full((rows, ENTER), 127.0)
+    most = torch.full((rows, INPUTS), 127.0)
     most[1::4] *= -1
     most[2::4, ::2] *= -1
     most[3::4, 1:] = torch.randint(-127, 128, most[3::4, 1:].shape, generator=draw).float()
@@ -62,7 +62,7 @@ def _extremes(rows: int, draw: torch.Generator) -> Tensor:
 
 
 def _cpu_seconds(call: Callable[[], object]) -> float:
-    """Seconds of this thread, the best of a few: other work on the machine does not count."""
+    """Processor seconds of this thread for one call, the least of a few trials."""
     times = []
     for _ in range(TRIALS + 1):  # the first prepares the kernel
         began = time.thread_time()
@@ -72,10 +72,10 @@ def _cpu_seconds(call: Callable[[], object]) -> float:
 
 
 def bfloat16_in_hardware() -> bool:
-    """Whether the CPU multiplies bfloat16 itself. Where it does not, torch widens the numbers, slower than float32."""
+    """True where the CPU multiplies bfloat16 in hardware; elsewhere torch widens it, slower than float32."""
     if not torch.backends.mkldnn.is_available() or not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return False
     if platform.machine() not in ("x86_64", "AMD64"):
         return True
-    # oneDNN calls bfloat16 supported wherever AVX-512 can emulate it.
+    # oneDNN reports bfloat16 as supported wherever AVX-512 can emulate it.
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()

@@ -18,15 +18,17 @@ from regard.engine.processor import bfloat16_in_hardware, int8_obstacle
 from regard.engine.transformer import FastEncoderDecoder, obstacle
 from regard.errors import ConfigError, ModelError
 from regard.models.encoder_decoder import EncoderDecoder
-from regard.search.batch_search import Opened, Read, Symbols, greedy, reading, sampling
-from regard.search.beam import BeamStep, beams
-from regard.search.constrained import constrained
+from regard.search.beam import BeamStep, start_beam
+from regard.search.constrained import start_constrained_beam
 from regard.search.constraint_state import Constraints
+from regard.search.contract import ChunkedStep, Reduce, StatePair, Symbols, chunked
+from regard.search.greedy import start_greedy
+from regard.search.sampling import start_sampling
 
 __all__ = ["SYMBOLS", "Decoding", "Engine", "possible"]
 
 Engine = Literal["reference", "float32", "bfloat16", "int8"]
-SYMBOLS = Symbols(BEGIN, END, never=(PAD, BEGIN))
+SYMBOLS = Symbols(BEGIN, END, suppressed=(PAD, BEGIN))
 
 
 class Decoding:
@@ -37,12 +39,13 @@ class Decoding:
         tables = [len(part.table) for part in model.modules() if isinstance(part, LearnedPosition)]
         self._positions = min(tables, default=None)  # no output goes beyond a learned table
         self._model: EncoderDecoder | FastEncoderDecoder = model
+        self._chunked_step: ChunkedStep = chunked(model.step)
         if engine != "reference":
             dtype = {"bfloat16": torch.bfloat16, "int8": torch.float32}.get(engine)
             format: Format = "int8" if engine == "int8" else "float"
             parts = (model.encoder, model.decoder, model.projection)
-            self._model = FastEncoderDecoder(*parts, bias=model.output_bias, dtype=dtype, format=format)
-        self._read = self._model.reading if isinstance(self._model, FastEncoderDecoder) else reading(self._model.step)
+            self._model = fast = FastEncoderDecoder(*parts, bias=model.output_bias, dtype=dtype, format=format)
+            self._chunked_step = fast.chunked_step
 
     @torch.no_grad()
     def open(
@@ -55,7 +58,7 @@ class Decoding:
         generator: torch.Generator | None = None,
         watch: Callable[[int, BeamStep], None] | None = None,
         constraints: Sequence[Constraints] | None = None,
-    ) -> Opened:
+    ) -> StatePair:
         """These sources, read, before the first token of their outputs. ``watch`` is told each step of a beam.
 
         ``constraints``: pieces that the outputs of each must contain; then nothing is drawn, whatever ``settings`` say.
@@ -65,26 +68,26 @@ class Decoding:
         for limit in (settings.max_length, self._positions):
             longest = longest if limit is None else longest.clamp_max(limit)
         session = self._model.session(source, valid)
-        options: dict[str, Any] = {"longest": longest, "prefixes": prefixes}
+        options: dict[str, Any] = {"max_lengths": longest, "prefixes": prefixes}
         penalty: dict[str, Any] = {"length_penalty": settings.length_penalty, "length_offset": settings.length_offset}
         if constraints is not None:
-            options |= {"width": settings.beam, "best": min(settings.nbest, settings.beam), "constraints": constraints}
-            return constrained(numbers, SYMBOLS, **options, **penalty), session
+            options |= {"width": settings.beam, "nbest": min(settings.nbest, settings.beam), "constraints": constraints}
+            return start_constrained_beam(numbers, SYMBOLS, **options, **penalty), session
         if settings.temperature is not None:
             options |= {"temperature": settings.temperature, "top_k": settings.top_k, "top_p": settings.top_p}
-            live = sampling(numbers, SYMBOLS, draws=settings.nbest, generator=generator, **options)
+            live = start_sampling(numbers, SYMBOLS, draws=settings.nbest, generator=generator, **options)
             return live, session.repeat(settings.nbest)
         if settings.beam == 1 and watch is None:
-            return greedy(numbers, SYMBOLS, **options), session
+            return start_greedy(numbers, SYMBOLS, **options), session
         # The coverage penalty ranks all that a beam finished.
         best = settings.beam if settings.covers else settings.nbest
-        options |= {"width": settings.beam, "best": best, "watch": watch}
-        return beams(numbers, SYMBOLS, **options, **penalty), session
+        options |= {"width": settings.beam, "nbest": best, "watch": watch}
+        return start_beam(numbers, SYMBOLS, **options, **penalty), session
 
     @torch.no_grad()
-    def step(self, tokens: Tensor, session: State, read: Read) -> tuple[tuple[Tensor, ...], State]:
-        """A ``Reading``. ModelError where the model computes no probabilities."""
-        found, session = self._read(tokens, session, read)
+    def step(self, tokens: Tensor, session: State, read: Reduce) -> tuple[tuple[Tensor, ...], State]:
+        """A ``ChunkedStep``. ModelError where the model computes no probabilities."""
+        found, session = self._chunked_step(tokens, session, read)
         _require_probabilities(found)
         return found, session
 

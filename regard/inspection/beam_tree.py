@@ -7,8 +7,8 @@ from typing import Literal
 
 from regard.config.settings import SearchConfig
 from regard.data.tokenizers.catalogue import END
-from regard.search.batch_search import Hypothesis
 from regard.search.beam import BeamStep, length_normaliser
+from regard.search.contract import Hypothesis
 
 __all__ = ["BeamNode", "BeamTree"]
 
@@ -40,7 +40,7 @@ class BeamTree:
     def __call__(self, number: int, extended: BeamStep) -> None:
         before, ids = self._live, {}
         for place, (total, gain, parent, token) in enumerate(
-            zip(extended.total, extended.gain, extended.parent, extended.token, strict=True)
+            zip(extended.total, extended.token_log_prob, extended.parent, extended.token, strict=True)
         ):
             if total == -float("inf"):
                 continue

@@ -1,65 +1,67 @@
-"""How much of what an output must contain a beginning of it does, token by token."""
+"""Constraint state of an output: how many of its required token sequences are met, token by token."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 
-__all__ = ["Constraints", "Progress", "Wanted"]
+__all__ = ["ConstraintSet", "ConstraintState", "Constraints"]
 
-Constraints = Sequence[Sequence[int]]  # what one output must contain, in any order; as often as it is named
-Progress = tuple[tuple[int, int], ...]  # of each sequence: how often it is still missing, how much of it stands last
+Constraints = Sequence[
+    Sequence[int]
+]  # sequences that one output must contain, in any order, as often as each is listed
+ConstraintState = tuple[tuple[int, int], ...]  # per distinct sequence: occurrences still missing, tokens matched so far
 
 
-class Wanted:
-    """What an output must contain, and how much of it a beginning does."""
+class ConstraintSet:
+    """The token sequences that one output must contain; an automaton over ``ConstraintState``."""
 
     def __init__(self, constraints: Constraints) -> None:
         counts = Counter(tuple(sequence) for sequence in constraints if sequence)
         self._sequences = [(sequence, _fallbacks(sequence)) for sequence in counts]
         self._tokens = {token for sequence in counts for token in sequence}
-        self._whole = sum(len(sequence) * count for sequence, count in counts.items())
-        self.none: Progress = tuple((count, 0) for count in counts.values())
+        self._total = sum(len(sequence) * count for sequence, count in counts.items())
+        self.initial: ConstraintState = tuple((count, 0) for count in counts.values())
 
-    def after(self, progress: Progress, token: int) -> Progress:
-        """A sequence goes on, or begins again as far as what stands last is a beginning of it."""
+    def advance(self, state: ConstraintState, token: int) -> ConstraintState:
+        """The state after ``token``; a broken sequence restarts at its longest beginning that the output ends in."""
         if token not in self._tokens:
-            return tuple((missing, 0) for missing, _ in progress)
+            return tuple((missing, 0) for missing, _ in state)
         return tuple(
-            _after(sequence, fallbacks, missing, said, token)
-            for (sequence, fallbacks), (missing, said) in zip(self._sequences, progress, strict=True)
+            _advanced(sequence, fallbacks, missing, matched, token)
+            for (sequence, fallbacks), (missing, matched) in zip(self._sequences, state, strict=True)
         )
 
-    def bank(self, progress: Progress) -> int:
-        """How many tokens of it have been said; of what is begun, the sequence of which most has."""
-        missing = sum(
-            count * len(sequence) for (sequence, _), (count, _) in zip(self._sequences, progress, strict=True)
-        )
-        return self._whole - missing + max((said for _, said in progress), default=0)
+    def tokens_met(self, state: ConstraintState) -> int:
+        """Constraint tokens that the output has: those of complete sequences and of the longest one begun."""
+        missing = sum(count * len(sequence) for (sequence, _), (count, _) in zip(self._sequences, state, strict=True))
+        return self._total - missing + max((matched for _, matched in state), default=0)
 
-    def next(self, progress: Progress) -> list[int]:
-        """The tokens that go on with a sequence, or begin one."""
+    def next_tokens(self, state: ConstraintState) -> list[int]:
+        """Tokens that continue or begin a missing sequence, in ascending order."""
         open = [
-            (sequence, said) for (sequence, _), (count, said) in zip(self._sequences, progress, strict=True) if count
+            (sequence, matched)
+            for (sequence, _), (missing, matched) in zip(self._sequences, state, strict=True)
+            if missing
         ]
-        return sorted({sequence[at] for sequence, said in open for at in (0, said)})
+        return sorted({sequence[at] for sequence, matched in open for at in (0, matched)})
 
 
 def _fallbacks(sequence: Sequence[int]) -> list[int]:
-    """For each beginning, how much of its end is a shorter beginning (Knuth, Morris & Pratt 1977)."""
+    """For each prefix of the sequence, the length of its longest border (Knuth, Morris & Pratt 1977)."""
     found = [0] * len(sequence)
     for at in range(1, len(sequence)):
-        said = found[at - 1]
-        while said and sequence[said] != sequence[at]:
-            said = found[said - 1]
-        found[at] = said + (sequence[said] == sequence[at])
+        matched = found[at - 1]
+        while matched and sequence[matched] != sequence[at]:
+            matched = found[matched - 1]
+        found[at] = matched + (sequence[matched] == sequence[at])
     return found
 
 
-def _after(sequence: Sequence[int], fallbacks: list[int], missing: int, said: int, token: int) -> tuple[int, int]:
-    while said and sequence[said] != token:
-        said = fallbacks[said - 1]
-    said += sequence[said] == token
-    if said == len(sequence):
-        missing, said = max(missing - 1, 0), fallbacks[-1]
-    return missing, said if missing else 0
+def _advanced(sequence: Sequence[int], fallbacks: list[int], missing: int, matched: int, token: int) -> tuple[int, int]:
+    while matched and sequence[matched] != token:
+        matched = fallbacks[matched - 1]
+    matched += sequence[matched] == token
+    if matched == len(sequence):
+        missing, matched = max(missing - 1, 0), fallbacks[-1]
+    return missing, matched if missing else 0

@@ -1,4 +1,4 @@
-"""The coverage penalty: what a finished output loses for source pieces that it hardly looked at."""
+"""The coverage penalty: a deduction from an output's score for source pieces that got little attention."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.search.batch_search import Hypothesis
+from regard.search.contract import Hypothesis
 
 __all__ = ["coverage", "reranked"]
 
-FLOOR = 1e-6  # a piece that was not looked at at all costs log FLOOR, not minus infinity
+FLOOR = 1e-6  # a source piece without any attention costs log FLOOR, not minus infinity
 
 
 def coverage(weights: Float[Tensor, "target source"]) -> float:
-    """cp(X; Y) = Σ_i log min(Σ_j p_ij, 1): 0 where each source piece i got a whole look in all (Wu et al., Eq. 14).
+    """cp(X; Y) = Σ_i log min(Σ_j p_ij, 1) in nats; 0 where each source piece i got a total weight of 1 (Wu et al.).
 
-    ``weights`` p: of what predicts each target piece, the end included, on each source piece.
+    ``weights`` p_ij: attention of the query that predicts target piece j, the end included, on source piece i (Eq. 14).
     """
     return float(torch.log(weights.double().sum(0).clamp(FLOOR, 1.0)).sum())
 
@@ -26,7 +26,7 @@ def coverage(weights: Float[Tensor, "target source"]) -> float:
 def reranked(
     hypotheses: Sequence[Hypothesis], weights: Sequence[Float[Tensor, "target source"]], *, penalty: float
 ) -> list[Hypothesis]:
-    """By score + ``penalty`` · coverage, best first; equal ones stay as they were."""
+    """The hypotheses rescored by score + ``penalty`` · coverage, best first; equal ones keep their order."""
     scored = [
         each._replace(score=each.score + penalty * coverage(seen))
         for each, seen in zip(hypotheses, weights, strict=True)

@@ -19,7 +19,8 @@ from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, SPECIALS
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder, shift_right
-from regard.search.batch_search import Symbols, greedy_search
+from regard.search.contract import Symbols
+from regard.search.greedy import greedy_search
 from regard.studies.study import Report
 from regard.training.optim import Optimizer
 
@@ -134,5 +135,7 @@ def translate(model: EncoderDecoder, sources: Sequence[list[int]]) -> Sentences:
     source, valid = pad_sources(sources)
     with torch.no_grad():
         state = model.eval().session(source, valid)
-        found = greedy_search(model.step, state, Symbols(BEGIN, END, never=(PAD, BEGIN)), longest=valid.sum(1) + 5)
+        found = greedy_search(
+            model.step, state, Symbols(BEGIN, END, suppressed=(PAD, BEGIN)), max_lengths=valid.sum(1) + 5
+        )
     return [[token for token in hypothesis.tokens if token != END] for hypothesis in found]

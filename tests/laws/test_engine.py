@@ -16,11 +16,14 @@ from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.transformer.transformer import DecoderLayer
-from regard.search.batch_search import Symbols, greedy, greedy_search, reading, sampling, search
-from regard.search.beam import beam_search, beams
+from regard.search.batch_search import search
+from regard.search.beam import beam_search, start_beam
+from regard.search.contract import Symbols, chunked
+from regard.search.greedy import greedy_search, start_greedy
+from regard.search.sampling import start_sampling
 
 TYPES, BEGIN, END = 23, 2, 3
-SYMBOLS = Symbols(BEGIN, END, never=(0, BEGIN))
+SYMBOLS = Symbols(BEGIN, END, suppressed=(0, BEGIN))
 LENGTHS = [5, 2, 4, 1, 5, 3, 4]
 SHAPES: dict[str, dict[str, Any]] = {
     "post": {},
@@ -136,9 +139,9 @@ def test_what_is_gone_is_not_read() -> None:
     for _ in range(20):
         _, session = quick.step(torch.full((3, 1), 5), session)
     session = select(session, torch.tensor([2]))  # one column
-    assert session.absent.shape == (1, 1) and session.unseen.shape[2] == 32
+    assert session.source_mask.shape == (1, 1) and session.cell_mask.shape[2] == 32
     fresh = select(join([session, quick.session(*sources([1, 1]))]), torch.tensor([1]))
-    assert fresh.unseen.shape[2] == 16
+    assert fresh.cell_mask.shape[2] == 16
 
 
 def outputs(model: Any, width: int, room: int) -> list[tuple[list[int], float]]:
@@ -152,12 +155,12 @@ def outputs(model: Any, width: int, room: int) -> list[tuple[list[int], float]]:
         if not rows:
             return None
         longest = torch.tensor([LENGTHS[row] + 20 for row in rows])
-        make = greedy if width == 1 else beams
+        make = start_greedy if width == 1 else start_beam
         options = {} if width == 1 else {"width": width}
-        return make(rows, SYMBOLS, longest=longest, **options), model.session(*sources(rows))
+        return make(rows, SYMBOLS, max_lengths=longest, **options), model.session(*sources(rows))
 
-    step = model.reading if isinstance(model, FastEncoderDecoder) else reading(model.step)
-    found = dict(search(step, waiting(room), waiting, room=room))
+    step = model.chunked_step if isinstance(model, FastEncoderDecoder) else chunked(model.step)
+    found = dict(search(step, waiting(room), waiting, capacity=room))
     return [(found[row][0].tokens, found[row][0].score) for row in range(len(LENGTHS))]
 
 
@@ -169,23 +172,27 @@ def test_forced_and_drawn_outputs_do_not_depend_on_the_pieces(
 ) -> None:
     """Rows are read a few at a time, and a beam's or a prefix's rows are cut wherever a piece ends."""
     monkeypatch.setattr(transformer, "PROJECTED", pieces[0])
-    monkeypatch.setattr(transformer, "READ", pieces[1])
+    monkeypatch.setattr(transformer, "REDUCED", pieces[1])
     model = model_of({})
     source, valid = sources(list(range(len(LENGTHS))))
     options: dict[str, Any] = {
-        "longest": valid.sum(1) + 9,
+        "max_lengths": valid.sum(1) + 9,
         "prefixes": [[5] * (row % 4) for row in range(len(LENGTHS))],
     }
 
     def made() -> Any:
         numbers = range(len(LENGTHS))
         if how == "sampled":
-            return sampling(numbers, SYMBOLS, generator=torch.Generator().manual_seed(7), **options)
-        return greedy(numbers, SYMBOLS, **options) if how == "greedy" else beams(numbers, SYMBOLS, width=4, **options)
+            return start_sampling(numbers, SYMBOLS, generator=torch.Generator().manual_seed(7), **options)
+        return (
+            start_greedy(numbers, SYMBOLS, **options)
+            if how == "greedy"
+            else start_beam(numbers, SYMBOLS, width=4, **options)
+        )
 
     quick = fast(model)
-    found = dict(search(quick.reading, (made(), quick.session(source, valid))))
-    wanted = dict(search(reading(model.step), (made(), model.session(source, valid))))
+    found = dict(search(quick.chunked_step, (made(), quick.session(source, valid))))
+    wanted = dict(search(chunked(model.step), (made(), model.session(source, valid))))
     for row in wanted:
         assert found[row][0].tokens == wanted[row][0].tokens
         assert found[row][0].tokens[: row % 4] == [5] * (row % 4)
@@ -200,15 +207,15 @@ def test_its_outputs_are_those_of_the_model(
     model: EncoderDecoder, width: int, room: int, pieces: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transformer, "PROJECTED", pieces[0])
-    monkeypatch.setattr(transformer, "READ", pieces[1])
+    monkeypatch.setattr(transformer, "REDUCED", pieces[1])
     found = outputs(fast(model), width, room)
     source, valid = sources(list(range(len(LENGTHS))))
     longest = valid.sum(1) + 20
     if width == 1:
-        wanted = greedy_search(model.step, model.session(source, valid), SYMBOLS, longest=longest)
+        wanted = greedy_search(model.step, model.session(source, valid), SYMBOLS, max_lengths=longest)
     else:
         session = model.session(source, valid)
-        wanted = [each[0] for each in beam_search(model.step, session, SYMBOLS, longest=longest, width=width)]
+        wanted = [each[0] for each in beam_search(model.step, session, SYMBOLS, max_lengths=longest, width=width)]
     assert max(len(each.tokens) for each in wanted) > 16, "the cells have to grow"
     for (tokens, score), other in zip(found, wanted, strict=True):
         assert tokens == other.tokens
@@ -250,8 +257,8 @@ def test_a_packed_matrix_is_its_formula(dtype: torch.dtype, rows: int) -> None:
     for one, wanted in (
         (found(x), plain),
         (pack(PackedMatrix(w), "float")(x), x @ w.T),
-        (found.rectified(x), plain.clamp_min(0)),
-        (found.onto(z, x), z + plain),
+        (found.relu(x), plain.clamp_min(0)),
+        (found.add_to(z, x), z + plain),
     ):
         torch.testing.assert_close(one, wanted, rtol=1e-5, atol=1e-5)
 
@@ -268,8 +275,8 @@ def test_a_matrix_in_8_bits_is_its_formula(rows: int) -> None:
     wanted = (whole * scale.T * row + b).float()
     found = Int8Linear(PackedMatrix(w, b))
     torch.testing.assert_close(found(x), wanted, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(found.rectified(x), wanted.clamp_min(0), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(found.onto(z, x), z + wanted, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found.relu(x), wanted.clamp_min(0), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found.add_to(z, x), z + wanted, rtol=1e-5, atol=1e-5)
     assert float((wanted - (x @ w.T + b)).abs().mean()) < 0.05
 
 
@@ -284,8 +291,8 @@ def test_a_row_in_bfloat16_meets_a_matrix_in_8_bits(rows: int, biased: bool) -> 
     )
     for one, other in (
         (found(x), wanted),
-        (found.rectified(x), wanted.clamp_min(0)),
-        (found.onto(z, x), z.double() + wanted),
+        (found.relu(x), wanted.clamp_min(0)),
+        (found.add_to(z, x), z.double() + wanted),
     ):
         assert one.dtype == torch.bfloat16
         torch.testing.assert_close(one.double(), other, rtol=2**-7, atol=2**-5)
@@ -302,8 +309,8 @@ def test_a_number_that_is_none_stays_none() -> None:
     x, w, b, _ = drawn(5, torch.float32)
     x[2, 3] = float("nan")
     for format in ("float", "int8"):
-        assert pack(PackedMatrix(w, b), format).rectified(x)[2].isnan().all()
-    assert Int8Linear(PackedMatrix(w, b), alone=True).rectified(x[2:3].bfloat16()).isnan().all()
+        assert pack(PackedMatrix(w, b), format).relu(x)[2].isnan().all()
+    assert Int8Linear(PackedMatrix(w, b), alone=True).relu(x[2:3].bfloat16()).isnan().all()
 
 
 def test_a_row_in_8_bits_does_not_depend_on_those_beside_it() -> None:

@@ -16,26 +16,20 @@ from regard.models.encoder_decoder import EncoderDecoder, Session
 from regard.models.transformer.feed_forward import FeedForward
 from regard.models.transformer.norms import PostNorm
 from regard.models.transformer.transformer import EncoderLayer, TransformerEncoder
-from regard.search.batch_search import (
-    RunningBatch,
-    Symbols,
-    best_types,
-    greedy,
-    greedy_search,
-    reading,
-    sample,
-    sampling,
-    search,
-)
-from regard.search.beam import beam_search, beams
+from regard.search.batch_search import RunningBatch, search
+from regard.search.beam import beam_search, start_beam
+from regard.search.best_types import best_types
+from regard.search.contract import Symbols, chunked
+from regard.search.greedy import greedy_search, start_greedy
+from regard.search.sampling import sample, start_sampling
 from regard.testing.law import ready
 
 from . import cases
 from .cases import DECODERS, TYPES, WIDTH
 
 BEGIN, END = 2, 3
-SYMBOLS = Symbols(begin=BEGIN, end=END, never=(0, BEGIN))
-ENDLESS = Symbols(begin=BEGIN, end=END, never=(0, BEGIN, END))  # but for the limits
+SYMBOLS = Symbols(begin=BEGIN, end=END, suppressed=(0, BEGIN))
+ENDLESS = Symbols(begin=BEGIN, end=END, suppressed=(0, BEGIN, END))  # but for the limits
 VALID = torch.arange(5) < torch.tensor([[5], [2], [4]])
 LONGEST = torch.tensor([6, 4, 5])
 # Those of which another has the same order of things; each is under all laws.
@@ -112,7 +106,7 @@ def test_every_step_cached_is_as_uncached_under_reordering(model, source):
 @torch.no_grad()
 @pytest.mark.parametrize("width", [2, 3])
 def test_beam_cached_is_as_uncached(model, source, width):
-    options = dict(longest=LONGEST, width=width, best=width)
+    options = dict(max_lengths=LONGEST, width=width, nbest=width)
     cached = beam_search(model.step, model.session(source, VALID), SYMBOLS, **options)
     plain = beam_search(*uncached(model, source, VALID), SYMBOLS, **options)
     for one, other in zip(cached, plain, strict=True):
@@ -121,19 +115,19 @@ def test_beam_cached_is_as_uncached(model, source, width):
 
 @torch.no_grad()
 def test_greedy_cached_is_as_uncached_and_as_a_beam_of_one(model, source):
-    greedy = greedy_search(model.step, model.session(source, VALID), SYMBOLS, longest=LONGEST)
-    same_hypotheses(greedy, greedy_search(*uncached(model, source, VALID), SYMBOLS, longest=LONGEST))
+    greedy = greedy_search(model.step, model.session(source, VALID), SYMBOLS, max_lengths=LONGEST)
+    same_hypotheses(greedy, greedy_search(*uncached(model, source, VALID), SYMBOLS, max_lengths=LONGEST))
     session = model.session(source, VALID)
-    beam = beam_search(model.step, session, SYMBOLS, longest=LONGEST, width=1, length_penalty=0.0)
+    beam = beam_search(model.step, session, SYMBOLS, max_lengths=LONGEST, width=1, length_penalty=0.0)
     same_hypotheses(greedy, [hypotheses[0] for hypotheses in beam])
 
 
 @torch.no_grad()
 def test_a_batch_is_searched_as_its_sentences_alone(model, source):
-    whole = beam_search(model.step, model.session(source, VALID), SYMBOLS, longest=LONGEST, width=3)
+    whole = beam_search(model.step, model.session(source, VALID), SYMBOLS, max_lengths=LONGEST, width=3)
     for row, length in enumerate(VALID.sum(1).tolist()):
         session = model.session(source[row : row + 1, :length], VALID[row : row + 1, :length])
-        alone = beam_search(model.step, session, SYMBOLS, longest=LONGEST[row : row + 1], width=3)
+        alone = beam_search(model.step, session, SYMBOLS, max_lengths=LONGEST[row : row + 1], width=3)
         same_hypotheses(whole[row], alone[0])
 
 
@@ -147,8 +141,8 @@ def test_sentences_that_enter_while_others_run_are_searched_as_alone(model, sour
         entered.append(numbers)
         rows = [order[number] for number in numbers]
         longest = LONGEST[rows]
-        live = greedy(numbers, SYMBOLS, longest=longest) if width is None else beams(
-            numbers, SYMBOLS, longest=longest, width=width
+        live = start_greedy(numbers, SYMBOLS, max_lengths=longest) if width is None else start_beam(
+            numbers, SYMBOLS, max_lengths=longest, width=width
         )  # fmt: skip
         length = int(VALID[rows].sum(1).max())
         return live, model.session(source[rows][:, :length], VALID[rows][:, :length])
@@ -157,13 +151,13 @@ def test_sentences_that_enter_while_others_run_are_searched_as_alone(model, sour
         begun = sum(map(len, entered))
         return opened(list(range(len(order)))[begun : begun + free]) if begun < len(order) else None
 
-    found = dict(search(reading(model.step), opened([0, 1]), waiting, room=2))
+    found = dict(search(chunked(model.step), opened([0, 1]), waiting, capacity=2))
     assert len(entered) > 2, "they enter as places become free"
     session = model.session(source, VALID)
     if width is None:
-        alone = [[h] for h in greedy_search(model.step, session, SYMBOLS, longest=LONGEST)]
+        alone = [[h] for h in greedy_search(model.step, session, SYMBOLS, max_lengths=LONGEST)]
     else:
-        alone = beam_search(model.step, session, SYMBOLS, longest=LONGEST, width=width)
+        alone = beam_search(model.step, session, SYMBOLS, max_lengths=LONGEST, width=width)
     assert sorted(found) == list(range(len(order)))
     for number, row in enumerate(order):
         same_hypotheses(found[number], alone[row])
@@ -176,29 +170,29 @@ def test_a_sentence_that_is_dropped_leaves_the_others_as_they_were(model, source
     """Between two steps, before any has ended; another enters in its place."""
 
     def opened(numbers, rows):
-        live = greedy(numbers, ENDLESS, longest=LONGEST[rows]) if width is None else beams(
-            numbers, ENDLESS, longest=LONGEST[rows], width=width
+        live = start_greedy(numbers, ENDLESS, max_lengths=LONGEST[rows]) if width is None else start_beam(
+            numbers, ENDLESS, max_lengths=LONGEST[rows], width=width
         )  # fmt: skip
         return live, model.session(source[rows], VALID[rows])
 
-    running, found = RunningBatch(reading(model.step)), {}
+    running, found = RunningBatch(chunked(model.step)), {}
     running.enter(opened([0, 1, 2], [0, 1, 2]))
     running.advance()
-    assert running.alive == {0, 1, 2}
+    assert running.active_ids == {0, 1, 2}
     running.drop(dropped)
-    assert running.alive.isdisjoint(dropped)
+    assert running.active_ids.isdisjoint(dropped)
     running.drop([7])  # nobody
     running.enter(opened([5], [0]))
-    while running.alive:
+    while running.active_ids:
         running.advance()
-        found |= dict(running.finished())
-    found |= dict(running.finished())
+        found |= dict(running.take_finished())
+    found |= dict(running.take_finished())
     assert sorted(found) == sorted({0, 1, 2, 5} - set(dropped))
     session = model.session(source, VALID)
     if width is None:
-        alone = [[h] for h in greedy_search(model.step, session, ENDLESS, longest=LONGEST)]
+        alone = [[h] for h in greedy_search(model.step, session, ENDLESS, max_lengths=LONGEST)]
     else:
-        alone = beam_search(model.step, session, ENDLESS, longest=LONGEST, width=width)
+        alone = beam_search(model.step, session, ENDLESS, max_lengths=LONGEST, width=width)
     for number, outputs in found.items():
         same_hypotheses(outputs, alone[{5: 0}.get(number, number)])
 
@@ -215,17 +209,19 @@ def test_draws_of_a_sentence_leave_together_and_make_room(monkeypatch):
         row = next(rows, None)
         if row is None:
             return None
-        live = sampling(
+        live = start_sampling(
             [len(seen) + 2],
             SYMBOLS,
-            longest=LONGEST[row : row + 1],
+            max_lengths=LONGEST[row : row + 1],
             draws=3,
             generator=torch.Generator().manual_seed(row),
         )
         return live, model.session(source[row : row + 1], VALID[row : row + 1]).repeat(3)
 
-    live = sampling([0, 1], SYMBOLS, longest=LONGEST[:2], draws=3, generator=torch.Generator().manual_seed(9))
-    found = dict(search(reading(model.step), (live, model.session(source[:2], VALID[:2]).repeat(3)), waiting, room=2))
+    live = start_sampling([0, 1], SYMBOLS, max_lengths=LONGEST[:2], draws=3, generator=torch.Generator().manual_seed(9))
+    found = dict(
+        search(chunked(model.step), (live, model.session(source[:2], VALID[:2]).repeat(3)), waiting, capacity=2)
+    )
     assert len(found) == 6 and set(map(len, found.values())) == {3}
     assert set(seen) == {1} or set(seen) == {1, 2}, "one sentence ends, one enters"
     for outputs in found.values():
@@ -253,7 +249,7 @@ def test_the_best_of_many_types_are_those_of_a_whole_sort(types, count, never):
 
 @torch.no_grad()
 def test_the_score_is_that_of_teacher_forcing(model, source):
-    found = beam_search(model.step, model.session(source, VALID), SYMBOLS, longest=LONGEST, width=3, best=2)
+    found = beam_search(model.step, model.session(source, VALID), SYMBOLS, max_lengths=LONGEST, width=3, nbest=2)
     for row, hypotheses in enumerate(found):
         for hypothesis in hypotheses:
             tokens = torch.tensor([[BEGIN, *hypothesis.tokens, END][: len(hypothesis.token_log_probabilities) + 1]])
@@ -268,13 +264,13 @@ def test_the_score_is_that_of_teacher_forcing(model, source):
 @pytest.mark.parametrize(("penalty", "offset"), [(0.0, 5), (0.6, 5), (1.0, 5), (1.0, 0), (1.5, 0)])
 def test_a_beam_as_wide_as_the_space_finds_the_true_argmax(model, source, penalty, offset):
     longest, live = 3, [t for t in range(TYPES) if t not in (0, BEGIN, END)][:3]
-    symbols = Symbols(BEGIN, END, never=tuple(t for t in range(TYPES) if t not in (*live, END)))
+    symbols = Symbols(BEGIN, END, suppressed=tuple(t for t in range(TYPES) if t not in (*live, END)))
     session = model.session(source[:1], VALID[:1])
     (found,) = beam_search(
         model.step,
         session,
         symbols,
-        longest=torch.tensor([longest]),
+        max_lengths=torch.tensor([longest]),
         width=40,
         length_penalty=penalty,
         length_offset=offset,
@@ -294,7 +290,7 @@ def test_a_beam_as_wide_as_the_space_finds_the_true_argmax(model, source, penalt
 @torch.no_grad()
 def test_a_forced_prefix_is_kept_and_is_what_one_wide_step_gives(model, source):
     prefixes = [[4, 5], [], [6]]
-    found = greedy_search(model.step, model.session(source, VALID), SYMBOLS, longest=LONGEST, prefixes=prefixes)
+    found = greedy_search(model.step, model.session(source, VALID), SYMBOLS, max_lengths=LONGEST, prefixes=prefixes)
     for hypothesis, prefix in zip(found, prefixes, strict=True):
         assert hypothesis.tokens[: len(prefix)] == prefix
     tokens = torch.tensor([[BEGIN, 4, 5]])
@@ -304,10 +300,10 @@ def test_a_forced_prefix_is_kept_and_is_what_one_wide_step_gives(model, source):
 
 @torch.no_grad()
 def test_sampling_with_one_choice_is_greedy(model, source):
-    greedy = greedy_search(model.step, model.session(source, VALID), SYMBOLS, longest=LONGEST)
+    greedy = greedy_search(model.step, model.session(source, VALID), SYMBOLS, max_lengths=LONGEST)
     for options in (dict(top_k=1), dict(top_p=1e-9), dict(temperature=1e-6)):
         session = model.session(source, VALID)
-        drawn = sample(model.step, session, SYMBOLS, longest=LONGEST, generator=torch.Generator(), **options)
+        drawn = sample(model.step, session, SYMBOLS, max_lengths=LONGEST, generator=torch.Generator(), **options)
         assert [hypothesis.tokens for hypothesis in drawn] == [hypothesis.tokens for hypothesis in greedy]
 
 
@@ -321,8 +317,8 @@ def test_the_memory_is_never_copied_per_beam_and_finished_sentences_leave(model,
         log_p, after = model.step(tokens, session)
         return log_p, after
 
-    endless = Symbols(BEGIN, END, never=(0, BEGIN, END))
-    beam_search(step, model.session(source, VALID), endless, longest=torch.tensor([5, 1, 2]), width=4)
+    endless = Symbols(BEGIN, END, suppressed=(0, BEGIN, END))
+    beam_search(step, model.session(source, VALID), endless, max_lengths=torch.tensor([5, 1, 2]), width=4)
     assert [rows for rows, _, _ in seen] == [3, 8, 4, 4, 4], "live rows: sentence 1 leaves after 1 token, 2 after 2"
     assert [held for _, _, held in seen] == [3, 2, 1, 1, 1]
     assert [sentences for _, sentences, _ in seen] == [3, 3, 1, 1, 1], "keys are held once a sentence"

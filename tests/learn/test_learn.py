@@ -15,7 +15,8 @@ from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.cross_entropy import projected_cross_entropy
 from regard.models.encoder_decoder import EncoderDecoder
-from regard.search.batch_search import Symbols, greedy_search
+from regard.search.contract import Symbols
+from regard.search.greedy import greedy_search
 from regard.training.optim import Optimizer, schedule
 from tests.shape_checks import unchecked
 
@@ -67,9 +68,9 @@ def learn(
 
 def decode(model: EncoderDecoder, sources: list[list[int]]) -> list[list[int]]:
     source, valid = pad_sources(sources)
-    symbols = Symbols(BEGIN, END, never=(PAD, BEGIN))
+    symbols = Symbols(BEGIN, END, suppressed=(PAD, BEGIN))
     with torch.no_grad():
-        found = greedy_search(model.step, model.session(source, valid), symbols, longest=valid.sum(1) + 5)
+        found = greedy_search(model.step, model.session(source, valid), symbols, max_lengths=valid.sum(1) + 5)
     return [[token for token in hypothesis.tokens if token != END] for hypothesis in found]
 
 

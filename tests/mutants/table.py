@@ -18,8 +18,8 @@ from regard.models.convolutional.encoder import CentredConvolution
 from regard.models.dropout import Dropout
 from regard.models.recurrent.bahdanau import BahdanauDecoder
 from regard.models.recurrent.luong import InputFeedingDecoder, LuongDecoder
-from regard.search.batch_search import limit_scores, sampling
-from regard.search.beam import _Beams, length_normaliser
+from regard.search.beam import _BeamState, length_normaliser
+from regard.search.sampling import limit_scores, start_sampling
 from regard.tasks.translation.objective import objective
 from regard.training.trainer import Trainer, _optimizer
 from regard.training.updater import Updater
@@ -120,12 +120,12 @@ DECODING = {
         Edit(length_normaliser, "(offset + length) / (offset + 1)", "(offset + length) / offset"), *scores(0.6, 5.0)
     ),
     "beam that looks at no more extensions than its width": Mutant(
-        Edit(_Beams.read, "2 * self.width", "self.width"),
+        Edit(_BeamState.reduce, "2 * self.width", "self.width"),
         test_beam.test_it_is_the_textbook_s,
         {"width": 2, "penalty": (0.6, 5.0), "forced": False},
     ),
     "beam that stops at its first finished output": Mutant(
-        Edit(_Beams._stays, " and pool[-1].score >= bound", ""),
+        Edit(_BeamState._unfinished, " and pool[-1].score >= bound", ""),
         test_beam.test_it_is_the_textbook_s,
         {"width": 2, "penalty": (1.0, 0.0), "forced": False},
     ),
@@ -139,7 +139,7 @@ DECODING = {
         Edit(Decoding.open, "settings.max_length, self._positions", "None, self._positions"), *limits(7, 6)
     ),
     "temperature squared": Mutant(
-        Edit(sampling, "log_p / temperature", "log_p / temperature**2"),
+        Edit(start_sampling, "log_p / temperature", "log_p / temperature**2"),
         test_sampling.test_temperature_divides_log_probabilities,
         STEP | {"temperature": 2.0},
     ),

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from regard.config.settings import SearchConfig
 from regard.inference.results import Candidate, Translation
-from regard.search.batch_search import Hypothesis, Opened, Read, Symbols, greedy
-from regard.search.beam import beams
-from regard.search.constrained import constrained
+from regard.search.beam import start_beam
+from regard.search.constrained import start_constrained_beam
 from regard.search.constraint_state import Constraints
+from regard.search.contract import Hypothesis, Reduce, StatePair, Symbols
+from regard.search.greedy import start_greedy
 from regard.server.batching.models import ServedModel
 from regard.server.batching.scheduler import Limits
 
@@ -47,21 +48,21 @@ class Copying:
         settings: SearchConfig,
         *,
         constraints: Sequence[Constraints] | None = None,
-    ) -> Opened:
+    ) -> StatePair:
         longest = max(map(len, sources))
         letters = torch.tensor([[*source, *[END] * (LIMIT + 1 - len(source))] for source in sources])
         state = Reading(letters, torch.zeros(len(sources), dtype=torch.int64))
         limit = torch.full((len(sources),), longest + 5)
-        options: dict[str, Any] = {"width": settings.beam, "best": settings.nbest, "length_penalty": 0.0}
+        options: dict[str, Any] = {"width": settings.beam, "nbest": settings.nbest, "length_penalty": 0.0}
         if constraints is not None:
             self.constrained += len(sources)
-            wanted: Any = {"longest": limit + 30, "constraints": constraints}
-            return constrained(numbers, Symbols(BEGIN, END), **wanted, **options), state
+            wanted: Any = {"max_lengths": limit + 30, "constraints": constraints}
+            return start_constrained_beam(numbers, Symbols(BEGIN, END), **wanted, **options), state
         if settings.beam == 1:
-            return greedy(numbers, Symbols(BEGIN, END), longest=limit), state
-        return beams(numbers, Symbols(BEGIN, END), longest=limit, **options), state
+            return start_greedy(numbers, Symbols(BEGIN, END), max_lengths=limit), state
+        return start_beam(numbers, Symbols(BEGIN, END), max_lengths=limit, **options), state
 
-    def step(self, tokens: Tensor, state: Any, read: Read) -> Any:
+    def step(self, tokens: Tensor, state: Any, read: Reduce) -> Any:
         if self.broken:
             raise RuntimeError("this model is broken, and the text is a secret")
         time.sleep(self.pause)

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from regard.config.settings import SearchConfig
-from regard.search.batch_search import Opened, Read, Symbols, greedy
-from regard.search.beam import beams
-from regard.search.constrained import constrained
+from regard.search.beam import start_beam
+from regard.search.constrained import start_constrained_beam
 from regard.search.constraint_state import Constraints
+from regard.search.contract import Reduce, StatePair, Symbols
+from regard.search.greedy import start_greedy
 from regard.server.batching.scheduler import Closed, Deadline, Job, Limits, Overloaded, Scheduler, TooMany
 
 BEGIN, END, WORD = 0, 1, 2
@@ -45,18 +46,20 @@ class Counting:
         settings: SearchConfig,
         *,
         constraints: Sequence[Constraints] | None = None,
-    ) -> Opened:
+    ) -> StatePair:
         self.opened.append([source[0] for source in sources])
         longest = torch.full((len(sources),), 99)
         state = Left(torch.tensor([source[0] for source in sources]))
         if constraints is not None:
-            options: Any = {"longest": longest, "width": settings.beam, "constraints": constraints}
-            return constrained(numbers, Symbols(BEGIN, END), length_penalty=0.0, **options), state
+            options: Any = {"max_lengths": longest, "width": settings.beam, "constraints": constraints}
+            return start_constrained_beam(numbers, Symbols(BEGIN, END), length_penalty=0.0, **options), state
         if settings.beam == 1:
-            return greedy(numbers, Symbols(BEGIN, END), longest=longest), state
-        return beams(numbers, Symbols(BEGIN, END), longest=longest, width=settings.beam, length_penalty=0.0), state
+            return start_greedy(numbers, Symbols(BEGIN, END), max_lengths=longest), state
+        return start_beam(
+            numbers, Symbols(BEGIN, END), max_lengths=longest, width=settings.beam, length_penalty=0.0
+        ), state
 
-    def step(self, tokens: Tensor, state: Any, read: Read) -> Any:
+    def step(self, tokens: Tensor, state: Any, read: Reduce) -> Any:
         if self.broken:
             raise RuntimeError("this model is broken")
         self.rows = max(self.rows, len(tokens))

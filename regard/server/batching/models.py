@@ -16,7 +16,7 @@ from regard.data.tokenizers.subword import MarianTokenizer, marked
 from regard.errors import ConfigError
 from regard.inference.results import Translation
 from regard.inspection.inspector import Inspector
-from regard.search.batch_search import Hypothesis
+from regard.search.contract import Hypothesis
 from regard.server.api_error import ApiError
 from regard.server.batching.constraints import constraints_of, widened
 from regard.server.batching.scheduler import Closed, Deadline, Job, Limits, Overloaded, Scheduler, TooMany, Watch

@@ -16,8 +16,9 @@ from itertools import count
 from typing import NamedTuple, Protocol
 
 from regard.config.settings import SearchConfig
-from regard.search.batch_search import Hypothesis, Opened, Reading, RunningBatch
+from regard.search.batch_search import RunningBatch
 from regard.search.constraint_state import Constraints
+from regard.search.contract import ChunkedStep, Hypothesis, StatePair
 
 __all__ = ["Closed", "Deadline", "Job", "Limits", "Overloaded", "Scheduler", "TooMany", "Watch"]
 
@@ -69,10 +70,10 @@ class Opener(Protocol):
         settings: SearchConfig,
         *,
         constraints: Sequence[Constraints] | None = None,
-    ) -> Opened: ...
+    ) -> StatePair: ...
 
     @property
-    def step(self) -> Reading: ...
+    def step(self) -> ChunkedStep: ...
 
 
 class Watch:
@@ -254,7 +255,7 @@ class Scheduler:
         for number in numbers:
             del self._running[number]
         for kind, lane in list(self._lanes.items()):
-            if not numbers.isdisjoint(lane.alive):
+            if not numbers.isdisjoint(lane.active_ids):
                 self._guard(kind, lambda lane=lane: lane.drop(numbers))  # type: ignore[misc]
 
     def _admit(self) -> None:
@@ -281,7 +282,7 @@ class Scheduler:
         lane = self._lanes.get(kind) or RunningBatch(self.model.step)
         wanted = {"constraints": [job.constraints for job in group]} if kind.constrained else {}
         try:
-            begun = lane.begun(self.model.open(numbers, [job.pieces for job in group], kind.settings, **wanted))
+            begun = lane.first_step(self.model.open(numbers, [job.pieces for job in group], kind.settings, **wanted))
         except Exception as error:  # noqa: BLE001 - whatever it is, a client waits for it
             for job in group:
                 job.fail(error)
@@ -300,13 +301,13 @@ class Scheduler:
 
     def _deliver(self) -> None:
         for kind, lane in list(self._lanes.items()):
-            for number, outputs in lane.finished():
+            for number, outputs in lane.take_finished():
                 job = self._running.pop(number)
                 if job.future.set_running_or_notify_cancel():  # False where it was cancelled meanwhile
                     job.future.set_result(outputs)
                 self.watch.found(len(outputs[0].token_log_probabilities))
                 self._rate.one(self.clock())
-            if not lane.alive:
+            if not lane.active_ids:
                 del self._lanes[kind]
 
     def _guard(self, kind: Lane, work: Callable[[], None]) -> None:

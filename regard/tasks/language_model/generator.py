@@ -14,7 +14,7 @@ from regard.config.explain import explain
 from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, UNKNOWN, Tokenizer
 from regard.errors import ConfigError, ModelError
 from regard.models.language_model import LanguageModel, LanguageModelState
-from regard.search.batch_search import limit_scores
+from regard.search.sampling import limit_scores
 from regard.tasks.language_model.config import GenerateConfig
 
 __all__ = ["Generated", "Generator", "TextScore"]

@@ -30,8 +30,9 @@ from regard.inference.decoding import Decoding, Engine, possible
 from regard.inference.results import Candidate, Translation
 from regard.models.encoder_decoder import EncoderDecoder, shift_right
 from regard.runs.run_folder import RunFolder
-from regard.search.batch_search import Hypothesis, Opened, Read, search
+from regard.search.batch_search import search
 from regard.search.beam import length_normaliser
+from regard.search.contract import Hypothesis, Reduce, StatePair
 from regard.search.coverage_penalty import reranked
 from regard.tasks.load import load as load_predictor
 from regard.tasks.translation.config import translation_config
@@ -293,20 +294,20 @@ class Translator:
         order = iter(sorted(range(len(flat)), key=lambda index: -len(flat[index])))
         room = settings.batch_sentences
 
-        def waiting(free: int) -> Opened | None:
+        def waiting(free: int) -> StatePair | None:
             chosen = list(islice(order, free))
             prefixes = None if forced is None else [forced[index] for index in chosen]
             sources = [flat[index] for index in chosen]
             open = self.decoding.open
             return open(chosen, sources, settings, prefixes=prefixes, generator=generator) if chosen else None
 
-        def step(tokens: Tensor, session: State, read: Read) -> tuple[tuple[Tensor, ...], State]:
+        def step(tokens: Tensor, session: State, read: Reduce) -> tuple[tuple[Tensor, ...], State]:
             if interrupted():
                 raise KeyboardInterrupt
             return self.decoding.step(tokens, session, read)
 
         if (first := waiting(room)) is not None:
-            yield from search(step, first, waiting, room=room)
+            yield from search(step, first, waiting, capacity=room)
 
     def assemble(
         self,

@@ -1,0 +1,53 @@
+"""The most probable types of each row: top-k over a large vocabulary, chunk by chunk."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.search.contract import LogP
+
+__all__ = ["best_types"]
+
+CHUNK = 64  # types; the best are looked for in the chunks of a row with the highest maxima
+LARGE = 1024  # types from which on searching by chunks pays
+
+
+def best_types(
+    log_p: LogP, count: int, suppressed: Sequence[int] = ()
+) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]]:
+    """Log-probability and id of the ``count`` best types of each row, best first; −∞ for a suppressed type.
+
+    Of many types, the best of a row lie in the chunks with the highest maxima, and finding maxima is cheap.
+    """
+    count = min(count, log_p.shape[1])
+    value, token = _top(log_p, count)
+    if suppressed and not set(suppressed).isdisjoint(token.flatten().tolist()):  # rare in a trained model
+        value, token = _top(log_p, min(count + len(suppressed), log_p.shape[1]))
+        barred = torch.isin(token, token.new_tensor(suppressed))
+        value, place = value.masked_fill(barred, -math.inf).topk(count, -1)
+        token = token.gather(1, place)
+    return value, token
+
+
+def _top(log_p: LogP, count: int) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]]:
+    many = log_p.shape[1] >= max(LARGE, 4 * CHUNK * count)
+    return _top_of_many(log_p, count) if many else log_p.topk(count, -1)
+
+
+def _top_of_many(log_p: LogP, count: int) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]]:
+    rows, types = log_p.shape
+    if rows == count == 1:
+        return log_p.max(-1, keepdim=True)
+    whole = types // CHUNK * CHUNK
+    chunks = log_p[:, :whole].unflatten(1, (-1, CHUNK))
+    highest = chunks.amax(-1).topk(count, -1, sorted=False).indices
+    candidates = chunks[torch.arange(rows, device=log_p.device)[:, None], highest].flatten(1)
+    id = (highest[..., None] * CHUNK + torch.arange(CHUNK, device=log_p.device)).flatten(1)
+    rest = torch.arange(whole, types, device=log_p.device).expand(rows, -1)
+    value, place = torch.cat([candidates, log_p[:, whole:]], 1).topk(count, -1)
+    return value, torch.cat([id, rest], 1).gather(1, place)

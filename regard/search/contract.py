@@ -1,0 +1,115 @@
+"""Types that every search shares: the model's step, special symbols, outputs, and the state of a search.
+
+A search sees a model through one function, ``step: (tokens, state) -> (log_probs, state)``, or through a
+``ChunkedStep``, which hands over the log-probabilities of a few rows at a time. Lengths count the end symbol.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.core.state import State
+
+__all__ = [
+    "ChunkedStep",
+    "Finished",
+    "Hypothesis",
+    "LogP",
+    "Prefixes",
+    "Reduce",
+    "SearchState",
+    "StatePair",
+    "Step",
+    "Symbols",
+    "chunked",
+]
+
+LogP = Float[Tensor, "rows types"]
+Step = Callable[[Int[Tensor, "rows length"], State], tuple[Float[Tensor, "rows length types"], State]]
+# (log-probabilities of consecutive rows, the slice of all rows they are) → the tensors that the search needs of them.
+Reduce = Callable[[LogP, slice], tuple[Tensor, ...]]
+# A step that reduces the rows chunk by chunk while each chunk is in the cache; returns the reduced tensors of all rows,
+# concatenated, and the model state.
+ChunkedStep = Callable[[Int[Tensor, "rows 1"], State, Reduce], tuple[tuple[Tensor, ...], State]]
+Prefixes = Sequence[Sequence[int]]  # per sentence, the tokens that its outputs must begin with
+
+
+class Symbols(NamedTuple):
+    """Special tokens: ``begin`` is fed first, ``end`` ends an output, the ``suppressed`` are never produced."""
+
+    begin: int
+    end: int
+    suppressed: tuple[int, ...] = ()
+
+
+class Hypothesis(NamedTuple):
+    """One output with its log-probability in nats; ``finished`` is False where the length limit cut it.
+
+    ``tokens`` exclude begin and end; ``score`` is the value it was ranked by; in ``token_log_probabilities`` the end
+    symbol's value comes last.
+    """
+
+    tokens: list[int]
+    log_probability: float
+    score: float
+    token_log_probabilities: list[float]
+    finished: bool
+
+
+Finished = tuple[int, list[Hypothesis]]  # a sentence's id and its outputs, best first
+
+
+class SearchState(ABC):
+    """Outputs in progress, one or more rows a sentence, each sentence at its own step.
+
+    ``active_ids``: the ids of the sentences still searched, in the order of their rows; one may occur several times.
+    """
+
+    active_ids: list[int]
+
+    @abstractmethod
+    def tokens(self) -> Int[Tensor, "rows 1"]:
+        """The token that each row is fed next."""
+
+    @abstractmethod
+    def reduce(self, log_p: LogP, rows: slice) -> tuple[Tensor, ...]:
+        """Reduce the log-probabilities of ``rows``, a part of all rows, to the tensors that ``advance`` needs."""
+
+    @abstractmethod
+    def advance(self, reduced: tuple[Tensor, ...], model_state: State) -> State:
+        """Extend every row by one token, from the reduced tensors of all rows.
+
+        Returns the model state of the rows that go on.
+        """
+
+    @abstractmethod
+    def join(self, other: SearchState) -> None:
+        """Append the sentences of ``other``, which must have made a first step too."""
+
+    @abstractmethod
+    def drop(self, ids: Collection[int], model_state: State) -> State:
+        """Stop searching these sentences, finished or not. Returns the model state of the rows that go on."""
+
+    @abstractmethod
+    def take_finished(self) -> list[Finished]:
+        """Return and forget the sentences that ended since the last call, with their outputs."""
+
+
+StatePair = tuple[SearchState, State]  # a search and the model state of its rows
+
+
+def chunked(step: Step) -> ChunkedStep:
+    """A plain step as a ``ChunkedStep`` whose only chunk is all rows."""
+
+    def chunked_step(
+        tokens: Int[Tensor, "rows 1"], state: State, reduce: Reduce
+    ) -> tuple[tuple[Tensor, ...], State]:  # fmt: skip
+        log_p, state = step(tokens, state)
+        return reduce(log_p[:, -1], slice(0, len(log_p))), state
+
+    return chunked_step

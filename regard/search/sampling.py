@@ -1,0 +1,93 @@
+"""Sampling: each next token drawn from the model's distribution, with temperature, top-k and top-p limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from regard.core.state import State
+from regard.search.batch_search import in_order, search
+from regard.search.contract import Hypothesis, LogP, Prefixes, SearchState, Step, Symbols, chunked
+from regard.search.row_state import RowState
+
+__all__ = ["limit_scores", "sample", "start_sampling"]
+
+
+def sample(
+    step: Step,
+    state: State,
+    symbols: Symbols,
+    *,
+    max_lengths: Int[Tensor, "rows"],
+    prefixes: Prefixes | None = None,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    generator: torch.Generator | None = None,
+) -> list[Hypothesis]:
+    """One output a row, each token drawn from softmax(log p / temperature).
+
+    Draws are limited to the ``top_k`` most probable types and to the smallest set whose probability reaches ``top_p``
+    (the type that crosses it included; Holtzman et al. 2020). Log-probabilities returned are the model's own, before
+    temperature and limits.
+    """
+    search_state = start_sampling(
+        range(len(max_lengths)), symbols, max_lengths=max_lengths, prefixes=prefixes,
+        temperature=temperature, top_k=top_k, top_p=top_p, generator=generator,
+    )  # fmt: skip
+    finished = search(chunked(step), (search_state, state))
+    return [hypothesis for (hypothesis,) in in_order(finished, len(max_lengths))]
+
+
+def start_sampling(
+    ids: Sequence[int],
+    symbols: Symbols,
+    *,
+    max_lengths: Int[Tensor, "rows"],
+    prefixes: Prefixes | None = None,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    generator: torch.Generator | None = None,
+    draws: int = 1,
+) -> SearchState:
+    """The state of a sampling search (see ``sample``) before its first step, ``draws`` rows and outputs a sentence."""
+
+    def draw(log_p: LogP) -> Int[Tensor, "rows"]:
+        suppressed = log_p.new_tensor(symbols.suppressed, dtype=torch.int64)
+        scores = (log_p / temperature).index_fill(1, suppressed, -math.inf)
+        return torch.multinomial(torch.softmax(limit_scores(scores, top_k, top_p), -1), 1, generator=generator).squeeze(
+            -1
+        )
+
+    rows = _SamplingState(ids, symbols, max_lengths, prefixes, draws)
+    rows.draw = draw
+    return rows
+
+
+def limit_scores(scores: LogP, top_k: int | None, top_p: float | None) -> LogP:
+    if top_k is not None and top_k < scores.shape[-1]:
+        scores = scores.masked_fill(scores < scores.topk(top_k, -1).values[:, -1:], -math.inf)
+    if top_p is not None:
+        ordered, index = scores.sort(-1, descending=True)
+        probability = torch.softmax(ordered, -1)
+        beyond = probability.cumsum(-1) - probability >= top_p  # the more probable types reach top_p already
+        scores = scores.masked_fill(torch.zeros_like(beyond).scatter(-1, index, beyond), -math.inf)
+    return scores
+
+
+class _SamplingState(RowState):
+    """One draw a row, made for all rows at once, so that the draws do not depend on how rows are chunked."""
+
+    draw: Callable[[LogP], Int[Tensor, "rows"]]
+
+    def reduce(self, log_p: LogP, rows: slice) -> tuple[Tensor, ...]:
+        return (log_p,)
+
+    def advance(self, reduced: tuple[Tensor, ...], model_state: State) -> State:
+        (log_p,) = reduced
+        return self.append(*self.force_prefixes(log_p, self.draw(log_p), slice(0, len(log_p))), model_state)
