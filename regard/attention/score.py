@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -13,7 +14,22 @@ from regard.attention.kernel import Energy, blank_unseen, masked_softmax, read, 
 from regard.attention.mask import Bound
 from regard.core.state import State
 
-__all__ = ["ReweightedScore", "Score", "SoftmaxScore"]
+__all__ = ["ReweightedScore", "Score", "ScoreTerms", "SoftmaxScore"]
+
+
+class ScoreTerms(NamedTuple):
+    """An energy written as a sum: e(t, s) = scale · Σ_i term_i + bias, with query and key (heads, positions, width).
+
+    ``product``: term_i = query_i · key_i. ``additive``: term_i = vector_i · tanh(query_i + key_i).
+    """
+
+    kind: Literal["product", "additive"]
+    formula: str
+    scale: float
+    query: Tensor
+    key: Tensor
+    vector: Tensor | None = None  # (heads, width)
+    bias: Tensor | None = None  # (heads, query, key)
 
 
 class Score(Mechanism):
@@ -24,6 +40,15 @@ class Score(Mechanism):
         self, query: Float[Tensor, "batch heads query width"], key: Float[Tensor, "batch heads key key_width"]
     ) -> Float[Tensor, "batch heads query key"]:
         """Energy of every pair, before any mask."""
+
+    def terms(
+        self, query: Float[Tensor, "heads query width"], key: Float[Tensor, "heads key prepared"], bound: Bound
+    ) -> ScoreTerms | None:
+        """The energies of one sentence as sums, to be shown to a reader; None where they are no such sum.
+
+        ``key`` is prepared; ``bound`` may have more queries and keys than given here.
+        """
+        return None
 
 
 class SoftmaxScore(Score):

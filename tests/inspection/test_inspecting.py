@@ -14,7 +14,8 @@ import torch
 from regard.data.tokenizers.catalogue import END, TokenizerConfig, train_tokenizer
 from regard.errors import ConfigError
 from regard.inspection.aligner import Aligner
-from regard.inspection.build_document import _words, inspect_text
+from regard.inspection.build_document import inspect_text
+from regard.inspection.document_parts import words_of
 from regard.tasks.translation.translator import Translator
 
 from .models import WORDS, translator
@@ -261,7 +262,7 @@ def test_pieces_belong_to_words_whatever_the_tokenizer(kind: str, words: list[st
     size = {"size": 24} if kind == "bpe" else {}
     tokenizer = train_tokenizer(["low lower lowest"] * 3, TokenizerConfig.model_validate({"kind": kind} | size))
     ids = [*tokenizer.encode("low lower lowest"), END]
-    numbers, spelled = _words(tokenizer, ids)
+    numbers, spelled = words_of(tokenizer, ids)
     assert spelled == words and numbers == sorted(numbers) and len(numbers) == len(ids)
 
 

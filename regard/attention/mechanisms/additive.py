@@ -8,8 +8,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.additive_score import AdditiveScore
-from regard.attention.kernel import Normalise, normaliser
-from regard.attention.score import SoftmaxScore
+from regard.attention.kernel import Normalise, masked_softmax, normaliser
+from regard.attention.mask import Bound
+from regard.attention.score import ScoreTerms, SoftmaxScore
 
 __all__ = ["Additive"]
 
@@ -64,3 +65,11 @@ class Additive(SoftmaxScore):
         self, query: Float[Tensor, "batch heads query width"], key: Float[Tensor, "batch heads key key_width"]
     ) -> Float[Tensor, "batch heads query key"]:
         return self.content.energies(query, key)
+
+    def terms(
+        self, query: Float[Tensor, "heads query width"], key: Float[Tensor, "heads key prepared"], bound: Bound
+    ) -> ScoreTerms | None:
+        if self.normalise is not masked_softmax:
+            return None
+        projected, sharpening = self.content.project_query(query[None])[0], self.content.sharpening
+        return ScoreTerms("additive", "vᵀ tanh(q + k)", sharpening, projected, key, vector=self.content.vector)

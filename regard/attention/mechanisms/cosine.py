@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from regard.attention.contract import Abilities, Attended
 from regard.attention.kernel import attend, blank_unseen
 from regard.attention.mask import Bound
-from regard.attention.score import Score
+from regard.attention.score import Score, ScoreTerms
 from regard.core.state import State
 
 __all__ = ["Cosine"]
@@ -67,6 +67,13 @@ class Cosine(Score):
     def _sharpened(self, query: Float[Tensor, "batch heads query width"]) -> Float[Tensor, "batch heads query width"]:
         """g q / ‖q‖."""
         return _unit(query) * self.sharpness[:, None, None]
+
+    def terms(
+        self, query: Float[Tensor, "heads query width"], key: Float[Tensor, "heads key prepared"], bound: Bound
+    ) -> ScoreTerms | None:
+        unit = torch.nn.functional.normalize
+        aimed = unit(query, dim=-1) * self.sharpness[:, None, None]
+        return ScoreTerms("product", "g q/‖q‖ · k/‖k‖", 1.0, aimed, unit(key, dim=-1))
 
 
 def _unit(x: Float[Tensor, "batch heads length width"]) -> Float[Tensor, "batch heads length width"]:

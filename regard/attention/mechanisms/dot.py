@@ -12,7 +12,7 @@ from regard.attention.contract import Abilities, Attended
 from regard.attention.kernel import attend
 from regard.attention.mask import Bound
 from regard.attention.positions.distance_bias import EnergyBias
-from regard.attention.score import Score
+from regard.attention.score import Score, ScoreTerms
 from regard.core.state import State
 
 __all__ = ["Dot"]
@@ -72,3 +72,14 @@ class Dot(Score):
             query, key, value, bound, scale=self.scale, bias=bias, dropping=self.dropping, need_weights=need_weights
         )
         return Attended(context, weights, state)
+
+    def terms(
+        self, query: Float[Tensor, "heads query width"], key: Float[Tensor, "heads key prepared"], bound: Bound
+    ) -> ScoreTerms | None:
+        scale = 1 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
+        formula = f"q·k / √{query.shape[-1]}" if self.scale is None else f"q·k × {scale:.4g}"
+        if self.bias is None:
+            return ScoreTerms("product", formula, scale, query, key)
+        whole = query.new_zeros(1, len(query), bound.query.valid.shape[1], query.shape[-1])
+        bias = self.bias(whole, bound)[0, :, : query.shape[1], : key.shape[1]].detach()
+        return ScoreTerms("product", f"{formula} + bias", scale, query, key, bias=bias)

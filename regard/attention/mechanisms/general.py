@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.score import SoftmaxScore
+from regard.attention.mask import Bound
+from regard.attention.score import ScoreTerms, SoftmaxScore
 
 __all__ = ["General"]
 
@@ -27,3 +28,8 @@ class General(SoftmaxScore):
         self, query: Float[Tensor, "batch heads query width"], key: Float[Tensor, "batch heads key key_width"]
     ) -> Float[Tensor, "batch heads query key"]:
         return torch.einsum("bhtd,hde,bhse->bhts", query, self.weight, key)
+
+    def terms(
+        self, query: Float[Tensor, "heads query width"], key: Float[Tensor, "heads key prepared"], bound: Bound
+    ) -> ScoreTerms | None:
+        return ScoreTerms("product", "qᵀ W · k", 1.0, torch.einsum("htd,hde->hte", query, self.weight), key)

@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.score import SoftmaxScore
+from regard.attention.mask import Bound
+from regard.attention.score import ScoreTerms, SoftmaxScore
 
 __all__ = ["TanhDot"]
 
@@ -34,3 +35,9 @@ class TanhDot(SoftmaxScore):
     ) -> Float[Tensor, "batch heads query key"]:
         scale = 1 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
         return scale * torch.einsum("bhtd,bhsd->bhts", torch.tanh(query), torch.tanh(key))
+
+    def terms(
+        self, query: Float[Tensor, "heads query width"], key: Float[Tensor, "heads key prepared"], bound: Bound
+    ) -> ScoreTerms | None:
+        scale = 1 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
+        return ScoreTerms("product", f"tanh q · tanh k × {scale:.4g}", scale, query.tanh(), key.tanh())

@@ -12,7 +12,7 @@ from fastapi.responses import FileResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from regard.errors import ConfigError
-from regard.inspection.build_document import LONGEST
+from regard.inspection.observed_sentence import LONGEST
 from regard.inspection.page import FOLDER, offline, require_page
 from regard.inspection.run_history import checkpoints
 from regard.server.api.api_v1 import PROBLEMS

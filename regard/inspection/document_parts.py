@@ -1,0 +1,143 @@
+"""JSON parts of an inspection document: pieces and words, steps, attention, alignment, vectors."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.attention.catalogue import MECHANISMS
+from regard.attention.contract import Mechanism
+from regard.attention.observe import AttentionCall
+from regard.data.tokenizers.catalogue import BEGIN, END, SPECIALS, Tokenizer
+from regard.inference.decoding import SYMBOLS
+from regard.inspection.aligner import Aligner
+from regard.inspection.measures import Kind, measures, rollout
+from regard.inspection.weight_terms import WeightTerms
+from regard.search.best_types import best_types
+from regard.search.contract import Hypothesis
+
+__all__ = ["alignment", "attention", "candidate", "pieces_of", "rollouts", "steps", "target", "vectors", "words_of"]
+
+CANDIDATES = 10  # alternatives recorded at each step
+NAMES = {each: name for name, each in MECHANISMS.items()}  # config name of each mechanism class
+
+
+def pieces_of(tokenizer: Tokenizer, ids: list[int]) -> dict[str, Any]:
+    """Ids, pieces and words of one side."""
+    words, spelled = words_of(tokenizer, ids)
+    return {"ids": ids, "pieces": tokenizer.pieces(ids), "words": words, "spelled": spelled}
+
+
+def target(tokenizer: Tokenizer, best: Hypothesis) -> dict[str, Any]:
+    """Text, pieces and words of an output, with the piece that each step was fed."""
+    outputs = [*best.tokens, *([END] if best.finished else [])]
+    side = pieces_of(tokenizer, outputs)
+    inputs = [SPECIALS[BEGIN], *side["pieces"][: len(outputs) - 1]]
+    return {"text": tokenizer.decode(best.tokens), **side, "inputs": inputs}
+
+
+def words_of(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[list[int], list[str]]:
+    """The word index of each piece, and the words' spellings; special pieces are words of their own.
+
+    A piece belongs to the last word of the text up to it, however the tokenizer marks words.
+    """
+    numbers: list[int] = []
+    spelled: list[str] = []
+    count = 0  # words of the text so far
+    for at, piece in enumerate(ids):
+        if piece < len(SPECIALS):
+            spelled.append(SPECIALS[piece])
+        else:
+            words = tokenizer.decode(ids[: at + 1]).split()
+            if len(words) > count or not spelled or spelled[-1] in SPECIALS:
+                spelled.append("")
+            count = len(words)
+            spelled[-1] = words[-1] if words else ""
+        numbers.append(len(spelled) - 1)
+    return numbers, spelled
+
+
+def candidate(tokenizer: Tokenizer, hypothesis: Hypothesis) -> dict[str, Any]:
+    """Text, score and log-probability of one output of the n-best list."""
+    text = tokenizer.decode(hypothesis.tokens)
+    return {"text": text, "score": hypothesis.score, "log_probability": hypothesis.log_probability}
+
+
+def steps(tokenizer: Tokenizer, log_p: Tensor, outputs: Sequence[int]) -> list[dict[str, Any]]:
+    """Per output piece: entropy of the distribution in nats, rank and log-probability of the piece, alternatives."""
+    found = []
+    for row, chosen in zip(log_p, outputs, strict=False):
+        value, token = (x[0] for x in best_types(row[None], CANDIDATES, SYMBOLS.suppressed))
+        token, value = token[value > -math.inf], value[value > -math.inf]  # a vocabulary may have fewer types
+        best = zip(token.tolist(), tokenizer.pieces(token.tolist()), value.tolist(), strict=True)
+        found.append(
+            {
+                "entropy": float(torch.special.entr(row.exp()).sum()),
+                "rank": int((row > row[chosen]).sum()),
+                "log_probability": float(row[chosen]),
+                "candidates": [{"id": id, "piece": piece, "log_probability": log} for id, piece, log in best],
+            }
+        )
+    return found
+
+
+def attention(mechanism: Mechanism, name: str, weights: Tensor) -> dict[str, Any]:
+    """Kind, layer, mechanism, weights and measures of one attention."""
+    layer = next((int(part) for part in name.split(".") if part.isdigit()), 0)
+    kind = _kind(name)
+    return {
+        "kind": kind, "layer": layer, "mechanism": NAMES.get(type(mechanism), "other"), "weights": _floats(weights),
+        "measures": measures(weights.float(), kind),
+    }  # fmt: skip
+
+
+def _kind(name: str) -> Kind:
+    return "source" if name.endswith("source") else "encoder" if name.startswith("encoder") else "decoder"
+
+
+def alignment(aligner: Aligner, looks: Mapping[str, AttentionCall], rows: int) -> dict[str, Any]:
+    """Links of the first ``rows`` target pieces to source pieces, with the weights of the aligner's head.
+
+    Where the aligner reads a step late and the output did not end, the last piece is read from the query after it.
+    """
+    weights = aligner.weights({name: look.weights[0].cpu() for name, look in looks.items()})[:rows]
+    value, source = weights[:, : max(weights.shape[1] - 1, 1)].max(-1)  # without the source's end symbol
+    links = [
+        [target, at, round(weight, 6)]
+        for target, (at, weight) in enumerate(zip(source.tolist(), value.tolist(), strict=True))
+        if weight > 0
+    ]
+    return {
+        "attention": aligner.attention, "head": aligner.head, "shift": aligner.shift, "why": aligner.why,
+        "weights": _floats(weights), "links": links,
+    }  # fmt: skip
+
+
+def rollouts(weights: dict[str, Tensor]) -> dict[str, Any]:
+    """Attention rollout of an encoder, and the decoder's mean source attention multiplied by it."""
+    encoder = [each for name, each in weights.items() if name.startswith("encoder")]
+    source = [each.mean(0) for name, each in weights.items() if name.endswith("source")]
+    if not encoder:
+        return {}
+    rolled = rollout(encoder)
+    found = {"encoder": _floats(rolled)}
+    return found | {"source": _floats(torch.stack(source).mean(0) @ rolled)} if source else found
+
+
+def vectors(terms: WeightTerms) -> dict[str, Any]:
+    """The terms of an attention's energies, with tensors encoded."""
+    plain = {"kind": terms.kind, "formula": terms.formula, "scale": terms.scale}
+    tensors = {name: getattr(terms, name) for name in ("query", "key", "value", "allowed", "vector", "bias")}
+    return plain | {name: None if each is None else _floats(each) for name, each in tensors.items()}
+
+
+def _floats(tensor: Tensor) -> dict[str, Any]:
+    """A tensor as JSON: its shape, and base64 of its float32 values, little-endian, row by row."""
+    array = np.ascontiguousarray(tensor.detach().float().cpu().numpy().astype("<f4"))
+    return {"shape": list(array.shape), "data": base64.b64encode(array.tobytes()).decode()}
