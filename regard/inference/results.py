@@ -14,24 +14,29 @@ __all__ = ["Candidate", "Translation"]
 
 
 class Candidate(NamedTuple):
-    """One output: ``score`` is what search ranked by, ``log_probability`` the model's own, in nats."""
+    """One output of a translation."""
 
     text: str
-    score: float
-    log_probability: float
+    score: float  # the value that the search ranked it by
+    log_probability: float  # log P(output | source) in nats
     pieces: list[str]
-    piece_log_probabilities: list[float]  # the end symbol's last, where the output ended by itself
-    finished: bool
+    piece_log_probabilities: list[float]  # in nats; the end symbol's last, where the output is finished
+    finished: bool  # False where the length limit cut it
 
     def __repr__(self) -> str:
         return f"Candidate({shortened(self.text)!r}, score={self.score:.3f}, {len(self.pieces)} pieces)"
 
 
 class Translation:
-    """The outputs for one input, best first; ``attention`` is computed when asked for, over ``pieces`` of the input.
+    """The outputs for one input, best first.
 
-    ``unknown``: what of the input the model has no piece for, as often as it stands there: characters, or words where
-    pieces are words. The model reads ``<unk>`` in their place.
+    Args:
+        source: the input.
+        candidates: the outputs.
+        attend: computes ``attention``; called on first use.
+        pieces: the pieces of the input.
+        unknown: parts of the input (characters, or words where pieces are words) that the model has no piece for, in
+            order, repeats included; the model reads ``<unk>`` in their place.
     """
 
     def __init__(
@@ -48,23 +53,25 @@ class Translation:
 
     @property
     def text(self) -> str:
+        """The best output."""
         return self.candidates[0].text
 
     @property
     def score(self) -> float:
+        """The score of the best output."""
         return self.candidates[0].score
 
     @cached_property
     def attention(self) -> Mapping[str, Tensor]:
-        """Per name (``decoder.3.source``, …) the weights (heads, target, source) of the best output.
+        """The attention weights (heads, target, source) of the best output, by name (``decoder.3.source``, …).
 
-        One teacher-forced pass through the reference path over the tokens decoded. Row t is the query that predicts
-        piece t + 1 of the target: it stands at the token before.
+        Computed by one teacher-forced pass through the reference path. Row t is the query that predicts piece t + 1 of
+        the target, from the piece before it.
         """
         return self._attend()
 
     def saying(self, text: str) -> Translation:
-        """The same with another text for the best output, whose pieces ``Translator.spelling`` finds."""
+        """This translation with another text for the best output (for its pieces see ``Translator.spelling``)."""
         candidates = [self.candidates[0]._replace(text=text), *self.candidates[1:]]
         return Translation(self.source, candidates, lambda: self.attention, pieces=self.pieces, unknown=self.unknown)
 
@@ -73,5 +80,5 @@ class Translation:
         return f"Translation({shortened(self.text)!r}, score={self.score:.3f}{more})"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """The display in a notebook."""
         return translation_html(self)

@@ -1,1 +1,1 @@
-"""Scores of outputs against references, and whether two systems differ by more than chance."""
+"""Metrics of outputs against references, and the significance of differences between systems."""

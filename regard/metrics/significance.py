@@ -1,8 +1,8 @@
-"""Whether two systems differ by more than chance: paired bootstrap resampling (Koehn 2004).
+"""Significance of the difference between two systems: paired bootstrap resampling (Koehn 2004).
 
-The test set is drawn anew 1,000 times, with replacement, the same lines for both. p is how often the two then differ by
-more than they do on the whole set, their mean difference taken off: sacreBLEU's own test, with its seed, where the
-metric is sacreBLEU's; the same over items for wer and per.
+The test set is resampled 1,000 times, with replacement, the same lines for both systems. p is the share of samples in
+which their difference, minus its mean, exceeds the difference on the whole set: sacreBLEU's own test and seed for
+sacreBLEU's metrics, and the same over items for wer and per.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ SEED = 12_345  # sacreBLEU's
 
 
 class BootstrapDifference(NamedTuple):
-    """A metric of two systems, and how probable so large a difference is by chance."""
+    """One metric of two systems."""
 
     metric: str
-    value: float
-    other: float
-    p: float
+    value: float  # of the first system, per cent
+    other: float  # of the second system
+    p: float  # probability of so large a difference by chance
 
 
 def compare_outputs(
     metric: str, outputs: Sequence[str], others: Sequence[str], examples: EvaluationSet, *, language: str | None = None
 ) -> BootstrapDifference:
-    """One metric of two systems' outputs, one a line of ``examples``. Raises DataError where their numbers differ."""
+    """Compare one metric of two systems' outputs, one a line of ``examples``; DataError where their numbers differ."""
     if not len(outputs) == len(others) == len(examples.sources):
         counts = f"{len(outputs):,}, {len(others):,} and {len(examples.sources):,}"
         raise DataError("outputs to compare need a line for each line of the test set", why=f"there are {counts}")
-    if list(outputs) == list(others):  # of which the test would say that it is no chance
-        value = evaluate(metric, *_facing(metric, outputs, examples), language=language).value
+    if list(outputs) == list(others):  # for equal outputs the test would report significance
+        value = evaluate(metric, *_with_references(metric, outputs, examples), language=language).value
         return BootstrapDifference(metric, value, value, 1.0)
     if METRICS[metric].by_source:
-        counted = (error_counts(metric, *_facing(metric, lines, examples)) for lines in (outputs, others))
+        counted = (error_counts(metric, *_with_references(metric, lines, examples)) for lines in (outputs, others))
         ours, theirs = (np.array(found, np.float64) for found in counted)
         return _by_items(metric, ours, theirs)
     return _by_sacrebleu(metric, outputs, others, examples, language)
 
 
-def _facing(metric: str, lines: Sequence[str], examples: EvaluationSet) -> tuple[list[str], list[list[str]]]:
-    """Outputs and their references, by line or, where lines of one source are one item, by item: its first line's."""
+def _with_references(metric: str, lines: Sequence[str], examples: EvaluationSet) -> tuple[list[str], list[list[str]]]:
+    """Outputs and their references, by line, or by item (with its first line's output) for ``by_source``."""
     if not METRICS[metric].by_source:
         return list(lines), examples.references
     items = examples.by_source()
@@ -71,7 +71,7 @@ def _by_sacrebleu(
 
 
 def _by_items(metric: str, ours: npt.NDArray[np.float64], theirs: npt.NDArray[np.float64]) -> BootstrapDifference:
-    """Both (items, 2): errors, and what they are counted of."""
+    """The test over items; ``ours`` and ``theirs`` are (items, 2): errors and totals."""
     chosen = np.random.default_rng(SEED).choice(len(ours), size=(RESAMPLES, len(ours)), replace=True)
     value, other = _rate(ours), _rate(theirs)
     drawn = np.array([abs(_rate(ours[rows]) - _rate(theirs[rows])) for rows in chosen])

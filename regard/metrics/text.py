@@ -1,9 +1,9 @@
-"""How good outputs are: BLEU, chrF and TER by sacreBLEU, and the word and phoneme error rates of pronunciation work.
+"""Metrics of text: BLEU, chrF and TER by sacreBLEU, and the word and phoneme error rates of pronunciation work.
 
-Every score carries a signature that says how it was computed; two figures compare only where these are equal.
+Every score has a signature of how it was computed; only scores with equal signatures can be compared.
 
     bleu         sacreBLEU on plain text, cased, its own tokeniser
-    bleu-tok-lc  BLEU of papers that print tokenised, lowercased figures: the text is taken as tokenised already
+    bleu-tok-lc  BLEU on tokenised, lowercased text, as in papers; the text must be tokenised already
     chrf, ter    sacreBLEU
     wer          per cent of items whose output equals none of their references: the *word* error rate of the
                  literature on pronunciation, where an item is a word. (Not the edit rate of speech recognition.)
@@ -42,22 +42,22 @@ __all__ = [
 
 
 class MetricScore(NamedTuple):
-    """``value`` in per cent; ``signature`` says how it came about."""
+    """The value of one metric."""
 
     metric: str
-    value: float
-    signature: str
+    value: float  # per cent
+    signature: str  # how it was computed
     lower_is_better: bool
 
 
 class EvaluationSet(NamedTuple):
-    """A test set: to each source one reference or more."""
+    """A test set: sources, and one or more references for each."""
 
     sources: list[str]
     references: list[list[str]]
 
     def by_source(self) -> EvaluationSet:
-        """Lines of one source as one item with all their references, in the order of first appearance."""
+        """One item for each distinct source, with the references of all its lines, in order of first appearance."""
         grouped: dict[str, list[str]] = {}
         for source, references in zip(self.sources, self.references, strict=True):
             known = grouped.setdefault(source, [])
@@ -68,7 +68,7 @@ class EvaluationSet(NamedTuple):
 def evaluate(
     metric: str, outputs: Sequence[str], references: Sequence[Sequence[str]], *, language: str | None = None
 ) -> MetricScore:
-    """One metric of ``outputs``, each against its own references. ``language`` of the target, for sacreBLEU.
+    """One metric of ``outputs``, each against its own references; ``language`` is the target's, for sacreBLEU.
 
     Raises ConfigError for an unknown metric, DataError where there is nothing to score.
     """
@@ -76,7 +76,7 @@ def evaluate(
     if not outputs:
         raise DataError("there is nothing to score: the test set is empty")
     if len(outputs) != len(references) or not all(references):
-        raise DataError(f"{len(outputs):,} outputs do not face one reference or more each ({len(references):,} items)")
+        raise DataError(f"{len(outputs):,} outputs do not have one or more references each ({len(references):,} items)")
     if METRICS[metric].by_source:
         own = {"wer": word_error_rate, "per": token_error_rate}[metric]
         value, signature = own(outputs, references)
@@ -86,7 +86,7 @@ def evaluate(
 
 
 def check_names(names: Sequence[str]) -> None:
-    """ConfigError for a metric that does not exist; asked before anything is decoded."""
+    """Raise ConfigError for an unknown metric; to be called before decoding."""
     unknown = [name for name in names if name not in METRICS]
     if unknown or not names:
         why, meant = f"the metrics are {', '.join(METRICS)}", [did_you_mean(name, METRICS) for name in unknown]
@@ -95,10 +95,10 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def read_examples(source: Path, targets: Sequence[Path] = (), *, tokenizer: TokenizerConfig) -> EvaluationSet:
-    """A test set from files: a .tsv or .jsonl, or a source and one file a reference.
+    """Read a test set: a .tsv or .jsonl file, or a source file and one file per reference.
 
-    References of text that was cut into pieces before, with a joiner, are put together again as outputs are.
-    Raises DataError with file and line for whatever is not parallel.
+    References that were split into pieces with a joiner are joined, as outputs are. Raises DataError with file and line
+    where the files are not parallel.
     """
     sources: list[str] = []
     references: list[list[str]] = []
@@ -120,9 +120,17 @@ def validation_metrics(
     *,
     language: str | None = None,
 ) -> dict[str, float] | None:
-    """Decode ``sources`` and measure against ``targets``, a line each: metric -> value; None when interrupted.
+    """Metric → value of the decoded ``sources`` against ``targets``, line by line; None when interrupted.
 
-    Each distinct source is decoded once, by the translator's own search. No names cost nothing.
+    Each distinct source is decoded once, by the translator's own search; without metrics nothing is decoded.
+
+    Args:
+        translator: the model.
+        sources: one source a line.
+        targets: one reference a line.
+        names: the metrics.
+        interrupted: called before every step; True stops the decoding.
+        language: the target's language, for sacreBLEU.
     """
     if not names:
         return {}
@@ -142,13 +150,13 @@ def validation_metrics(
 def score_texts(
     name: str, texts: Mapping[str, str], examples: EvaluationSet, *, language: str | None = None
 ) -> MetricScore:
-    """One metric of the output of each distinct source: by item for wer and per, by line for the others."""
+    """One metric of ``texts``, the output of each distinct source: by item for wer and per, by line for others."""
     items = examples.by_source() if METRICS[name].by_source else examples
     return evaluate(name, [texts[source] for source in items.sources], items.references, language=language)
 
 
 def error_counts(metric: str, outputs: Sequence[str], references: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
-    """Errors of each item, and of how many: wer 0 or 1 of 1, per edits of the tokens of the nearest reference."""
+    """(errors, total) of each item: for wer 0 or 1 of 1, for per edits of the tokens of the nearest reference."""
     count = {"wer": _word_errors, "per": _token_errors}[metric]
     return [
         count(output.split(), [each.split() for each in own]) for output, own in zip(outputs, references, strict=True)
@@ -156,15 +164,15 @@ def error_counts(metric: str, outputs: Sequence[str], references: Sequence[Seque
 
 
 def word_error_rate(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, str]:
-    """Per cent of items that equal none of their references, white space aside."""
+    """Per cent of items that equal none of their references, ignoring white space, and the signature."""
     wrong = sum(errors for errors, _ in error_counts("wer", outputs, references))
     return 100 * wrong / len(outputs), _signature("WER", references, "match:any")
 
 
 def token_error_rate(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, str]:
-    """100 × edits / tokens of the nearest reference, summed over all items first.
+    """100 × edits / tokens of the nearest reference, both summed over all items, and the signature.
 
-    Nearest is the fewest edits, and of equally near ones the longest. Tokens stand between white space.
+    The nearest reference has the fewest edits; of several, the longest. Tokens are separated by white space.
     """
     edits, tokens = map(sum, zip(*error_counts("per", outputs, references), strict=True))
     if not tokens:
@@ -182,7 +190,7 @@ def _token_errors(output: list[str], references: Sequence[list[str]]) -> tuple[i
 
 
 def edit_distance(left: Sequence[str], right: Sequence[str]) -> int:
-    """Insertions, deletions and substitutions from one to the other (Levenshtein), each of cost 1. O(|l|·|r|)."""
+    """The Levenshtein distance: insertions, deletions and substitutions, each of cost 1. O(|l|·|r|)."""
     row = list(range(len(right) + 1))
     for number, one in enumerate(left, start=1):
         diagonal, row[0] = row[0], number
@@ -209,7 +217,7 @@ def _sacrebleu(
 def sacrebleu_parts(
     metric: str, references: Sequence[Sequence[str]], language: str | None
 ) -> Iterator[tuple[Any, Any]]:
-    """sacreBLEU's metric, and the references as it wants them; ConfigError where it cannot compute it."""
+    """sacreBLEU's metric and the references in its layout; ConfigError where it cannot compute the metric."""
     kind, options = SACREBLEU[metric]
     if metric == "bleu" and language:
         options = {**options, "trg_lang": language.lower().partition("-")[0]}
@@ -219,31 +227,31 @@ def sacrebleu_parts(
         from sacrebleu import metrics
 
         yield getattr(metrics, kind)(**options), streams
-    except (ImportError, RuntimeError) as error:  # the tokenisers of Japanese and Korean come apart from sacreBLEU
+    except (ImportError, RuntimeError) as error:  # sacreBLEU's tokenisers of Japanese and Korean are separate packages
         raise ConfigError(
             f"sacreBLEU cannot compute {metric} for target language {language}",
             why=str(error).strip(),
-            help="install what it names, or set data.target_language= (nothing) and say so with the figure",
+            help="install what it names, or set data.target_language= (nothing) and state so with the score",
         ) from error
 
 
-class _About(NamedTuple):
+class _Metric(NamedTuple):
     lower_is_better: bool
-    by_source: bool  # lines of one source are one item with several references
+    by_source: bool  # lines with the same source are one item with several references
 
 
 METRICS = {
-    "bleu": _About(False, False),
-    "bleu-tok-lc": _About(False, False),
-    "chrf": _About(False, False),
-    "ter": _About(True, False),
-    "wer": _About(True, True),
-    "per": _About(True, True),
+    "bleu": _Metric(False, False),
+    "bleu-tok-lc": _Metric(False, False),
+    "chrf": _Metric(False, False),
+    "ter": _Metric(True, False),
+    "wer": _Metric(True, True),
+    "per": _Metric(True, True),
 }
 
 SACREBLEU: dict[str, tuple[str, dict[str, Any]]] = {
     "bleu": ("BLEU", {}),
-    # `force` only keeps sacreBLEU from warning that the text looks tokenised: here it should.
+    # `force` suppresses sacreBLEU's warning that the text looks tokenised, as it should be here.
     "bleu-tok-lc": ("BLEU", {"tokenize": "none", "lowercase": True, "force": True}),
     "chrf": ("CHRF", {}),
     "ter": ("TER", {}),
