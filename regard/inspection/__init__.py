@@ -1,1 +1,1 @@
-"""What a trained model does with one text, as a document: attention, alternatives, the search, and what heads do."""
+"""Inspection of a trained model on one text, as a document: attention, alternatives, the beam, measures of heads."""

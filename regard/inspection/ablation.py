@@ -1,4 +1,4 @@
-"""What an output loses when one head is switched off: the one measure of a head that is a cause."""
+"""Head ablation: the change of an output's log-probability when one head is switched off, a causal measure."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = ["ablation"]
 def ablation(
     translator: Translator, source: Sequence[int], target: Sequence[int], *, heads: Mapping[str, int], ended: bool
 ) -> dict[str, Tensor]:
-    """By attention, for each head: log P(output | source) with its context at 0, less that of the model as it is.
+    """By attention, per head: log P(output | source) with the head's context set to 0, minus that of the whole model.
 
-    Nats; negative where the head helped this output. ``heads``: how many each attention has; ``ended``: the end symbol
-    is part of the output. One pass an attention, with a row a head (Michel et al. 2019, "Are sixteen heads really
-    better than one?", §2.3, for one sentence).
+    In nats; negative where the head helped this output. ``heads``: heads of each attention by name; ``ended``: True if
+    the output includes the end symbol. One pass per attention, with one row a head (Michel et al. 2019, "Are sixteen
+    heads really better than one?", §2.3, for one sentence).
     """
     with translator.observed() as model:
         whole = _log_probability(translator, model, [source], [target], ended)
         found = {}
         parts = mechanisms(model)
-        for name, rows in heads.items():  # a score within a mechanism is none of its own
+        for name, rows in heads.items():  # by ``heads``: a score inside a mechanism is no attention itself
             with _without(parts[name], rows):
                 found[name] = _log_probability(translator, model, [source] * rows, [target] * rows, ended) - whole
     return found
@@ -38,7 +38,7 @@ def ablation(
 
 @contextmanager
 def _without(mechanism: Mechanism, heads: int) -> Iterator[None]:
-    """Row h of a batch gets nothing from head h."""
+    """A block in which row h of a batch gets a context of 0 from head h."""
 
     def hook(module: nn.Module, positional: Any, attended: Attended) -> Attended:
         kept = 1 - torch.eye(heads, dtype=attended.context.dtype, device=attended.context.device)
@@ -55,6 +55,6 @@ def _log_probability(
     translator: Translator, model: Any, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], ended: bool
 ) -> Tensor:
     log_p = translator.log_probabilities(sources, targets, model=model)
-    wanted = torch.tensor([*targets[0], END], device=log_p.device)
-    each = log_p.gather(-1, wanted.expand(len(sources), -1)[..., None]).squeeze(-1)
+    output = torch.tensor([*targets[0], END], device=log_p.device)
+    each = log_p.gather(-1, output.expand(len(sources), -1)[..., None]).squeeze(-1)
     return (each if ended else each[:, :-1]).sum(1).cpu()

@@ -1,4 +1,4 @@
-"""Which attention of a model aligns its pieces best, by measurement, so that nobody has to guess a head."""
+"""Choice of the attention head that aligns source and target pieces best, by agreement with counted word links."""
 
 from __future__ import annotations
 
@@ -21,31 +21,29 @@ from regard.inspection.ibm_model1 import lexical_links
 from regard.runs.run_folder import RunFolder
 from regard.tasks.translation.translator import Translator
 
-__all__ = ["Aligner", "aligner_of", "choose_aligner"]
+__all__ = ["Aligner", "choose_aligner", "find_aligner"]
 
-COUNTED, MEASURED = 5000, 300  # pairs that links are counted over, and those on which attentions are measured
-CELLS = 2_000_000  # pairs of pieces in these: some hundred bytes each
-LONGEST = 60  # pieces of a side
-TOGETHER = 25  # pairs that go through the model at a time
-Links = dict[int, int]
+COUNTED, MEASURED = 5000, 300  # sentence pairs over which links are counted, and on which attentions are measured
+CELLS = 2_000_000  # most pairs of pieces in the counted sentence pairs; each takes about a hundred bytes
+LONGEST = 60  # most pieces of a side of a counted pair
+BATCH = 25  # sentence pairs passed through the model at a time
+Links = dict[int, int]  # target position → source position
 
 
 class Aligner(NamedTuple):
-    """One head, or the mean of a layer's (``head`` None), and how many of the links it found.
+    """One head, or the mean of all heads of a layer, by which target pieces are aligned to source pieces."""
 
-    A target piece t is aligned by the query at row t + ``shift``: 0 is the query that predicts it, 1 the one that has
-    just been fed it (Chen et al. 2020, "Shift-Att"). ``agreement`` None: nothing was measured.
-    """
-
-    attention: str
-    head: int | None
-    shift: int
-    agreement: float | None
-    links: int
+    attention: str  # its name
+    head: int | None  # None: the mean of all heads
+    shift: (
+        int  # piece t is aligned by query t + shift: 0 predicts it, 1 was just fed it ("Shift-Att", Chen et al. 2020)
+    )
+    agreement: float | None  # share of the counted links that it found; None: nothing was measured
+    links: int  # counted links
 
     @property
     def why(self) -> str:
-        """A sentence for a reader."""
+        """The reason for the choice, as a sentence."""
         if self.agreement is None and self.head is not None:
             return "The only head there is; nothing was measured."
         if self.agreement is None:
@@ -57,18 +55,18 @@ class Aligner(NamedTuple):
         )
 
     def fits(self, heads: dict[str, int]) -> bool:
-        """Is it of a model with these heads?"""
+        """True where a model with these numbers of heads by attention has this head."""
         return self.attention in heads and (self.head is None or self.head < heads[self.attention])
 
     def weights(self, attention: dict[str, Tensor]) -> Tensor:
-        """(target, source), by which target pieces are aligned. The end of the output is aligned with nothing late."""
+        """The weights (target, source) that align target pieces; with ``shift`` 1 the last row is 0."""
         heads = attention[self.attention]
         chosen = heads.mean(0) if self.head is None else heads[self.head]
         return torch.cat([chosen[self.shift :], chosen.new_zeros(self.shift, chosen.shape[1])])
 
 
-class _Kept(BaseModel):
-    """What ``alignment.json`` says: which weights were measured, and what was found."""
+class _SavedAligner(BaseModel):
+    """The content of ``alignment.json``: an aligner, and the checkpoint that was measured."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -80,32 +78,32 @@ class _Kept(BaseModel):
     links: Annotated[int, Field(ge=0)]
 
 
-def aligner_of(run: RunFolder, translator: Translator, *, checkpoint: str | None = None) -> Aligner | None:
-    """That of a run's checkpoint, measured once and kept beside it; None for a model without encoder-decoder attention.
+def find_aligner(run: RunFolder, translator: Translator, *, checkpoint: str | None = None) -> Aligner | None:
+    """The aligner of a run's checkpoint, measured once and saved in the run; None without encoder-decoder attention.
 
-    Weights that are others than those measured, as after more training, are measured anew.
+    Other weights than those measured, as after more training, are measured anew.
     """
     path, weights = run.path / "alignment.json", str(run.weights_path(checkpoint))
     types = len(translator.source), len(translator.target)
     heads = _heads(translator)
     try:
-        kept = _Kept.model_validate_json(read_bytes(path, SMALL))
-        aligner = Aligner(**kept.model_dump(exclude={"checkpoint"}))
-        if kept.checkpoint == weights and aligner.fits(heads):
+        saved = _SavedAligner.model_validate_json(read_bytes(path, SMALL))
+        aligner = Aligner(**saved.model_dump(exclude={"checkpoint"}))
+        if saved.checkpoint == weights and aligner.fits(heads):
             return aligner
     except (OSError, ValueError):
-        pass  # not measured yet, or damaged
+        pass  # not measured yet, or a damaged file
     found = choose_aligner(translator, *_pairs(run, *types))
     if found is not None and found.agreement is not None:
         try:
             write_json(path, found._asdict() | {"checkpoint": weights})
         except StorageError:
-            pass  # who may only read the run measures each time
+            pass  # a read-only run is measured each time
     return found
 
 
 def _heads(translator: Translator) -> dict[str, int]:
-    """How many each encoder-decoder attention has."""
+    """The number of heads of each encoder-decoder attention."""
     found = translator.attention([UNKNOWN], [UNKNOWN])
     return {name: len(weights) for name, weights in found.items() if name.endswith("source")}
 
@@ -113,7 +111,7 @@ def _heads(translator: Translator) -> dict[str, int]:
 def _pairs(
     run: RunFolder, source_types: int, target_types: int
 ) -> tuple[list[npt.NDArray[np.int64]], list[npt.NDArray[np.int64]]]:
-    """Training pairs from all over the first corpus; none where the arrays were deleted, or are those of another."""
+    """Training pairs spread over the first corpus; none where its arrays are missing or have other vocabularies."""
     try:
         corpus = Corpus.open(run.data / "train-0")
         corpus.require_types(source_types, target_types)
@@ -132,9 +130,9 @@ def _pairs(
 def choose_aligner(
     translator: Translator, sources: Sequence[npt.NDArray[np.int64]], targets: Sequence[npt.NDArray[np.int64]]
 ) -> Aligner | None:
-    """The head or mean whose largest weights agree most with the links counted in these pairs.
+    """The head, or mean of heads, whose largest weights agree most with the links counted in these pairs.
 
-    Without pairs the mean of the layer before the last, which aligns best as a rule (Garg et al. 2019, §3).
+    Without pairs, the mean of the last layer but one, which usually aligns best (Garg et al. 2019, §3).
     """
     heads = _heads(translator)
     names = list(heads)
@@ -148,9 +146,9 @@ def choose_aligner(
     links = lexical_links(sources, targets)[::every]
     measured = list(zip(sources[::every], targets[::every], links, strict=True))
     hits: dict[tuple[str, int | None, int], int] = {}
-    for name, weights, its in _looked(translator, measured, names):
+    for name, weights, counted in _weights(translator, measured, names):
         for shift in (0, 1):
-            rows, columns = (torch.tensor([*side], dtype=torch.int64) for side in (its.keys(), its.values()))
+            rows, columns = (torch.tensor([*side], dtype=torch.int64) for side in (counted.keys(), counted.values()))
             found = (weights[:, rows + shift].argmax(-1) == columns).sum(-1).tolist()
             for head, count in zip([*range(len(found) - 1), None], found, strict=True):
                 hits[name, head, shift] = hits.get((name, head, shift), 0) + count
@@ -161,17 +159,17 @@ def choose_aligner(
     return Aligner(name, head, shift, best / total, total)
 
 
-def _looked(
+def _weights(
     translator: Translator, pairs: Sequence[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Links]],
     names: Sequence[str],
 ) -> Iterator[tuple[str, Tensor, Links]]:  # fmt: skip
-    """The weights (heads and their mean, target, source) of each pair, which the end symbol has no part in."""
-    for at in range(0, len(pairs), TOGETHER):
-        together = pairs[at : at + TOGETHER]
+    """The weights (heads and their mean, target, source without its end symbol) of each pair and attention."""
+    for at in range(0, len(pairs), BATCH):
+        batch = pairs[at : at + BATCH]
         with translator.observed() as model, observe(model) as seen:
-            sources, targets, _ = zip(*together, strict=True)
+            sources, targets, _ = zip(*batch, strict=True)
             translator.features([each.tolist() for each in sources], [each.tolist() for each in targets], model=model)
-        for row, (source, _, links) in enumerate(together):
+        for row, (source, _, links) in enumerate(batch):
             for name in names:
                 heads = seen[name][row, :, :, : len(source)].cpu()
                 yield name, torch.cat([heads, heads.mean(0, keepdim=True)]), links

@@ -1,4 +1,4 @@
-"""The tree that a beam search grew: what it kept, what it dropped, and what it returned."""
+"""The tree of a beam search: hypotheses that it kept, pruned, and returned."""
 
 from __future__ import annotations
 
@@ -15,45 +15,47 @@ __all__ = ["BeamNode", "BeamTree"]
 
 @dataclass
 class BeamNode:
-    """One token after ``parent``, None for the first. ``score``: of what ended, log P with the length penalty."""
+    """One token of the tree."""
 
     id: int
-    parent: int | None
+    parent: int | None  # the node of the token before; None for a first token
     step: int
     token: int
-    log_probability: float
-    total: float
-    score: float | None
+    log_probability: float  # of the token, in nats
+    total: float  # log P of the path to this node
+    score: float | None  # of an ended hypothesis: total with the length penalty
     state: Literal["live", "ended", "pruned"]
-    best: bool = False
+    best: bool = False  # on the path of the output that is inspected
 
 
 class BeamTree:
-    """Told the steps of one sentence (``regard.search.beam``), in order."""
+    """A recorder of one sentence's beam search; called with each step, in order."""
 
     def __init__(self, settings: SearchConfig) -> None:
         self.settings = settings
         self.nodes: list[BeamNode] = []
-        self._live: list[int | None] = [None]  # nodes, as the next step numbers them
+        self._live: list[int | None] = [
+            None
+        ]  # ids of nodes, in the order in which the next step numbers live hypotheses
         self._step = 0
 
-    def __call__(self, number: int, extended: BeamStep) -> None:
+    def __call__(self, sentence: int, step: BeamStep) -> None:
         before, ids = self._live, {}
-        for place, (total, gain, parent, token) in enumerate(
-            zip(extended.total, extended.token_log_prob, extended.parent, extended.token, strict=True)
+        for place, (total, token_log_prob, parent, token) in enumerate(
+            zip(step.total, step.token_log_prob, step.parent, step.token, strict=True)
         ):
             if total == -float("inf"):
                 continue
             ends = token == END
-            ended, lives = ends and place < self.settings.beam, not ends and place in extended.live
+            ended, lives = ends and place < self.settings.beam, not ends and place in step.live
             ids[place] = len(self.nodes)
             self.nodes.append(
                 BeamNode(
-                    ids[place], before[parent], self._step, token, gain, total,
+                    ids[place], before[parent], self._step, token, token_log_prob, total,
                     self._score(total) if ended else None, "ended" if ended else "live" if lives else "pruned",
                 )
             )  # fmt: skip
-        self._live = [ids.get(place) for place in extended.live]
+        self._live = [ids.get(place) for place in step.live]
         self._step += 1
 
     def _score(self, total: float) -> float:
@@ -61,7 +63,7 @@ class BeamTree:
         return total / length_normaliser(length, self.settings.length_penalty, self.settings.length_offset)
 
     def mark(self, found: Hypothesis) -> None:
-        """The path of the output that was chosen."""
+        """Mark the path of an output as ``best``."""
         at: int | None = None
         for token in [*found.tokens, *([END] if found.finished else [])]:
             children = (node for node in self.nodes if node.parent == at and node.token == token)

@@ -1,4 +1,4 @@
-"""What a model did with one text, whole: for the page, for a file, and for Python."""
+"""The result of an inspection, for the page, for files, and for Python."""
 
 from __future__ import annotations
 
@@ -19,33 +19,31 @@ __all__ = ["Inspection"]
 
 @dataclass(frozen=True)
 class Inspection:
-    """``document`` is all of it, as JSON has it; ``attention`` the weights (heads, query, key) by name.
+    """Everything recorded of one sentence; as the last value of a notebook cell it is displayed as the page."""
 
-    In a notebook, the last value of a cell shows itself; so does ``show()``.
-    """
-
-    document: dict[str, Any]
-    attention: dict[str, Tensor] = field(repr=False)
+    document: dict[str, Any]  # the JSON document that the page draws
+    attention: dict[str, Tensor] = field(repr=False)  # weights (heads, query, key) by name
 
     @property
     def text(self) -> str:
+        """The inspected output."""
         return str(self.document["target"]["text"])
 
     def measures(self) -> dict[str, dict[str, list[float]]]:
-        """By attention, by name of the measure (``regard.inspection.measures``), that of each head."""
+        """Values per head, by attention and by name of the measure (``regard.inspection.measures``)."""
         return {name: dict(each["measures"]) for name, each in self.document["attention"].items()}
 
     def alignment(self) -> list[tuple[int, int, float]]:
-        """Target piece, source piece, weight: for each target piece the source piece that the chosen head looks at."""
+        """Links (target position, source position, weight), from the head that aligns best."""
         found = self.document["alignment"]
         return [(target, source, weight) for target, source, weight in found["links"]] if found else []
 
     def to_html(self) -> str:
-        """One file with the page and this in it: needs no server and no network."""
+        """The page with this document as one HTML file, which needs no server and no network."""
         return offline({"main": self.document})
 
     def save(self, path: str | Path) -> None:
-        """``.html``, ``.json`` or ``.npz`` (weights by name; pieces as JSON in ``document``)."""
+        """Save as ``.html``, ``.json`` or ``.npz`` (weights by name, and the document's other fields as JSON)."""
         path = Path(path)
         if path.suffix == ".html":
             write_bytes_atomically(path, self.to_html().encode())
@@ -57,10 +55,10 @@ class Inspection:
             with replacing(path) as file:
                 np.savez_compressed(file, document=np.array(json.dumps(small, ensure_ascii=False)), **arrays)
         else:
-            raise ConfigError(f"{path.name} is of no known kind", help="end it in .html, .json or .npz")
+            raise ConfigError(f"the format of {path.name} is unknown", help="end it in .html, .json or .npz")
 
     def show(self, height: int = 900) -> Any:
-        """The page in a notebook, in a frame of its own."""
+        """The page as an HTML frame for a notebook; ``height`` in pixels."""
         from html import escape
 
         from IPython.display import HTML

@@ -1,4 +1,4 @@
-"""A sentence to begin with: one of a run's validation data, read back from the numbers that training kept."""
+"""An example sentence of a run, decoded from its prepared validation data."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from regard.errors import RegardError
 from regard.runs.run_folder import RunFolder
 from regard.tasks.translation.codecs import open_codecs
 
-__all__ = ["example_of"]
+__all__ = ["example_sentence"]
 
-LOOKED = 1000  # pairs from the beginning: more would only take longer
-FITTING = (6, 24)  # pieces: enough to look at, and not too many to draw side by side
+SEARCHED = 1000  # first pairs in which an example is looked for
+FITTING = (6, 24)  # least and most pieces of an example that is easy to display
 
 
-def example_of(run: RunFolder) -> str | None:
-    """The first validation source of a fitting length, or the longest shorter one; None where the data is gone."""
+def example_sentence(run: RunFolder) -> str | None:
+    """The first validation source of a fitting length, or else the longest shorter one; None without data."""
     return _example(run.path)
 
 
 @lru_cache(maxsize=64)
 def _example(path: Path) -> str | None:
-    """Looked for once: reading tokenizers takes a while, and validation data does not change."""
+    """Cached, since reading tokenizers takes a while and validation data does not change."""
     try:
         run = RunFolder.open(path)
         corpus = Corpus.open(run.data / "valid-0")
         source = open_codecs(run).source
     except (RegardError, OSError):
         return None
-    for index in _by_length(corpus.source_length[:LOOKED]):
+    for index in _by_length(corpus.source_length[:SEARCHED]):
         pieces = [int(piece) for piece in corpus.source(index)]
         known = all(len(SPECIALS) <= piece < len(source) for piece in pieces)
         if known and (text := source.decode(pieces).strip()):
@@ -43,7 +43,7 @@ def _example(path: Path) -> str | None:
 
 
 def _by_length(lengths: npt.NDArray[np.int32]) -> list[int]:
-    """Pairs of a fitting length in their order, then the shorter ones, longest first, then none that is too long."""
+    """Indices of pairs of a fitting length in order, then of shorter ones, longest first; longer ones are left out."""
     least, most = FITTING
     fitting = np.flatnonzero((lengths >= least) & (lengths <= most))
     shorter = np.flatnonzero((lengths > 0) & (lengths < least))

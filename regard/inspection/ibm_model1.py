@@ -1,4 +1,4 @@
-"""Which piece of a target goes with which of its source, by counting alone: links that no attention had a hand in."""
+"""Word alignment by IBM Model 1 with a diagonal preference: links counted in parallel text, without attention."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ import numpy.typing as npt
 
 __all__ = ["lexical_links"]
 
-ROUNDS = 5
-TENSION = 4.0
+ROUNDS = 5  # of EM
+TENSION = 4.0  # λ of the diagonal preference
 Numbers = npt.NDArray[np.int64]
 Pieces = Sequence[Numbers]
 
 
 class _Cells(NamedTuple):
-    """Every (asked, answering) pair of pieces of all sentence pairs, end to end, those of one asked piece together."""
+    """All (asked, answering) pairs of pieces of all sentence pairs, ordered by asked piece."""
 
-    column: Numbers  # which asked piece, numbered through
-    entry: Numbers  # where the two stand in the table
-    answering: Numbers  # of each entry of the table, its answering piece
-    prior: npt.NDArray[np.float64]
+    column: Numbers  # per cell: index of the asked piece, counted over all sentence pairs
+    entry: Numbers  # per cell: index into the translation table
+    answering: Numbers  # per entry of the table: its answering piece
+    prior: npt.NDArray[np.float64]  # per cell: the diagonal preference
 
 
 def lexical_links(sources: Pieces, targets: Pieces) -> list[dict[int, int]]:
     """For each pair, target position → source position, where both directions of the model agree.
 
     p(t | s) of IBM Model 1 (Brown et al. 1993) with the diagonal preference of fast_align (Dyer et al. 2013, Eq. 2,
-    λ = 4, no null word), five rounds of EM each way; linked are the pieces that are each other's most probable.
-    About a microsecond a cell: five thousand sentences of twenty pieces take some seconds.
+    λ = 4, no null word), five rounds of EM in each direction. Linked pieces are each other's most probable.
+    Takes about a microsecond a cell: seconds for five thousand sentences of twenty pieces.
     """
-    forth, back = _best(sources, targets), _best(targets, sources)
+    forward, backward = _best(sources, targets), _best(targets, sources)
     return [
-        {target: source for target, source in enumerate(there.tolist()) if here[source] == target}
-        for there, here in zip(forth, back, strict=True)
+        {target: source for target, source in enumerate(to_source.tolist()) if to_target[source] == target}
+        for to_source, to_target in zip(forward, backward, strict=True)
     ]
 
 
 def _best(answering: Pieces, asked: Pieces) -> list[Numbers]:
-    """The most probable answering piece of each asked piece of each pair."""
+    """Per pair, the position of the most probable answering piece of each asked piece."""
     cells = _cells(answering, asked)
     table = np.ones(len(cells.answering))
     for _ in range(ROUNDS):

@@ -1,4 +1,4 @@
-"""A run to be looked into: its checkpoints as translators, opened when asked for."""
+"""Inspection of a run: its checkpoints as translators, opened on first use."""
 
 from __future__ import annotations
 
@@ -10,21 +10,25 @@ from pathlib import Path
 from typing import Any
 
 from regard.config.settings import SearchConfig
-from regard.inspection.aligner import Aligner, aligner_of
+from regard.inspection.aligner import Aligner, find_aligner
 from regard.inspection.build_document import Part, inspect_text
 from regard.inspection.document import Inspection
-from regard.inspection.run_history import chosen_checkpoint, details
+from regard.inspection.run_history import chosen_checkpoint, describe_run
 from regard.runs.run_folder import RunFolder
 from regard.tasks.translation.config import translation_config
 from regard.tasks.translation.translator import Engine, Translator, load
 
 __all__ = ["Inspector", "inspect"]
 
-KEPT = 3  # checkpoints in memory
+KEPT = 3  # most checkpoints in memory
 
 
 class Inspector:
-    """``open`` makes the translator of a checkpoint; None is ``checkpoint``, or else the one that the run chooses."""
+    """A run whose checkpoints are inspected, one text at a time.
+
+    ``open`` makes the translator of a checkpoint; for None it makes that of ``checkpoint``, or else of the run's own
+    choice.
+    """
 
     def __init__(
         self, run: RunFolder, *, name: str, open: Callable[[str | None], Translator], checkpoint: str | None = None
@@ -34,18 +38,18 @@ class Inspector:
         self._lock = threading.Lock()
 
     def details(self) -> dict[str, Any]:
-        """What the run is made of, its checkpoints and its curves, as JSON has it."""
-        return details(self.run, name=self.name, checkpoint=self.checkpoint)
+        """Model, data, checkpoints and training curves of the run, as JSON."""
+        return describe_run(self.run, name=self.name, checkpoint=self.checkpoint)
 
     @cached_property
     def checkpoint(self) -> str:
-        """What is looked into unless another is asked for."""
+        """The name of the checkpoint that is inspected unless another is named."""
         return chosen_checkpoint(self.run, self._given)
 
     @property
     def aligner(self) -> Aligner | None:
-        """Which attention of the model that translates aligns best; measured once, in some seconds."""
-        if "_aligner" not in self.__dict__:  # once it is known nobody waits for who looks into a model
+        """The attention of the default checkpoint that aligns best; measured once, in some seconds."""
+        if "_aligner" not in self.__dict__:  # once it is known, no lock is needed
             with self._lock:
                 return self._aligner
         return self._aligner
@@ -61,8 +65,8 @@ class Inspector:
         include: Collection[Part] = (),
         sentence: int = 0,
     ) -> Inspection:
-        """What this run's model does with ``text`` (``inspect_text``)."""
-        with self._lock:  # one at a time: it is for people, and takes memory
+        """Inspect one sentence of ``text`` (see ``inspect_text``) with ``checkpoint``, the default one unless given."""
+        with self._lock:  # one at a time: it takes memory
             data = translation_config(self.run).data
             model = {
                 "name": self.name,
@@ -78,10 +82,10 @@ class Inspector:
 
     @cached_property
     def _aligner(self) -> Aligner | None:
-        return aligner_of(self.run, self._translator(None), checkpoint=self._given)
+        return find_aligner(self.run, self._translator(None), checkpoint=self._given)
 
     def _translator(self, checkpoint: str | None) -> Translator:
-        checkpoint = None if checkpoint == self.checkpoint else checkpoint  # which is open already where it translates
+        checkpoint = None if checkpoint == self.checkpoint else checkpoint  # the default is perhaps open already
         if checkpoint not in self._translators:
             self._translators[checkpoint] = self._open(checkpoint)
             if len(self._translators) > KEPT:
@@ -100,10 +104,18 @@ def inspect(
     include: Collection[Part] = ("ablation", "beam", "vectors"),
     sentence: int = 0,
 ) -> Inspection:
-    """What the model of a run folder does with ``text``: ``regard.inspect("runs/m30k", "A dog runs.").show()``.
+    """Inspect a run's model on one sentence: ``regard.inspect("runs/m30k", "A dog runs.").show()``.
 
-    ``inspect_text`` says what there is and what is refused; ``include`` what costs more is all there. Of several
-    sentences one is looked at, number ``sentence``, 0 the first; the document lists all.
+    Raises ConfigError as ``inspect_text`` does.
+
+    Args:
+        path: the run folder.
+        text: one or more sentences; the document lists all.
+        checkpoint: ``average``, ``best``, ``last`` or a step; the run's own choice unless given.
+        device: where to compute; a GPU if there is one unless given.
+        engine: how to decode (see Translator).
+        include: costly parts of the document.
+        sentence: index of the sentence to inspect, 0 the first.
     """
     run = RunFolder.open(Path(path))
 

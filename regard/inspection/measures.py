@@ -1,4 +1,4 @@
-"""What can be said of a head in one number, from its weights alone."""
+"""Measures of an attention head: one number each, from its weights alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["MEASURES", "Kind", "measures", "rollout"]
 
 Kind = Literal["encoder", "decoder", "source"]
 
-# What the page and the documentation say of each.
+# Definitions, as the page and the documentation show them.
 MEASURES = {
     "entropy": "−Σ α ln α of a query's weights in nats, mean over queries: 0 looks at one place, ln S at all alike.",
     "distance": "Σ α |i − j|, mean over queries; a target's position is scaled to the length of the source.",
@@ -24,7 +24,7 @@ Weights = Float[Tensor, "heads query key"]
 
 
 def measures(weights: Weights, kind: Kind) -> dict[str, list[float]]:
-    """MEASURES of each head. Queries that may see nothing, or one place alone, count like the others."""
+    """MEASURES of each head, by name; queries that may see at most one key count like others."""
     queries, keys = weights.shape[1:]
     place = torch.arange(keys, dtype=weights.dtype)
     asked = torch.arange(queries, dtype=weights.dtype)
@@ -45,8 +45,11 @@ def measures(weights: Weights, kind: Kind) -> dict[str, list[float]]:
 
 
 def rollout(layers: list[Weights]) -> Float[Tensor, "query key"]:
-    """∏ (½ mean over heads + ½ I), rows normalised, last layer first (Abnar & Zuidema 2020, §3): what a position is
-    made of, if layers did nothing but mix positions and every residual path carried half."""
+    """Attention rollout (Abnar & Zuidema 2020, §3): ∏ (½ mean over heads + ½ I), rows normalised, last layer first.
+
+    The share of each input position in each output position, if layers only mixed positions and every residual path
+    carried half.
+    """
     size = layers[0].shape[-1]
     mixed = torch.eye(size, dtype=layers[0].dtype)
     for weights in layers:

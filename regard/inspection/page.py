@@ -1,4 +1,4 @@
-"""The page that shows an inspection: files for a server, or all of it in one."""
+"""The page that displays inspections: its files for a server, or one HTML file with everything in it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EMPTY = '<script type="application/json" id="bundle"></script>'
 
 
 def require_page() -> None:
-    """ConfigError where the page was not built, as in a clone that is new."""
+    """Raise ConfigError where the page was not built, as in a fresh clone."""
     if missing := [name for name in FILES if not (FOLDER / name).is_file()]:
         raise ConfigError(
             "the page has not been built", why=f"no {', '.join(missing)} in {FOLDER}",
@@ -28,9 +28,9 @@ def require_page() -> None:
 
 
 def offline(bundle: Mapping[str, Any] | None = None) -> str:
-    """One HTML file that needs nothing else, with ``bundle`` in it; without one, what a page puts its own into.
+    """The page as one self-contained HTML file with ``bundle`` in it; without a bundle, a template for the page's own.
 
-    Its policy lets nothing but the page's own script and style run, by their hashes, and nothing be fetched.
+    The content security policy allows only the page's own script and style, by their hashes, and no requests.
     """
     require_page()
     html, script, style = ((FOLDER / name).read_text(encoding="utf-8") for name in FILES)
@@ -47,7 +47,7 @@ def offline(bundle: Mapping[str, Any] | None = None) -> str:
     for old, new in parts.items():
         if html.count(old) != 1:
             raise ConfigError(
-                "the page is not of this version", where=str(FOLDER), why=f"no {old}", help="scripts/page"
+                "the page does not belong to this version", where=str(FOLDER), why=f"no {old}", help="scripts/page"
             )
         html = html.replace(old, new)
     return html

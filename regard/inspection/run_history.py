@@ -1,4 +1,4 @@
-"""What a run tells of itself beside its outputs: what it is made of, its checkpoints, and how training went."""
+"""Description of a run for the page: model and data, checkpoints, and training curves."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import numpy as np
 
 from regard.core.untrusted_files import parse_json, read_records
 from regard.errors import RegardError
-from regard.inspection.example import example_of
+from regard.inspection.example import example_sentence
 from regard.runs import checkpoint
 from regard.runs.run_folder import RunFolder
 from regard.tasks.translation.config import translation_config
 
-__all__ = ["checkpoints", "chosen_checkpoint", "curves", "details", "identities"]
+__all__ = ["checkpoints", "chosen_checkpoint", "describe_run", "training_curves", "weight_digests"]
 
-LAST = 10**15  # steps
-POINTS = 400  # of a curve: more than a screen shows
+LAST = 10**15  # steps; larger ones are damaged records
+POINTS = 400  # most points of a curve, more than a screen shows
 UNITS = {"loss": "nats"}
 
 
-def details(run: RunFolder, *, name: str, checkpoint: str) -> dict[str, Any]:
-    """For the page: JSON. ``checkpoint`` is what is looked into unless another is asked for."""
+def describe_run(run: RunFolder, *, name: str, checkpoint: str) -> dict[str, Any]:
+    """The run as JSON for the page; ``checkpoint`` is the one inspected by default."""
     config, plan = translation_config(run), run.read_plan()
     data, parts = config.data, [["model", config.summary]]
     if plan is not None:
@@ -38,47 +38,47 @@ def details(run: RunFolder, *, name: str, checkpoint: str) -> dict[str, Any]:
         "target": data.target_language,
         "checkpoints": checkpoints(run),
         "checkpoint": checkpoint,
-        "weights": identities(run),
-        "example": example_of(run),
+        "weights": weight_digests(run),
+        "example": example_sentence(run),
         "search": config.search.model_dump(include={"beam", "length_penalty", "nbest"}),
         "parts": parts,
-        "curves": curves(run.path / "metrics.jsonl"),
+        "curves": training_curves(run.path / "metrics.jsonl"),
     }
 
 
 def checkpoints(run: RunFolder) -> list[str]:
-    """Oldest first, then what was chosen or made of them; each as ``--checkpoint`` calls it."""
+    """Names of checkpoints as ``--checkpoint`` takes them: steps, oldest first, then ``best`` and ``average``."""
     steps = [str(step) for step in checkpoint.list_steps(run.checkpoints)]
     best = ["best"] if checkpoint.read_best(run.checkpoints) else []
     return [*steps, *best, *(["average"] if (run.checkpoints / "average").is_dir() else [])]
 
 
-def identities(run: RunFolder) -> dict[str, str]:
-    """By checkpoint, what tells its weights from others: two of one value are the same model twice."""
+def weight_digests(run: RunFolder) -> dict[str, str]:
+    """A digest of the weights of each checkpoint; equal digests mean the same model."""
     found = {}
     for name in checkpoints(run):
-        with suppress(RegardError):  # a damaged one is told when it is opened
+        with suppress(RegardError):  # a damaged checkpoint is reported when it is opened
             found[name] = checkpoint.identity(run.weights_path(name).path)[:16]
     return found
 
 
 def chosen_checkpoint(run: RunFolder, which: str | None = None) -> str:
-    """What a run translates with, ``which`` or what it chooses, as ``--checkpoint`` calls it."""
+    """The name of checkpoint ``which``, or of the run's own choice, as ``--checkpoint`` takes it."""
     chosen = run.weights_path(which)
     return chosen.name if chosen.name in ("average", "best") else str(chosen.steps[-1])
 
 
-def curves(path: Path) -> list[dict[str, Any]]:
-    """From ``metrics.jsonl``: training loss and rate, each at most POINTS means, and every validation figure."""
+def training_curves(path: Path) -> list[dict[str, Any]]:
+    """Curves of ``metrics.jsonl``: training loss and learning rate as at most POINTS means, and validation metrics."""
     if not path.is_file():
         return []
     status = path.stat()
-    return _curves(path, status.st_mtime_ns, status.st_size)
+    return _read_curves(path, status.st_mtime_ns, status.st_size)
 
 
 @lru_cache(maxsize=8)
-def _curves(path: Path, changed: int, size: int) -> list[dict[str, Any]]:
-    """Read again only where it has changed."""
+def _read_curves(path: Path, changed: int, size: int) -> list[dict[str, Any]]:
+    """Cached by the file's time and size."""
     trained: dict[str, list[tuple[int, float]]] = defaultdict(list)
     validated: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for _, line in read_records(path):
@@ -93,7 +93,7 @@ def _curves(path: Path, changed: int, size: int) -> list[dict[str, Any]]:
             for name, value in record.get("validation", {}).items():
                 validated[f"validation {name}"].append((step, float(value)))
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
-            continue  # a line that was torn: a picture can do without
+            continue  # skip a torn line
     finite = {name: [point for point in points if isfinite(point[1])] for name, points in (trained | validated).items()}
     return [
         {"name": name, "unit": UNITS.get(name.rpartition(" ")[2], ""), "points": _thinned(points)}

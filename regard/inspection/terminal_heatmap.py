@@ -12,9 +12,9 @@ SHADES = " ░▒▓█"
 
 
 def draw_attention(weights: Tensor, source: Sequence[str], target: Sequence[str]) -> str:
-    """Weights (target, source) in [0, 1] as a table of shades: a row a target piece, a column a source piece.
+    """Weights (target, source) in [0, 1] as a table of shades, one row a target piece, one column a source piece.
 
-    A row's darkest cell is where the model looked most before it produced that piece.
+    The darkest cell of a row is the source piece with the largest weight when the target piece was predicted.
     """
     wide = max(2, *(len(piece) for piece in source)) + 1
     margin = max(len(piece) for piece in target) + 1

@@ -15,7 +15,7 @@ import pytest
 
 from regard import cli, load
 from regard import inspect as look
-from regard.inspection.example import example_of
+from regard.inspection.example import example_sentence
 from regard.inspection.page import FOLDER
 from regard.runs.run_folder import RunFolder
 from regard.server.keys import add_key
@@ -163,7 +163,7 @@ def test_an_example_has_a_fitting_length_and_no_piece_that_the_vocabulary_lacks(
     folder, run = tiny_copy.path / "data" / "valid-0", RunFolder.open(tiny_copy.path)
     source, _ = run.load_tokenizers()
     write_corpus(folder, [source.encode(" ".join("abcdefgh" * 4)), source.encode("a b"), source.encode("c d e")])
-    assert example_of(run) == "c d e"  # none fits: the longest of those that are shorter
+    assert example_sentence(run) == "c d e"  # none fits: the longest of those that are shorter
     for path, pairs, wanted in (
         ("fits", [source.encode("c d e"), source.encode("a b c d e f"), source.encode("h g f e d c b")], "a b c d e f"),
         ("unknown", [[1, 4, 4, 4, 4, 4], [99, 4, 4, 4, 4, 4], source.encode("a b")], "a b"),
@@ -175,7 +175,7 @@ def test_an_example_has_a_fitting_length_and_no_piece_that_the_vocabulary_lacks(
             shutil.rmtree(copy / "data")
         else:
             write_corpus(copy / "data" / "valid-0", pairs)
-        assert example_of(RunFolder.open(copy)) == wanted, path
+        assert example_sentence(RunFolder.open(copy)) == wanted, path
 
 
 def write_corpus(folder: Path, sources: list[list[int]]) -> None:

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from regard.inspection import aligner as module
-from regard.inspection.aligner import Aligner, aligner_of, choose_aligner
+from regard.inspection.aligner import Aligner, choose_aligner, find_aligner
 from regard.inspection.ibm_model1 import lexical_links
 
 from .models import translator
@@ -109,14 +109,14 @@ def test_what_is_kept_is_of_these_weights_and_of_this_model(tmp_path: Path, monk
     run: Any = SimpleNamespace(path=tmp_path, data=tmp_path / "data", weights_path=lambda which: f"step {which}")
     model = translator()
     kept = tmp_path / "alignment.json"
-    assert aligner_of(run, model, checkpoint="1") == aligner_of(run, model, checkpoint="1") and len(measured) == 1
-    aligner_of(run, model, checkpoint="2")
+    assert find_aligner(run, model, checkpoint="1") == find_aligner(run, model, checkpoint="1") and len(measured) == 1
+    find_aligner(run, model, checkpoint="2")
     assert len(measured) == 2
     for damage in ({"head": 99}, {"attention": "nowhere"}, {"shift": 7}, {"more": 1}):
         kept.write_text(json.dumps(json.loads(kept.read_text()) | damage))
-        assert aligner_of(run, model, checkpoint="2") == Aligner("decoder.1.source", 3, 1, 0.5, 10)
+        assert find_aligner(run, model, checkpoint="2") == Aligner("decoder.1.source", 3, 1, 0.5, 10)
     kept.write_text("[]")
-    aligner_of(run, model, checkpoint="2")
+    find_aligner(run, model, checkpoint="2")
     assert len(measured) == 7
 
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import tomli_w
+from regard.share.import_marian import import_marian
 
 import regard
 from regard.commands.info import _run as info
@@ -29,13 +30,12 @@ from regard.core.resumable_output import Journal
 from regard.data.corpora import Corpus, CorpusConfig, read_pairs
 from regard.data.tokenizers.catalogue import TokenizerConfig, load_tokenizer, train_tokenizer
 from regard.errors import ConfigError, DataError, ModelError, RegardError, StorageError, TrainingError
-from regard.inspection.aligner import aligner_of
-from regard.inspection.run_history import checkpoints, details
+from regard.inspection.aligner import find_aligner
+from regard.inspection.run_history import checkpoints, describe_run
 from regard.runs.run_folder import RunFolder
 from regard.server.glossaries import Glossaries
 from regard.server.keys import Keys, add_key
 from regard.share.hub import write as write_hub
-from regard.share.imported import import_marian
 from regard.studies.record import read_record
 from regard.tasks.translation.translator import Translator
 from regard.training.setup import set_up
@@ -78,14 +78,14 @@ def corpus(shelf: Shelf) -> None:
 
 def aligner(shelf: Shelf) -> None:
     run, translator = RunFolder.open(shelf.path / "run"), shelf.translator
-    found = aligner_of(run, translator)
+    found = find_aligner(run, translator)
     assert found is not None and found.why
     found.weights(dict(translator("a b").attention))
 
 
 def told(shelf: Shelf) -> None:
     run = RunFolder.open(shelf.path / "run")
-    for each in (info(run), details(run, name="run", checkpoint="best")):
+    for each in (info(run), describe_run(run, name="run", checkpoint="best")):
         json.dumps(each)
     run.elsewhere()
 
