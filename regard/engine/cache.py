@@ -38,6 +38,7 @@ class KeyValueTable:
         self.value_view = value.flatten(0, 1).flatten(1, -2)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> KeyValueTable:
+        """A table with ``change`` applied to keys and to values."""
         return KeyValueTable(change(self.key), change(self.value))
 
 
@@ -86,6 +87,7 @@ class FastSession:
         return cls(cells, sources, cell_mask, source_mask, list(range(slots)), [0] * slots, lengths)
 
     def select(self, rows: Int[Tensor, "rows"]) -> FastSession:
+        """The session of these rows, in this order; one row may occur several times."""
         block, place = (rows // self.width).tolist(), rows % self.width
         width = _run_length(block)
         blocks = block[::width]
@@ -101,9 +103,11 @@ class FastSession:
         return kept._compacted(list(range(len(slots)))) if 2 * len(slots) <= self.capacity else kept
 
     def repeat(self, times: int) -> FastSession:
+        """The session with each row repeated so many times."""
         return self.select(torch.arange(self.rows, device=self.source_mask.device).repeat_interleave(times))
 
     def truncate(self, length: Int[Tensor, "rows"]) -> FastSession:
+        """The session as it was after ``length`` tokens of each row."""
         session = self._split_rows()
         time = torch.minimum(torch.tensor(session.time, dtype=torch.int64, device=length.device), length)
         times = torch.arange(session.cell_mask.shape[2], device=length.device)
@@ -113,6 +117,7 @@ class FastSession:
         return replace(session, time=time.tolist())
 
     def join(self, sessions: Sequence[FastSession]) -> FastSession:
+        """The sentences of all sessions, in order, in the tables of the first."""
         joined = sessions[0]
         for session in sessions[1:]:
             joined = (

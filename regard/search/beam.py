@@ -104,7 +104,19 @@ def start_beam(
     prefixes: Prefixes | None = None,
     watch: Callable[[int, BeamStep], None] | None = None,
 ) -> SearchState:
-    """The state of a ``beam_search`` before its first step; ``watch(id, step)`` is called for each sentence's steps."""
+    """The state of a ``beam_search`` before its first step.
+
+    Args:
+        ids: one id a sentence.
+        symbols: the special tokens.
+        max_lengths: the most tokens of each sentence's outputs, the end symbol included.
+        width: live hypotheses a sentence.
+        length_penalty: α of ``length_normaliser``.
+        length_offset: k of ``length_normaliser``.
+        nbest: outputs a sentence.
+        prefixes: tokens that the outputs of each sentence must begin with.
+        watch: called with a sentence's id and each of its steps.
+    """
     normalise = partial(length_normaliser, penalty=length_penalty, offset=length_offset)
     search_state = _BeamState(ids, symbols, max_lengths, width, normalise, nbest, prefixes)
     search_state.watch = watch
@@ -114,7 +126,8 @@ def start_beam(
 class _BeamState(SearchState):
     """Live and finished hypotheses of a batch. Rows are ordered by sentence, ``width`` rows each.
 
-    Before the first step a sentence has one row, of the empty hypothesis.
+    Before the first step a sentence has one row, of the empty hypothesis. ``normalise`` maps a length to its
+    ``length_normaliser``; the other arguments are those of ``start_beam``.
     """
 
     watch: Callable[[int, BeamStep], None] | None = None

@@ -86,7 +86,11 @@ class _Candidate(NamedTuple):
 
 
 class _Sentence:
-    """The live and finished hypotheses of one sentence."""
+    """The live and finished hypotheses of one sentence.
+
+    ``end`` is the end symbol, ``limit`` the most tokens of an output, ``normalise`` maps a length to its
+    ``length_normaliser``; the other arguments are those of ``start_constrained_beam``, for this sentence.
+    """
 
     def __init__(
         self, id: int, end: int, constraints: ConstraintSet, limit: int, prefix: Sequence[int], width: int,

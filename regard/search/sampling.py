@@ -34,6 +34,17 @@ def sample(
     Draws are limited to the ``top_k`` most probable types and to the smallest set whose probability reaches ``top_p``
     (the type that crosses it included; Holtzman et al. 2020). Log-probabilities returned are the model's own, before
     temperature and limits.
+
+    Args:
+        step: the model's step.
+        state: the model state of one row a sentence.
+        symbols: the special tokens.
+        max_lengths: the most tokens of each sentence's outputs, the end symbol included.
+        prefixes: tokens that the outputs of each sentence must begin with.
+        temperature: divisor of the log-probabilities before the softmax.
+        top_k: number of types that may be drawn; all unless given.
+        top_p: probability that the types that may be drawn reach together; all types unless given.
+        generator: source of the draws; torch's default one unless given.
     """
     search_state = start_sampling(
         range(len(max_lengths)), symbols, max_lengths=max_lengths, prefixes=prefixes,
@@ -55,7 +66,19 @@ def start_sampling(
     generator: torch.Generator | None = None,
     draws: int = 1,
 ) -> SearchState:
-    """The state of a sampling search (see ``sample``) before its first step, ``draws`` rows and outputs a sentence."""
+    """The state of a sampling search (see ``sample``) before its first step.
+
+    Args:
+        ids: one id a sentence.
+        symbols: the special tokens.
+        max_lengths: the most tokens of each sentence's outputs, the end symbol included.
+        prefixes: tokens that the outputs of each sentence must begin with.
+        temperature: divisor of the log-probabilities before the softmax.
+        top_k: number of types that may be drawn; all unless given.
+        top_p: probability that the types that may be drawn reach together; all types unless given.
+        generator: source of the draws; torch's default one unless given.
+        draws: outputs, and rows of the state, a sentence.
+    """
 
     def draw(log_p: LogP) -> Int[Tensor, "rows"]:
         suppressed = log_p.new_tensor(symbols.suppressed, dtype=torch.int64)
