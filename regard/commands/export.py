@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -18,7 +17,6 @@ from regard.errors import ConfigError
 
 if TYPE_CHECKING:
     from regard.runs.run_folder import RunFolder
-    from regard.share.parity import Decode
     from regard.tasks.translation.translator import Translator
 
 __all__ = ["register"]
@@ -53,88 +51,41 @@ def export(
     """Write a trained model for others, and compare what both say; refused where the format cannot say it."""
     from regard.core import atomic_files
     from regard.runs.run_folder import RunFolder
-    from regard.share import hub
-    from regard.share.parity import compare
+    from regard.share.export_format import export_format
+    from regard.share.parity import compare, greedy_decoder
 
-    opened = RunFolder.open(run)
+    opened, format = RunFolder.open(run), export_format(to)
     if folder.exists() or folder.is_symlink():
         raise ConfigError(f"{folder} exists", where=str(folder), help="name a new folder, or remove that one")
-    if (reason := _obstacle(opened, to)) is not None:
-        raise ConfigError(f"this model cannot be said in the format of {to}", where=str(run), why=reason)
-    _require_libraries(to)
-    uncompared = _uncompared(to)
+    if (reason := format.obstacle(opened)) is not None:
+        raise ConfigError(f"this model cannot be exported to {to}", where=str(run), why=reason)
+    _require_libraries(to, format.libraries)
+    uncompared = format.absent_library()
     lines = [] if uncompared else _lines(opened, source, sentences)
     translator = open_model(run, checkpoint=checkpoint, device="cpu", threads=None)
-    positions = _positions(translator, to)
+    positions = min(_positions(translator), format.max_positions())
     longest = min(translator.max_length, positions - 1)
     encoded = [] if uncompared else _encoded(translator, lines, longest)
-    said = f"not compared: {uncompared}"
+    message = f"not compared: {uncompared}"
     with atomic_files.publishing(folder) as workshop:
         with atomic_files.storing(workshop):
-            _write(opened, translator, checkpoint, workshop, to)
+            format.write(opened, translator, checkpoint, workshop)
         if uncompared is None:
             left_out = len(lines) - len(encoded)
-            parity = compare(_ours(translator), _theirs(translator, workshop, to), encoded, positions)
+            parity = compare(greedy_decoder(translator), format.decoder(translator, workshop), encoded, positions)
             parity._replace(left_out=left_out).write(workshop, to)
-            said = str(parity) + (f"; {left_out:,} longer than {longest:,} pieces left out" if left_out else "")
-        if to == "hub":
-            hub.sums(workshop)
-    print(f"{folder}: {said}")
+            message = str(parity) + (f"; {left_out:,} longer than {longest:,} pieces left out" if left_out else "")
+        format.finish(workshop)
+    print(f"{folder}: {message}")
 
 
-def _obstacle(run: RunFolder, to: str) -> str | None:
-    from regard.share import ctranslate2, marian
-    from regard.tasks.translation.codecs import open_codecs
-    from regard.tasks.translation.config import translation_config
-
-    if to == "marian":
-        return marian.obstacle(translation_config(run).model, *open_codecs(run))
-    return ctranslate2.obstacle(translation_config(run).model) if to == "ctranslate2" else None
-
-
-def _write(run: RunFolder, translator: Translator, checkpoint: str | None, folder: Path, to: str) -> None:
-    from regard.share import ctranslate2, hub, marian, onnx
-    from regard.tasks.translation.config import translation_config
-
-    config = translation_config(run)
-    model, tokenizers = translator.model, (translator.source, translator.target)
-    if to == "hub":
-        hub.write(run, checkpoint, folder)
-    elif to == "marian":
-        marian.write(model, config, *tokenizers, folder)
-    elif to == "onnx":
-        onnx.write(model, *tokenizers, folder)
-    else:
-        ctranslate2.write(model, config.model, *tokenizers, folder)
-    if to in ("ctranslate2", "onnx"):
-        shutil.copytree(run.tokenizers, folder / "tokenizer")
-
-
-def _theirs(translator: Translator, folder: Path, to: str) -> Decode:
-    from regard.share import ctranslate2, marian, onnx
-    from regard.tasks.translation.translator import load
-
-    if to == "hub":
-        return _ours(load(folder, device="cpu"))
-    if to == "ctranslate2":
-        return ctranslate2.decoder(folder, translator.source, translator.target)
-    return marian.decoder(folder) if to == "marian" else onnx.decoder(folder)
-
-
-def _require_libraries(to: str) -> None:
-    """ConfigError where what writes this format is not installed."""
-    for name in {"ctranslate2": ["ctranslate2"], "onnx": ["onnx", "onnxscript"]}.get(to, []):
+def _require_libraries(extra: str, libraries: Sequence[str]) -> None:
+    """Raise ConfigError where a library that writes the format is not installed."""
+    for name in libraries:
         try:
             import_module(name)
         except ImportError as error:
-            raise ConfigError(f"{name} is not installed", why=str(error), help=add_extra(to)) from error
-
-
-def _uncompared(to: str) -> str | None:
-    """Why what is written cannot be compared here; None if it can."""
-    from regard.share import marian, onnx
-
-    return {"marian": marian.absent_library, "onnx": onnx.absent_library}.get(to, lambda: None)()
+            raise ConfigError(f"{name} is not installed", why=str(error), help=add_extra(extra)) from error
 
 
 def _lines(run: RunFolder, source: Path | None, most: int) -> list[str]:
@@ -148,14 +99,12 @@ def _lines(run: RunFolder, source: Path | None, most: int) -> list[str]:
     return found
 
 
-def _positions(translator: Translator, to: str) -> int:
-    """How many a source, its end counted, and an output may have, here and in the format."""
+def _positions(translator: Translator) -> int:
+    """Positions that a source, its end symbol included, and an output may have in the model itself."""
     from regard.attention.positions.absolute import LearnedPosition
-    from regard.share import ctranslate2, marian
 
-    ours = [len(part.table) for part in translator.model.modules() if isinstance(part, LearnedPosition)]
-    theirs = {"ctranslate2": ctranslate2.POSITIONS, "marian": marian.POSITIONS}.get(to, sys.maxsize)
-    return min([*ours, theirs])
+    tables = [len(part.table) for part in translator.model.modules() if isinstance(part, LearnedPosition)]
+    return min(tables, default=sys.maxsize)
 
 
 def _encoded(translator: Translator, lines: Sequence[str], longest: int) -> list[list[int]]:
@@ -165,17 +114,3 @@ def _encoded(translator: Translator, lines: Sequence[str], longest: int) -> list
     if not found:
         raise ConfigError(f"no sentence to compare has {longest:,} pieces or fewer", help="--source FILE")
     return found
-
-
-def _ours(translator: Translator) -> Decode:
-    """Greedy outputs of piece numbers."""
-    from regard.config.settings import SearchConfig
-    from regard.search.batch_search import in_order, search
-
-    def decode(sources: Sequence[Sequence[int]], longest: int) -> list[list[int]]:
-        decoding = translator.decoding
-        settings = SearchConfig(beam=1, max_extra=longest, max_length=longest)
-        found = search(decoding.step, decoding.open(range(len(sources)), sources, settings))
-        return [best[0].tokens[: longest - 1] for best in in_order(found, len(sources))]
-
-    return decode

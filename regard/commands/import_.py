@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 def import_(folder: Folder, run: New) -> None:
     """Make a run of a Marian model of transformers: it translates, scores, shows its attention and serves."""
-    from regard.share.imported import import_marian
+    from regard.share.import_marian import import_marian
 
     if run.exists() or run.is_symlink():
         raise ConfigError(f"{run} exists", where=str(run), help="name a new folder, or remove that one")

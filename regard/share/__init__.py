@@ -1,1 +1,1 @@
-"""A trained model in the formats of others, each with a report of what was compared."""
+"""Export of trained models to other formats, with a report of parity, and import of Marian models."""

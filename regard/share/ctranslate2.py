@@ -1,12 +1,13 @@
-"""A Transformer in CTranslate2's format, for whoever wants its engine: small, without torch, quick without AMX.
+"""Export of a Transformer to CTranslate2, whose engine is small, needs no torch, and is fast without AMX.
 
-The weights are laid out anew and nothing is computed: in float32 the outputs are ours. Pieces of the run's tokenizers,
-which stand beside the model, are what CTranslate2 takes and gives.
+The weights are only laid out anew, so in float32 the outputs are the same. CTranslate2 takes and returns pieces of the
+run's tokenizers, which are copied beside the model.
 """
 
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -24,24 +25,27 @@ from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.transformer.feed_forward import GatedFeedForward
 from regard.models.transformer.norms import Residual
 from regard.models.transformer.transformer import DecoderLayer, EncoderLayer, TransformerDecoder, TransformerEncoder
-from regard.share.parity import Decode
+from regard.runs.run_folder import RunFolder
+from regard.share.export_format import Decode, ExportFormat
+from regard.tasks.translation.config import translation_config
+from regard.tasks.translation.translator import Translator
 
-__all__ = ["decoder", "obstacle", "write"]
+__all__ = ["FORMAT", "decoder", "obstacle", "write"]
 
-POSITIONS = 2048  # rows of the table of sinusoids: no source or output may be longer
+POSITIONS = 2048  # rows of the table of sinusoids; sources and outputs are at most so long
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH", "glu": "Sigmoid", "geglu": "GELU", "swiglu": "SWISH"}
 EPSILON = {"layer": 1e-5, "rms": 1e-6}
 
 
 def obstacle(config: ModelConfig) -> str | None:
-    """Why this model cannot be said in CTranslate2's format; None if it can."""
+    """The reason why this model cannot be exported to CTranslate2; None if it can."""
     encoder, decoder = config.encoder, config.decoder
     plain = MechanismConfig()
-    places = [config.cross_attention, *_self_attention(config)]
+    sites = [config.cross_attention, *_self_attention(config)]
     reasons = {
         "its encoder and decoder are not both a Transformer's": {encoder.kind, decoder.kind} != {"transformer"},
         "its decoder mixes by something else than self-attention": getattr(decoder, "mixer", None) is not None,
-        "its attention is not the scaled product": any(place != plain for place in places),
+        "its attention is not the scaled product": any(site != plain for site in sites),
         "its positions are neither sinusoids nor learned": config.position.kind not in ("sinusoidal", "learned"),
         "its heads share keys": config.key_heads not in (None, config.heads),
         "its heads are not as wide as the model divided by their number": any(
@@ -49,7 +53,7 @@ def obstacle(config: ModelConfig) -> str | None:
         ),
         f"its normalisation is {config.normalisation}": config.normalisation not in EPSILON,
     }
-    return next((reason for reason, stands in reasons.items() if stands), None)
+    return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 def _self_attention(config: ModelConfig) -> list[MechanismConfig]:
@@ -88,80 +92,94 @@ def write(model: EncoderDecoder, config: ModelConfig, source: Tokenizer, target:
 
 def _fill(spec: Any, model: EncoderDecoder) -> None:
     encoder, decoder = cast(TransformerEncoder, model.encoder), cast(TransformerDecoder, model.decoder)
-    for side, its in ((encoder, spec.encoder), (decoder, spec.decoder)):
-        embedding = its.embeddings[0] if side is encoder else its.embeddings
-        embedding.weight = _numbers(side.embedding.weight)
+    for side, side_spec in ((encoder, spec.encoder), (decoder, spec.decoder)):
+        embedding = side_spec.embeddings[0] if side is encoder else side_spec.embeddings
+        embedding.weight = _array(side.embedding.weight)
         position = side.embedding.position
         learned = isinstance(position, LearnedPosition)
         table = cast(Tensor, position.table) if learned else sinusoids(torch.arange(POSITIONS), side.width)
-        its.position_encodings.encodings = _numbers(table)
-        its.scale_embeddings = side.embedding.scale == math.sqrt(side.width)
+        side_spec.position_encodings.encodings = _array(table)
+        side_spec.scale_embeddings = side.embedding.scale == math.sqrt(side.width)
         if not isinstance(side.norm, nn.Identity):
-            _norm(side.norm, its.layer_norm)
-    spec.decoder.projection.weight = _numbers(model.projection)
+            _norm(side.norm, side_spec.layer_norm)
+    spec.decoder.projection.weight = _array(model.projection)
     if model.output_bias is not None:
-        spec.decoder.projection.bias = _numbers(model.output_bias)
-    for own, its in zip(cast(list[EncoderLayer], encoder.layers), spec.encoder.layer, strict=True):
-        _attention(cast(SelfAttention, own.mixer), own.around_mixer, its.self_attention)
-        _feed_forward(own, its.ffn)
-    for layer, its in zip(decoder.stack, spec.decoder.layer, strict=True):
-        _attention(cast(SelfAttention, layer.mixer), layer.around_mixer, its.self_attention)
-        _attention(cast(AttentionReader, layer.reader), layer.around_reader, its.attention)
-        _feed_forward(layer, its.ffn)
+        spec.decoder.projection.bias = _array(model.output_bias)
+    for own, spec_layer in zip(cast(list[EncoderLayer], encoder.layers), spec.encoder.layer, strict=True):
+        _attention(cast(SelfAttention, own.mixer), own.around_mixer, spec_layer.self_attention)
+        _feed_forward(own, spec_layer.ffn)
+    for layer, spec_layer in zip(decoder.stack, spec.decoder.layer, strict=True):
+        _attention(cast(SelfAttention, layer.mixer), layer.around_mixer, spec_layer.self_attention)
+        _attention(cast(AttentionReader, layer.reader), layer.around_reader, spec_layer.attention)
+        _feed_forward(layer, spec_layer.ffn)
 
 
-def _attention(of: SelfAttention | AttentionReader, around: Residual, its: Any) -> None:
-    """Query, key and value are one matrix where they read the same."""
-    attention: Any = of.attention
+def _attention(part: SelfAttention | AttentionReader, around: Residual, spec: Any) -> None:
+    """Fill an attention's matrices; projections of the same input are stacked into one."""
+    attention: Any = part.attention
     query, key, value, output = attention.query, attention.key, attention.value, attention.output
-    within = isinstance(of, SelfAttention)
+    within = isinstance(part, SelfAttention)
     groups = [[query, key, value], [output]] if within else [[query], [key, value], [output]]
-    for group, linear in zip(groups, its.linear, strict=True):
+    for group, linear in zip(groups, spec.linear, strict=True):
         _linear(group, linear)
-    _norm(around.norm, its.layer_norm)
+    _norm(around.norm, spec.layer_norm)
 
 
-def _feed_forward(layer: EncoderLayer | DecoderLayer, its: Any) -> None:
+def _feed_forward(layer: EncoderLayer | DecoderLayer, spec: Any) -> None:
     inner = layer.feed_forward
     if isinstance(inner, GatedFeedForward):
-        _linear([inner.gate], its.linear_0)
-        _linear([inner.up], its.linear_0_noact)
+        _linear([inner.gate], spec.linear_0)
+        _linear([inner.up], spec.linear_0_noact)
     else:
-        _linear([inner.up], its.linear_0)
-    _linear([inner.down], its.linear_1)
-    _norm(layer.around_feed_forward.norm, its.layer_norm)
+        _linear([inner.up], spec.linear_0)
+    _linear([inner.down], spec.linear_1)
+    _norm(layer.around_feed_forward.norm, spec.layer_norm)
 
 
-def _linear(layers: list[nn.Linear], its: Any) -> None:
-    its.weight = np.concatenate([_numbers(layer.weight) for layer in layers])
+def _linear(layers: list[nn.Linear], spec: Any) -> None:
+    spec.weight = np.concatenate([_array(layer.weight) for layer in layers])
     if layers[0].bias is not None:
-        its.bias = np.concatenate([_numbers(layer.bias) for layer in layers])
+        spec.bias = np.concatenate([_array(layer.bias) for layer in layers])
 
 
-def _norm(norm: nn.Module, its: Any) -> None:
-    its.gamma = _numbers(cast(Tensor, norm.weight))
+def _norm(norm: nn.Module, spec: Any) -> None:
+    spec.gamma = _array(cast(Tensor, norm.weight))
     if isinstance(norm, nn.LayerNorm):
-        its.beta = _numbers(norm.bias)
+        spec.beta = _array(norm.bias)
 
 
-def _numbers(x: Tensor) -> np.ndarray[Any, Any]:
+def _array(x: Tensor) -> np.ndarray[Any, Any]:
     return x.detach().float().cpu().numpy()
 
 
 def decoder(folder: Path, source: Tokenizer, target: Tokenizer) -> Decode:
-    """What an export says, greedily and in float32, of and as piece numbers."""
+    """A greedy decoder over an export, in float32."""
     import ctranslate2
 
-    theirs = ctranslate2.Translator(str(folder), device="cpu", compute_type="float32")
-    number = {piece: index for index, piece in enumerate(target.pieces(range(len(target))))}
+    engine = ctranslate2.Translator(str(folder), device="cpu", compute_type="float32")
+    ids = {piece: id for id, piece in enumerate(target.pieces(range(len(target))))}
 
-    def decode(sources: Sequence[Sequence[int]], longest: int) -> list[list[int]]:
-        never = [[SPECIALS[PAD]], [SPECIALS[BEGIN]]]  # which ours never says either; a trained model has no wish to
-        found = theirs.translate_batch(
+    def decode(sources: Sequence[Sequence[int]], max_length: int) -> list[list[int]]:
+        suppressed = [[SPECIALS[PAD]], [SPECIALS[BEGIN]]]  # as in our own search
+        found = engine.translate_batch(
             [source.pieces(each) for each in sources],
-            beam_size=1, max_batch_size=64, max_input_length=0, min_decoding_length=0, max_decoding_length=longest,
-            suppress_sequences=never,
+            beam_size=1, max_batch_size=64, max_input_length=0, min_decoding_length=0, max_decoding_length=max_length,
+            suppress_sequences=suppressed,
         )  # fmt: skip
-        return [[number[piece] for piece in each.hypotheses[0]][: longest - 1] for each in found]
+        return [[ids[piece] for piece in each.hypotheses[0]][: max_length - 1] for each in found]
 
     return decode
+
+
+def _export(run: RunFolder, translator: Translator, checkpoint: str | None, folder: Path) -> None:
+    write(translator.model, translation_config(run).model, translator.source, translator.target, folder)
+    shutil.copytree(run.tokenizers, folder / "tokenizer")
+
+
+FORMAT = ExportFormat(
+    write=_export,
+    decoder=lambda translator, folder: decoder(folder, translator.source, translator.target),
+    obstacle=lambda run: obstacle(translation_config(run).model),
+    libraries=("ctranslate2",),
+    max_positions=lambda: POSITIONS,
+)

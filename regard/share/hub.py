@@ -1,7 +1,7 @@
-"""A trained model to be given away, as the Hugging Face hub wants it: a run without data, optimiser and history.
+"""Export for publication on the Hugging Face hub: a run without data, optimiser and history, with a model card.
 
-It is a run folder still, so that whatever reads one reads it: ``regard.load``, ``translate``, ``serve``. Weights are
-those of one checkpoint, bit for bit.
+The export is still a run folder, which ``regard.load``, ``translate`` and ``serve`` open. The weights are those of one
+checkpoint, bit for bit.
 """
 
 from __future__ import annotations
@@ -16,43 +16,42 @@ from regard.core.untrusted_files import parse_json, read_records
 from regard.models.summary import one_line_summary
 from regard.runs import checkpoint
 from regard.runs.run_folder import CheckpointChoice, RunFolder
-from regard.tasks.translation.codecs import open_codecs, save_codecs
+from regard.share.export_format import Decode, ExportFormat
+from regard.share.parity import greedy_decoder
+from regard.tasks.translation.codecs import open_codecs
 from regard.tasks.translation.config import TranslationConfig, translation_config
+from regard.tasks.translation.translator import Translator, load
+from regard.tasks.translation.write_run import write_run
 
-__all__ = ["sums", "write"]
+__all__ = ["FORMAT", "write", "write_checksums"]
 
-DECODED = ("bleu", "chrf", "ter", "wer")  # what the hub knows as metrics; a loss is one of our pieces
+DECODED = ("bleu", "chrf", "ter", "wer")  # metrics that the hub knows; losses depend on the pieces
 
 
 def write(run: RunFolder, which: str | None, folder: Path) -> None:
-    """Write the checkpoint called ``which`` (see ``RunFolder.weights_path``) into a new folder, with all it needs."""
-    chosen, config = run.weights_path(which), _given_away(translation_config(run))
+    """Write the checkpoint called ``which`` (see ``RunFolder.weights_path``) to a new folder, as a run with a card."""
+    chosen, plan = run.weights_path(which), run.read_plan()
     found = checkpoint.load(chosen.path, only={"model"})
-    given = RunFolder.create(folder, config)
-    atomic_files.remove_file(folder / "environment.json")  # of the machine that exports
-    save_codecs(given, open_codecs(run))
-    plan = run.read_plan()
+    weights, averaged = found.groups["model"], chosen.steps if chosen.name == "average" else ()
     if plan is not None:
-        given.write_plan(plan.model_copy(update={"corpora": {}, "seconds_per_update": {}}))
-    averaged = chosen.name == "average"
-    state = {"averaged": chosen.steps, "newest": found.step} if averaged else {}
-    made = checkpoint.save(given.checkpoints, found.step, found.groups, state, keep=1)
-    if averaged:
-        atomic_files.commit_folder(made, given.checkpoints / "average")
-    parameters = sum(tensor.numel() for tensor in found.groups["model"].values())
+        plan = plan.model_copy(update={"corpora": {}, "seconds_per_update": {}})
+    config = _without_corpora(translation_config(run))
+    write_run(folder, config, *open_codecs(run), weights, plan=plan, step=found.step, averaged=averaged)
+    atomic_files.remove_file(folder / "environment.json")  # describes the machine that exports
+    parameters = sum(tensor.numel() for tensor in weights.values())
     card = "\n".join(_card(run, chosen, parameters))
     atomic_files.write_bytes_atomically(folder / "README.md", card.encode())
 
 
-def sums(folder: Path) -> None:
-    """``SHA256SUMS`` of every file in the folder, which ``sha256sum --check`` reads."""
+def write_checksums(folder: Path) -> None:
+    """Write ``SHA256SUMS`` of every file in the folder, for ``sha256sum --check``."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     lines = (f"{atomic_files.sha256(path)}  {path.relative_to(folder).as_posix()}\n" for path in files)
     atomic_files.write_bytes_atomically(folder / "SHA256SUMS", "".join(lines).encode())
 
 
-def _given_away(config: TranslationConfig) -> TranslationConfig:
-    """Without corpora, and without what is decided on them."""
+def _without_corpora(config: TranslationConfig) -> TranslationConfig:
+    """The config without corpora and without settings that depend on them."""
     values = config.model_dump()
     values["data"] |= {"train": [], "valid": None}
     values["train"] |= {"early_stopping": None, "best_by": "loss", "threads": None}
@@ -93,7 +92,7 @@ def _card(run: RunFolder, chosen: CheckpointChoice, parameters: int) -> Iterator
 
 
 def _header(config: TranslationConfig, metrics: list[str]) -> Iterator[str]:
-    """YAML; texts are quoted as JSON is, for ``no`` is a language and no text in YAML."""
+    """The card's YAML header; texts are quoted like JSON, since YAML reads the language ``no`` as false."""
     languages = [each for each in (config.data.source_language, config.data.target_language) if each]
     yield from ("---", "library_name: regard", "pipeline_tag: translation")
     for key, values in (("language", languages), ("metrics", metrics)):
@@ -103,13 +102,13 @@ def _header(config: TranslationConfig, metrics: list[str]) -> Iterator[str]:
 
 
 def _validation(run: RunFolder, chosen: CheckpointChoice) -> dict[str, float]:
-    """The figures of the checkpoint itself, where it was validated; those of an average are not known."""
+    """Validation metrics of the checkpoint; none for an average, which was never validated."""
     path, found = run.path / "metrics.jsonl", dict[str, float]()
     if chosen.name == "average" or not path.is_file():
         return found
     for _, line in read_records(path):
         if b'"validation"' in line:
-            with suppress(ValueError, TypeError, KeyError, AttributeError, OverflowError):  # a torn line says nothing
+            with suppress(ValueError, TypeError, KeyError, AttributeError, OverflowError):  # skip a torn line
                 record = parse_json(line)
                 if record["step"] in chosen.steps:
                     found = {name: float(value) for name, value in record["validation"].items()}
@@ -118,3 +117,14 @@ def _validation(run: RunFolder, chosen: CheckpointChoice) -> dict[str, float]:
 
 def _cell(value: str) -> str:
     return value.replace("|", "\\|").replace("\n", " ")
+
+
+def _export(run: RunFolder, translator: Translator, checkpoint: str | None, folder: Path) -> None:
+    write(run, checkpoint, folder)
+
+
+def _decoder(translator: Translator, folder: Path) -> Decode:
+    return greedy_decoder(load(folder, device="cpu"))
+
+
+FORMAT = ExportFormat(write=_export, decoder=_decoder, finish=write_checksums)

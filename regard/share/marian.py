@@ -1,8 +1,8 @@
-"""A Transformer as the Marian models of ``transformers`` are laid out, written as plain JSON and safetensors.
+"""Export of a Transformer as a Marian model of ``transformers``, in plain JSON and safetensors.
 
-What differs from ours is the order of features and of pieces, so that outputs are the same. Sines stand there before
-all cosines and are interleaved here: the features of the residual stream change places wherever they enter or leave.
-And a decoder begins with the symbol of padding there: the row of our begin symbol becomes that of padding.
+Only the order of features and pieces differs, so the outputs are the same. Marian's positions have all sines before all
+cosines, ours alternate: so the features of the residual stream are permuted in every matrix that reads or writes it.
+Marian's decoder begins with the padding symbol: the row of our begin symbol becomes the row of padding.
 """
 
 from __future__ import annotations
@@ -24,35 +24,38 @@ from regard.data.tokenizers.catalogue import BEGIN, END, PAD, SPECIALS, UNKNOWN,
 from regard.data.tokenizers.subword import SentencePieceTokenizer
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
+from regard.runs.run_folder import RunFolder
 from regard.share import ctranslate2
-from regard.share.parity import Decode
-from regard.tasks.translation.config import TranslationConfig
+from regard.share.export_format import Decode, ExportFormat
+from regard.tasks.translation.codecs import open_codecs
+from regard.tasks.translation.config import TranslationConfig, translation_config
+from regard.tasks.translation.translator import Translator
 
 __all__ = [
-    "ACTIVATIONS", "BIAS", "OUTPUT", "SHARED", "SOURCE", "TARGET", "TensorName", "absent_library", "decoder",
-    "interleaved", "obstacle", "places", "sines_first", "write",
+    "ACTIVATIONS", "BIAS", "FORMAT", "OUTPUT", "SHARED", "SOURCE", "TARGET", "TensorName", "absent_library", "decoder",
+    "interleaved", "obstacle", "sines_first", "tensor_names", "write",
 ]  # fmt: skip
 
-POSITIONS = 1024  # no source or output may be longer there
+POSITIONS = 1024  # sources and outputs are at most so long in transformers
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish"}
-KEPT = [PAD, UNKNOWN, END]  # of our special pieces; the others follow in our order
-THEIR_PAD, THEIR_UNKNOWN, THEIR_END = range(len(KEPT))
+KEPT = [PAD, UNKNOWN, END]  # special pieces that Marian has too; ordinary pieces follow in our order
+MARIAN_PAD, MARIAN_UNKNOWN, MARIAN_END = range(len(KEPT))
 
-# Their names of tables: of both embeddings, where they are one; of each; of the output, where it is another.
+# Marian's names of tables: both embeddings where they are shared, either embedding, and an output of its own.
 SHARED, SOURCE, TARGET = (f"model.{name}.weight" for name in ("shared", "encoder.embed_tokens", "decoder.embed_tokens"))
 OUTPUT, BIAS = "lm_head.weight", "final_logits_bias"
 
 
 class TensorName(NamedTuple):
-    """A tensor of a layer under both names; ``along``: its dimension that holds features of the residual stream."""
+    """A tensor of a layer under both names; ``along``: the dimension that holds features of the residual stream."""
 
     ours: str
-    theirs: str
+    marian: str
     along: int | None
 
 
 def obstacle(config: ModelConfig, source: Tokenizer, target: Tokenizer) -> str | None:
-    """Why a Marian model cannot be this one; None if it can."""
+    """The reason why this model cannot be exported to Marian; None if it can."""
     if (reason := ctranslate2.obstacle(config)) is not None:
         return reason
     reasons = {
@@ -67,7 +70,7 @@ def obstacle(config: ModelConfig, source: Tokenizer, target: Tokenizer) -> str |
             f"its {side} tokenizer lowers the case of text": tokenizer.config.lowercase,
             f"its {side} tokenizer has pieces that are spelled alike": len(_vocabulary(tokenizer)) < len(tokenizer) - 1,
         }
-    return next((reason for reason, stands in reasons.items() if stands), None)
+    return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 def write(model: EncoderDecoder, config: TranslationConfig, source: Tokenizer, target: Tokenizer, folder: Path) -> None:
@@ -92,7 +95,7 @@ def write(model: EncoderDecoder, config: TranslationConfig, source: Tokenizer, t
 
 
 def sines_first(x: Tensor, along: int | None) -> Tensor:
-    """Interleaved features of a stream in their order: all even ones, then all odd ones."""
+    """Interleaved features in Marian's order: all even ones, then all odd ones."""
     return x if along is None else x.index_select(along, _order(x.shape[along]))
 
 
@@ -105,69 +108,69 @@ def _order(width: int) -> Tensor:
     return torch.arange(width).view(-1, 2).T.flatten()
 
 
-def places(config: ModelConfig) -> Iterator[TensorName]:
-    """All tensors of the layers, one by one: those that a name stands for in a file may be fewer."""
+def tensor_names(config: ModelConfig) -> Iterator[TensorName]:
+    """Names of all tensors of the layers; a file may share some of them."""
     for number in range(config.encoder_layers):
-        ours, theirs = f"encoder.layers.{number}", f"model.encoder.layers.{number}"
-        yield from _attention(f"{ours}.mixer.attention", f"{theirs}.self_attn")
-        yield from _norm(f"{ours}.around_mixer", f"{theirs}.self_attn_layer_norm")
-        yield from _feed_forward(ours, theirs)
+        ours, marian = f"encoder.layers.{number}", f"model.encoder.layers.{number}"
+        yield from _attention(f"{ours}.mixer.attention", f"{marian}.self_attn")
+        yield from _norm(f"{ours}.around_mixer", f"{marian}.self_attn_layer_norm")
+        yield from _feed_forward(ours, marian)
     for number in range(config.decoder_layers):
-        ours, theirs = f"decoder.layers.{number}", f"model.decoder.layers.{number}"
-        yield from _attention(f"{ours}.mixer.attention", f"{theirs}.self_attn")
-        yield from _norm(f"{ours}.around_mixer", f"{theirs}.self_attn_layer_norm")
-        yield from _attention(f"{ours}.reader.attention", f"{theirs}.encoder_attn")
-        yield from _norm(f"{ours}.around_reader", f"{theirs}.encoder_attn_layer_norm")
-        yield from _feed_forward(ours, theirs)
+        ours, marian = f"decoder.layers.{number}", f"model.decoder.layers.{number}"
+        yield from _attention(f"{ours}.mixer.attention", f"{marian}.self_attn")
+        yield from _norm(f"{ours}.around_mixer", f"{marian}.self_attn_layer_norm")
+        yield from _attention(f"{ours}.reader.attention", f"{marian}.encoder_attn")
+        yield from _norm(f"{ours}.around_reader", f"{marian}.encoder_attn_layer_norm")
+        yield from _feed_forward(ours, marian)
 
 
-def _attention(ours: str, theirs: str) -> Iterator[TensorName]:
+def _attention(ours: str, marian: str) -> Iterator[TensorName]:
     for own, other in (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj")):
-        yield from _entering(f"{ours}.{own}", f"{theirs}.{other}")
-    yield from _leaving(f"{ours}.output", f"{theirs}.out_proj")
+        yield from _entering(f"{ours}.{own}", f"{marian}.{other}")
+    yield from _leaving(f"{ours}.output", f"{marian}.out_proj")
 
 
-def _feed_forward(ours: str, theirs: str) -> Iterator[TensorName]:
-    yield from _entering(f"{ours}.feed_forward.up", f"{theirs}.fc1")
-    yield from _leaving(f"{ours}.feed_forward.down", f"{theirs}.fc2")
-    yield from _norm(f"{ours}.around_feed_forward", f"{theirs}.final_layer_norm")
+def _feed_forward(ours: str, marian: str) -> Iterator[TensorName]:
+    yield from _entering(f"{ours}.feed_forward.up", f"{marian}.fc1")
+    yield from _leaving(f"{ours}.feed_forward.down", f"{marian}.fc2")
+    yield from _norm(f"{ours}.around_feed_forward", f"{marian}.final_layer_norm")
 
 
-def _entering(ours: str, theirs: str) -> Iterator[TensorName]:
-    yield TensorName(f"{ours}.weight", f"{theirs}.weight", 1)
-    yield TensorName(f"{ours}.bias", f"{theirs}.bias", None)
+def _entering(ours: str, marian: str) -> Iterator[TensorName]:
+    yield TensorName(f"{ours}.weight", f"{marian}.weight", 1)
+    yield TensorName(f"{ours}.bias", f"{marian}.bias", None)
 
 
-def _leaving(ours: str, theirs: str) -> Iterator[TensorName]:
-    yield TensorName(f"{ours}.weight", f"{theirs}.weight", 0)
-    yield TensorName(f"{ours}.bias", f"{theirs}.bias", 0)
+def _leaving(ours: str, marian: str) -> Iterator[TensorName]:
+    yield TensorName(f"{ours}.weight", f"{marian}.weight", 0)
+    yield TensorName(f"{ours}.bias", f"{marian}.bias", 0)
 
 
-def _norm(ours: str, theirs: str) -> Iterator[TensorName]:
+def _norm(ours: str, marian: str) -> Iterator[TensorName]:
     for name in ("weight", "bias"):
-        yield TensorName(f"{ours}.norm.{name}", f"{theirs}.{name}", 0)
+        yield TensorName(f"{ours}.norm.{name}", f"{marian}.{name}", 0)
 
 
 def _tensors(model: EncoderDecoder, config: ModelConfig) -> dict[str, Tensor]:
     own = {name: parameter.detach().float().cpu() for name, parameter in model.named_parameters(remove_duplicate=False)}
-    tensors = {  # a bias that our projections of attention lack is 0
-        place.theirs: sines_first(own[place.ours], place.along) if place.ours in own else torch.zeros(config.width)
-        for place in places(config)
+    tensors = {  # where attention has no bias, Marian's bias is 0
+        name.marian: sines_first(own[name.ours], name.along) if name.ours in own else torch.zeros(config.width)
+        for name in tensor_names(config)
     }
     tables = {SHARED: "encoder.embedding.weight"}
     if config.share != "all":
         tables = {SOURCE: "encoder.embedding.weight", TARGET: "decoder.embedding.weight"}
     if config.share == "none":
         tables[OUTPUT] = "projection"
-    for theirs, ours in tables.items():
-        tensors[theirs] = sines_first(_rows(own[ours], pad=BEGIN), 1)
+    for marian, ours in tables.items():
+        tensors[marian] = sines_first(_rows(own[ours], pad=BEGIN), 1)
     bias = own.get("output_bias", torch.zeros(len(own["projection"])))
     tensors[BIAS] = _rows(bias, pad=PAD)[None]
     return {name: tensor.contiguous() for name, tensor in tensors.items()}
 
 
 def _rows(table: Tensor, *, pad: int) -> Tensor:
-    """One a piece in their order; that of padding is our row ``pad``."""
+    """The rows of a table in Marian's order of pieces; padding gets our row ``pad``."""
     return torch.cat([table[[pad, UNKNOWN, END]], table[len(SPECIALS) :]])
 
 
@@ -197,23 +200,23 @@ def _config(config: ModelConfig, source_types: int, target_types: int) -> dict[s
         "max_position_embeddings": POSITIONS,
         "share_encoder_decoder_embeddings": config.share == "all",
         "tie_word_embeddings": config.share != "none",
-        "pad_token_id": THEIR_PAD,
-        "eos_token_id": THEIR_END,
-        "forced_eos_token_id": THEIR_END,
-        "decoder_start_token_id": THEIR_PAD,
+        "pad_token_id": MARIAN_PAD,
+        "eos_token_id": MARIAN_END,
+        "forced_eos_token_id": MARIAN_END,
+        "decoder_start_token_id": MARIAN_PAD,
         "torch_dtype": "float32",
     }
 
 
 def _generation(search: SearchConfig, longest_source: int) -> dict[str, Any]:
-    """Padding is only what a decoder begins with: never said."""
+    """Settings of generation; padding begins the decoder and is suppressed in outputs."""
     longest = min(longest_source + search.max_extra, search.max_length or POSITIONS, POSITIONS)
     return {
-        "bad_words_ids": [[THEIR_PAD]],
-        "pad_token_id": THEIR_PAD,
-        "eos_token_id": THEIR_END,
-        "forced_eos_token_id": THEIR_END,
-        "decoder_start_token_id": THEIR_PAD,
+        "bad_words_ids": [[MARIAN_PAD]],
+        "pad_token_id": MARIAN_PAD,
+        "eos_token_id": MARIAN_END,
+        "forced_eos_token_id": MARIAN_END,
+        "decoder_start_token_id": MARIAN_PAD,
         "num_beams": search.beam,
         "length_penalty": search.length_penalty,
         "max_length": longest,
@@ -234,31 +237,44 @@ def _tokenizer_config(config: TranslationConfig, *, separate: bool) -> dict[str,
 
 
 def absent_library() -> str | None:
-    """Why what was written cannot be compared here; None if it can."""
+    """The reason why an export cannot be compared on this machine; None if it can."""
     return None if importlib.util.find_spec("transformers") else "transformers is not installed"
 
 
 def decoder(folder: Path) -> Decode:
-    """What an export says, greedily and in float32, of and as our piece numbers. Needs transformers."""
+    """A greedy decoder over an export, in float32, by transformers."""
     transformers: Any = importlib.import_module("transformers")
-    theirs = transformers.MarianMTModel.from_pretrained(folder).eval()
+    model = transformers.MarianMTModel.from_pretrained(folder).eval()
 
     @torch.no_grad()
-    def decode(sources: Sequence[Sequence[int]], longest: int) -> list[list[int]]:
+    def decode(sources: Sequence[Sequence[int]], max_length: int) -> list[list[int]]:
         found = []
         for first in range(0, len(sources), 64):
-            numbers, valid = pad_sources(sources[first : first + 64])
-            rows = (numbers - 1).clamp_min(0).masked_fill(numbers == UNKNOWN, THEIR_UNKNOWN)
-            outputs = theirs.generate(
-                input_ids=rows, attention_mask=valid.long(), num_beams=1, do_sample=False, max_length=longest + 1
+            ids, valid = pad_sources(sources[first : first + 64])
+            rows = (ids - 1).clamp_min(0).masked_fill(ids == UNKNOWN, MARIAN_UNKNOWN)
+            outputs = model.generate(
+                input_ids=rows, attention_mask=valid.long(), num_beams=1, do_sample=False, max_length=max_length + 1
             )
-            found += [_said(output)[: longest - 1] for output in outputs[:, 1:].tolist()]
+            found += [_our_ids(output)[: max_length - 1] for output in outputs[:, 1:].tolist()]
         return found
 
     return decode
 
 
-def _said(output: Sequence[int]) -> list[int]:
-    """Our numbers of an output up to its end."""
-    ends = next((at for at, piece in enumerate(output) if piece in (THEIR_END, THEIR_PAD)), len(output))
-    return [UNKNOWN if piece == THEIR_UNKNOWN else piece + 1 for piece in output[:ends]]
+def _our_ids(output: Sequence[int]) -> list[int]:
+    """The pieces of an output before its end, by our ids."""
+    ends = next((at for at, piece in enumerate(output) if piece in (MARIAN_END, MARIAN_PAD)), len(output))
+    return [UNKNOWN if piece == MARIAN_UNKNOWN else piece + 1 for piece in output[:ends]]
+
+
+def _export(run: RunFolder, translator: Translator, checkpoint: str | None, folder: Path) -> None:
+    write(translator.model, translation_config(run), translator.source, translator.target, folder)
+
+
+FORMAT = ExportFormat(
+    write=_export,
+    decoder=lambda translator, folder: decoder(folder),
+    obstacle=lambda run: obstacle(translation_config(run).model, *open_codecs(run)),
+    absent_library=lambda: absent_library(),
+    max_positions=lambda: POSITIONS,
+)

@@ -1,9 +1,10 @@
-"""Any model in ONNX: an encoder, and one step of its decoder with all that it remembers as named tensors."""
+"""Export of any model to ONNX: an encoder, and one step of the decoder with its state as named tensors."""
 
 from __future__ import annotations
 
 import copy
 import importlib.util
+import shutil
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -18,30 +19,34 @@ from regard.core import atomic_files
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN, Tokenizer
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.recurrent.cells import Cell
-from regard.share.onnx_cells import runner
-from regard.share.onnx_parts import Opened, OpeningPart, SteppingPart, filled, named
-from regard.share.onnx_trace import SIZES, Names, answered, graph
-from regard.share.parity import Decode
+from regard.runs.run_folder import RunFolder
+from regard.share.export_format import Decode, ExportFormat
+from regard.share.onnx_cells import traced_run
+from regard.share.onnx_parts import DecoderStart, EncoderPart, StepPart, filled, named
+from regard.share.onnx_trace import SIZES, GraphNames, data_free, graph
+from regard.tasks.translation.translator import Translator
 
-__all__ = ["absent_library", "decoder", "write"]
+__all__ = ["FORMAT", "absent_library", "decoder", "write"]
 
-ROWS = 32  # that are decoded together, alike in length, since all go on until the last has ended
+ROWS = 32  # sentences decoded together, of like length, since all go on until the last has ended
 
 
 def write(model: EncoderDecoder, source: Tokenizer, target: Tokenizer, folder: Path) -> None:
     """Write the model into a new folder, in float32. ConfigError, and no folder, where torch cannot export it."""
     model = _traceable(model)
-    sources, opened = [_source(number) for number in (0, 1)], [_opened(model, number) for number in (0, 1)]
-    memory, state = (list(named(tree, name)) for name, tree in zip(Opened._fields, opened[0], strict=True))
+    sources, starts = [_source(example) for example in (0, 1)], [_start(model, example) for example in (0, 1)]
+    memory, state = (list(named(tree, name)) for name, tree in zip(DecoderStart._fields, starts[0], strict=True))
     steps = [
-        (torch.full((len(valid),), BEGIN), valid, *named(before, "").values())
-        for (_, valid), before in zip(sources, opened, strict=True)
+        (torch.full((len(valid),), BEGIN), valid, *named(start, "").values())
+        for (_, valid), start in zip(sources, starts, strict=True)
     ]
-    encoder = Names(["source", "valid"], [*memory, *state])
-    decoder = Names(["tokens", "valid", *memory, *state], ["log_probabilities", *(f"new.{name}" for name in state)])
+    encoder = GraphNames(["source", "valid"], [*memory, *state])
+    decoder = GraphNames(
+        ["tokens", "valid", *memory, *state], ["log_probabilities", *(f"new.{name}" for name in state)]
+    )
     graphs = {
-        "encoder": graph(OpeningPart(model), (sources[0], sources[1]), encoder),
-        "decoder": graph(SteppingPart(model, opened[0]), (steps[0], steps[1]), decoder),
+        "encoder": graph(EncoderPart(model), (sources[0], sources[1]), encoder),
+        "decoder": graph(StepPart(model, starts[0]), (steps[0], steps[1]), decoder),
     }
     tables = [len(part.table) for part in model.modules() if isinstance(part, LearnedPosition)]
     config = {
@@ -69,32 +74,34 @@ def write(model: EncoderDecoder, source: Tokenizer, target: Tokenizer, folder: P
 
 
 def _traceable(model: EncoderDecoder) -> EncoderDecoder:
-    """A copy in float32 without what a trace cannot follow: loops over columns, and a table that ends somewhere."""
+    """A copy in float32 without parts that a trace cannot follow: loops over columns, and tables of fixed length."""
     model = copy.deepcopy(model).float().cpu().eval()
     for part in model.modules():
         if isinstance(part, SinusoidalPosition):
-            part.table = part.table[:0]  # so that each is computed
+            part.table = part.table[:0]  # so that every position is computed
         elif isinstance(part, Cell):
-            cast(Any, part).run = runner(part)
+            cast(Any, part).run = traced_run(part)
     return model
 
 
-def _source(number: int) -> tuple[Tensor, Tensor]:
-    """Any source in the sizes of that example."""
-    shape = SIZES["batch"][number], SIZES["source"][number]
+def _source(example: int) -> tuple[Tensor, Tensor]:
+    """A source and its validity in the sizes of example 0 or 1."""
+    shape = SIZES["batch"][example], SIZES["source"][example]
     return torch.full(shape, END), torch.ones(shape, dtype=torch.bool)
 
 
 @torch.no_grad()
-def _opened(model: EncoderDecoder, number: int) -> Opened:
-    """What is remembered after the past of that example, as zeros: found without computing anything."""
-    with FakeTensorMode(allow_non_fake_inputs=True), answered():
-        source, valid = _source(number)
-        opened = Opened.of(model.session(source, valid), valid)
-        tokens = torch.full((len(source), SIZES["past"][number]), BEGIN)
-        _, session = model.step(tokens, opened.session(valid))
-        reached = opened.after(session)
-    zeros: Opened = filled(reached, (torch.zeros(leaf.shape, dtype=leaf.dtype) for leaf in named(reached, "").values()))
+def _start(model: EncoderDecoder, example: int) -> DecoderStart:
+    """Memory and state after the past of example 0 or 1, as zeros; only the shapes are computed."""
+    with FakeTensorMode(allow_non_fake_inputs=True), data_free():
+        source, valid = _source(example)
+        start = DecoderStart.of(model.session(source, valid), valid)
+        tokens = torch.full((len(source), SIZES["past"][example]), BEGIN)
+        _, session = model.step(tokens, start.session(valid))
+        reached = start.after(session)
+    zeros: DecoderStart = filled(
+        reached, (torch.zeros(leaf.shape, dtype=leaf.dtype) for leaf in named(reached, "").values())
+    )
     return zeros
 
 
@@ -105,23 +112,23 @@ def _readme() -> str:
 
 
 def absent_library() -> str | None:
-    """Why what was written cannot be compared here; None if it can."""
+    """The reason why an export cannot be compared on this machine; None if it can."""
     return None if importlib.util.find_spec("onnxruntime") else "onnxruntime is not installed"
 
 
 def decoder(folder: Path) -> Decode:
-    """What an export says, greedily, of and as piece numbers. Needs onnxruntime."""
+    """A greedy decoder over an export, by onnxruntime."""
     from regard.share.onnx_example import Exported
 
-    theirs = Exported(str(folder))
+    exported = Exported(str(folder))
 
-    def decode(sources: Sequence[Sequence[int]], longest: int) -> list[list[int]]:
-        outputs, most = dict[int, list[int]](), min(longest, theirs.config["longest"] or longest)
+    def decode(sources: Sequence[Sequence[int]], max_length: int) -> list[list[int]]:
+        outputs, most = dict[int, list[int]](), min(max_length, exported.config["longest"] or max_length)
         order = sorted(range(len(sources)), key=lambda number: len(sources[number]))
         for first in range(0, len(order), ROWS):
             batch = order[first : first + ROWS]
-            outputs |= zip(batch, theirs.greedy([list(sources[number]) for number in batch], most), strict=True)
-        return [outputs[number][: longest - 1] for number in range(len(sources))]
+            outputs |= zip(batch, exported.greedy([list(sources[number]) for number in batch], most), strict=True)
+        return [outputs[number][: max_length - 1] for number in range(len(sources))]
 
     return decode
 
@@ -129,23 +136,36 @@ def decoder(folder: Path) -> Decode:
 README = """\
 # A model in ONNX
 
-Exported by Regard. `encoder.onnx` reads sources once, and `decoder.onnx` makes one step. All numbers are float32; batch,
-source and past are of any size.
+Exported by Regard. `encoder.onnx` encodes sources once, and `decoder.onnx` computes one step. All numbers are float32;
+batch, source and past may have any size.
 
-| | takes | gives |
+| | inputs | outputs |
 |---|---|---|
-| encoder | `source` (batch, source): numbers of pieces, each row ended by `end` and filled up by `pad`; `valid`: False for what fills up | `memory.…`, and the first `state.…` |
-| decoder | `tokens` (batch), `begin` at first; `valid`; `memory.…`; `state.…` | `log_probabilities` (batch, types) of the next piece; `new.state.…`, which it takes next |
+| encoder | `source` (batch, source): ids of pieces, each row ended by `end` and padded with `pad`; `valid`: False for padding | `memory.…`, and the first `state.…` |
+| decoder | `tokens` (batch), `begin` at first; `valid`; `memory.…`; `state.…` | `log_probabilities` (batch, types) of the next piece; `new.state.…`, the state of the next step |
 
-Names and their order are in `config.json`, as are the numbers of special pieces. `never` are pieces that no output has;
-where `longest` is a number, neither source nor output may be longer. The piece of a number is its place in
-`source_pieces.json` or `target_pieces.json`; the tokenizers are in `tokenizer/`. Row i reads sentence i: a beam repeats
-rows of memory and `valid`, and reorders rows of the state.
+`config.json` has the names of inputs and outputs in order, and the ids of special pieces. No output may contain the
+pieces in `never`; where `longest` is a number, neither source nor output may be longer. The id of a piece is its index
+in `source_pieces.json` or `target_pieces.json`; the tokenizers are in `tokenizer/`. Row i reads sentence i: a beam
+repeats rows of memory and `valid`, and reorders rows of the state.
 
 Greedy decoding, with onnxruntime and numpy alone:
 
 ```python
 {code}```
 
-`Exported(".").greedy([[7, 5, 9]])` gives the numbers of an output's pieces for those of a source.
+`Exported(".").greedy([[7, 5, 9]])` returns the ids of an output's pieces for the ids of a source's.
 """  # noqa: E501
+
+
+def _export(run: RunFolder, translator: Translator, checkpoint: str | None, folder: Path) -> None:
+    write(translator.model, translator.source, translator.target, folder)
+    shutil.copytree(run.tokenizers, folder / "tokenizer")
+
+
+FORMAT = ExportFormat(
+    write=_export,
+    decoder=lambda translator, folder: decoder(folder),
+    libraries=("onnx", "onnxscript"),
+    absent_library=lambda: absent_library(),
+)

@@ -1,4 +1,4 @@
-"""Recurrent layers as ONNX's own operators, since a trace follows no loop over columns."""
+"""Recurrent layers as ONNX operators, since a trace does not follow loops over columns."""
 
 from __future__ import annotations
 
@@ -10,31 +10,33 @@ from torch import Tensor
 
 from regard.models.recurrent.cells import GRU, LSTM, Carried, Cell
 
-__all__ = ["runner"]
+__all__ = ["traced_run"]
 
 Run = Callable[[Tensor, Tensor, Carried], tuple[Tensor, Carried]]
 
 
 class Operator(NamedTuple):
-    """``order``: which of our blocks of rows each of its blocks is; ``negated``: one of ours with the other sign."""
+    """An ONNX operator and the layout of its weights, whose rows are one block per gate."""
 
     name: str
-    order: Sequence[int]
-    negated: int | None = None
+    order: Sequence[int]  # for each block of the operator, the index of ours
+    negated: int | None = None  # the index of our block whose sign is changed
     attributes: Sequence[tuple[str, int]] = ()
 
 
 def _operator(cell: Cell) -> Operator:
     if isinstance(cell, LSTM):
         return Operator("LSTM", (0, 3, 1, 2))
-    if isinstance(cell, GRU):  # it keeps what z says; renewing is the same with z's weights negated
+    if isinstance(
+        cell, GRU
+    ):  # ONNX keeps the share z of the state; where z renews instead, the weights of z are negated
         negated = None if cell.update == "keeps" else 1
         return Operator("GRU", (1, 0, 2), negated, [("linear_before_reset", int(cell.reset == "after"))])
     return Operator("RNN", (0,))
 
 
-def runner(cell: Cell) -> Run:
-    """``cell.run`` in a trace; computed outside of one its numbers mean nothing."""
+def traced_run(cell: Cell) -> Run:
+    """A replacement of ``cell.run`` for tracing; outside of a trace its numbers are meaningless."""
     operator = _operator(cell)
     enter, recurrent, *biases = (_laid_out(part.detach(), operator) for part in cell.weights)
     weights = [part[None].contiguous() for part in (enter, recurrent, torch.cat(biases))]

@@ -1,6 +1,6 @@
-"""What is traced for ONNX: an encoder, and one step of a decoder, that take and give tensors one by one.
+"""Modules that are traced for ONNX: an encoder, and one step of a decoder, with separate tensors as in- and outputs.
 
-Nothing is given twice: which source columns are valid and which sentence a row reads is known outside.
+The validity of source columns and the sentence of each row are known to the caller and left out of the state.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from regard.attention.mask import Span
 from regard.core.state import State
 from regard.models.encoder_decoder import EncoderDecoder, Session
 from regard.models.recurrent.decoder_memory import RecurrentMemory
-from regard.share.onnx_trace import answered
+from regard.share.onnx_trace import data_free
 
-__all__ = ["Cache", "Opened", "OpeningPart", "SteppingPart", "filled", "named"]
+__all__ = ["Cache", "DecoderStart", "EncoderPart", "StepPart", "filled", "named"]
 
 
 class Cache(NamedTuple):
-    """``KeyValue`` of rows that go in step: what is new comes last, and all of it counts."""
+    """A ``KeyValue`` of rows that are all at one step: new columns come last, and all columns are valid."""
 
     key: Float[Tensor, "batch prepared_heads past prepared"]
     value: Float[Tensor, "batch key_heads past value"]
@@ -41,31 +41,31 @@ class Cache(NamedTuple):
         return Span.of(torch.ones_like(self.key[:, 0, :, 0], dtype=torch.bool))
 
 
-class Opened(NamedTuple):
-    """Memory and state of a session as trees of just those tensors that a step cannot do without."""
+class DecoderStart(NamedTuple):
+    """Memory and state of a session, as trees of only the tensors that a step needs."""
 
     memory: Memory
     state: State
 
     @classmethod
-    def of(cls, session: Session, valid: Tensor) -> Opened:
+    def of(cls, session: Session, valid: Tensor) -> DecoderStart:
         memory = session.memory
         if isinstance(memory, RecurrentMemory):
-            memory = memory._replace(first=())  # the state has begun
-        return cls(_without(memory, valid), _in_step(_bare(session.state)))
+            memory = memory._replace(first=())  # used for the first state, which exists
+        return cls(_without(memory, valid), _with_caches(_without_rows(session.state)))
 
     def session(self, valid: Tensor) -> Session:
-        """The inverse of ``of``: each row reads its own sentence."""
+        """The session, where row i reads sentence i; the inverse of ``of``."""
         rows = torch.arange(valid.shape[0])
         return Session(_with(self.memory, valid), self.state._replace(rows=rows), valid.shape[0])
 
-    def after(self, session: Session) -> Opened:
-        """The same memory, and the state of a session that went on."""
-        return self._replace(state=_bare(session.state))
+    def after(self, session: Session) -> DecoderStart:
+        """This memory with the state of a later session."""
+        return self._replace(state=_without_rows(session.state))
 
 
 def named(tree: State, name: str) -> dict[str, Tensor]:
-    """Every tensor of a tree, depth first, by the path that leads to it."""
+    """Every tensor of a tree by its path, depth first."""
     if isinstance(tree, Tensor):
         return {name: tree}
     fields = getattr(tree, "_fields", range(len(tree)))
@@ -77,66 +77,67 @@ def named(tree: State, name: str) -> dict[str, Tensor]:
 
 
 def filled(like: State, tensors: Iterator[Tensor]) -> State:
-    """A tree of that form with other tensors, depth first."""
-    return next(tensors) if isinstance(like, Tensor) else _made(like, [filled(child, tensors) for child in like])
+    """A tree shaped ``like`` another, filled with ``tensors`` depth first."""
+    return next(tensors) if isinstance(like, Tensor) else _rebuilt(like, [filled(child, tensors) for child in like])
 
 
-class OpeningPart(nn.Module):
-    """(source, valid) → the tensors of memory and first state."""
+class EncoderPart(nn.Module):
+    """(source, valid) → the tensors of the memory and of the first state."""
 
     def __init__(self, model: EncoderDecoder) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, source: Int[Tensor, "batch source"], valid: Bool[Tensor, "batch source"]) -> tuple[Tensor, ...]:
-        with answered():
-            opened = Opened.of(self.model.session(source, valid), valid)
-        return tuple(named(opened, "").values())
+        with data_free():
+            start = DecoderStart.of(self.model.session(source, valid), valid)
+        return tuple(named(start, "").values())
 
 
-class SteppingPart(nn.Module):
-    """(tokens, valid, memory …, state …) → log-probabilities of what comes next, and the tensors of the new state."""
+class StepPart(nn.Module):
+    """(tokens, valid, memory …, state …) → log-probabilities of the next token, and the tensors of the new state."""
 
-    def __init__(self, model: EncoderDecoder, like: Opened) -> None:
+    def __init__(self, model: EncoderDecoder, like: DecoderStart) -> None:
         super().__init__()
         self.model, self.like = model, like
 
     def forward(
         self, tokens: Int[Tensor, "batch"], valid: Bool[Tensor, "batch source"], *tensors: Tensor
     ) -> tuple[Tensor, ...]:
-        opened: Opened = filled(self.like, iter(tensors))
-        with answered():
-            log_p, session = self.model.step(tokens[:, None], opened.session(valid))
-        return log_p[:, 0], *named(opened.after(session).state, "").values()
+        start: DecoderStart = filled(self.like, iter(tensors))
+        with data_free():
+            log_p, session = self.model.step(tokens[:, None], start.session(valid))
+        return log_p[:, 0], *named(start.after(session).state, "").values()
 
 
-def _bare(state: Any) -> State:
+def _without_rows(state: Any) -> State:
     return state._replace(rows=())
 
 
-def _in_step(state: State) -> State:
-    """The state with a ``Cache`` wherever keys and values are kept."""
+def _with_caches(state: State) -> State:
+    """The state with a ``Cache`` in place of every ``KeyValue``."""
     if isinstance(state, Tensor):
         return state
     if isinstance(state, KeyValue):
         return Cache(state.key, state.value)
-    return _made(state, [_in_step(child) for child in state])
+    return _rebuilt(state, [_with_caches(child) for child in state])
 
 
 def _without(tree: State, known: Tensor) -> State:
+    """The tree with () in place of the tensor ``known``."""
     if isinstance(tree, Tensor):
         return () if tree is known else tree
-    return _made(tree, [_without(child, known) for child in tree])
+    return _rebuilt(tree, [_without(child, known) for child in tree])
 
 
 def _with(tree: State, known: Tensor) -> State:
-    """The inverse of ``_without``, whose only such field is called ``valid``."""
+    """The tree with ``known`` in every empty field ``valid``; the inverse of ``_without``."""
     if isinstance(tree, Tensor):
         return tree
     whole = tree._replace(valid=known) if getattr(tree, "valid", None) == () else tree
-    return _made(whole, [_with(child, known) for child in whole])
+    return _rebuilt(whole, [_with(child, known) for child in whole])
 
 
-def _made(like: tuple[Any, ...], children: list[State]) -> State:
+def _rebuilt(like: tuple[Any, ...], children: list[State]) -> State:
     make = getattr(type(like), "_make", tuple)  # a NamedTuple keeps its type
     return make(children)

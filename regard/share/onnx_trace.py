@@ -1,7 +1,7 @@
-"""From a module to a graph of ONNX, traced by torch with sizes that stay open.
+"""Tracing of a module to an ONNX graph with dynamic sizes, by torch.
 
-A trace has shapes and no numbers. What a model asks of numbers is therefore answered for it: rows go in step, each
-reads its own sentence, and every column counts.
+A trace has shapes and no data, so questions about data get fixed answers: all rows are at one step, row i reads
+sentence i, and every column is valid.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from torch.overrides import TorchFunctionMode
 from regard.attention.kernel import kernel
 from regard.errors import ConfigError
 
-__all__ = ["SIZES", "Names", "answered", "graph"]
+__all__ = ["SIZES", "GraphNames", "data_free", "graph"]
 
 OPSET = 20
-# What stays open, as two examples know it: a dimension that has one size in the first and the other in the second is
-# this one. No two are alike, and none is 0 or 1, which torch takes for constants.
+# Sizes of dynamic dimensions in two example inputs: a dimension with these two sizes is dynamic under this name. All
+# differ, and none is 0 or 1, which torch takes for constants.
 SIZES = {"batch": (3, 5), "source": (7, 11), "past": (13, 17)}
-# Whose functions ask for lengths, beside the modules of a model's own classes.
-ASKING = [
+# Modules that call ``len`` on tensors, in addition to those that define a model's own classes.
+CALLING_LEN = [
     f"regard.attention.{name}" for name in ("positions.distance_bias", "contract", "kernel", "previous_weights", "mask")
 ]
 
 
-class Names(NamedTuple):
-    """Of what goes into a graph and of what comes out, in order."""
+class GraphNames(NamedTuple):
+    """Names of a graph's inputs and outputs, in order."""
 
     inputs: list[str]
     outputs: list[str]
 
 
-def graph(module: nn.Module, examples: tuple[Sequence[Tensor], Sequence[Tensor]], names: Names) -> Any:
-    """What torch makes of it: its ``save`` writes a file. ``module`` takes as many tensors as each example has.
+def graph(module: nn.Module, examples: tuple[Sequence[Tensor], Sequence[Tensor]], names: GraphNames) -> Any:
+    """The ONNX program of a module, whose ``save`` writes a file.
 
-    ConfigError with torch's own reason where it can make nothing.
+    ``examples`` are two tuples of inputs in the sizes of SIZES. ConfigError with torch's reason where it cannot export.
     """
     try:
         with torch.no_grad(), _quietly(), kernel("reference"), _symbolic_lengths(module):
@@ -61,29 +61,29 @@ def _reason(problem: Exception) -> str:
     return next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
 
 
-def answered() -> AbstractContextManager[Any]:
-    """Inside the block each question about numbers is answered yes, and each number asked for is 0."""
-    return _Answered()
+def data_free() -> AbstractContextManager[Any]:
+    """A block in which every comparison of tensor data is true and every number read from a tensor is 0."""
+    return _DataFree()
 
 
-class _Answered(TorchFunctionMode):
+class _DataFree(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in (torch.equal, Tensor.__bool__):
             return True
         return 0 if func is Tensor.__int__ else func(*args, **(kwargs or {}))
 
 
-def _traced(module: nn.Module, examples: tuple[Sequence[Tensor], Sequence[Tensor]], names: Names) -> Any:
+def _traced(module: nn.Module, examples: tuple[Sequence[Tensor], Sequence[Tensor]], names: GraphNames) -> Any:
     symbols = {sizes: torch.export.Dim(name) for name, sizes in SIZES.items()}
     shapes = [list(zip(one.shape, other.shape, strict=True)) for one, other in zip(*examples, strict=True)]
-    open_ = tuple({at: symbols[pair] for at, pair in enumerate(shape) if pair[0] != pair[1]} for shape in shapes)
-    program = torch.export.export(_Flat(module), tuple(examples[0]), dynamic_shapes=(open_,), strict=False)
+    dynamic = tuple({at: symbols[pair] for at, pair in enumerate(shape) if pair[0] != pair[1]} for shape in shapes)
+    program = torch.export.export(_Flat(module), tuple(examples[0]), dynamic_shapes=(dynamic,), strict=False)
     options: dict[str, Any] = {"opset_version": OPSET, "dynamo": True, "verbose": False}
     return torch.onnx.export(program, input_names=names.inputs, output_names=names.outputs, **options)
 
 
 class _Flat(nn.Module):
-    """A module as one of any number of tensors, so that all are described alike."""
+    """A module that takes any number of tensors, so that one form describes the shapes of all inputs."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -95,8 +95,8 @@ class _Flat(nn.Module):
 
 @contextmanager
 def _symbolic_lengths(module: nn.Module) -> Iterator[None]:
-    """Inside the block ``len`` of a tensor is a size that may stay open; Python's own is a number for good."""
-    names = {type(part).__module__ for part in module.modules()} | set(ASKING)
+    """A block in which ``len`` of a tensor is a symbolic size; Python's own makes a constant of it."""
+    names = {type(part).__module__ for part in module.modules()} | set(CALLING_LEN)
     found = [vars(sys.modules[name]) for name in names if not name.startswith("torch.")]
     changed = [each for each in found if "len" not in each]
     for each in changed:
@@ -114,7 +114,7 @@ def _length(x: Any) -> Any:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """What torch's exporter remarks is nothing that a user could heed."""
+    """A block without the log messages and warnings of torch's exporter, on which a user cannot act."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
@@ -126,7 +126,7 @@ def _quietly() -> Iterator[None]:
 
 
 def _forget_origins(model: Any) -> None:
-    """Drop what torch notes of each node, where it comes from in files of this machine among it."""
+    """Drop torch's metadata of each node, which includes paths of files on this machine."""
     for nodes in (model.graph.all_nodes(), *(function.all_nodes() for function in model.functions.values())):
         for node in nodes:
             node.metadata_props.clear()

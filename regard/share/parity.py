@@ -1,38 +1,42 @@
-"""Whether an export says what its model says: the same sentences through both, and what differs."""
+"""Parity of an export with its model: the same sentences decoded by both, and the differences."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from regard.config.settings import SearchConfig
 from regard.core import atomic_files
 from regard.runs.run_folder import environment
+from regard.search.batch_search import in_order, search
+from regard.share.export_format import Decode
+from regard.tasks.translation.translator import Translator
 
-__all__ = ["Decode", "Parity", "compare", "limit"]
+__all__ = ["Parity", "ParityDifference", "compare", "greedy_decoder", "limit"]
 
-Decode = Callable[[Sequence[Sequence[int]], int], list[list[int]]]  # of these, with outputs shorter than that
-SHOWN, EXTRA = 5, 50
+SHOWN = 5  # differences that parity.json lists
+EXTRA = 50  # pieces that an output may have more than the longest source
 
 
 class ParityDifference(NamedTuple):
-    """``at``: the first piece that is not the same."""
+    """A sentence whose outputs differ; ``at``: position of the first piece that is not the same."""
 
     sentence: int
     at: int
 
 
 class Parity(NamedTuple):
-    """``seconds`` of both over all ``sentences``, each once, after one alone; ``left_out`` were too long for one."""
+    """The result of a comparison."""
 
     sentences: int
-    pieces: int
+    pieces: int  # of all outputs of the model itself
     differences: list[ParityDifference]
-    seconds: tuple[float, float]
-    left_out: int = 0
+    seconds: tuple[float, float]  # of the model and of the export, over all sentences, after one sentence to warm up
+    left_out: int = 0  # sentences too long for either side
 
     def __str__(self) -> str:
         same = self.sentences - len(self.differences)
@@ -43,7 +47,7 @@ class Parity(NamedTuple):
         )
 
     def write(self, folder: Path, to: str) -> None:
-        """``parity.json`` beside the export; what is given away does not tell the machine."""
+        """Write ``parity.json`` beside the export; for the hub it does not describe this machine."""
         record: dict[str, Any] = {
             "format": "regard-parity",
             "version": 1,
@@ -61,18 +65,30 @@ class Parity(NamedTuple):
         atomic_files.write_bytes_atomically(folder / "parity.json", (json.dumps(record, indent=2) + "\n").encode())
 
 
+def greedy_decoder(translator: Translator) -> Decode:
+    """A greedy decoder over the model itself."""
+
+    def decode(sources: Sequence[Sequence[int]], max_length: int) -> list[list[int]]:
+        decoding = translator.decoding
+        settings = SearchConfig(beam=1, max_extra=max_length, max_length=max_length)
+        finished = search(decoding.step, decoding.open(range(len(sources)), sources, settings))
+        return [best[0].tokens[: max_length - 1] for best in in_order(finished, len(sources))]
+
+    return decode
+
+
 def limit(sources: Sequence[Sequence[int]], positions: int = sys.maxsize) -> int:
-    """No output of these is longer, nor than ``positions``, so that neither side's own limit makes a difference."""
+    """The length limit for outputs of these sources, small enough that neither side's own limit applies."""
     return min(max(map(len, sources)) + EXTRA, positions)
 
 
 def compare(ours: Decode, theirs: Decode, sources: Sequence[Sequence[int]], positions: int = sys.maxsize) -> Parity:
-    """Greedy outputs of both, as piece numbers. ``positions``: as many as either side has at least."""
-    outputs, seconds, longest = [], [], limit(sources, positions)
+    """Compare the greedy outputs of both; ``positions``: the fewest that either side has."""
+    outputs, seconds, max_length = [], [], limit(sources, positions)
     for decode in (ours, theirs):
-        decode(sources[:1], longest)
+        decode(sources[:1], max_length)
         began = time.perf_counter()
-        outputs.append(decode(sources, longest))
+        outputs.append(decode(sources, max_length))
         seconds.append(time.perf_counter() - began)
     differences = [
         ParityDifference(number, _first_difference(*both))

@@ -235,3 +235,13 @@ def test_whatever_stops_it_nothing_is_left(
     monkeypatch.setattr(hub, "sums", stop)
     done = regard("export", tiny_run.path, tmp_path / "given", "--to", "hub", "--sentences", "2")
     assert done.exit_code != 0 and not list(tmp_path.iterdir())
+
+
+def test_the_command_offers_every_format_of_the_table() -> None:
+    from typing import get_args
+
+    from regard.commands.export import To
+    from regard.share.export_format import EXPORT_FORMATS, ExportFormat, export_format
+
+    assert set(get_args(get_args(To)[0])) == set(EXPORT_FORMATS)
+    assert all(isinstance(export_format(name), ExportFormat) for name in EXPORT_FORMATS)

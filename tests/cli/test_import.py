@@ -66,12 +66,12 @@ def test_a_folder_that_is_not_there_is_told(regard: Callable[..., Result], tmp_p
 def test_what_stands_or_appears_in_its_place_stays(
     folder: Path, regard: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from regard.share import imported
+    from regard.share import import_marian as module
 
-    run, write = tmp_path / "run", imported._write
+    run, write = tmp_path / "run", module.write_run
 
-    def appear(*given: Any) -> None:
-        write(*given)
+    def appear(*given: Any, **options: Any) -> None:
+        write(*given, **options)
         run.mkdir()
         (run / "mine").write_text("kept")
 
@@ -79,7 +79,7 @@ def test_what_stands_or_appears_in_its_place_stays(
     done = regard("import", folder, run)
     assert isinstance(done.exception, ConfigError) and "exists" in str(done.exception)
     run.unlink()
-    monkeypatch.setattr(imported, "_write", appear)
+    monkeypatch.setattr(module, "write_run", appear)
     done = regard("import", folder, run)
     assert isinstance(done.exception, StorageError) and "appeared meanwhile" in str(done.exception)
     assert {path.name for path in tmp_path.iterdir()} == {"theirs", "run"} and (run / "mine").read_text() == "kept"

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import pytest
 import tomli_w
-from regard.share.import_marian import import_marian
 
 import regard
 from regard.commands.info import _run as info
@@ -36,6 +35,7 @@ from regard.runs.run_folder import RunFolder
 from regard.server.glossaries import Glossaries
 from regard.server.keys import Keys, add_key
 from regard.share.hub import write as write_hub
+from regard.share.import_marian import import_marian
 from regard.studies.record import read_record
 from regard.tasks.translation.translator import Translator
 from regard.training.setup import set_up

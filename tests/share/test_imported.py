@@ -19,7 +19,7 @@ from regard.config.settings import SearchConfig
 from regard.data.tokenizers.catalogue import UNKNOWN, TokenizerConfig, load_tokenizer, train_tokenizer
 from regard.data.tokenizers.subword import MarianTokenizer
 from regard.errors import ConfigError, ModelError, RegardError
-from regard.share.imported import import_marian
+from regard.share.import_marian import import_marian
 from regard.share.marian import sines_first
 from regard.tasks.translation.translator import load
 
@@ -135,7 +135,7 @@ REFUSED: list[tuple[str, Callable[[Path], None], str]] = [
     ("no unknown", pieces(lambda found: found.pop("<unk>")), "it lacks <unk>"),
     ("half a character", pieces(lambda found: found.update({"\ud800": found.pop(">>deu<<")})), "surrogates"),
     ("another end", config(eos_token_id=5), "are not those of config.json"),
-    ("no beginning", config(decoder_start_token_id=10**6), "what a decoder starts with"),
+    ("no beginning", config(decoder_start_token_id=10**6), "decoder_start_token_id"),
     ("no tokenizer", gone("source.spm"), "source.spm cannot be read"),
     ("another tokenizer", text("target.spm", "no pieces"), "target.spm"),
     ("a tokenizer of nothing", text("source.spm", ""), "not a SentencePiece model"),

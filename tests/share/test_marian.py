@@ -25,7 +25,7 @@ from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.share import marian
-from regard.share.imported import import_marian
+from regard.share.import_marian import import_marian
 from regard.share.parity import limit
 from regard.tasks.translation.config import TranslationConfig
 from regard.tasks.translation.translator import Translator, load
@@ -309,9 +309,9 @@ def asked(
 
 
 def greedy(of: Translator, given: list[list[int]], longest: int = 80) -> list[list[int]]:
-    from regard.commands.export import _ours
+    from regard.share.parity import greedy_decoder
 
-    return [output[:longest] for output in _ours(of)(given, limit(given))]
+    return [output[:longest] for output in greedy_decoder(of)(given, limit(given))]
 
 
 @pytest.mark.parametrize("name", SAYABLE)

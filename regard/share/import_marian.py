@@ -1,0 +1,79 @@
+"""Import of a Marian model of ``transformers``, such as those of OPUS-MT, as a run that translates and serves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from regard.core import atomic_files
+from regard.errors import ModelError
+from regard.runs.run_folder import RunFolder
+from regard.share.language_codes import language_code
+from regard.share.marian_folder import (
+    ACTIVATIONS,
+    MarianLanguages,
+    MarianModel,
+    MarianSearch,
+    read_settings,
+    validation_as_model_error,
+    weights_file,
+)
+from regard.share.marian_vocabulary import marian_tokenizer, vocabularies
+from regard.share.marian_weights import load_marian_weights
+from regard.tasks.translation.config import TranslationConfig
+from regard.tasks.translation.write_run import plan_without_training, write_run
+
+__all__ = ["import_marian"]
+
+
+def import_marian(folder: Path, path: Path) -> RunFolder:
+    """Write the model of a folder as a run to ``path``, wholly or not at all, and return the run.
+
+    ModelError for a folder that cannot be imported.
+    """
+    where = folder / "config.json"
+    settings = read_settings(MarianModel, where)
+    if (reason := settings.obstacle()) is not None:
+        raise ModelError("this Marian model cannot be imported", where=str(where), why=reason)
+    source, target = vocabularies(folder, settings)
+    with validation_as_model_error(where):
+        config = _config(folder, path.name, settings)
+    model = load_marian_weights(weights_file(folder), config.model, settings, source, target)
+    tokenizers = marian_tokenizer(folder / "source.spm", source), marian_tokenizer(folder / "target.spm", target)
+    plan = plan_without_training(*tokenizers, threads=torch.get_num_threads())
+    with atomic_files.publishing(path) as workshop:
+        write_run(workshop, config, *tokenizers, dict(model.named_parameters()), plan=plan)
+    return RunFolder.open(path)
+
+
+def _config(folder: Path, name: str, settings: MarianModel) -> TranslationConfig:
+    """The config of the run; positions count the end symbol."""
+    generation, tokenizer = folder / "generation_config.json", folder / "tokenizer_config.json"
+    search = read_settings(MarianSearch, generation if generation.is_file() else folder / "config.json")
+    languages = read_settings(MarianLanguages, tokenizer) if tokenizer.is_file() else MarianLanguages()
+    longest, tied = settings.max_position_embeddings, settings.tie_word_embeddings
+    model = {
+        "encoder_layers": settings.encoder_layers,
+        "decoder_layers": settings.decoder_layers,
+        "width": settings.d_model,
+        "feed_forward": settings.encoder_ffn_dim,
+        "heads": settings.encoder_attention_heads,
+        "activation": ACTIVATIONS[settings.activation_function],
+        "dropout": settings.dropout,
+        "attention_bias": True,
+        "output_bias": True,
+        "share": "none" if not tied else "all" if settings.share_encoder_decoder_embeddings else "target",
+    }
+    data = {
+        "train": [],
+        "joint": False,
+        "tokenizer": {"kind": "listed"},
+        "source_language": language_code(languages.source_lang),
+        "target_language": language_code(languages.target_lang),
+        "max_length": longest - 1,  # without the end symbol
+    }
+    # transformers ranks by log P / |Y|^α.
+    found = {"beam": search.num_beams, "length_penalty": search.penalty(), "length_offset": 0.0}
+    values = {"name": name, "data": data, "model": model, "search": found | {"max_length": longest}}
+    return TranslationConfig.model_validate(values)

@@ -1,0 +1,166 @@
+"""Files of a foreign Marian model folder: settings and bytes, read with limits and checked.
+
+Files are read by their fixed names and up to a size limit, and no pickle is opened.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from regard.core.untrusted_files import parse_json
+from regard.errors import ModelError
+
+__all__ = [
+    "ACTIVATIONS", "MarianLanguages", "MarianModel", "MarianSearch", "bytes_of", "invalid_folder", "json_of",
+    "read_settings", "validation_as_model_error", "weights_file",
+]  # fmt: skip
+
+SMALL, LARGE = 1 << 20, 1 << 26  # most bytes of a file of settings, and of a vocabulary
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
+
+Size = Annotated[int, Field(ge=1, le=1 << 20)]
+Layers = Annotated[int, Field(ge=1, le=1000)]
+Types = Annotated[int, Field(ge=4, le=1 << 24)]
+Piece = Annotated[int, Field(ge=0)]
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+
+class MarianModel(_Settings):
+    """Fields of ``config.json`` that determine the model; defaults as in transformers."""
+
+    model_type: Literal["marian"]
+    vocab_size: Types
+    decoder_vocab_size: Types | None = None
+    d_model: Size
+    encoder_layers: Layers
+    decoder_layers: Layers
+    encoder_ffn_dim: Size
+    decoder_ffn_dim: Size
+    encoder_attention_heads: Size
+    decoder_attention_heads: Size
+    activation_function: str = "gelu"
+    dropout: float = Field(0.1, ge=0, lt=1)
+    scale_embedding: bool = False
+    normalize_before: bool = False
+    normalize_embedding: bool = False
+    add_final_layer_norm: bool = False
+    static_position_embeddings: bool = True
+    max_position_embeddings: Annotated[int, Field(ge=2, le=1 << 20)] = 1024
+    share_encoder_decoder_embeddings: bool = True
+    tie_word_embeddings: bool = True
+    pad_token_id: Piece
+    eos_token_id: Piece
+    decoder_start_token_id: Piece
+
+    def obstacle(self) -> str | None:
+        """The reason why this model cannot be imported; None if it can."""
+        reasons = {
+            "its encoder and decoder differ in heads": self.encoder_attention_heads != self.decoder_attention_heads,
+            "its encoder and decoder differ in feed-forwards": self.encoder_ffn_dim != self.decoder_ffn_dim,
+            f"its activation is {self.activation_function}": self.activation_function not in ACTIVATIONS,
+            "its embeddings are not scaled": not self.scale_embedding,
+            "it normalises before its sub-layers": self.normalize_before,
+            "it normalises embeddings, or once more at the end": self.normalize_embedding or self.add_final_layer_norm,
+            "its positions are learned": not self.static_position_embeddings,
+        }
+        return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+class MarianSearch(_Settings):
+    """Search settings of ``generation_config.json``."""
+
+    num_beams: int = Field(1, ge=1, le=100)
+    length_penalty: float = Field(1.0, allow_inf_nan=True)
+
+    def penalty(self) -> float:
+        """The length penalty, or transformers' default where the folder's value is out of range here."""
+        return self.length_penalty if 0 <= self.length_penalty <= 10 else 1.0
+
+
+class MarianLanguages(_Settings):
+    """Languages of ``tokenizer_config.json``."""
+
+    source_lang: str = ""
+    target_lang: str = ""
+
+
+Settings = TypeVar("Settings", bound=_Settings)
+
+
+def weights_file(folder: Path) -> Path:
+    """The path of ``model.safetensors``; ModelError with the way to make it where there is none."""
+    path = folder / "model.safetensors"
+    if path.is_file():
+        return path
+    there = [name for name in ("pytorch_model.bin", "model.safetensors.index.json") if (folder / name).is_file()]
+    why = {"pytorch_model.bin": "pytorch_model.bin is a pickle, which may run any code when it is opened",
+           "model.safetensors.index.json": "its weights are in several files"}.get((there or [""])[0])  # fmt: skip
+    raise ModelError(
+        f"{folder} holds no model.safetensors",
+        where=str(path),
+        why=why,
+        help="if you trust the folder, let transformers write it:\n"
+        f"""python -c 'from transformers import MarianMTModel as M; M.from_pretrained("{folder}").save_pretrained("""
+        f'''"{folder}")\'''',
+    )
+
+
+def read_settings(kind: type[Settings], path: Path) -> Settings:
+    """The settings in a JSON file; a null counts as not given. ModelError where they are invalid."""
+    found = {name: value for name, value in json_of(path, SMALL).items() if value is not None}
+    with validation_as_model_error(path):
+        return kind.model_validate(found)
+
+
+@contextmanager
+def validation_as_model_error(path: Path) -> Iterator[None]:
+    """A block whose ValidationError becomes a ModelError that names the file."""
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise invalid_folder(path, f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")) from error
+
+
+def json_of(path: Path, limit: int = LARGE) -> dict[str, Any]:
+    """The JSON object in a file of at most ``limit`` bytes; ModelError where it is none."""
+    try:
+        found = parse_json(bytes_of(path, limit))
+        json.dumps(found, ensure_ascii=False).encode()  # refuse half a surrogate pair, which could not be written again
+    except ValueError as error:
+        raise invalid_folder(path, str(error)) from error
+    if not isinstance(found, dict):
+        raise invalid_folder(path, "it is no JSON object")
+    return found
+
+
+def bytes_of(path: Path, limit: int = LARGE) -> bytes:
+    """The content of a regular file of at most ``limit`` bytes; ModelError where it cannot be read."""
+    try:
+        if path.exists() and not path.is_file():  # opening a pipe would block
+            raise OSError(errno.EINVAL, "it is no regular file")
+        with path.open("rb") as file:
+            found = file.read(limit + 1)
+    except OSError as error:
+        help = (
+            "name a folder as transformers saves it: config.json, model.safetensors, source.spm, target.spm, vocab.json"
+        )
+        raise ModelError(f"{path.name} cannot be read", where=str(path), why=error.strerror, help=help) from error
+    if len(found) > limit:
+        raise invalid_folder(path, f"it has more than {limit:,} bytes")
+    return found
+
+
+def invalid_folder(path: Path, why: str) -> ModelError:
+    """The error for a file that is not as in a Marian model that can be imported."""
+    return ModelError(f"{path.name} is not that of a Marian model that can be imported", where=str(path), why=why)

@@ -1,0 +1,139 @@
+"""Weights of a Marian model: tensors of its safetensors file, checked and copied into a model of ours.
+
+No tensor is allocated in a size that the config states before the file is seen to hold tensors of that size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+from torch import Tensor, nn
+
+from regard.attention.positions.absolute import sinusoids
+from regard.data.tokenizers.catalogue import BEGIN
+from regard.models.build import build
+from regard.models.configuration import ModelConfig
+from regard.share.marian import BIAS, OUTPUT, SHARED, SOURCE, TARGET, interleaved, sines_first, tensor_names
+from regard.share.marian_folder import MarianModel, invalid_folder
+from regard.share.marian_vocabulary import MarianVocabulary, target_types
+
+__all__ = ["load_marian_weights"]
+
+SUPPRESSED = -1e4  # bias of a type that is never produced: its probability is 0, and a smoothed loss stays finite
+CLOSE = 4e-3  # most difference between a stored table of positions and sinusoids; bfloat16 rounds by less
+POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+FLOATS = ("F64", "F32", "F16", "BF16")
+
+
+def load_marian_weights(
+    file: Path, config: ModelConfig, settings: MarianModel, source: MarianVocabulary, target: MarianVocabulary
+) -> nn.Module:
+    """The model of ``config`` with the weights of a safetensors file.
+
+    Args:
+        file: the file of weights.
+        config: the config of the model to build.
+        settings: the folder's own settings.
+        source: the vocabulary of the source.
+        target: the vocabulary of the target.
+    """
+    types = {"source_types": len(source.rows), "target_types": len(target.rows)}
+    with torch.device("meta"):  # compute shapes without allocating anything
+        shapes = {name: tuple(p.shape) for name, p in build(config, **types).named_parameters(remove_duplicate=False)}
+    try:
+        with safetensors.safe_open(file, framework="pt") as opened:
+            tensors = _Tensors(file, opened)
+            layers = {name.marian: shapes[name.ours] for name in tensor_names(config)}
+            tables = _tables(tensors, settings)
+            tensors.require(layers | {name: (rows, settings.d_model) for name, rows in tables.values()})
+            tensors.require_sinusoids(settings.d_model)
+            tensors.refuse_others({*layers, *POSITIONS, SHARED, SOURCE, TARGET, OUTPUT, BIAS})
+            model = build(config, **types)
+            _fill(model, config, tensors, {ours: name for ours, (name, _) in tables.items()}, source, target)
+    except safetensors.SafetensorError as error:
+        raise invalid_folder(file, str(error)) from error
+    return model
+
+
+def _tables(tensors: _Tensors, settings: MarianModel) -> dict[str, tuple[str, int]]:
+    """For our name of each table of pieces, its name in the file and its number of rows."""
+    sources, targets = settings.vocab_size, target_types(settings)
+    tied = settings.tie_word_embeddings
+    if tied and settings.share_encoder_decoder_embeddings:
+        shared = tensors.first([SHARED, SOURCE, TARGET, OUTPUT])
+        return dict.fromkeys(("encoder.embedding.weight", "decoder.embedding.weight", "projection"), (shared, sources))
+    target = tensors.first([TARGET, OUTPUT]) if tied else TARGET
+    return {  # without tying, transformers reads separate tables even where they are declared shared
+        "encoder.embedding.weight": (SOURCE, sources),
+        "decoder.embedding.weight": (target, targets),
+        "projection": (target if tied else OUTPUT, targets),
+    }
+
+
+@torch.no_grad()
+def _fill(
+    model: nn.Module, config: ModelConfig, tensors: _Tensors, tables: dict[str, str], source: MarianVocabulary,
+    target: MarianVocabulary,
+) -> None:  # fmt: skip
+    for name in tensor_names(config):
+        model.get_parameter(name.ours).copy_(interleaved(tensors[name.marian], name.along))
+    for ours, marian in tables.items():
+        rows = (source if ours.startswith("encoder") else target).rows
+        model.get_parameter(ours).copy_(interleaved(tensors[marian][rows], 1))
+    bias = model.get_parameter("output_bias")
+    if BIAS in tensors.names:
+        tensors.require({BIAS: (1, max(target.rows) + 1)})
+        bias.copy_(tensors[BIAS][0][target.rows])
+    if (
+        target.rows[BEGIN] in target.rows[:BEGIN] + target.rows[BEGIN + 1 :]
+    ):  # the same row under two ids: produce the other
+        bias[BEGIN] = SUPPRESSED
+
+
+class _Tensors:
+    """The tensors of an open file; shapes and formats are checked before data is read."""
+
+    def __init__(self, path: Path, file: Any) -> None:
+        self.path, self._file = path, file
+        self.names = frozenset(file.keys())
+
+    def __getitem__(self, name: str) -> Tensor:
+        found: Tensor = self._file.get_tensor(name)
+        return found.float()
+
+    def first(self, names: list[str]) -> str:
+        """The first of these names that the file has, or else the first of them."""
+        return next((name for name in names if name in self.names), names[0])
+
+    def require(self, shapes: dict[str, tuple[int, ...]]) -> None:
+        """ModelError where one of these tensors is missing, of another shape, or not of floating point."""
+        for name, shape in shapes.items():
+            if name not in self.names:
+                raise invalid_folder(self.path, f"it lacks {name}")
+            stored = self._file.get_slice(name)
+            if tuple(stored.get_shape()) != shape:
+                raise invalid_folder(
+                    self.path, f"{name} has the shape {stored.get_shape()}, and by its config {list(shape)}"
+                )
+            if stored.get_dtype() not in FLOATS:
+                raise invalid_folder(self.path, f"{name} is in {stored.get_dtype()}, not in floating point")
+
+    def require_sinusoids(self, width: int) -> None:
+        """ModelError where the file has tables of positions other than sinusoids, sines first."""
+        for name in self.names.intersection(POSITIONS):
+            shape = self._file.get_slice(name).get_shape()
+            if len(shape) != 2:
+                raise invalid_folder(self.path, f"{name} has the shape {shape}, which is no table")
+            self.require({name: (shape[0], width)})
+            expected = sines_first(sinusoids(torch.arange(shape[0]), width), 1)
+            if not torch.allclose(self[name], expected, rtol=0.0, atol=CLOSE):
+                raise invalid_folder(self.path, f"{name} holds other positions than sinusoids")
+
+    def refuse_others(self, known: Iterable[str]) -> None:
+        """ModelError where the file has a tensor that is not imported: the model would differ without it."""
+        if others := sorted(self.names.difference(known)):
+            raise invalid_folder(self.path, f"it holds {others[0]}, which no Marian model has")

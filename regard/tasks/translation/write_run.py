@@ -1,0 +1,63 @@
+"""Write weights as a run: a folder that translates, serves and is inspected like one that was trained here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from regard.core import atomic_files
+from regard.data.tokenizers.catalogue import Tokenizer
+from regard.runs import checkpoint
+from regard.runs.plan import Plan
+from regard.runs.run_folder import RunFolder
+from regard.tasks.translation.codecs import Codecs, save_codecs, spec_of
+from regard.tasks.translation.config import TranslationConfig
+
+__all__ = ["plan_without_training", "write_run"]
+
+
+def plan_without_training(source: Tokenizer, target: Tokenizer, *, threads: int) -> Plan:
+    """The plan of a run that is not trained here: float32, no updates, the sizes of its vocabularies."""
+    return Plan(
+        precision="float32",
+        steps=None,
+        threads=threads,
+        seconds_per_update={},
+        spec=spec_of(Codecs(source, target)),
+    )
+
+
+def write_run(
+    path: Path,
+    config: TranslationConfig,
+    source: Tokenizer,
+    target: Tokenizer,
+    weights: Mapping[str, Tensor],
+    *,
+    plan: Plan | None,
+    step: int = 0,
+    averaged: Sequence[int] = (),
+) -> RunFolder:
+    """Write a run with one checkpoint into a new folder, and return it.
+
+    Args:
+        path: the folder, which must be empty or absent.
+        config: the config of the run.
+        source: the tokenizer of the source.
+        target: the tokenizer of the target.
+        weights: the model's parameters by name.
+        plan: the plan; None writes none, as in runs older than plans.
+        step: updates that the weights were trained for.
+        averaged: steps of the checkpoints that the weights are an average of; none for a plain checkpoint.
+    """
+    run = RunFolder.create(path, config)
+    save_codecs(run, Codecs(source, target))
+    if plan is not None:
+        run.write_plan(plan)
+    state = {"averaged": list(averaged), "newest": step} if averaged else {}
+    made = checkpoint.save(run.checkpoints, step, {"model": dict(weights)}, state, keep=1)
+    if averaged:
+        atomic_files.commit_folder(made, run.checkpoints / "average")
+    return run
