@@ -7,15 +7,12 @@ import onnxruntime
 
 
 class Exported:
-    """An exported model, opened with onnxruntime."""
-
     def __init__(self, folder: str) -> None:
         with open(f"{folder}/config.json", encoding="utf-8") as file:
             self.config = json.load(file)
         self.encoder, self.decoder = (onnxruntime.InferenceSession(f"{folder}/{it}coder.onnx") for it in ("en", "de"))
 
     def greedy(self, sources: list[list[int]], longest: int = 100) -> list[list[int]]:
-        """The most probable pieces, step by step; at most ``longest`` per source."""
         config, end, width = self.config, self.config["end"], max(map(len, sources)) + 1
         known = {"source": np.array([[*each, end] + [config["pad"]] * (width - 1 - len(each)) for each in sources])}
         known["valid"] = np.arange(width) <= np.array([[len(each)] for each in sources])

@@ -42,7 +42,7 @@ KINDS = [name for name in DECODERS if name not in ALIKE]
 
 def transducer(name: str, monkeypatch: pytest.MonkeyPatch, *, seed: int = 0) -> EncoderDecoder:
     """A random model, sharp enough that its choices are not ties."""
-    monkeypatch.setattr(things, "SUMMARY", WIDTH)
+    monkeypatch.setattr(cases, "SUMMARY", WIDTH)
     torch.manual_seed(seed)
     frames = (PostNorm(WIDTH, dropout=0.0), PostNorm(WIDTH, dropout=0.0))
     layer = EncoderLayer(cases.attention(Padding()), FeedForward(WIDTH, WIDTH), frames)

@@ -14,6 +14,7 @@ import regard
 from regard import cli
 from regard.core import atomic_files, out_of_memory
 from regard.errors import ConfigError, ModelError, TrainingError
+from regard.inference import translator
 from regard.runs import checkpoint, size_check
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
@@ -36,7 +37,7 @@ def no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*given: object, **options: object) -> None:
         pytest.fail("memory was taken before the sizes were compared")
 
-    for module in (translate, setup):
+    for module in (translator, setup):
         monkeypatch.setattr(module, "build", refuse)
     monkeypatch.setattr(safetensors.torch, "load", refuse)
 
