@@ -127,4 +127,4 @@ def _decoder(translator: Translator, folder: Path) -> Decode:
     return greedy_decoder(load(folder, device="cpu"))
 
 
-FORMAT = ExportFormat(write=_export, decoder=_decoder, finish=write_checksums)
+FORMAT = ExportFormat(write=_export, decoder=_decoder, finish=lambda folder: write_checksums(folder))

@@ -208,7 +208,7 @@ def test_what_appears_in_its_place_meanwhile_stays(
         folder.mkdir()
         (folder / "mine").write_text("kept")
 
-    monkeypatch.setattr(hub, "sums", appear)
+    monkeypatch.setattr(hub, "write_checksums", appear)
     done = regard("export", tiny_run.path, folder, "--to", "hub", "--sentences", "2")
     assert isinstance(done.exception, StorageError) and "appeared meanwhile" in str(done.exception)
     assert [path.name for path in tmp_path.iterdir()] == ["given"] and (folder / "mine").read_text() == "kept"
@@ -232,7 +232,7 @@ def test_whatever_stops_it_nothing_is_left(
         assert (folder / "README.md").exists()
         raise problem
 
-    monkeypatch.setattr(hub, "sums", stop)
+    monkeypatch.setattr(hub, "write_checksums", stop)
     done = regard("export", tiny_run.path, tmp_path / "given", "--to", "hub", "--sentences", "2")
     assert done.exit_code != 0 and not list(tmp_path.iterdir())
 

@@ -111,8 +111,8 @@ DECODING = {
     "length penalty ignored under constraints": Mutant(
         Edit(
             Decoding.open,
-            "constrained(numbers, SYMBOLS, **options, **penalty)",
-            "constrained(numbers, SYMBOLS, **options)",
+            "start_constrained_beam(numbers, SYMBOLS, **options, **penalty)",
+            "start_constrained_beam(numbers, SYMBOLS, **options)",
         ),
         *scores(1.7, 5.0, "constrained"),
     ),
@@ -130,7 +130,7 @@ DECODING = {
         {"width": 2, "penalty": (1.0, 0.0), "forced": False},
     ),
     "beam of five whatever is asked": Mutant(
-        Edit(Decoding.open, '"width": settings.beam, "best": best,', '"width": 5, "best": best,'),
+        Edit(Decoding.open, '"width": settings.beam, "nbest": best,', '"width": 5, "nbest": best,'),
         test_decoding.test_a_sentence_has_as_many_rows_as_the_beam_is_wide_or_as_are_drawn,
         {"rows": 2, "options": {"beam": 2}},
     ),
