@@ -205,13 +205,13 @@ class FastSession:
         row = torch.arange(len(blocks), device=self.source_mask.device)
         cell_mask = alone.cell_mask[row, row % self.width]  # (rows, times, places)
         place = cell_mask.argmax(-1)  # the place that holds this row's history; any where there is none
-        nobody = cell_mask.amax(-1, keepdim=True)[:, None]
+        history = cell_mask.amax(-1, keepdim=True)[:, None]
         index = place[:, None, :, None, None]
 
         def own(x: Tensor) -> Tensor:
             return x.gather(3, index.expand(-1, x.shape[1], -1, 1, x.shape[4]))
 
-        return replace(alone, cells=[layer.map(own) for layer in alone.cells], cell_mask=nobody, width=1)
+        return replace(alone, cells=[layer.map(own) for layer in alone.cells], cell_mask=history, width=1)
 
     def _tensors(self) -> list[Tensor]:
         tables = [x for layer in (*self.cells, *self.sources) for x in (layer.key, layer.value)]

@@ -33,7 +33,7 @@ Links = dict[int, int]  # target position → source position
 class Aligner(NamedTuple):
     """One head, or the mean of all heads of a layer, by which target pieces are aligned to source pieces."""
 
-    attention: str  # its name
+    attention: str  # name, such as decoder.3.source
     head: int | None  # None: the mean of all heads
     shift: (
         int  # piece t is aligned by query t + shift: 0 predicts it, 1 was just fed it ("Shift-Att", Chen et al. 2020)

@@ -17,11 +17,11 @@ Pieces = Sequence[Numbers]
 
 
 class _Cells(NamedTuple):
-    """All (asked, answering) pairs of pieces of all sentence pairs, ordered by asked piece."""
+    """All (generated, conditioning) pairs of pieces of all sentence pairs, ordered by generated piece."""
 
-    column: Numbers  # per cell: index of the asked piece, counted over all sentence pairs
+    column: Numbers  # per cell: index of the generated piece, counted over all sentence pairs
     entry: Numbers  # per cell: index into the translation table
-    answering: Numbers  # per entry of the table: its answering piece
+    conditioning: Numbers  # per entry of the table: its conditioning piece
     prior: npt.NDArray[np.float64]  # per cell: the diagonal preference
 
 
@@ -39,25 +39,25 @@ def lexical_links(sources: Pieces, targets: Pieces) -> list[dict[int, int]]:
     ]
 
 
-def _best(answering: Pieces, asked: Pieces) -> list[Numbers]:
-    """Per pair, the position of the most probable answering piece of each asked piece."""
-    cells = _cells(answering, asked)
-    table = np.ones(len(cells.answering))
+def _best(conditioning: Pieces, generated: Pieces) -> list[Numbers]:
+    """Per pair, the position of the most probable conditioning piece of each generated piece."""
+    cells = _cells(conditioning, generated)
+    table = np.ones(len(cells.conditioning))
     for _ in range(ROUNDS):
         joint = table[cells.entry] * cells.prior
         share = joint / np.bincount(cells.column, joint)[cells.column]
         counts = np.bincount(cells.entry, share, minlength=len(table))
-        table = counts / np.bincount(cells.answering, counts)[cells.answering]
+        table = counts / np.bincount(cells.conditioning, counts)[cells.conditioning]
     joint, best, at = table[cells.entry] * cells.prior, [], 0
-    for mine, others in zip(asked, answering, strict=True):
+    for mine, others in zip(generated, conditioning, strict=True):
         size = len(mine) * len(others)
         best.append(joint[at : at + size].reshape(len(mine), len(others)).argmax(1))
         at += size
     return best
 
 
-def _cells(answering: Pieces, asked: Pieces) -> _Cells:
-    pairs = list(zip(asked, answering, strict=True))
+def _cells(conditioning: Pieces, generated: Pieces) -> _Cells:
+    pairs = list(zip(generated, conditioning, strict=True))
     types = max(int(side.max()) for pair in pairs for side in pair) + 1
     codes = np.concatenate([(others * types + mine[:, None]).ravel() for mine, others in pairs])
     widths = np.concatenate([np.full(len(mine), len(others)) for mine, others in pairs])
@@ -66,7 +66,7 @@ def _cells(answering: Pieces, asked: Pieces) -> _Cells:
     return _Cells(np.repeat(np.arange(len(widths)), widths), entry, known // types, prior)
 
 
-def _diagonal(asked: int, answering: int) -> npt.NDArray[np.float64]:
+def _diagonal(generated: int, conditioning: int) -> npt.NDArray[np.float64]:
     """exp(−λ |i/m − j/n|) for every pair of positions."""
-    mine, others = (np.arange(1, length + 1) / length for length in (asked, answering))
+    mine, others = (np.arange(1, length + 1) / length for length in (generated, conditioning))
     return np.exp(-TENSION * np.abs(mine[:, None] - others))

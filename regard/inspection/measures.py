@@ -26,14 +26,14 @@ Weights = Float[Tensor, "heads query key"]
 def measures(weights: Weights, kind: Kind) -> dict[str, list[float]]:
     """MEASURES of each head, by name; queries that may see at most one key count like others."""
     queries, keys = weights.shape[1:]
-    place = torch.arange(keys, dtype=weights.dtype)
-    asked = torch.arange(queries, dtype=weights.dtype)
+    key_position = torch.arange(keys, dtype=weights.dtype)
+    query_position = torch.arange(queries, dtype=weights.dtype)
     if kind == "source":
-        asked = asked * max(keys - 1, 0) / max(queries - 1, 1)
-    away = (asked[:, None] - place).abs()
-    reachable = away.tril() if kind == "decoder" else away
+        query_position = query_position * max(keys - 1, 0) / max(queries - 1, 1)
+    distances = (query_position[:, None] - key_position).abs()
+    reachable = distances.tril() if kind == "decoder" else distances
     furthest = reachable.amax(1).mean().clamp_min(torch.finfo(weights.dtype).eps)
-    distance = (weights * away).sum(-1).mean(-1)
+    distance = (weights * distances).sum(-1).mean(-1)
     found = {
         "entropy": torch.special.entr(weights).sum(-1).mean(-1),
         "distance": distance,
