@@ -128,7 +128,7 @@ class FastSession:
         return joined
 
     def _appended(self, other: FastSession) -> FastSession:
-        """This session with the sentences of ``cross_heads`` appended, in empty slots or in new ones."""
+        """This session with the sentences of ``other`` appended, in empty slots or in new ones."""
         free = sorted(set(range(self.capacity)) - set(self.slots))[: len(other.slots)]
         missing = len(other.slots) - len(free)
         free += range(self.capacity, self.capacity + missing)
