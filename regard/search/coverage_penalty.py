@@ -24,7 +24,7 @@ def coverage(weights: Float[Tensor, "target source"]) -> float:
 
 
 def reranked(
-    hypotheses: Sequence[Hypothesis], weights: Sequence[Float[Tensor, "target source"]], *, penalty: float
+    hypotheses: Sequence[Hypothesis], weights: Sequence[Float[Tensor, "_ source"]], *, penalty: float
 ) -> list[Hypothesis]:
     """The hypotheses rescored by score + ``penalty`` · coverage, best first; equal ones keep their order."""
     scored = [
