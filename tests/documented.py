@@ -18,7 +18,7 @@ from unittest import mock
 import typer
 
 from regard.cli import VERBS, build_app
-from regard.comparison.members import enter, make_rows, parse_budget
+from regard.comparison.members import load_entries, make_rows, parse_budget
 from regard.data.public.catalogue import corpora, corpus_named
 from regard.errors import RegardError
 from regard.metrics.text import check_names
@@ -215,7 +215,7 @@ def _compare(values: dict[str, Any]) -> str | None:
     if any(each.endswith(".toml") and not Path(each).is_file() for each in values["sources"]):
         return None  # files of the reader's own
     rows = make_rows(values["sources"], values["vary"] or [], values["set_"] or [], limit)
-    for entry in enter(rows, limit):
+    for entry in load_entries(rows, limit):
         if entry.config is None:
             return str(entry.error)
         _require(entry.config, entry.row.overrides)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from regard.comparison.members import Budget, Entry, enter, make_rows, measured_on, parse_budget
+from regard.comparison.members import Budget, Entry, choose_test_set, load_entries, make_rows, parse_budget
 from regard.comparison.results import markdown, summarise, text_table
 from regard.data.corpora import CorpusConfig
 from regard.errors import ConfigError, DataError
@@ -24,7 +24,7 @@ def write(folder: Path, name: str, *overrides: str) -> str:
 
 
 def entries(*sources: str, budget: Budget | None = None) -> list[Entry]:
-    return enter(make_rows(sources, [], [], budget), budget)
+    return load_entries(make_rows(sources, [], [], budget), budget)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_variant_is_its_config(tmp_path: Path) -> None:
     rows = make_rows(
         [write(tmp_path, "a")], ["train.betas=[0.9,0.98],[0.8,0.9]", "model.width=32,64"], ["seed=7"], None
     )
-    found = [entry.config for entry in enter(rows, None)]
+    found = [entry.config for entry in load_entries(rows, None)]
     assert all(config is not None and config.seed == 7 for config in found)
     assert [(config.train.betas[0], config.model.width) for config in found if config is not None] == [
         (0.9, 32), (0.9, 64), (0.8, 32), (0.8, 64),
@@ -124,7 +124,7 @@ def test_a_failure_stays_its_row_s(tmp_path: Path) -> None:
             raise DataError("no data")
 
     rows = make_rows([write(tmp_path, "a")], ["seed=1,2,x"], [], None)
-    found = enter(rows, None, require)
+    found = load_entries(rows, None, require)
     assert [entry.config is None for entry in found] == [False, True, True]
     assert [type(entry.error) for entry in found] == [type(None), DataError, ConfigError]
 
@@ -132,19 +132,19 @@ def test_a_failure_stays_its_row_s(tmp_path: Path) -> None:
 def test_all_are_measured_on_the_same_text(tmp_path: Path) -> None:
     a, b = write(tmp_path, "a"), write(tmp_path, "b", "data.valid.0.source=w.tsv")
     given = CorpusConfig(source=Path("t.tsv"))
-    assert measured_on(entries(a), None, "bleu") == (CorpusConfig(source=Path("v.tsv")),)
+    assert choose_test_set(entries(a), None, "bleu") == (CorpusConfig(source=Path("v.tsv")),)
     with pytest.raises(ConfigError, match="different validation data"):
-        measured_on(entries(a, b), None, "bleu")
-    assert measured_on(entries(a, b), given, "bleu") == (given,)
+        choose_test_set(entries(a, b), None, "bleu")
+    assert choose_test_set(entries(a, b), given, "bleu") == (given,)
     with pytest.raises(ConfigError, match="no validation data"):
-        measured_on(entries(write(tmp_path, "c", "data.valid=")), None, "bleu")
+        choose_test_set(entries(write(tmp_path, "c", "data.valid=")), None, "bleu")
 
 
 def test_losses_compare_only_over_one_vocabulary(tmp_path: Path) -> None:
     found = entries(write(tmp_path, "a"), write(tmp_path, "b", "data.tokenizer.kind=word"))
     with pytest.raises(ConfigError, match="losses of different vocabularies"):
-        measured_on(found, None, "loss")
-    assert measured_on(found, None, "bleu")
+        choose_test_set(found, None, "loss")
+    assert choose_test_set(found, None, "bleu")
 
 
 def member(value: float | None, **figures: Any) -> dict[str, Any]:

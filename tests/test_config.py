@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from regard.config.explain import fields_of, short_keys
 from regard.config.settings import SearchConfig, TrainConfig
 from regard.config.toml_layers import parse_override
-from regard.core.installation import upgrade
+from regard.core.installation import upgrade_advice
 from regard.errors import ConfigError
 from regard.models.attention_config import MechanismConfig
 from regard.models.configuration import ModelConfig
@@ -100,7 +100,7 @@ def test_a_newer_format_is_refused_whatever_else_is_in_it(tmp_path: Path) -> Non
     path = write(tmp_path / "config.toml", f"seed = 1\nformat = {FORMAT + 1}\nunheard_of = true\n")
     error = failure(path)
     assert error.where == f"{path}:2"
-    assert str(FORMAT + 1) in error.what and error.help == upgrade()
+    assert str(FORMAT + 1) in error.what and error.help == upgrade_advice()
 
 
 # --- extends

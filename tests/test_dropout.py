@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from regard.core.reference_mode import as_textbook
+from regard.core.reference_mode import reference_mode
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.dropout import Dropout
@@ -24,7 +24,7 @@ def test_what_is_kept_is_scaled_so_that_the_mean_stays(probability: float, form:
     dropped = probability if form == "textbook" else round(probability * 256) / 256
     deviation = math.sqrt(dropped * (1 - dropped) / COUNT)
     x = torch.ones(COUNT, requires_grad=True)
-    with as_textbook() if form == "textbook" else nullcontext():
+    with reference_mode() if form == "textbook" else nullcontext():
         y = Dropout(probability)(x)
     y.sum().backward()
     kept = y.detach() > 0

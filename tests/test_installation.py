@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from regard.core import installation
-from regard.core.installation import PURPOSES, add_extra, add_package, extras, upgrade
+from regard.core.installation import PURPOSES, extra_command, extras, package_command, upgrade_advice
 
 ROOT = Path(__file__).parents[1]
 METADATA = (
@@ -63,22 +63,22 @@ def install(folder: Path, origin: object, monkeypatch: pytest.MonkeyPatch) -> No
 def test_each_kind_of_installation(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     origin, extra, newer = KINDS[kind]
     install(tmp_path, origin, monkeypatch)
-    assert add_extra("plot").endswith(f" -m {extra}")
-    assert upgrade().endswith(newer)
-    for command in (add_extra("plot"), upgrade()):
+    assert extra_command("plot").endswith(f" -m {extra}")
+    assert upgrade_advice().endswith(newer)
+    for command in (extra_command("plot"), upgrade_advice()):
         assert not re.search(r"install( --upgrade)? '?regard(\[\w+\])?'?$", command)
 
 
 @pytest.mark.parametrize("note", ["", "no JSON", "[]", '{"url": 3}'])
 def test_a_note_that_says_nothing(note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, note, monkeypatch)
-    assert "fancyplots" in add_extra("plot")
-    assert "extra 'unheard-of'" in add_extra("unheard-of")
+    assert "fancyplots" in extra_command("plot")
+    assert "extra 'unheard-of'" in extra_command("unheard-of")
 
 
 def test_a_clone_that_was_never_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installation, "_distribution", lambda: None)
-    assert add_extra("plot").endswith(shlex.join(["-m", "pip", "install", "-e", f"{ROOT}[plot]"]))
+    assert extra_command("plot").endswith(shlex.join(["-m", "pip", "install", "-e", f"{ROOT}[plot]"]))
     assert extras() == []
 
 
@@ -96,7 +96,7 @@ def test_every_extra_says_what_it_is_for() -> None:
 def test_a_command_begins_with_the_python_that_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "executable", str(tmp_path / ".venv" / "bin" / "python"))
-    assert add_package("some thing") == ".venv/bin/python -m pip install 'some thing'"
+    assert package_command("some thing") == ".venv/bin/python -m pip install 'some thing'"
 
 
 def test_nobody_is_sent_to_an_index() -> None:

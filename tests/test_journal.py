@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regard.core import atomic_files
-from regard.core.resumable_output import Journal
+from regard.core.resumable_output import ResumableOutput
 from regard.errors import ConfigError
 
 JOB = {"run": "m30k", "beam": 5}
@@ -21,11 +21,11 @@ class Killed(BaseException):
 
 def work(path: Path, *, resume: bool = True, job: dict[str, object] = JOB, inputs: list[list[str]] = INPUTS) -> int:
     """Upper-case every line; how many were made in this sitting."""
-    journal = Journal(path, job, resume=resume)
+    journal = ResumableOutput(path, job, resume=resume)
     made = 0
     with journal._file:  # closed, as a killed process's is
         for chunk in inputs:
-            if journal.passed(chunk):
+            if journal.skip_committed(chunk):
                 continue
             for text in chunk:
                 journal.write(text.upper().encode() + b"\n")
@@ -61,7 +61,7 @@ def test_a_kill_at_any_moment_costs_one_chunk(
 
 def stopped(path: Path) -> None:
     """Two chunks are committed, and some of the third is written."""
-    journal = Journal(path, JOB, resume=False)
+    journal = ResumableOutput(path, JOB, resume=False)
     for chunk in INPUTS[:2]:
         for text in chunk:
             journal.write(text.upper().encode() + b"\n")
@@ -102,7 +102,7 @@ def test_nothing_of_another_job_is_gone_on_with(tmp_path: Path, change: dict[str
 def test_the_record_of_an_earlier_beginning_vouches_for_nothing(tmp_path: Path) -> None:
     """Begun anew, and killed with more written than was committed before."""
     stopped(tmp_path / "out")
-    journal = Journal(tmp_path / "out", JOB, resume=False)
+    journal = ResumableOutput(tmp_path / "out", JOB, resume=False)
     with journal._file:
         journal.write(b"x" * len(WHOLE))
     assert work(tmp_path / "out") == 12
@@ -111,14 +111,14 @@ def test_the_record_of_an_earlier_beginning_vouches_for_nothing(tmp_path: Path) 
 
 def test_a_record_of_more_than_there_is_begins_anew(tmp_path: Path) -> None:
     stopped(tmp_path / "out")
-    partial = atomic_files.hidden(tmp_path / "out", "partial")
+    partial = atomic_files.hidden_sibling(tmp_path / "out", "partial")
     partial.write_bytes(partial.read_bytes()[:10])
     assert work(tmp_path / "out") == 12
     assert (tmp_path / "out").read_bytes() == WHOLE
 
 
 def test_where_nothing_is_committed_nothing_is_left(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "out", JOB, resume=False)
+    journal = ResumableOutput(tmp_path / "out", JOB, resume=False)
     journal.write(b"half a li")
     journal.close()
     assert list(tmp_path.iterdir()) == []

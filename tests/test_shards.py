@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.kernel import _forced, kernel
-from regard.core.randomness import drawing, generator
+from regard.core.randomness import generator, seeded_generator
 from regard.core.state import State
 from regard.core.task import Batch, ExampleIndices, LossTerms, Objective
 from regard.data.pairs import PairBatch
@@ -200,9 +200,9 @@ def test_a_draw_is_that_of_the_seed_whatever_else_is_drawn() -> None:
     def one() -> Tensor:
         return Dropout(0.5)(torch.ones(64))
 
-    with drawing(5, torch.device("cpu")):
+    with seeded_generator(5, torch.device("cpu")):
         alone = one()
-    with drawing(5, torch.device("cpu")):
+    with seeded_generator(5, torch.device("cpu")):
         torch.rand(3)
         assert torch.equal(one(), alone) and not torch.equal(one(), alone)
     assert generator() is None

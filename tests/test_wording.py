@@ -15,7 +15,7 @@ from regard import cli
 from regard.config.explain import explain, fields_of
 from regard.config.settings import SearchConfig, TrainConfig
 from regard.config.toml_layers import Key
-from regard.core.wording import SHOULD_BE, did_you_mean, explained, reason
+from regard.core.wording import SHOULD_BE, describe_failure, describe_validation_error, did_you_mean
 from regard.data.public.catalogue import corpora, corpus_named
 from regard.data.reading import CorpusConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
@@ -78,7 +78,7 @@ def test_no_failure_is_told_in_raw_words(model: type[BaseModel]) -> None:
     told, kinds = set(), set()
     for error in wrong(model):
         found = explain(error, model, (), ())
-        told |= {str(found), explained(error), *map(reason, error.errors())}
+        told |= {str(found), describe_validation_error(error), *map(describe_failure, error.errors())}
         kinds |= {failure["type"] for failure in error.errors()}
     assert kinds and not [each for each in told if RAW.search(each)]
     plain = {

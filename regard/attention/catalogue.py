@@ -28,7 +28,7 @@ from regard.attention.mechanisms.shaw import Shaw
 from regard.attention.mechanisms.tanh_dot import TanhDot
 from regard.attention.mechanisms.top_k import TopK
 from regard.attention.score import Score
-from regard.config.constructor_options import checked
+from regard.config.constructor_options import validate_options
 from regard.core.wording import did_you_mean
 from regard.errors import ConfigError
 
@@ -88,7 +88,7 @@ def build_mechanism(
     if "score" in wanted:
         given["score"] = _build_score(options.get("score", "dot"), where=f"{where}.score", sizes=sizes)
         options = {name: value for name, value in options.items() if name != "score"}
-    given |= checked(MECHANISMS[kind], options, given=PLACED, where=where)
+    given |= validate_options(MECHANISMS[kind], options, given=PLACED, where=where)
     try:
         return MECHANISMS[kind](**given)
     except (TypeError, ValueError) as problem:

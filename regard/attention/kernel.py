@@ -1,6 +1,6 @@
 """From energies to weights to context, and the one choice of how to compute it.
 
-``attend_reference`` is the textbook and always right. ``attend`` computes the same by the path that ``choose``
+``attend_reference`` is the in_reference_mode and always right. ``attend`` computes the same by the path that ``choose``
 names; ``with kernel("reference"):`` and ``as_textbook`` override the choice. Mechanisms never name a path.
 """
 
@@ -27,7 +27,7 @@ from regard.attention.structure import (
 )  # fmt: skip
 from regard.attention.varlen_kernel import Varlen, attend_varlen, serves_varlen, varlen
 from regard.attention.window_kernel import attend_window
-from regard.core.reference_mode import textbook
+from regard.core.reference_mode import in_reference_mode
 
 __all__ = [
     "Normalise", "attend", "attend_reference", "blank_unseen", "choose", "kernel", "masked_sigmoid", "masked_softmax",
@@ -204,7 +204,7 @@ def attend(
         structure=structure,
         ragged=ragged is not None,
         dropping=dropping is not None,
-        forced=_forced.get() or ("reference" if textbook() else None),
+        forced=_forced.get() or ("reference" if in_reference_mode() else None),
     )
     if path == "reference":
         context, weights = attend_reference(query, key, value, bound, scale=scale, bias=bias, dropping=dropping)

@@ -79,7 +79,7 @@ def compare(
 ) -> None:
     """Train several recipes under one equal budget and compare quality, size, speed and memory."""
     from regard.comparison.execution import Comparison
-    from regard.comparison.members import enter, make_rows, measured_on, parse_budget
+    from regard.comparison.members import choose_test_set, load_entries, make_rows, parse_budget
     from regard.data.corpora import CorpusConfig
     from regard.errors import ConfigError
     from regard.metrics.text import check_names
@@ -94,8 +94,8 @@ def compare(
     given = CorpusConfig(source=test_file) if test_file else given
     limit = parse_budget(budget) if budget is not None else None
     rows = make_rows(sources, vary or [], set_ or [], limit)
-    entries = enter(rows, limit, _require)
-    corpora = measured_on(entries, given, metric)
+    entries = load_entries(rows, limit, _require)
+    corpora = choose_test_set(entries, given, metric)
     key = {"metric": metric, "beam": beam, "average": average, "test": _contents(corpora)}
     folder = out or Path("runs") / f"compare-{'-'.join(dict.fromkeys(Path(row.source).stem for row in rows))}"[:100]
     comparison = Comparison(folder, entries, seeds, limit, key)
@@ -134,12 +134,12 @@ def _tell(comparison: Comparison, *, as_json: bool) -> None:
     """Print the table, or all results as JSON, and draw the picture."""
     from regard.comparison.results import draw, text_table
     from regard.core.figure import can_draw, save_figure
-    from regard.core.installation import add_extra
+    from regard.core.installation import extra_command
 
     rows, metric = comparison.summaries(), comparison.key["metric"]
     print(json.dumps(comparison.results(), indent=2, ensure_ascii=False) if as_json else text_table(rows, metric))
     if not can_draw():
-        typer.echo(f"no picture: matplotlib is not installed; {add_extra('plot')}", err=True)
+        typer.echo(f"no picture: matplotlib is not installed; {extra_command('plot')}", err=True)
     elif any(row.values for row in rows):
         save_figure(lambda figure: draw(figure, rows, metric), comparison.folder)
     pictures = ", figure.png, figure.svg" if can_draw() else ""

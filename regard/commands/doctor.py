@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from regard.commands.options import AsJson
-from regard.core.installation import add_extra, extras
+from regard.core.installation import extra_command, extras
 
 __all__ = ["register"]
 
@@ -64,7 +64,7 @@ def _versions() -> Iterator[tuple[str, str]]:
     for name in PACKAGES:
         yield name, importlib.metadata.version(name)
     for extra in extras():
-        lacking = "" if not extra.missing else f"lacks {', '.join(extra.missing)}: {add_extra(extra.name)}"
+        lacking = "" if not extra.missing else f"lacks {', '.join(extra.missing)}: {extra_command(extra.name)}"
         yield f"extra {extra.name}", f"for {extra.purpose}; {lacking or 'installed'}"
     yield "system", found["system"]
     yield "processor", found["processor"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from regard.commands.options import CheckpointName, Run, open_model
-from regard.core.installation import add_extra
+from regard.core.installation import extra_command
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def export(
     encoded = [] if uncompared else _encoded(translator, lines, longest)
     message = f"not compared: {uncompared}"
     with atomic_files.publishing(folder) as workshop:
-        with atomic_files.storing(workshop):
+        with atomic_files.explain_os_errors(workshop):
             format.write(opened, translator, checkpoint, workshop)
         if uncompared is None:
             left_out = len(lines) - len(encoded)
@@ -85,7 +85,7 @@ def _require_libraries(extra: str, libraries: Sequence[str]) -> None:
         try:
             import_module(name)
         except ImportError as error:
-            raise ConfigError(f"{name} is not installed", why=str(error), help=add_extra(extra)) from error
+            raise ConfigError(f"{name} is not installed", why=str(error), help=extra_command(extra)) from error
 
 
 def _lines(run: RunFolder, source: Path | None, most: int) -> list[str]:

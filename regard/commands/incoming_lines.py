@@ -16,12 +16,12 @@ from pathlib import Path
 
 from regard.errors import DataError, RegardError
 
-__all__ = ["Incoming", "chunks", "incoming", "reader_left"]
+__all__ = ["IncomingLines", "chunks", "open_lines", "reader_left"]
 
 BLOCK = 1 << 16  # bytes read at a time, which is what a pipe holds
 
 
-class Incoming:
+class IncomingLines:
     """Lines without their ends, in bytes. ``read`` waits for some bytes, and gives none at the end of all.
 
     ``waiting`` says whether ``read`` would give some at once.
@@ -59,7 +59,7 @@ class Incoming:
 
 
 @contextmanager
-def incoming(file: Path | None, *, watched: bool) -> Iterator[tuple[Iterator[str], Callable[[], bool]]]:
+def open_lines(file: Path | None, *, watched: bool) -> Iterator[tuple[Iterator[str], Callable[[], bool]]]:
     """Lines of a file, or of standard input, and whether the next is there already; DataError names a wrong one.
 
     Who waits for a line and is ``watched`` ends when nobody reads standard output any more.
@@ -75,7 +75,9 @@ def incoming(file: Path | None, *, watched: bool) -> Iterator[tuple[Iterator[str
             yield _decoded(lines, "standard input"), _always
         else:
             name = "standard input" if file is None else str(file)
-            coming = Incoming(partial(_read, number, name, watched), lambda: bool(_poll({number: select.POLLIN}, 0)))
+            coming = IncomingLines(
+                partial(_read, number, name, watched), lambda: bool(_poll({number: select.POLLIN}, 0))
+            )
             yield _decoded(coming, name), coming.ready
 
 

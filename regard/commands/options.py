@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from regard.commands import completion
-from regard.core.wording import reason
+from regard.core.wording import describe_failure
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -125,11 +125,11 @@ def search_settings(base: SearchConfig, **given: Any) -> SearchConfig:
     """``base`` with what was given on the command line; ConfigError where it does not fit together."""
     from pydantic import ValidationError
 
-    from regard.config.settings import adjusted_search
+    from regard.config.settings import override_search
 
     try:
-        return adjusted_search(base, **given)
+        return override_search(base, **given)
     except ValidationError as error:
         first = error.errors()[0]
         where = "--" + str(first["loc"][0]).replace("_", "-") if first["loc"] else None
-        raise ConfigError("these options cannot be used", where=where, why=reason(first)) from error
+        raise ConfigError("these options cannot be used", where=where, why=describe_failure(first)) from error

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from regard.core import atomic_files
-from regard.core.resumable_output import Journal
+from regard.core.resumable_output import ResumableOutput
 from regard.errors import ConfigError
 
-__all__ = ["Lines", "printable", "writing"]
+__all__ = ["LineWriter", "open_output", "printable"]
 
 
-class Lines:
+class LineWriter:
     """Lines to write, in UTF-8 whatever the locale; nothing of them is kept from an earlier sitting."""
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
@@ -24,7 +24,7 @@ class Lines:
     def write(self, line: str) -> None:
         self._write(line.encode() + b"\n")
 
-    def passed(self, inputs: list[str]) -> bool:
+    def skip_committed(self, inputs: list[str]) -> bool:
         """Whether an earlier sitting wrote what these next inputs give."""
         return False
 
@@ -32,20 +32,22 @@ class Lines:
         """What these inputs give is written."""
 
 
-class _Lasting(Lines):
-    def __init__(self, journal: Journal) -> None:
+class _ResumableWriter(LineWriter):
+    def __init__(self, journal: ResumableOutput) -> None:
         super().__init__(journal.write)
         self._journal = journal
 
-    def passed(self, inputs: list[str]) -> bool:
-        return self._journal.passed(inputs)
+    def skip_committed(self, inputs: list[str]) -> bool:
+        return self._journal.skip_committed(inputs)
 
     def commit(self, inputs: list[str]) -> None:
         self._journal.commit(inputs)
 
 
 @contextmanager
-def writing(output: Path | None, source: Path | None, *, job: Mapping[str, Any], resume: bool) -> Iterator[Lines]:
+def open_output(
+    output: Path | None, source: Path | None, *, job: Mapping[str, Any], resume: bool
+) -> Iterator[LineWriter]:
     """Lines to ``output``, or to standard output. A file is replaced when the block ends.
 
     From a file to a file, what is committed outlives whatever ends the block before its time, and ``resume`` goes on
@@ -59,18 +61,18 @@ def writing(output: Path | None, source: Path | None, *, job: Mapping[str, Any],
     if resume and not lasting:
         raise ConfigError("--resume goes on from a file to a file", help="regard translate RUN FILE -o OUT --resume")
     if output is None:
-        yield Lines(_print)
+        yield LineWriter(_print)
     elif lasting:
-        with _journal(output, job, resume) as lines:
+        with _resumable(output, job, resume) as lines:
             yield lines
     else:
         with atomic_files.replacing(output) as opened:
 
             def write(data: bytes) -> None:
-                with atomic_files.storing(output):
+                with atomic_files.explain_os_errors(output):
                     opened.write(data)
 
-            yield Lines(write)
+            yield LineWriter(write)
 
 
 def _print(data: bytes) -> None:
@@ -79,12 +81,12 @@ def _print(data: bytes) -> None:
 
 
 @contextmanager
-def _journal(output: Path, job: Mapping[str, Any], resume: bool) -> Iterator[Lines]:
-    journal = Journal(output, job, resume=resume)
+def _resumable(output: Path, job: Mapping[str, Any], resume: bool) -> Iterator[LineWriter]:
+    journal = ResumableOutput(output, job, resume=resume)
     if resume:
         print(f"going on after line {journal.inputs:,}" if journal.inputs else "nothing to go on from", file=sys.stderr)
     try:
-        yield _Lasting(journal)
+        yield _ResumableWriter(journal)
         journal.finish()
     except BaseException:
         journal.close()

@@ -10,7 +10,7 @@ import typer
 
 from regard.commands import completion
 from regard.commands.options import CheckpointName, DeviceName, EngineName, Threads
-from regard.core.installation import add_extra
+from regard.core.installation import extra_command
 from regard.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def create_server(
         from regard.server.settings import ServerSettings
     except ImportError as error:
         raise ConfigError(
-            "the server's libraries are not installed", why=str(error), help=add_extra("serve")
+            "the server's libraries are not installed", why=str(error), help=extra_command("serve")
         ) from error
 
     port = _free_port(host, port)

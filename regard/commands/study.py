@@ -83,7 +83,7 @@ def _list(studies: Any, *, as_json: bool) -> None:
 def _run(each: Study, folder: Path, *, seed: int, quick: bool, as_json: bool) -> None:
     from regard.commands.progress import progress
     from regard.core.figure import can_draw
-    from regard.core.installation import add_extra
+    from regard.core.installation import extra_command
     from regard.studies.record import record_study
 
     with progress(each.name, 100, unit="%") as advance:
@@ -102,7 +102,7 @@ def _run(each: Study, folder: Path, *, seed: int, quick: bool, as_json: bool) ->
             print(line)
         print(f"\nin {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}\n", flush=True)
     if not can_draw():
-        typer.echo(f"no figure: matplotlib is not installed; {add_extra('plot')}", err=True)
+        typer.echo(f"no figure: matplotlib is not installed; {extra_command('plot')}", err=True)
 
 
 def _lines(record: dict[str, Any]) -> Iterator[str]:

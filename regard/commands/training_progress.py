@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from regard.core.installation import add_extra
+from regard.core.installation import extra_command
 from regard.errors import ConfigError
 from regard.training.progress import Outcome, TrainingProgress, Validation
 
@@ -98,5 +98,5 @@ def _tensorboard(run: Path) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        raise ConfigError("TensorBoard is not installed", help=add_extra("tensorboard")) from error
+        raise ConfigError("TensorBoard is not installed", help=extra_command("tensorboard")) from error
     return SummaryWriter(str(run / "tensorboard"))

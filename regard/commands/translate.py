@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.commands.incoming_lines import chunks, incoming, reader_left
+from regard.commands.incoming_lines import chunks, open_lines, reader_left
 from regard.commands.options import (
     Beam,
     CheckpointName,
@@ -26,7 +26,7 @@ from regard.commands.options import (
     open_model,
     search_settings,
 )  # fmt: skip
-from regard.commands.output import printable, writing
+from regard.commands.output import open_output, printable
 from regard.commands.progress import progress
 from regard.errors import ConfigError, DataError
 
@@ -126,9 +126,9 @@ def translate(
         "search": search.model_dump(mode="json"), "form": form.__name__, "prefix": prefix, "prefixes": begins.digest(),
     }  # fmt: skip
     with (
-        writing(output, given, job=job, resume=resume) as lines,
+        open_output(output, given, job=job, resume=resume) as lines,
         progress("translating", total, hidden=hidden) as advance,
-        incoming(given, watched=output is None) as (read, ready),
+        open_lines(given, watched=output is None) as (read, ready),
     ):
         unheard = reader_left if output is None else lambda: False
         start = secrets.randbits(32) if seed is None else seed
@@ -137,7 +137,7 @@ def translate(
         cut = chunks(read, size, whole=output is not None) if alike else chunks(read, size, **early)
         for count, chunk in enumerate(cut):
             begin = begins.take(len(chunk))
-            if lines.passed(chunk):
+            if lines.skip_committed(chunk):
                 number += len(chunk)
                 advance(len(chunk))
                 continue

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from regard.comparison.results import Summary
     from regard.core.interrupt import Interrupts
 
-__all__ = ["Comparison", "read_object"]
+__all__ = ["Comparison", "read_json_object"]
 
 START = """
 try:
@@ -50,7 +50,7 @@ class Comparison:
         from regard.core.interrupt import Interrupts
         from regard.errors import ModelError
 
-        with atomic_files.storing(self.folder):
+        with atomic_files.explain_os_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
         lock = self.folder / "lock"
         try:
@@ -118,7 +118,7 @@ class Comparison:
                     "name": row.name,
                     "mean": row.mean,
                     "spread": row.spread,
-                    "members": [member.described() for member in self.members if member.row == row.name],
+                    "members": [member.as_json() for member in self.members if member.row == row.name],
                 }
                 for row in self.summaries()
             ],
@@ -127,7 +127,7 @@ class Comparison:
     def summaries(self) -> list[Summary]:
         from regard.comparison.results import summarise
 
-        by_row = {name: [each.described() for each in self.members if each.row == name] for name in self.names}
+        by_row = {name: [each.as_json() for each in self.members if each.row == name] for name in self.names}
         return [summarise(name, members) for name, members in by_row.items()]
 
 
@@ -135,14 +135,14 @@ class _Member:
     """One row with one seed, and its run folder."""
 
     def __init__(self, folder: Path, entry: Entry, number: int, key: dict[str, Any]) -> None:
-        from regard.comparison.member import described
+        from regard.comparison.member import error_as_json
 
         config = entry.config
         self.row, self.key = entry.row.name, key
         self.seed = number + 1 if config is None else config.seed + number
         self.config = None if config is None else config.model_copy(update={"seed": self.seed})
         self.path = folder / entry.row.folder / f"seed-{self.seed}"
-        self.error = None if entry.error is None else described(entry.error)
+        self.error = None if entry.error is None else error_as_json(entry.error)
         self.measured: dict[str, Any] = {}
         self.training: dict[str, Any] = {}
         self.title = f"{self.row}, seed {self.seed}"
@@ -151,7 +151,7 @@ class _Member:
     def state(self) -> str:
         return "failed" if self.error is not None else "done" if self.measured else "waiting"
 
-    def described(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Its part of ``results.json``."""
         known = {"seed": self.seed, "run": str(self.path), "state": self.state, "error": self.error}
         return {**known, **self.training, **{key: value for key, value in self.measured.items() if key != "key"}}
@@ -195,7 +195,7 @@ class _Member:
     def _read(self) -> None:
         from regard.comparison.member import MEASURED, TRAINING
 
-        training, measured = (read_object(self.path / name) for name in (TRAINING, MEASURED))
+        training, measured = (read_json_object(self.path / name) for name in (TRAINING, MEASURED))
         self.training = training if training.get("finished") else {}
         self.measured = measured if self.training and measured.get("key") == self.key else {}
 
@@ -205,7 +205,7 @@ class _Member:
         killed = {"what": f"its process ended with {code}", "where": str(self.path), "why": None, "help": None}
         if code == -9:
             killed |= {"why": "it was killed", "help": "if memory ran out, lower train.batch_tokens"}
-        self.error = read_object(self.path / FAILURE) or {**killed, "exit_code": 5}
+        self.error = read_json_object(self.path / FAILURE) or {**killed, "exit_code": 5}
         self.tell_failure()
 
     def tell_failure(self) -> None:
@@ -216,7 +216,7 @@ class _Member:
         _say("\n  ".join([f"{who} failed: {error['what']}", *details]))
 
 
-def read_object(path: Path) -> dict[str, Any]:
+def read_json_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file of a member; empty where there is no file. ModelError for a damaged one."""
     from regard.core.untrusted_files import LARGE, parse_json, read_bytes
     from regard.errors import ModelError

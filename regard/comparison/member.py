@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from regard.tasks.translation.translator import Translator
     from regard.training.start import OpenDisplay
 
-__all__ = ["FAILURE", "MEASURED", "TRAINING", "described", "main"]
+__all__ = ["FAILURE", "MEASURED", "TRAINING", "error_as_json", "main"]
 
 TRAINING, MEASURED, FAILURE = "training.json", "measured.json", "failure.json"
 WARM_UP = 8  # inputs decoded before the clock starts
@@ -51,11 +51,11 @@ def main(open_display: OpenDisplay) -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except RegardError as error:
-        atomic_files.write_json(path / FAILURE, described(error))
+        atomic_files.write_json(path / FAILURE, error_as_json(error))
         sys.exit(error.exit_code)
 
 
-def described(error: RegardError) -> dict[str, Any]:
+def error_as_json(error: RegardError) -> dict[str, Any]:
     """A failure as JSON has it."""
     return {
         "what": error.what, "where": error.where, "why": error.why, "help": error.help, "exit_code": error.exit_code,
@@ -129,7 +129,7 @@ def _measure(run: RunFolder, key: dict[str, Any]) -> dict[str, Any]:
     """Quality and decoding speed of a trained run. ``key`` says on what, by what and how."""
     import torch
 
-    from regard.config.settings import adjusted_search
+    from regard.config.settings import override_search
     from regard.runs.averaging import average_run
     from regard.tasks.translation.config import translation_config
     from regard.tasks.translation.translator import load
@@ -140,7 +140,7 @@ def _measure(run: RunFolder, key: dict[str, Any]) -> dict[str, Any]:
     if key["average"]:
         average_run(run, last=key["average"])
     model = load(run.path)  # an average where this or train.average has made one
-    search = adjusted_search(model.search, beam=key["beam"], nbest=1)
+    search = override_search(model.search, beam=key["beam"], nbest=1)
     pairs = _pairs(key["test"])
     distinct = list(dict.fromkeys(source for source, _ in pairs))
     model.translate(distinct[:WARM_UP], search=search)

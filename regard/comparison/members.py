@@ -11,15 +11,24 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.config.toml_layers import parse_override, spell
+from regard.config.toml_layers import dotted, parse_override
 from regard.data.corpora import CorpusConfig
 from regard.errors import ConfigError, RegardError
 from regard.runs.config import RunConfig, find_recipe, load_config
 from regard.tasks.translation.config import translation_config
 
-__all__ = ["ENDS", "Budget", "ComparisonRow", "Entry", "enter", "make_rows", "measured_on", "parse_budget"]
+__all__ = [
+    "STOP_KEYS",
+    "Budget",
+    "ComparisonRow",
+    "Entry",
+    "choose_test_set",
+    "load_entries",
+    "make_rows",
+    "parse_budget",
+]
 
-ENDS = ("train.steps", "train.epochs", "train.minutes", "train.tokens", "train.early_stopping")
+STOP_KEYS = ("train.steps", "train.epochs", "train.minutes", "train.tokens", "train.early_stopping")
 
 _BUDGET = re.compile(r"(\d[\d_]*(?:\.\d+)?)\s*(?:(s|m|h)|(k|M)?\s*(steps|tokens))")
 _MINUTES = {"s": 1 / 60, "m": 1.0, "h": 60.0}
@@ -78,7 +87,7 @@ def parse_budget(text: str) -> Budget:
         if number != int(number):
             raise ConfigError(f"{text!r} is no whole number of {found[4]}", where="--budget")
         key, value = f"train.{found[4]}", str(int(number))
-    return Budget(text.strip(), [f"{each}={value if each == key else ''}" for each in ENDS], minutes)
+    return Budget(text.strip(), [f"{each}={value if each == key else ''}" for each in STOP_KEYS], minutes)
 
 
 def make_rows(
@@ -105,15 +114,15 @@ def make_rows(
     return rows
 
 
-def enter(
+def load_entries(
     rows: Sequence[ComparisonRow], budget: Budget | None, require: Callable[[RunConfig], None] = lambda config: None
 ) -> list[Entry]:
     """Each row's config, under the budget. ``require`` raises what else is wrong with one; a failure stays its row's.
 
     Raises ConfigError where nobody gave a budget and the configs do not agree on one.
     """
-    entries = [_enter(row, budget.overrides if budget else [], require) for row in rows]
-    found = {_ends(entry.config) for entry in entries if entry.config is not None}
+    entries = [_load_entry(row, budget.overrides if budget else [], require) for row in rows]
+    found = {_stop_keys(entry.config) for entry in entries if entry.config is not None}
     if budget is None and len(found) > 1:
         raise ConfigError(
             "these configs train for different times",
@@ -123,7 +132,7 @@ def enter(
     return entries
 
 
-def measured_on(entries: Sequence[Entry], given: CorpusConfig | None, metric: str) -> tuple[CorpusConfig, ...]:
+def choose_test_set(entries: Sequence[Entry], given: CorpusConfig | None, metric: str) -> tuple[CorpusConfig, ...]:
     """What all are measured on: ``given``, else the validation data, which must be the same. Raises ConfigError.
 
     A loss is one of pieces: it compares only where the pieces are the same, too.
@@ -146,7 +155,7 @@ def measured_on(entries: Sequence[Entry], given: CorpusConfig | None, metric: st
     return ()
 
 
-def _enter(row: ComparisonRow, ends: list[str], require: Callable[[RunConfig], None]) -> Entry:
+def _load_entry(row: ComparisonRow, ends: list[str], require: Callable[[RunConfig], None]) -> Entry:
     try:
         config = load_config(row.source, [*row.overrides, *ends])
         require(config)
@@ -210,15 +219,15 @@ def _refuse_twins(rows: Sequence[ComparisonRow]) -> None:
 
 def _refuse_other_ends(overrides: Sequence[str], budget: Budget | None) -> None:
     for override in overrides:
-        key = spell(parse_override(override)[0])
-        if budget is not None and key in ENDS:
+        key = dotted(parse_override(override)[0])
+        if budget is not None and key in STOP_KEYS:
             raise ConfigError(
                 f"{key} and --budget both say when training ends", where=override, help="give one of them"
             )
 
 
-def _ends(config: RunConfig) -> tuple[tuple[str, Any], ...]:
-    keys = (key.partition(".")[2] for key in ENDS)
+def _stop_keys(config: RunConfig) -> tuple[tuple[str, Any], ...]:
+    keys = (key.partition(".")[2] for key in STOP_KEYS)
     return tuple((key, value) for key in keys if (value := getattr(config.train, key)) is not None)
 
 

@@ -8,15 +8,15 @@ from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from regard.core.wording import did_you_mean, reason
+from regard.core.wording import describe_failure, did_you_mean
 from regard.errors import ConfigError
 
-__all__ = ["checked"]
+__all__ = ["validate_options"]
 
 TYPES = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
 
 
-def checked(make: type, options: Mapping[str, Any], *, given: Collection[str], where: str) -> dict[str, Any]:
+def validate_options(make: type, options: Mapping[str, Any], *, given: Collection[str], where: str) -> dict[str, Any]:
     """``options`` as the constructor of ``make`` takes them; parameters that are ``given`` are no options.
 
     Raises ConfigError, which names the key below ``where``, and the nearest option or what would fit.
@@ -33,6 +33,6 @@ def checked(make: type, options: Mapping[str, Any], *, given: Collection[str], w
         try:
             fitting[name] = TypeAdapter(hints[name], config=TYPES).validate_python(value)
         except ValidationError as error:
-            why = reason(error.errors(include_url=False)[0])
+            why = describe_failure(error.errors(include_url=False)[0])
             raise ConfigError(f"{key} cannot be {value!r}", where=key, why=why) from error
     return fitting

@@ -11,7 +11,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from regard.config.explain import Misfit
 
-__all__ = ["SearchConfig", "TrainConfig", "adjusted_search"]
+__all__ = ["SearchConfig", "TrainConfig", "override_search"]
 
 Positive = Annotated[int, Field(gt=0)]
 Width = Annotated[int, Field(gt=0, le=1 << 16)]  # of what is held together: a received config takes no more
@@ -150,7 +150,7 @@ class SearchConfig(BaseModel):
         return self
 
 
-def adjusted_search(base: SearchConfig, **given: Any) -> SearchConfig:
+def override_search(base: SearchConfig, **given: Any) -> SearchConfig:
     """``base`` with the settings that are not None; beam and n-best follow each other where one alone is given.
 
     Raises pydantic's ValidationError where the settings contradict each other.

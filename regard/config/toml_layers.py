@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from regard.core.untrusted_files import TooDeep, parse_toml, read_bytes, require_shallow, shortened
 from regard.errors import ConfigError
 
-__all__ = ["Key", "TomlLayer", "lay_over", "locate", "merge", "parse_override", "read_layers", "spell"]
+__all__ = ["Key", "TomlLayer", "dotted", "locate", "merge", "merge_into", "parse_override", "read_layers"]
 
 Key = tuple[str | int, ...]
 
@@ -33,7 +33,7 @@ class TomlLayer(NamedTuple):
     lines: dict[Key, int]
 
 
-def spell(key: Key) -> str:
+def dotted(key: Key) -> str:
     """The dotted form of a key, as ``--set`` takes it."""
     return ".".join(str(part) for part in key)
 
@@ -152,18 +152,18 @@ def merge(layers: Iterable[TomlLayer], overrides: Iterable[tuple[Key, Any]] = ()
     """One mapping out of all layers; a higher one wins. An override of None takes the key out."""
     merged: dict[str, Any] = {}
     for layer in layers:
-        lay_over(merged, layer.values)
+        merge_into(merged, layer.values)
     for key, value in overrides:
         _put(merged, key, value)
     return merged
 
 
-def lay_over(below: dict[str, Any], above: Mapping[str, Any]) -> None:
+def merge_into(below: dict[str, Any], above: Mapping[str, Any]) -> None:
     """Write ``above`` into ``below``, table by table. A table of another ``kind`` brings options of its own."""
     for key, value in above.items():
         under = below.get(key)
         if isinstance(under, dict) and isinstance(value, Mapping) and not _another_kind(under, value):
-            lay_over(under, value)
+            merge_into(under, value)
         else:
             below[key] = copy.deepcopy(value)
 
@@ -178,12 +178,12 @@ def _put(tree: Any, key: Key, value: Any) -> None:
         last = position + 1 == len(key)
         if isinstance(tree, list) and not (isinstance(part, int) and part < len(tree)):
             raise ConfigError(
-                f"{spell(key[:position])} has no item {part!r}",
-                where=f"--set {spell(key)}",
+                f"{dotted(key[:position])} has no item {part!r}",
+                where=f"--set {dotted(key)}",
                 why=f"it is a list of {len(tree)}, counted from 0",
             )
         if not isinstance(tree, dict | list):
-            raise ConfigError(f"{spell(key[:position])} is a value, not a table", where=f"--set {spell(key)}")
+            raise ConfigError(f"{dotted(key[:position])} is a value, not a table", where=f"--set {dotted(key)}")
         slot: Any = part if isinstance(tree, list) else str(part)
         if last and value is None:
             tree.pop(slot) if isinstance(tree, list) else tree.pop(slot, None)

@@ -28,18 +28,18 @@ from uuid import uuid4
 from regard.errors import StorageError
 
 __all__ = [
-    "at",
     "commit_folder",
-    "dropped_on_error",
-    "hidden",
+    "explain_os_errors",
+    "fault_point",
+    "hidden_sibling",
     "json_bytes",
     "locked",
     "publishing",
     "remove_file",
     "remove_folder",
+    "remove_on_error",
     "replacing",
     "sha256",
-    "storing",
     "sweep",
     "write_bytes",
     "write_bytes_atomically",
@@ -65,13 +65,13 @@ def _pass(point: str) -> None: ...
 fault: Callable[[str], None] = _pass  # tests replace this; else it is called for nothing a few dozen times a save
 
 
-def at(point: str) -> None:
+def fault_point(point: str) -> None:
     """Mark a moment at which a kill or a full disk must do no harm; does nothing outside tests."""
     fault(point)
 
 
 @contextmanager
-def storing(path: Path) -> Iterator[None]:
+def explain_os_errors(path: Path) -> Iterator[None]:
     """Turn whatever the machine refuses while ``path`` is written or read into one StorageError."""
     try:
         yield
@@ -85,7 +85,7 @@ def storing(path: Path) -> Iterator[None]:
         ) from error
 
 
-def hidden(path: Path, role: str) -> Path:
+def hidden_sibling(path: Path, role: str) -> Path:
     """The sibling of ``path`` that plays a role: ``tmp``, ``old`` or ``removed``."""
     return path.with_name(f".{path.name}.{role}")
 
@@ -100,14 +100,14 @@ def write_bytes(path: Path, data: bytes) -> None:
     """Write a file and sync it; not atomic, for use inside a folder that ``commit_folder`` will publish."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     try:
-        at("opened")
+        fault_point("opened")
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(descriptor, rest[:CHUNK]) :]
-            at("writing")
-        at("written")
+            fault_point("writing")
+        fault_point("written")
         os.fsync(descriptor)
-        at("synced")
+        fault_point("synced")
     finally:
         os.close(descriptor)
 
@@ -117,13 +117,13 @@ def write_bytes_atomically(path: Path, data: bytes) -> None:
 
     Raises StorageError, with the old file untouched, where the disk is full or may not be written.
     """
-    temporary = hidden(path, "tmp")
-    with storing(path), dropped_on_error(temporary):
+    temporary = hidden_sibling(path, "tmp")
+    with explain_os_errors(path), remove_on_error(temporary):
         write_bytes(temporary, data)
         os.replace(temporary, path)
-        at("renamed")
+        fault_point("renamed")
         _sync(path.parent)
-        at("folder-synced")
+        fault_point("folder-synced")
 
 
 @contextmanager
@@ -131,21 +131,21 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write that replaces ``path`` when the block ends; if it raises, ``path`` stays as it was.
 
     For what is too long to be held in memory. A pipe or device is written itself, a link's file is replaced. Raises
-    StorageError at its start and end; what the block writes it guards by ``storing``.
+    StorageError at its start and end; what the block writes it guards by ``explain_os_errors``.
     """
     final = path.resolve()
     special = final.exists() and not final.is_file()
-    written = final if special else hidden(final, "tmp")
-    with storing(path):
+    written = final if special else hidden_sibling(final, "tmp")
+    with explain_os_errors(path):
         file = written.open("wb")
     try:
         try:
             yield file
         finally:
-            with storing(path):
+            with explain_os_errors(path):
                 file.close()
         if not special:
-            with storing(path):
+            with explain_os_errors(path):
                 _sync(written)
                 os.replace(written, final)
                 _sync(final.parent)
@@ -171,7 +171,7 @@ def publishing(path: Path) -> Iterator[Path]:
 
     Raises StorageError where ``path`` has appeared meanwhile: nothing is replaced.
     """
-    workshop = hidden(path, f"{uuid4().hex[:8]}.tmp")  # no other process has the same
+    workshop = hidden_sibling(path, f"{uuid4().hex[:8]}.tmp")  # no other process has the same
     try:
         yield workshop
         commit_folder(workshop, path, replace=False)
@@ -185,56 +185,56 @@ def commit_folder(temporary: Path, final: Path, *, replace: bool = True) -> None
     Every file and folder in it is synced before the rename: a rename that reaches the disk before the data
     would give the right name to empty files. Raises StorageError and removes ``temporary``.
     """
-    with storing(final), dropped_on_error(temporary):
+    with explain_os_errors(final), remove_on_error(temporary):
         for path in (*temporary.rglob("*"), temporary):
             _sync(path)
-        at("folder-synced")
+        fault_point("folder-synced")
         if not replace and os.path.lexists(final):
             raise FileExistsError(errno.EEXIST, "it has appeared meanwhile", str(final))
-        old = hidden(final, "old")
+        old = hidden_sibling(final, "old")
         if replace and final.exists():
             _remove(old)
             os.rename(final, old)
-            at("set-aside")
+            fault_point("set-aside")
         os.rename(temporary, final)  # refused by the system where something is in the way, unless it is an empty folder
-        at("renamed")
+        fault_point("renamed")
         _sync(final.parent)
-        at("parent-synced")
+        fault_point("parent-synced")
         if replace:
             _remove(old)
-            at("old-removed")
+            fault_point("old-removed")
 
 
 def remove_folder(path: Path) -> None:
     """Delete a folder so that a kill half way leaves nothing that looks like one."""
-    with storing(path):
-        removed = hidden(path, "removed")
+    with explain_os_errors(path):
+        removed = hidden_sibling(path, "removed")
         _remove(removed)
         os.rename(path, removed)
-        at("hidden")
+        fault_point("hidden")
         _remove(removed)
-        at("removed")
+        fault_point("removed")
 
 
 def remove_file(path: Path) -> None:
     """Delete a file, if it is there."""
-    with storing(path):
+    with explain_os_errors(path):
         path.unlink(missing_ok=True)
-        at("removed")
+        fault_point("removed")
 
 
 def sweep(folder: Path) -> None:
     """Clear away what a kill left in ``folder``, and put back what was set aside but not yet replaced."""
-    with storing(folder):
+    with explain_os_errors(folder):
         for old in sorted(folder.glob(".*.old")):
             name = folder / old.name[1:].removesuffix(".old")
             if not name.exists():
                 os.rename(old, name)
-                at("put-back")
+                fault_point("put-back")
         for role in ("tmp", "removed", "old"):
             for path in sorted(folder.glob(f".*.{role}")):
                 _remove(path)
-                at("swept")
+                fault_point("swept")
 
 
 @contextmanager
@@ -245,7 +245,7 @@ def locked(path: Path, *, patience: float = 0.0) -> Iterator[int]:
     no locks is no reason not to work: there it is not held.
     """
     until = time.monotonic() + patience
-    with storing(path):
+    with explain_os_errors(path):
         file = path.open("ab")
     with file:
         while True:
@@ -264,7 +264,7 @@ def locked(path: Path, *, patience: float = 0.0) -> Iterator[int]:
 
 
 @contextmanager
-def dropped_on_error(temporary: Path) -> Iterator[None]:
+def remove_on_error(temporary: Path) -> Iterator[None]:
     """Remove the temporary when the machine refuses, so that a full disk is not filled further."""
     try:
         yield

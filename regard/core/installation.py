@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["Extra", "add_extra", "add_package", "extras", "upgrade"]
+__all__ = ["Extra", "extra_command", "extras", "package_command", "upgrade_advice"]
 
 NAME = "regard"
 PURPOSES = {
@@ -39,7 +39,7 @@ class Extra(NamedTuple):
     missing: list[str]
 
 
-def add_extra(name: str) -> str:
+def extra_command(name: str) -> str:
     """The command that adds an extra to this installation."""
     where = _requirement(f"[{name}]")
     if where is None:  # from an index: what the extra is made of has names that are known there
@@ -47,12 +47,12 @@ def add_extra(name: str) -> str:
     return f"{_pip()} {where}" if where else f"install regard with its extra {name!r} from where this one came"
 
 
-def add_package(name: str) -> str:
+def package_command(name: str) -> str:
     """The command that installs a package of somebody else's beside this installation."""
     return f"{_pip()} {shlex.quote(name)}"
 
 
-def upgrade() -> str:
+def upgrade_advice() -> str:
     """What to do for a newer regard."""
     origin = _origin() or {}
     if origin.get("dir_info", {}).get("editable"):

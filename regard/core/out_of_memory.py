@@ -12,13 +12,13 @@ import torch
 
 from regard.errors import TrainingError
 
-__all__ = ["total_memory", "within_memory"]
+__all__ = ["explain_out_of_memory", "total_memory"]
 
 LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 @contextmanager
-def within_memory(doing: str, *, help: str) -> Iterator[None]:
+def explain_out_of_memory(doing: str, *, help: str) -> Iterator[None]:
     """TrainingError where ``doing`` so takes more memory than there is, on the CPU or an accelerator."""
     try:
         yield

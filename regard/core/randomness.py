@@ -1,4 +1,4 @@
-"""Where draws come from while several threads compute at once."""
+"""The random generator that the current thread draws from, so that threads can draw at once and stay reproducible."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextvars import ContextVar
 
 import torch
 
-__all__ = ["drawing", "generator"]
+__all__ = ["generator", "seeded_generator"]
 
 _current: ContextVar[torch.Generator | None] = ContextVar("generator", default=None)
 
 
 @contextmanager
-def drawing(seed: int, device: torch.device) -> Iterator[None]:
-    """Inside the block ``generator`` is one of its own that begins at ``seed``, whatever other threads draw."""
+def seeded_generator(seed: int, device: torch.device) -> Iterator[None]:
+    """Make ``generator()`` return a fresh generator seeded with ``seed`` inside the block, in this thread alone."""
     token = _current.set(torch.Generator(device).manual_seed(seed))
     try:
         yield
@@ -24,5 +24,5 @@ def drawing(seed: int, device: torch.device) -> Iterator[None]:
 
 
 def generator() -> torch.Generator | None:
-    """What to draw from here; None for torch's default."""
+    """Return the generator that ``seeded_generator`` set for this thread; None stands for torch's default."""
     return _current.get()

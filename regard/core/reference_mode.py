@@ -1,4 +1,4 @@
-"""Whether to compute as the textbook writes it: slower, and plain to check the fast forms against."""
+"""Reference mode: attention, dropout and loss by their plain textbook formulas, to check the fast forms against."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["as_textbook", "textbook"]
+__all__ = ["in_reference_mode", "reference_mode"]
 
-_textbook: ContextVar[bool] = ContextVar("textbook", default=False)
+_enabled: ContextVar[bool] = ContextVar("reference_mode", default=False)
 
 
 @contextmanager
-def as_textbook(wanted: bool = True) -> Iterator[None]:
-    """Inside the block attention, dropout and loss take their plain forms, which mean the same."""
-    token = _textbook.set(wanted or _textbook.get())
+def reference_mode(enabled: bool = True) -> Iterator[None]:
+    """Compute attention, dropout and loss inside the block by their plain formulas: the same values, more slowly.
+
+    A block inside a reference block stays in reference mode, whatever ``enabled`` says.
+    """
+    token = _enabled.set(enabled or _enabled.get())
     try:
         yield
     finally:
-        _textbook.reset(token)
+        _enabled.reset(token)
 
 
-def textbook() -> bool:
-    return _textbook.get()
+def in_reference_mode() -> bool:
+    """Whether the caller runs inside a ``reference_mode`` block."""
+    return _enabled.get()

@@ -17,12 +17,12 @@ from regard.core import atomic_files
 from regard.core.untrusted_files import SMALL, parse_json, read_bytes
 from regard.errors import ConfigError
 
-__all__ = ["Journal"]
+__all__ = ["ResumableOutput"]
 
 FORMAT = 1
 
 
-class Journal:
+class ResumableOutput:
     """Appends to what will be ``path``; ``inputs`` is how many inputs the committed part stands for.
 
     ``job`` says what work it is: whatever changes the output. With ``resume`` an unfinished output of the same job is
@@ -32,8 +32,8 @@ class Journal:
     def __init__(self, path: Path, job: Mapping[str, Any], *, resume: bool) -> None:
         self.path = path.resolve()
         self.job = json.loads(json.dumps(job))
-        self._partial = atomic_files.hidden(self.path, "partial")
-        self._record = atomic_files.hidden(self.path, "partial.json")
+        self._partial = atomic_files.hidden_sibling(self.path, "partial")
+        self._record = atomic_files.hidden_sibling(self.path, "partial.json")
         self.inputs, self._passed, self._bytes, self._expected = 0, 0, 0, ""
         self._digest = hashlib.sha256()
         if resume and (record := self._read()) is not None:
@@ -41,12 +41,12 @@ class Journal:
             self.inputs, self._bytes, self._expected = record["inputs"], record["bytes"], record["digest"]
         if not self._bytes:
             atomic_files.remove_file(self._record)  # of an earlier beginning: it must not vouch for what is written now
-        with atomic_files.storing(self.path):
+        with atomic_files.explain_os_errors(self.path):
             self._file: BinaryIO = self._partial.open("r+b" if self._bytes else "wb")
             self._file.truncate(self._bytes)
             self._file.seek(self._bytes)
 
-    def passed(self, inputs: list[str]) -> bool:
+    def skip_committed(self, inputs: list[str]) -> bool:
         """Whether the committed part stands for these next ``inputs``; ConfigError where they have changed since."""
         if self._passed >= self.inputs:
             return False
@@ -57,16 +57,16 @@ class Journal:
         return True
 
     def write(self, data: bytes) -> None:
-        with atomic_files.storing(self.path):
+        with atomic_files.explain_os_errors(self.path):
             self._file.write(data)
 
     def commit(self, inputs: list[str]) -> None:
         """What is written so far stands for these ``inputs``, too."""
         self._count(inputs)
-        with atomic_files.storing(self.path):
+        with atomic_files.explain_os_errors(self.path):
             self._file.flush()
             os.fsync(self._file.fileno())
-            atomic_files.at("partial-synced")
+            atomic_files.fault_point("partial-synced")
             self.inputs, self._bytes = self.inputs + len(inputs), self._file.tell()
         self._passed = self.inputs
         record = {"format": FORMAT, "inputs": self.inputs, "bytes": self._bytes, "job": self.job}
@@ -76,12 +76,12 @@ class Journal:
         """The output is whole: it takes its place."""
         if self._passed < self.inputs:
             self._refuse_changed()
-        with atomic_files.storing(self.path):
+        with atomic_files.explain_os_errors(self.path):
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
             os.replace(self._partial, self.path)
-            atomic_files.at("renamed")
+            atomic_files.fault_point("renamed")
         atomic_files.remove_file(self._record)
 
     def close(self) -> None:

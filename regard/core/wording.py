@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
-__all__ = ["did_you_mean", "explained", "reason"]
+__all__ = ["describe_failure", "describe_validation_error", "did_you_mean"]
 
 # What a value should be, by the type of pydantic's error; in braces what the error knows.
 SHOULD_BE = {
@@ -46,7 +46,7 @@ SHOULD_BE = {
 }
 
 
-def reason(failure: ErrorDetails) -> str:
+def describe_failure(failure: ErrorDetails) -> str:
     """Why a value does not fit."""
     kind, known = failure["type"], failure.get("ctx", {})
     if kind in ("value_error", "assertion_error"):  # raised by a validator of ours
@@ -65,11 +65,11 @@ def reason(failure: ErrorDetails) -> str:
     return failure["msg"].replace("Input should be", "it should be")
 
 
-def explained(error: ValidationError) -> str:
+def describe_validation_error(error: ValidationError) -> str:
     """Where and why a value of a file does not fit: the first of the failures."""
     failure = error.errors(include_url=False)[0]
     key = ".".join(map(str, failure["loc"]))
-    return f"{key}: {reason(failure)}" if key else reason(failure)
+    return f"{key}: {describe_failure(failure)}" if key else describe_failure(failure)
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str | None:

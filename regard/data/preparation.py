@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.core.atomic_files import commit_folder, hidden, storing
+from regard.core.atomic_files import commit_folder, explain_os_errors, hidden_sibling
 from regard.data.corpus import FORMAT, Corpus, Report
 from regard.data.reading import CorpusConfig, PairReader, read_pairs
 from regard.data.tokenizers.tokenizer import UNKNOWN, Tokenizer
@@ -50,13 +50,13 @@ def prepare(
     if name is None:
         name = str(pairs.config.source) if isinstance(pairs, PairReader) else "pair"
     _refuse_foreign(folder)
-    with storing(folder):
+    with explain_os_errors(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = hidden(folder, "tmp")
+        temporary = hidden_sibling(folder, "tmp")
         shutil.rmtree(temporary, ignore_errors=True)  # what a kill left there
         temporary.mkdir()
     try:
-        with storing(folder), _Writer(temporary, source_tokenizer, target_tokenizer, max_length) as writer:
+        with explain_os_errors(folder), _Writer(temporary, source_tokenizer, target_tokenizer, max_length) as writer:
             for chunk in _chunks(pairs):
                 writer.write(chunk)
                 if progress is not None:
@@ -67,7 +67,7 @@ def prepare(
         if content and writer.content.hexdigest() != content:
             raise _another(name)
         head = {**FORMAT, "name": name, "fingerprint": fingerprint, **writer.head(), "report": report._asdict()}
-        with storing(folder):
+        with explain_os_errors(folder):
             (temporary / "corpus.json").write_text(json.dumps(head, indent=1) + "\n", encoding="utf-8")
             commit_folder(temporary, folder)
     finally:
@@ -220,7 +220,7 @@ def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
 
 def _refuse_foreign(folder: Path) -> None:
     """Replacing deletes what was there, so that must be a prepared corpus."""
-    with storing(folder):
+    with explain_os_errors(folder):
         occupied = folder.exists() and not (folder.is_dir() and not any(folder.iterdir()))
     if occupied and not (folder / "corpus.json").exists():
         raise StorageError(

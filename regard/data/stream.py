@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from regard.core.atomic_files import commit_folder, hidden, storing
+from regard.core.atomic_files import commit_folder, explain_os_errors, hidden_sibling
 from regard.core.untrusted_files import SMALL, parse_json, read_bytes
 from regard.data.tokenizers.tokenizer import BEGIN, END, Tokenizer
 from regard.errors import DataError, StorageError
@@ -143,14 +143,14 @@ def _write(
     progress: Callable[[int], None] | None,
 ) -> _Head:
     dtype: Literal["<u2", "<u4"] = "<u2" if len(tokenizer) <= 1 << 16 else "<u4"
-    temporary, digest = hidden(folder, "tmp"), hashlib.sha256()
+    temporary, digest = hidden_sibling(folder, "tmp"), hashlib.sha256()
     tokens = count = characters = 0
-    with storing(folder):
+    with explain_os_errors(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(temporary, ignore_errors=True)  # left there by a kill
         temporary.mkdir()
     try:
-        with storing(folder), (temporary / "tokens").open("wb") as file:
+        with explain_os_errors(folder), (temporary / "tokens").open("wb") as file:
             tokens += file.write(np.array([BEGIN], dtype).tobytes()) // np.dtype(dtype).itemsize
             for lines in _chunks(read_text_lines(config)):
                 text = "".join(lines)
@@ -173,7 +173,7 @@ def _write(
             name=str(config.source), fingerprint=fingerprint, content=digest.hexdigest(), dtype=dtype, tokens=tokens,
             bytes=count, characters=characters,
         )  # fmt: skip
-        with storing(folder):
+        with explain_os_errors(folder):
             (temporary / "stream.json").write_text(json.dumps({**FORMAT, **head.model_dump()}, indent=1) + "\n")
             commit_folder(temporary, folder)
     finally:

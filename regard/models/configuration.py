@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.config.explain import Misfit
-from regard.config.toml_layers import lay_over
+from regard.config.toml_layers import merge_into
 from regard.models.architectures import DecoderConfig, EncoderConfig, TransformerDecoderConfig, TransformerEncoderConfig
 from regard.models.attention_config import MechanismConfig
 from regard.models.position_config import RELATIVE, PositionConfig, SinusoidalConfig
@@ -75,7 +75,7 @@ class ModelConfig(BaseModel):
         if not isinstance(given, dict):
             return given
         filled = _of_preset(given)
-        lay_over(filled, given)
+        merge_into(filled, given)
         for side in SIDES:
             own = filled.get(side, {})
             own = {"kind": own} if isinstance(own, str) else own
@@ -175,7 +175,7 @@ def _of_preset(given: dict[str, Any]) -> dict[str, Any]:
     """Values of the preset, with the kind of each side; a side of another kind in the config replaces that side."""
     sizes = PRESETS.get(str(given.get("preset")), {})
     filled: dict[str, Any] = {}
-    lay_over(filled, sizes)
+    merge_into(filled, sizes)
     kind = sizes.get("kind")
     if kind is None:
         return filled

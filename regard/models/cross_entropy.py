@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import linear, pad
 
-from regard.core.reference_mode import textbook
+from regard.core.reference_mode import in_reference_mode
 
 __all__ = ["Loss", "output_loss", "projected_cross_entropy", "smoothed_cross_entropy"]
 
@@ -32,7 +32,7 @@ def output_loss(
     smoothing: float,
 ) -> Loss:
     """``smoothed_cross_entropy`` of an output projection with or without a bias, fused outside of reference mode."""
-    if textbook():
+    if in_reference_mode():
         return smoothed_cross_entropy(linear(features, weight, bias), target, smoothing=smoothing)
     if bias is not None:  # the weights of one more feature, which is always 1
         features = pad(features, (0, 1), value=1.0)

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.core.randomness import generator
-from regard.core.reference_mode import textbook
+from regard.core.reference_mode import in_reference_mode
 
 __all__ = ["Dropout"]
 
@@ -30,7 +30,7 @@ class Dropout(nn.Module):
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         if not self.training:
             return x
-        if textbook() and self.probability:
+        if in_reference_mode() and self.probability:
             kept = torch.rand(x.shape, device=x.device, generator=generator()) >= self.probability
             return x * kept / (1 - self.probability)
         if self.threshold == 0:

@@ -38,12 +38,12 @@ def average_run(run: RunFolder, *, last: int = 10, steps: Sequence[int] | None =
         require_fitting(found, partial(run.task.build, run.config, spec), layers=run.config.layers)
     mean = checkpoint.average([checkpoint.step_path(run.checkpoints, step) for step in used])
     # Made outside the folder of checkpoints, where a training that goes on would sweep it away half made.
-    workshop = atomic_files.hidden(run.checkpoints, "tmp")
-    with atomic_files.storing(workshop):
+    workshop = atomic_files.hidden_sibling(run.checkpoints, "tmp")
+    with atomic_files.explain_os_errors(workshop):
         shutil.rmtree(workshop, ignore_errors=True)
     made = checkpoint.save(workshop, used[-1], {"model": mean}, {"averaged": used, "newest": there[-1]}, keep=1)
     atomic_files.commit_folder(made, run.checkpoints / "average")
-    with atomic_files.storing(workshop):
+    with atomic_files.explain_os_errors(workshop):
         workshop.rmdir()
     return used
 

@@ -28,10 +28,10 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from torch import Tensor
 
 from regard.core import atomic_files
-from regard.core.installation import upgrade
+from regard.core.installation import upgrade_advice
 from regard.core.tensors import digest, mean, shared_names
 from regard.core.untrusted_files import LARGE, SMALL, open_regular, parse_json
-from regard.core.wording import explained
+from regard.core.wording import describe_validation_error
 from regard.errors import ModelError, RegardError, StorageError
 from regard.models.saved_names import current_names
 
@@ -136,11 +136,11 @@ def save(
     if keep < 1:
         raise ValueError(f"keep must be at least 1, not {keep}")
     final = step_path(folder, step)
-    temporary = atomic_files.hidden(final, "tmp")
-    with atomic_files.storing(folder):
+    temporary = atomic_files.hidden_sibling(final, "tmp")
+    with atomic_files.explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         atomic_files.sweep(folder)
-        with atomic_files.dropped_on_error(temporary):
+        with atomic_files.remove_on_error(temporary):
             temporary.mkdir()
             _write(temporary, step, groups, state)
     atomic_files.commit_folder(temporary, final)
@@ -273,14 +273,14 @@ def _write(temporary: Path, step: int, groups: Mapping[str, Mapping[str, Tensor]
         shared[name] = shared_names(tensors)
         own = {key: tensor for key, tensor in tensors.items() if key not in shared[name]}
         write(f"{name}.safetensors", safetensors.torch.save(_separate(own)))
-        atomic_files.at("tensors-written")
+        atomic_files.fault_point("tensors-written")
     whole = {"format": FORMAT, "step": step, "groups": list(groups), "shared": shared, "state": dict(state)}
     write("state.json", atomic_files.json_bytes(whole))
-    atomic_files.at("state-written")
+    atomic_files.fault_point("state-written")
     atomic_files.write_bytes(
         temporary / "manifest.json", atomic_files.json_bytes({"format": FORMAT, "files": dict(files)})
     )
-    atomic_files.at("manifest-written")
+    atomic_files.fault_point("manifest-written")
 
 
 def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -394,7 +394,7 @@ def _parse(kind: type[_Part], file: Path, data: bytes) -> _Part:
                 f"{file.parent.name} was written by a newer regard",
                 where=str(file),
                 why=f"it has format {version}, and this one reads up to {FORMAT}",
-                help=upgrade(),
+                help=upgrade_advice(),
             )
         if version not in range(1, FORMAT + 1):
             raise ValueError(f"format {version!r} is unknown")
@@ -405,7 +405,7 @@ def _parse(kind: type[_Part], file: Path, data: bytes) -> _Part:
 
 def _short(error: Exception) -> str:
     if isinstance(error, ValidationError):
-        return explained(error)
+        return describe_validation_error(error)
     return f"{type(error).__name__}: {error}"
 
 

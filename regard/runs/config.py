@@ -13,10 +13,10 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, Self
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from regard.config.explain import Misfit, explain, in_full, key_in_full, short_keys
+from regard.config.explain import Misfit, expand_key, expand_short_keys, explain, short_keys
 from regard.config.settings import TrainConfig
 from regard.config.toml_layers import TomlLayer, locate, merge, parse_override, read_layers
-from regard.core.installation import upgrade
+from regard.core.installation import upgrade_advice
 from regard.core.task_table import locate as locate_task
 from regard.core.untrusted_files import shortened
 from regard.core.wording import did_you_mean
@@ -149,8 +149,8 @@ def load_config(
     kind = _task_kind(merge(read, parsed), read)
     config: type[RunConfig] = locate_task(kind, saved=saved).config()
     short = short_keys(config)
-    layers = [in_full(layer, short) for layer in read]
-    given = [(key_in_full(key, short), value) for key, value in parsed]
+    layers = [expand_short_keys(layer, short) for layer in read]
+    given = [(expand_key(key, short), value) for key, value in parsed]
     values = merge(layers, given)
     _refuse_newer(values, layers)
     if saved:
@@ -209,5 +209,5 @@ def _refuse_newer(values: Mapping[str, Any], layers: Sequence[TomlLayer]) -> Non
         raise ConfigError(
             f"this config has format {given}; this version of regard reads up to {FORMAT}",
             where=locate(layers, ("format",)) or "format",
-            help=upgrade(),
+            help=upgrade_advice(),
         )

@@ -30,7 +30,7 @@ import regard
 from regard.core import atomic_files
 from regard.core.task import Task, find_task
 from regard.core.untrusted_files import SMALL, parse_json, read_bytes
-from regard.core.wording import did_you_mean, explained
+from regard.core.wording import describe_validation_error, did_you_mean
 from regard.errors import ConfigError, ModelError, RegardError
 from regard.runs import checkpoint
 from regard.runs.config import RunConfig, dump_config, load_config
@@ -67,7 +67,7 @@ class RunFolder:
         """A new run; refuses a folder that holds anything."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise ConfigError(f"{path} exists already", where=str(path), help=_beside(path))
-        with atomic_files.storing(path):
+        with atomic_files.explain_os_errors(path):
             path.mkdir(parents=True, exist_ok=True)
         atomic_files.write_bytes_atomically(path / "config.toml", dump_config(config).encode())
         atomic_files.write_json(path / "environment.json", environment())
@@ -123,7 +123,7 @@ class RunFolder:
             return Plan.model_validate_json(read_bytes(path, SMALL))
         except (OSError, ValueError) as error:
             help = "copy the whole run folder again"
-            why = explained(error) if isinstance(error, ValidationError) else str(error)
+            why = describe_validation_error(error) if isinstance(error, ValidationError) else str(error)
             raise ModelError("plan.json is damaged", where=str(path), why=why, help=help) from error
 
     def weights(self, which: str | None = None) -> checkpoint.Checkpoint:
@@ -221,22 +221,22 @@ class MetricsLog:
 
     def cut(self, size: int) -> None:
         """Drop what was written after a checkpoint: all beyond ``size`` bytes."""
-        with atomic_files.storing(self.path):
+        with atomic_files.explain_os_errors(self.path):
             if self.path.exists() and self.path.stat().st_size > size:
                 os.truncate(self.path, size)
             self.size = self.path.stat().st_size if self.path.exists() else 0  # less where somebody cut or removed it
 
     def write(self, record: Mapping[str, Any]) -> None:
         line = (json.dumps(record) + "\n").encode()
-        with atomic_files.storing(self.path), self.path.open("ab") as file:
+        with atomic_files.explain_os_errors(self.path), self.path.open("ab") as file:
             file.write(line)
         self.size += len(line)
-        atomic_files.at("metrics")
+        atomic_files.fault_point("metrics")
 
     def sync(self) -> int:
         """Bring all lines to the disk, so that a checkpoint may count on them; returns their bytes."""
         if self.size:
-            with atomic_files.storing(self.path), self.path.open("rb") as file:
+            with atomic_files.explain_os_errors(self.path), self.path.open("rb") as file:
                 os.fsync(file.fileno())
         return self.size
 

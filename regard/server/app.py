@@ -16,7 +16,7 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import regard
-from regard.core.wording import reason
+from regard.core.wording import describe_failure
 from regard.server.api import api_v1, deepl, deepl_glossaries, inspection_api, libretranslate
 from regard.server.api.requests import ClientGone
 from regard.server.api_error import ApiError
@@ -63,7 +63,7 @@ def create_app(service: Service, *, warm: bool = True) -> FastAPI:
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"] if part != "body")
-        return _shape(request)(ApiError(422, f"Invalid request: {where or 'body'}: {reason(first)}"))
+        return _shape(request)(ApiError(422, f"Invalid request: {where or 'body'}: {describe_failure(first)}"))
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:

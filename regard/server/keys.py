@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from regard.core import atomic_files
 from regard.core.untrusted_files import LARGE, read_bytes
-from regard.core.wording import explained
+from regard.core.wording import describe_validation_error
 from regard.errors import ConfigError
 
 __all__ = ["Key", "KeyFile", "Keys", "add_key", "remove_key"]
@@ -51,7 +51,7 @@ class KeyFile(BaseModel):
         try:
             return cls.model_validate_json(read_bytes(path, LARGE))
         except (OSError, ValueError) as error:
-            why = explained(error) if isinstance(error, ValidationError) else str(error)
+            why = describe_validation_error(error) if isinstance(error, ValidationError) else str(error)
             raise ConfigError(
                 f"{path} is no file of keys", where=str(path), why=why, help=f"regard keys add {path} NAME"
             ) from error

@@ -17,7 +17,7 @@ import limits
 from pydantic import ValidationError
 
 from regard.config.settings import SearchConfig
-from regard.core.wording import explained
+from regard.core.wording import describe_validation_error
 from regard.server.api.requests import Sender
 from regard.server.api_error import ApiError
 from regard.server.batching.metrics import ServerMetrics
@@ -239,7 +239,7 @@ class Service:
         try:
             search = SearchConfig.model_validate(model.search.model_dump() | wanted)
         except ValidationError as error:
-            raise ApiError(400, f"Invalid request: {explained(error)}") from error
+            raise ApiError(400, f"Invalid request: {describe_validation_error(error)}") from error
         if search.beam > self.settings.beam and "beam" in wanted:
             raise ApiError(400, f"Invalid request: a beam of {search.beam} is wider than {self.settings.beam}")
         return search

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.core.atomic_files import storing, write_bytes_atomically
+from regard.core.atomic_files import explain_os_errors, write_bytes_atomically
 from regard.studies.catalogue import STUDIES
 from regard.studies.record import read_record
 from regard.studies.study import Cell, show
@@ -30,7 +30,7 @@ def write_page(page: Path, runs: Path) -> list[str]:
     """
     pictures = page.with_suffix("")
     found = {name: read_record(runs / name / "result.json") for name in STUDIES if (runs / name).is_dir()}
-    with storing(page):
+    with explain_os_errors(page):
         page.parent.mkdir(parents=True, exist_ok=True)
     drawn = dict(_copy_pictures(found, runs, pictures))
     text = "\n".join([HEAD, *_overview(found), *(_section(record, drawn.get(name)) for name, record in found.items())])
@@ -47,7 +47,7 @@ def _copy_pictures(found: Iterable[str], runs: Path, pictures: Path) -> Iterator
     for name in found:
         source = runs / name / "figure.svg"
         if source.is_file():
-            with storing(pictures):
+            with explain_os_errors(pictures):
                 pictures.mkdir(exist_ok=True)
             write_bytes_atomically(pictures / f"{name}.svg", source.read_bytes())
             yield name, f"{pictures.name}/{name}.svg"

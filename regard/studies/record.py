@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from regard.core.atomic_files import remove_file, remove_folder, storing, write_json
+from regard.core.atomic_files import explain_os_errors, remove_file, remove_folder, write_json
 from regard.core.figure import can_draw, save_figure
 from regard.core.untrusted_files import LARGE, parse_json, read_bytes
 from regard.errors import ModelError
@@ -35,7 +35,7 @@ def record_study(
     began = time.perf_counter()
     findings = study.run(seed=seed, quick=quick, report=report)
     record = _record(study, findings, seed=seed, quick=quick, seconds=time.perf_counter() - began)
-    with storing(folder):
+    with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     for kind in ("svg", "png"):
         remove_file(folder / f"figure.{kind}")

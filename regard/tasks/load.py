@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from regard.core.out_of_memory import within_memory
+from regard.core.out_of_memory import explain_out_of_memory
 from regard.runs.checkpoint import load as read_checkpoint
 from regard.runs.run_folder import RunFolder
 from regard.runs.size_check import require_fitting
@@ -30,7 +30,7 @@ def load(path: str | Path, *, checkpoint: str | None = None, device: str | None 
     build = partial(task.build, run.config, spec)
     require_fitting(chosen, build, layers=run.config.layers)
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    with within_memory("loading the model", help="close other programs, or take a machine with more memory"):
+    with explain_out_of_memory("loading the model", help="close other programs, or take a machine with more memory"):
         weights = read_checkpoint(chosen, only={"model"}).groups["model"]
         net = build()
         net.load_state_dict(weights, strict=False)

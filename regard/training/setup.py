@@ -18,8 +18,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import nn
 
-from regard.core.out_of_memory import within_memory
-from regard.core.reference_mode import as_textbook
+from regard.core.out_of_memory import explain_out_of_memory
+from regard.core.reference_mode import reference_mode
 from regard.core.task import Data, Task, find_task
 from regard.core.tensors import kept_buffers
 from regard.engine.processor import bfloat16_in_hardware
@@ -189,7 +189,7 @@ def _require_sizes(run: RunFolder, task: Task, spec: Mapping[str, int]) -> None:
 
 def _build(task: Task, config: RunConfig, spec: Mapping[str, int], precision: str) -> nn.Module:
     torch.manual_seed(config.seed)
-    with within_memory("building the model", help="lower model.width, model.feed_forward or the layers"):
+    with explain_out_of_memory("building the model", help="lower model.width, model.feed_forward or the layers"):
         return task.build(config, spec).to(device=_device(), dtype=DTYPES[precision])
 
 
@@ -263,7 +263,7 @@ def _time_update(config: RunConfig, task: Task, data: Data, precision: str, shar
     times = []
     for batch in data.train.batches(0)[: TRIALS + 1]:
         started = time.perf_counter()
-        with as_textbook(config.train.engine == "reference"):
+        with reference_mode(config.train.engine == "reference"):
             found = shards.gradient(model, data.train, [batch], seed=(0,))
         optimizer.step(1e-6, found.values)
         times.append(time.perf_counter() - started)

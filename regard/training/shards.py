@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.core.randomness import drawing
+from regard.core.randomness import seeded_generator
 from regard.core.state import State
 from regard.core.task import Batch, ExampleIndices, Examples, LossTerms, MetricSums, Objective
 from regard.core.tensors import added_sums
@@ -153,7 +153,7 @@ class Shards:
     def _drawing(self, seed: int, device: torch.device) -> Iterator[None]:
         if self.workers.number == 1:
             torch.manual_seed(seed)  # for what draws from torch's own generator
-        with drawing(seed, device):
+        with seeded_generator(seed, device):
             yield
 
     def _passes(

@@ -161,7 +161,7 @@ class Trainer:
     def _update(self) -> None:
         progress, started = self.progress, self.clock()
         found, norm, batches = self.updater.update(progress, self.rate)
-        atomic_files.at("update")
+        atomic_files.fault_point("update")
         seconds = self.clock() - started
         progress.seconds += seconds
         if not math.isfinite(norm):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from contextlib import AbstractContextManager
 
-from regard.core.out_of_memory import within_memory
-from regard.core.reference_mode import as_textbook
+from regard.core.out_of_memory import explain_out_of_memory
+from regard.core.reference_mode import reference_mode
 from regard.core.task import ExampleIndices, Examples
 from regard.errors import DataError, TrainingError
 from regard.runs.config import RunConfig
@@ -34,7 +34,7 @@ class Updater:
         examples."""
         batches = self.next_batches(progress)
         self.model.train()
-        with as_textbook(self.config.train.engine == "reference"):
+        with reference_mode(self.config.train.engine == "reference"):
             found = self.shards.gradient(self.model, self.examples, batches, seed=(self.config.seed, progress.step))
         finite = math.isfinite(found.minimised)
         norm = self.optimizer.step(rate(progress.step + 1), found.values) if finite else self.optimizer.skip()
@@ -83,7 +83,7 @@ def require_not_diverged(progress: TrainingProgress, rate: float) -> None:
 
 
 def batch_memory(doing: str, config: RunConfig) -> AbstractContextManager[None]:
-    """``within_memory`` for work whose memory goes with the tokens of a batch."""
+    """``explain_out_of_memory`` for work whose memory goes with the tokens of a batch."""
     half = max(config.train.batch_tokens // 2, 1)
     help = f"lower train.batch_tokens: begin again with --set train.batch_tokens={half}, or with a smaller model"
-    return within_memory(doing, help=help)
+    return explain_out_of_memory(doing, help=help)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from regard.core import atomic_files
-from regard.core.reference_mode import as_textbook
+from regard.core.reference_mode import reference_mode
 from regard.core.task import Examples, MetricSums, Task
 from regard.core.tensors import added_sums
 from regard.runs.config import RunConfig
@@ -40,7 +40,7 @@ class Validator:
     def measure(self, optimizer: Optimizer, *, decode: bool) -> Validation | None:
         """Loss and, with ``decode``, the metric that decides; None when interrupted, as if it had not begun."""
         self.model.eval()
-        plain = as_textbook(self.config.train.engine == "reference")
+        plain = reference_mode(self.config.train.engine == "reference")
         with plain, optimizer.averaged(), batch_memory("validating", self.config):
             sums = self.sums()
             if sums is None:
@@ -56,7 +56,7 @@ class Validator:
         for batch in self.examples.batches(None):
             if self.interrupted():
                 return None
-            atomic_files.at("validation")
+            atomic_files.fault_point("validation")
             total = added_sums(total, self.model(to_device(self.examples.collate(batch), device)).sums)
         return total
 

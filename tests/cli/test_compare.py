@@ -16,7 +16,7 @@ import pytest
 
 from regard.core.atomic_files import locked
 from regard.core.figure import can_draw
-from regard.core.installation import add_extra
+from regard.core.installation import extra_command
 from regard.data.corpora import CorpusConfig
 from regard.errors import ConfigError, DataError, ModelError
 from regard.runs.config import dump_config, load_config
@@ -229,5 +229,5 @@ def test_without_matplotlib_there_is_a_table(
     monkeypatch.setattr("regard.core.figure.find_spec", lambda name: None)
     found = regard("compare", compared.folder.parent / "unknown.toml", "--budget", "3steps", "--out", tmp_path / "out")
     assert found.exit_code == 2
-    assert add_extra("plot") in found.stderr
+    assert extra_command("plot") in found.stderr
     assert found.stdout.splitlines()[1].split()[:2] == ["unknown", "failed"]

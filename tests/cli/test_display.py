@@ -12,7 +12,7 @@ from rich.console import Console
 
 from regard.commands import training_progress
 from regard.commands.training_progress import TrainingDisplay
-from regard.core.installation import add_extra
+from regard.core.installation import extra_command
 from regard.errors import ConfigError
 from regard.training.progress import Outcome, TrainingProgress, Validation
 
@@ -127,4 +127,4 @@ def test_without_tensorboard_it_says_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(ConfigError) as caught:
         shown(tmp_path, tensorboard=True)
-    assert caught.value.help == add_extra("tensorboard")
+    assert caught.value.help == extra_command("tensorboard")

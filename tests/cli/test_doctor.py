@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from regard.core.installation import Extra, add_extra, extras
+from regard.core.installation import Extra, extra_command, extras
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def test_every_extra_is_named_with_what_it_is_for(regard, monkeypatch: pytest.Mo
     lacking = [Extra("plot", "pictures", ["matplotlib"])]
     monkeypatch.setattr("regard.commands.doctor.extras", lambda: lacking)
     told = json.loads(regard("doctor", "--json").stdout)["facts"]["extra plot"]
-    assert told == f"for pictures; lacks matplotlib: {add_extra('plot')}"
+    assert told == f"for pictures; lacks matplotlib: {extra_command('plot')}"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from regard.commands import incoming_lines
-from regard.commands.incoming_lines import Incoming, chunks
+from regard.commands.incoming_lines import IncomingLines, chunks
 from regard.errors import DataError
 from regard.tasks.translation.translator import load
 
@@ -41,7 +41,7 @@ class Writer:
 
 def cut(*written: bytes | None, size: int = 4) -> list[list[bytes]]:
     writer = Writer(*written)
-    lines = Incoming(writer.read, writer.waiting)
+    lines = IncomingLines(writer.read, writer.waiting)
     return [list(chunk) for chunk in chunks(lines, size, ready=lines.ready)]  # type: ignore[arg-type]
 
 
@@ -66,7 +66,7 @@ def test_the_last_line_may_lack_its_end() -> None:
 
 def test_nothing_is_waited_for_while_a_line_is_unanswered() -> None:
     writer = Writer(b"a\n", PAUSE, b"b\n")
-    lines = Incoming(writer.read, writer.waiting)
+    lines = IncomingLines(writer.read, writer.waiting)
     answered = chunks(lines, 4, ready=lines.ready)  # type: ignore[arg-type]
     assert next(answered) == [b"a"] and writer.waited == 0
     assert next(answered) == [b"b"] and writer.waited == 1
@@ -132,7 +132,7 @@ def test_what_goes_to_a_file_needs_no_reader(unheard: Callable[[], None], tmp_pa
     os.mkfifo(pipe)
     for watched in (True, False):
         both = os.open(pipe, os.O_RDWR)  # opens a pipe without waiting for its other end
-        with incoming_lines.incoming(pipe, watched=watched) as (lines, _):
+        with incoming_lines.open_lines(pipe, watched=watched) as (lines, _):
             if watched:
                 with pytest.raises(BrokenPipeError):
                     next(lines)

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 import regard
-from regard.core.installation import add_extra
+from regard.core.installation import extra_command
 
 from .conftest import TinyRun
 
@@ -101,7 +101,7 @@ def test_without_its_libraries_it_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     code, said = run_cli("serve", str(tiny_run.path))
-    assert code == 2 and add_extra("serve") in said
+    assert code == 2 and extra_command("serve") in said
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from regard.core.installation import upgrade
+from regard.core.installation import upgrade_advice
 from regard.data.tokenizers.catalogue import (
     BEGIN,
     END,
@@ -258,7 +258,7 @@ def test_a_newer_format_is_refused_clearly(tmp_path):
     (tmp_path / "source.json").write_text('{"format": "regard-tokenizer", "version": 2}')
     with pytest.raises(ModelError, match="version 2") as caught:
         load_tokenizer(tmp_path, "source")
-    assert caught.value.help == upgrade()
+    assert caught.value.help == upgrade_advice()
 
 
 def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path):

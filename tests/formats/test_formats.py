@@ -10,7 +10,7 @@ import pytest
 
 import regard
 from regard import cli
-from regard.core.installation import upgrade
+from regard.core.installation import upgrade_advice
 from regard.errors import ConfigError, ModelError
 
 from .make import write_text
@@ -69,5 +69,5 @@ def test_a_newer_format_is_refused_by_name(tmp_path: Path, file: str) -> None:
         path.write_text(json.dumps(head | {key: 99, "what_this_one_has_not": 1}))
     with pytest.raises(NEWER[file], match=r"format.* 99") as caught:
         regard.load(tmp_path / "run", checkpoint="last")
-    assert caught.value.help == upgrade()
+    assert caught.value.help == upgrade_advice()
     assert path.name in f"{caught.value.where}"

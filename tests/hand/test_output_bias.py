@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.core.reference_mode import as_textbook
+from regard.core.reference_mode import reference_mode
 from regard.data.pairs import PairBatch
 from regard.engine.processor import int8_obstacle
 from regard.engine.transformer import FastEncoderDecoder
@@ -77,7 +77,7 @@ def test_the_loss_and_its_gradient_have_it(model: EncoderDecoder, batch: PairBat
     parameters = [model.projection, model.output_bias]
     slopes = torch.autograd.grad(wanted, parameters)
     for textbook in (True, False):
-        with as_textbook(textbook):
+        with reference_mode(textbook):
             features = model(batch.source, batch.source_valid, batch.target_input, batch.target_valid)
             found = model.loss(features[valid], target[valid], smoothing=smoothing)
         torch.testing.assert_close(found.smoothed, wanted)

@@ -29,7 +29,7 @@ def main() -> None:
     begin = Decoding.open
 
     def marked(self: Decoding, *arguments: Any, **options: Any) -> Any:
-        atomic_files.at("decoding")
+        atomic_files.fault_point("decoding")
         return begin(self, *arguments, **options)
 
     Decoding.open = marked  # type: ignore[method-assign]

@@ -19,7 +19,7 @@ from hypothesis import given
 from torch import Tensor, nn
 
 from regard.core import atomic_files
-from regard.core.installation import upgrade
+from regard.core.installation import upgrade_advice
 from regard.errors import ModelError, StorageError
 from regard.runs import checkpoint
 
@@ -443,7 +443,7 @@ def test_a_newer_format_is_refused_by_name(tmp_path: Path, name: str) -> None:
         seal(path)
     with pytest.raises(ModelError, match="newer regard") as caught:
         checkpoint.load(path)
-    assert caught.value.help == upgrade()
+    assert caught.value.help == upgrade_advice()
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,9 @@ import tomli_w
 
 import regard
 from regard.commands.info import _run as info
-from regard.comparison.execution import read_object
+from regard.comparison.execution import read_json_object
 from regard.core import atomic_files
-from regard.core.resumable_output import Journal
+from regard.core.resumable_output import ResumableOutput
 from regard.data.corpora import Corpus, CorpusConfig, read_pairs
 from regard.data.tokenizers.catalogue import TokenizerConfig, load_tokenizer, train_tokenizer
 from regard.errors import ConfigError, DataError, ModelError, RegardError, StorageError, TrainingError
@@ -125,7 +125,7 @@ def chosen(shelf: Shelf) -> None:
 
 
 def journal(shelf: Shelf) -> None:
-    Journal(shelf.path / "out.txt", {"beam": 5}, resume=True).close()
+    ResumableOutput(shelf.path / "out.txt", {"beam": 5}, resume=True).close()
 
 
 def glossaries(shelf: Shelf) -> None:
@@ -191,7 +191,7 @@ READERS: dict[str, list[Read]] = {
     "keys.json": [lambda shelf: Keys(shelf.path / "keys.json").find("x")],
     "glossaries/00000000-0000-4000-8000-000000000001.json": [glossaries],
     "study/result.json": [lambda shelf: read_record(shelf.path / "study/result.json")],
-    "compared/training.json": [lambda shelf: read_object(shelf.path / "compared/training.json")],
+    "compared/training.json": [lambda shelf: read_json_object(shelf.path / "compared/training.json")],
     ".out.txt.partial.json": [journal],
     "pairs.jsonl": [lines_of("pairs.jsonl")],
     "pairs.tsv": [lines_of("pairs.tsv")],
@@ -232,7 +232,7 @@ def filled(path: Path, small: Path) -> Shelf:
     for folder, name, text in (("study", "result", '{"format": 1}'), ("compared", "training", '{"finished": true}')):
         (path / folder).mkdir()
         (path / folder / f"{name}.json").write_text(text)
-    begun = Journal(path / "out.txt", {"beam": 5}, resume=False)
+    begun = ResumableOutput(path / "out.txt", {"beam": 5}, resume=False)
     begun.write(b"A\n")
     begun.commit(["a"])
     begun.close()

@@ -87,7 +87,7 @@ def test_a_kill_at_every_moment_of_a_file_write(tmp_path: Path, monkeypatch: pyt
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from regard import storage
+from regard.core import atomic_files
 
 assert "torch" not in sys.modules
 moments = iter(range(1, {moment}))
@@ -199,7 +199,7 @@ def test_remove_folder_hides_it_before_its_first_file_goes(tmp_path: Path, monke
 def test_a_full_disk_is_one_clear_error(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"old")
-    atomic_files.hidden(file, "tmp").symlink_to("/dev/full")  # the kernel itself answers ENOSPC
+    atomic_files.hidden_sibling(file, "tmp").symlink_to("/dev/full")  # the kernel itself answers ENOSPC
     with pytest.raises(StorageError) as caught:
         atomic_files.write_bytes_atomically(file, b"new")
     assert str(file) in caught.value.what and os.strerror(errno.ENOSPC) in caught.value.what

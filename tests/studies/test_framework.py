@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from regard import cli
 from regard.core import figure
-from regard.core.installation import add_extra
+from regard.core.installation import extra_command
 from regard.errors import ConfigError, ModelError
 from regard.studies import catalogue
 from regard.studies.page import write_page
@@ -131,7 +131,7 @@ def test_without_matplotlib_all_but_the_figure_is_there(
     monkeypatch.setattr(figure, "find_spec", lambda name: None)
     code, out, err = regard("toy", "--out", str(tmp_path))
     assert code == 0 and "toy does not hold" in out
-    assert add_extra("plot") in err
+    assert extra_command("plot") in err
     assert [path.name for path in (tmp_path / "toy").iterdir()] == ["result.json"]
 
 

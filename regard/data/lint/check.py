@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from regard.core.installation import add_package
+from regard.core.installation import package_command
 from regard.data.alignment import first_shifted_line
 from regard.data.lint.corpus_rules import odd_ratios, repeats, shifted_stretches, unrelated
 from regard.data.lint.languages import Identify, Sample, language_identifier, strangers
@@ -85,7 +85,7 @@ def lint(
         _overlap(other, texts, collected)
     skipped = []
     if identify is None:
-        skipped.append(f"language: py3langid is not installed; {add_package('py3langid')}")
+        skipped.append(f"language: py3langid is not installed; {package_command('py3langid')}")
     else:
         for line, message in strangers(texts.sample.rows, identify):
             collected.add("language", line, message, str(config.source))

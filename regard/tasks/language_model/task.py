@@ -56,7 +56,7 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
         tokenizer = train_tokenizer(lines, config.data.tokenizer)
         say(f"vocabulary: {len(tokenizer):,} {config.data.tokenizer.kind} pieces")
         tokenizer.save(run.tokenizers, "text")
-        atomic_files.at("vocabulary")
+        atomic_files.fault_point("vocabulary")
     codecs, spec = _open(run)
     digests: dict[str, str] = {}
 
@@ -81,7 +81,7 @@ def _stream(
 ) -> Stream:
     stream = open_or_prepare_stream(text, tokenizer, run.data / name, content=contents.get(name, ""), progress=progress)
     say(f"{stream.name}: {len(stream) - 1:,} tokens of {stream.bytes:,} bytes ({name.partition('-')[0]})")
-    atomic_files.at("corpus")
+    atomic_files.fault_point("corpus")
     return stream
 
 

@@ -40,7 +40,7 @@ def make_codecs(run: RunFiles, say: Report) -> Codecs:
         say(f"vocabularies: {len(source):,} {source_config.kind} and {len(target):,} {target_config.kind} pieces")
     codecs = Codecs(source, target)
     save_codecs(run, codecs)
-    atomic_files.at("vocabulary")
+    atomic_files.fault_point("vocabulary")
     return codecs
 
 

@@ -58,7 +58,7 @@ def _corpora(
             lines = ", ".join(map(str, report.long_lines))
             say(f"{part.name}: {report.long:,} pairs over {report.max_length} pieces left out: lines {lines}")
         parts.append(part)
-        atomic_files.at("corpus")
+        atomic_files.fault_point("corpus")
     return Corpora(parts)
 
 

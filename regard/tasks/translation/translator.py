@@ -19,7 +19,7 @@ from regard.attention.observe import observe, twin
 from regard.config.explain import explain
 from regard.config.settings import SearchConfig
 from regard.core.notebook import shortened
-from regard.core.out_of_memory import within_memory
+from regard.core.out_of_memory import explain_out_of_memory
 from regard.core.state import State
 from regard.data.order import batches_in_order
 from regard.data.pairs import pad_sources
@@ -117,7 +117,7 @@ class Translator:
         generator = None if seed is None else torch.Generator(self.device).manual_seed(seed)
         rows = settings.batch_sentences
         help = f"lower search.batch_sentences, {rows} now, in the run's config.toml, or the beam"
-        with within_memory("translating", help=help):
+        with explain_out_of_memory("translating", help=help):
             for index, hypotheses in self._search(flat, settings, forced, generator, interrupted):
                 found[index] = hypotheses
                 if done is not None:
