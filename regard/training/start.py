@@ -33,15 +33,18 @@ OpenDisplay = Callable[[Path], AbstractContextManager[Display]]
 def train_new(run: RunFolder, open_display: OpenDisplay) -> int:
     """Train a run whose folder was created a moment ago; remove the folder if the start leaves nothing to resume.
 
-    Kept: a run with a checkpoint, and one that was interrupted once its plan was written.
+    Kept: a run with a checkpoint, and one with a plan that was interrupted or ran into a full disk. Any other error
+    after the plan would come again, so that folder goes, too.
     """
     try:
         return train_run(run, open_display)
     except BaseException as error:
-        planned = (run.path / "plan.json").exists() and not isinstance(error, RegardError)
-        if not planned and not checkpoint.list_steps(run.checkpoints):
+        resumable = _is_prepared(run) and (isinstance(error, StorageError) or not isinstance(error, RegardError))
+        if not resumable and not checkpoint.list_steps(run.checkpoints):
             with suppress(StorageError):  # a machine that refuses does so again; the first failure is the one to tell
                 atomic_files.remove_folder(run.path)
+                if isinstance(error, StorageError):
+                    error.why = f"training had not begun; {run.path} is removed"
         raise
 
 
@@ -70,13 +73,18 @@ def train_run(run: RunFolder, open_display: OpenDisplay) -> int:
 
 @contextmanager
 def _resumable(run: RunFolder) -> Iterator[None]:
-    """Add the command that resumes to a storage failure, where there is a checkpoint to resume from."""
+    """Add the command that resumes to a storage failure, where there is something to resume."""
     try:
         yield
     except StorageError as error:
-        if checkpoint.list_steps(run.checkpoints):
+        if _is_prepared(run) or checkpoint.list_steps(run.checkpoints):
             error.help = ", then ".join(filter(None, (error.help, f"regard train --resume {run.path}")))
         raise
+
+
+def _is_prepared(run: RunFolder) -> bool:
+    """Whether preparation is over: the plan is written last."""
+    return (run.path / "plan.json").exists()
 
 
 def _write_card(run: RunFolder, ready: TrainingInputs, outcome: Outcome) -> None:

@@ -405,6 +405,30 @@ def test_a_full_disk_while_saving_loses_nothing(
     assert checkpoint.list_steps(tiny_copy.path / "checkpoints")[-1] == 310
 
 
+def test_a_full_disk_at_the_first_checkpoint_keeps_the_prepared_run(
+    train, call, pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic_files, "fault", refusing(errno.ENOSPC, "tensors-written", 1))
+        code, error = train(*pair, "--name", "full")
+    run = tmp_path / "runs" / "full"
+    assert code == 6 and "No space left" in error and f"regard train --resume {run}" in error
+    assert (run / "plan.json").exists() and not checkpoint.list_steps(run / "checkpoints")
+    assert call("train", "--resume", run).code == 0
+    assert checkpoint.list_steps(run / "checkpoints")[-1] == 2
+
+
+def test_a_full_disk_during_preparation_says_that_the_new_folder_is_removed(
+    train, pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The config and the environment are written before the vocabulary, at the third write."""
+    monkeypatch.setattr(atomic_files, "fault", refusing(errno.ENOSPC, "writing", 3))
+    code, error = train(*pair, "--name", "full")
+    run = tmp_path / "runs" / "full"
+    assert code == 6 and not run.exists()
+    assert f"{run} is removed" in error and "nothing" not in error and "--resume" not in error
+
+
 def test_a_folder_that_may_not_be_written(call, pair: tuple[Path, Path], tmp_path: Path, monkeypatch) -> None:
     """Refused by a stand-in, as the superuser may write anywhere."""
     make = Path.mkdir
