@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from regard.models.configuration import ModelConfig
     from regard.runs.run_folder import RunFolder
 
-__all__ = ["parameters_by_part", "register"]
+__all__ = ["register"]
 
 EPILOG = "Examples: regard info runs/m30k · regard info base --types 37000"
 
@@ -66,58 +65,15 @@ def info(what: What, *, types: Types = 8000, as_json: AsJson = False) -> None:
         print(line)
 
 
-def parameters_by_part(config: ModelConfig, source_types: int, target_types: int) -> dict[str, int]:
-    """How many parameters each part has; matrices that parts share count once, as ``embeddings``. No memory."""
-    from torch.nn import Parameter
-
-    from regard.models.build import build
-    from regard.runs.size_check import outline
-
-    counts: dict[str, int] = {}
-    for name, tensor in outline(partial(build, config, source_types=source_types, target_types=target_types)).items():
-        if isinstance(tensor, Parameter):
-            part = _part(name)
-            counts[part] = counts.get(part, 0) + tensor.numel()
-    return counts
-
-
-# What a component of a parameter's name says it belongs to, whatever the carrier; the first line that fits.
-PARTS = {
-    "reader": "source attention",
-    "attention": "self-attention",
-    "feed_forward": "feed-forward",
-    "convolution": "convolutions",
-    "core": "cells",
-    "mixer": "mixers",
-    "bridge": "first state",
-    "summary_proj": "first state",
-    "combine": "read-out",
-    "read_out": "read-out",
-    "query": "source attention",
-    "context": "source attention",
-    "input_proj": "widths",
-    "output_proj": "widths",
-    "residual": "widths",
-}
-
-
-def _part(name: str) -> str:
-    """``decoder.layers.0.reader.attention.query.weight`` belongs to ``decoder source attention``."""
-    side, _, rest = name.partition(".")
-    if side in ("projection", "output_bias") or "embedding" in rest:
-        return "embeddings"
-    components = rest.split(".")
-    return f"{side} {next((part for component, part in PARTS.items() if component in components), 'norms')}"
-
-
 def _preset(name: str, config: ModelConfig, types: int) -> dict[str, Any]:
     return {"preset": name, "types": [types, types], **_model(config, types, types)}
 
 
 def _model(config: ModelConfig, source_types: int, target_types: int) -> dict[str, Any]:
     from regard.models.summary import one_line_summary
+    from regard.runs.parameter_counts import parameters_by_part
 
-    parts = parameters_by_part(config, source_types, target_types)
+    parts = parameters_by_part(config, source_types=source_types, target_types=target_types)
     return {
         "parameters": {**parts, "all": sum(parts.values())},
         "model": config.model_dump(mode="json", exclude_none=True),
@@ -155,24 +111,10 @@ def _corpora(run: RunFolder) -> Iterator[tuple[str, Any]]:
 
 
 def _last_validation(path: Path) -> dict[str, Any] | None:
-    if not path.is_file():
-        return None
-    from pydantic import TypeAdapter
+    from regard.runs.metrics_log import read_validations
 
-    from regard.core.untrusted_files import parse_json, read_records
-
-    figures = TypeAdapter(dict[str, float])
-    found = None
-    for number, line in read_records(path):
-        if b'"validation"' in line and line.endswith(b"\n"):  # a last line without an end was torn
-            try:
-                record = parse_json(line)
-                found = {"step": int(record["step"]), "validation": figures.validate_python(record["validation"])}
-            except (ValueError, TypeError, KeyError, OverflowError) as error:
-                help = "remove this line"
-                where = f"{path}:{number}"
-                raise ModelError("metrics.jsonl is damaged", where=where, why=str(error), help=help) from error
-    return found
+    validations = list(read_validations(path, strict=True))
+    return {"step": validations[-1].step, "validation": validations[-1].figures} if validations else None
 
 
 def _environment(run: RunFolder) -> dict[str, Any] | None:

@@ -90,23 +90,25 @@ def _train_and_measure(path: Path, job: dict[str, Any], open_display: OpenDispla
     if not before["finished"]:
         code = train_run(run, open_display)
         peak = max(_peak_memory(), before.get("peak_memory", 0))  # over all sittings
-        atomic_files.write_json(record, {"finished": not code, **_trained(path), "peak_memory": peak})
+        atomic_files.write_json(record, {"finished": not code, **_training_figures(path), "peak_memory": peak})
         if code:
             return code
     atomic_files.write_json(path / MEASURED, {"key": job["key"], **_measure(run, job["key"])})
     return 0
 
 
-def _trained(path: Path) -> dict[str, Any]:
-    metrics = path / "metrics.jsonl"
-    lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.exists() else []  # stopped before an update
-    records = [record for record in map(json.loads, lines) if "loss" in record]
-    tokens, seconds = (sum(record[key] for record in records) for key in ("tokens", "seconds"))
-    updates = records[-1]["step"] if records else 0
-    speed = tokens / seconds if seconds else 0.0
+def _training_figures(path: Path) -> dict[str, Any]:
+    """Sum up the updates of a run: number, target tokens, seconds; zeros if it was stopped before the first."""
+    from regard.runs.metrics_log import read_updates
+
+    updates = list(read_updates(path / "metrics.jsonl"))
+    tokens, seconds = (sum(update.figures.get(key, 0.0) for update in updates) for key in ("tokens", "seconds"))
     return {
-        "updates": updates, "target_tokens": tokens, "train_seconds": seconds, "train_tokens_per_second": speed,
-    }  # fmt: skip
+        "updates": updates[-1].step if updates else 0,
+        "target_tokens": int(tokens),
+        "train_seconds": seconds,
+        "train_tokens_per_second": tokens / seconds if seconds else 0.0,
+    }
 
 
 def _peak_memory() -> int:

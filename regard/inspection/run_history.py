@@ -11,17 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from regard.core.untrusted_files import parse_json, read_records
 from regard.errors import RegardError
 from regard.inspection.example import example_sentence
 from regard.runs import checkpoint
+from regard.runs.metrics_log import read_updates, read_validations
 from regard.runs.run_folder import RunFolder
 from regard.tasks.translation.config import translation_config
 
 __all__ = ["checkpoints", "chosen_checkpoint", "describe_run", "training_curves", "weight_digests"]
 
-LAST = 10**15  # steps; larger ones are damaged records
-POINTS = 400  # most points of a curve, more than a screen shows
+POINTS = 400  # of a curve: more than a screen shows
 UNITS = {"loss": "nats"}
 
 
@@ -81,19 +80,13 @@ def _read_curves(path: Path, changed: int, size: int) -> list[dict[str, Any]]:
     """Cached by the file's time and size."""
     trained: dict[str, list[tuple[int, float]]] = defaultdict(list)
     validated: dict[str, list[tuple[int, float]]] = defaultdict(list)
-    for _, line in read_records(path):
-        try:
-            record = parse_json(line)
-            step = int(record["step"])
-            if not 0 <= step < LAST:
-                continue
-            for name in ("loss", "rate"):
-                if name in record:
-                    trained[f"training {name}"].append((step, float(record[name])))
-            for name, value in record.get("validation", {}).items():
-                validated[f"validation {name}"].append((step, float(value)))
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
-            continue  # skip a torn line
+    for step, figures in read_updates(path):
+        for name in ("loss", "rate"):
+            if name in figures:
+                trained[f"training {name}"].append((step, figures[name]))
+    for step, figures in read_validations(path):
+        for name, value in figures.items():
+            validated[f"validation {name}"].append((step, value))
     finite = {name: [point for point in points if isfinite(point[1])] for name, points in (trained | validated).items()}
     return [
         {"name": name, "unit": UNITS.get(name.rpartition(" ")[2], ""), "points": _thinned(points)}

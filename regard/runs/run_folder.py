@@ -14,10 +14,9 @@ runs/m30k/
 
 from __future__ import annotations
 
-import json
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,7 +35,7 @@ from regard.runs import checkpoint
 from regard.runs.config import RunConfig, dump_config, load_config
 from regard.runs.plan import Count, Plan
 
-__all__ = ["CheckpointChoice", "MetricsLog", "RunFolder", "environment"]
+__all__ = ["CheckpointChoice", "RunFolder", "environment"]
 
 
 class CheckpointChoice(NamedTuple):
@@ -211,34 +210,6 @@ class RunFolder:
                     help="wait for it, or stop it: what it has learned is saved",
                 ) from error
             yield
-
-
-class MetricsLog:
-    """``metrics.jsonl``: a line a record, appended; to be cut back to a checkpoint's size before the first."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.size = path, 0
-
-    def cut(self, size: int) -> None:
-        """Drop what was written after a checkpoint: all beyond ``size`` bytes."""
-        with atomic_files.explain_os_errors(self.path):
-            if self.path.exists() and self.path.stat().st_size > size:
-                os.truncate(self.path, size)
-            self.size = self.path.stat().st_size if self.path.exists() else 0  # less where somebody cut or removed it
-
-    def write(self, record: Mapping[str, Any]) -> None:
-        line = (json.dumps(record) + "\n").encode()
-        with atomic_files.explain_os_errors(self.path), self.path.open("ab") as file:
-            file.write(line)
-        self.size += len(line)
-        atomic_files.fault_point("metrics")
-
-    def sync(self) -> int:
-        """Bring all lines to the disk, so that a checkpoint may count on them; returns their bytes."""
-        if self.size:
-            with atomic_files.explain_os_errors(self.path), self.path.open("rb") as file:
-                os.fsync(file.fileno())
-        return self.size
 
 
 def environment() -> dict[str, Any]:

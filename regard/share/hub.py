@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from regard.core import atomic_files
-from regard.core.untrusted_files import parse_json, read_records
 from regard.models.summary import one_line_summary
 from regard.runs import checkpoint
+from regard.runs.metrics_log import read_validations
 from regard.runs.run_folder import CheckpointChoice, RunFolder
 from regard.share.export_format import Decode, ExportFormat
 from regard.share.parity import greedy_decoder
@@ -102,17 +101,12 @@ def _header(config: TranslationConfig, metrics: list[str]) -> Iterator[str]:
 
 
 def _validation(run: RunFolder, chosen: CheckpointChoice) -> dict[str, float]:
-    """Validation metrics of the checkpoint; none for an average, which was never validated."""
-    path, found = run.path / "metrics.jsonl", dict[str, float]()
-    if chosen.name == "average" or not path.is_file():
-        return found
-    for _, line in read_records(path):
-        if b'"validation"' in line:
-            with suppress(ValueError, TypeError, KeyError, AttributeError, OverflowError):  # skip a torn line
-                record = parse_json(line)
-                if record["step"] in chosen.steps:
-                    found = {name: float(value) for name, value in record["validation"].items()}
-    return found
+    """The figures of the checkpoint itself, where it was validated; those of an average are not known."""
+    if chosen.name == "average":
+        return {}
+    validations = read_validations(run.path / "metrics.jsonl")
+    found = [figures for step, figures in validations if step in chosen.steps]
+    return found[-1] if found else {}
 
 
 def _cell(value: str) -> str:

@@ -11,7 +11,8 @@ from regard.core import atomic_files
 from regard.errors import ModelError
 from regard.runs import checkpoint
 from regard.runs.averaging import average_run
-from regard.runs.run_folder import MetricsLog, RunFolder
+from regard.runs.metrics_log import MetricsLog
+from regard.runs.run_folder import RunFolder
 from regard.training.optim import Optimizer
 from regard.training.progress import TrainingProgress, saved_progress
 

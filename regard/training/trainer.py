@@ -17,8 +17,9 @@ from torch import nn
 from regard.core import atomic_files
 from regard.core.task import Data, ExampleIndices, Task
 from regard.runs.config import RunConfig
+from regard.runs.metrics_log import MetricsLog
 from regard.runs.plan import Decision
-from regard.runs.run_folder import MetricsLog, RunFolder
+from regard.runs.run_folder import RunFolder
 from regard.training.checkpoints import Checkpoints
 from regard.training.optim import Optimizer, Schedule, schedule
 from regard.training.pace import Pace, fit, rate_over

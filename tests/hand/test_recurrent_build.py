@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from regard.attention.heads import AttentionReader
-from regard.commands.info import parameters_by_part
 from regard.errors import ConfigError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
@@ -18,6 +17,7 @@ from regard.models.recurrent.bridge import CopiedState, LearnedState
 from regard.models.recurrent.cells import GRU
 from regard.models.recurrent.fixed_context_decoder import FixedContextDecoder
 from regard.models.recurrent.luong import InputFeedingDecoder, LuongDecoder
+from regard.runs.parameter_counts import parameters_by_part
 
 TYPES = 9
 SMALL: dict[str, Any] = dict(encoder_layers=1, decoder_layers=1, width=8)
@@ -45,7 +45,7 @@ def lstm(enter: int, width: int) -> int:
 
 
 def test_rnnsearch_is_as_large_as_the_paper_makes_it():
-    parts = parameters_by_part(ModelConfig(preset="rnnsearch"), 30_000, 30_000)
+    parts = parameters_by_part(ModelConfig(preset="rnnsearch"), source_types=30_000, target_types=30_000)
     n, m, maxout, align = 1000, 620, 500, 1000
     assert parts["embeddings"] == 2 * 30_000 * m + 30_000 * maxout
     assert parts["encoder cells"] == 2 * gru(m, n)
@@ -56,7 +56,7 @@ def test_rnnsearch_is_as_large_as_the_paper_makes_it():
 
 
 def test_luong_is_as_large_as_the_paper_makes_it():
-    parts = parameters_by_part(ModelConfig(preset="luong"), 50_000, 50_000)
+    parts = parameters_by_part(ModelConfig(preset="luong"), source_types=50_000, target_types=50_000)
     n = 1000
     assert parts["embeddings"] == 3 * 50_000 * n
     assert parts["encoder cells"] == 4 * lstm(n, n)

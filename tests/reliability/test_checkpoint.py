@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from regard.core import atomic_files
 from regard.core.installation import upgrade_advice
 from regard.errors import ModelError, StorageError
-from regard.runs import checkpoint
+from regard.runs import checkpoint, checkpoint_files
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.uint8]
 FILES = ["manifest.json", "model.safetensors", "optimizer.safetensors", "state.json"]
@@ -345,14 +345,14 @@ def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
 def test_no_read_permission_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Falling back to an older checkpoint would be wrong: the newest is whole."""
     prepare(tmp_path)
-    opening = checkpoint.open_regular
+    opening = checkpoint_files.open_regular
 
     def refuse(path: str, flags: int) -> int:
         if Path(path).parent.name == "step-000002":
             raise OSError(errno.EACCES, "Permission denied", path)
         return opening(path, flags)
 
-    monkeypatch.setattr(checkpoint, "open_regular", refuse)
+    monkeypatch.setattr(checkpoint_files, "open_regular", refuse)
     with pytest.raises(StorageError, match="may not be read"):
         checkpoint.load_latest(tmp_path, silent)
 
@@ -387,7 +387,7 @@ def test_a_damaged_newest_falls_back_loudly(tmp_path: Path, name: str, damage: s
     found = checkpoint.load_latest(tmp_path, problems.append)
     assert found is not None and found.step == 1 and is_whole(found)
     assert len(problems) == 1 and "step-000002" in problems[0] and name in problems[0]
-    assert checkpoint.HELP in problems[0]
+    assert checkpoint_files.HELP in problems[0]
     with pytest.raises(ModelError):
         checkpoint.load(newest)
 

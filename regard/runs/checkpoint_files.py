@@ -1,0 +1,264 @@
+"""The files of one checkpoint: tensors, state and manifest, written once and verified whenever they are read.
+
+    step-000500/
+        model.safetensors       one file for each group of tensors
+        optimizer.safetensors
+        state.json              format version, step, which names share one tensor, the caller's state
+        manifest.json           size and sha256 of each file above
+
+Loading verifies every byte that it reads and unpickles nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+import safetensors
+import safetensors.torch
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from torch import Tensor
+
+from regard.core import atomic_files
+from regard.core.installation import upgrade_advice
+from regard.core.tensors import shared_names
+from regard.core.untrusted_files import LARGE, SMALL, open_regular, parse_json
+from regard.core.wording import describe_validation_error
+from regard.errors import ModelError, StorageError
+from regard.models.saved_names import current_names
+
+__all__ = [
+    "FORMAT",
+    "Checkpoint",
+    "Step",
+    "identity",
+    "load",
+    "read_file",
+    "shapes",
+    "short_reason",
+    "write_files",
+]
+
+FORMAT = 2  # raised when an older regard could not read what this one writes; 1: names before models/saved_names.py
+
+GROUP = r"^[a-z][a-z0-9_]*$"  # a group is a file name: nothing in it may lead out of the folder
+HELP = "copy this checkpoint again; or remove its folder: the one before it, if there is one, is then used"
+
+Step = Annotated[int, Field(ge=0, lt=10**15)]
+
+
+class Checkpoint(NamedTuple):
+    """A loaded checkpoint; the tensors of ``groups`` lie on the CPU, and tied names hold the same tensor."""
+
+    path: Path
+    step: int
+    groups: dict[str, dict[str, Tensor]]
+    state: dict[str, Any]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class _Record(_Strict):
+    size: Annotated[int, Field(ge=0)]
+    sha256: str
+
+
+class _Manifest(_Strict):
+    format: int
+    files: dict[str, _Record]
+
+
+class _State(_Strict):
+    format: int
+    step: Step
+    groups: list[Annotated[str, StringConstraints(pattern=GROUP)]]
+    shared: dict[str, dict[str, str]]
+    state: dict[str, Any]
+
+
+_Part = TypeVar("_Part", _Manifest, _State)
+_Value = TypeVar("_Value")
+
+
+def load(path: Path, *, only: Collection[str] | None = None) -> Checkpoint:
+    """Load the checkpoint in ``path``, verifying every byte it reads; ``only`` these groups, all by default.
+
+    Raises ModelError naming the file that is missing, truncated, changed, foreign or too new, and
+    StorageError where reading is not permitted. Cost: one pass of sha256 over the files.
+    """
+    path = Path(path)
+    manifest, inside = _read_headers(path, only or ())
+    wanted = inside.groups if only is None else [name for name in inside.groups if name in only]
+    groups = {name: _read_group(path, name, manifest, inside) for name in wanted}
+    return Checkpoint(path, inside.step, groups, inside.state)
+
+
+def shapes(path: Path, group: str) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return each tensor's number format, as safetensors spells it, and shape, by name; reads no tensor.
+
+    Raises as ``load`` does, except for damage that only a sha256 of the whole file would show.
+    """
+    manifest, inside = _read_headers(path, [group])
+    name = f"{group}.safetensors"
+    _require_size(path, name, manifest)
+    try:
+        with safetensors.safe_open(path / name, framework="pt") as opened:
+            slices = {key: opened.get_slice(key) for key in opened.keys()}
+            found = {key: (str(each.get_dtype()), tuple(each.get_shape())) for key, each in slices.items()}
+        return _renamed(found | {alias: found[own] for alias, own in inside.shared[group].items()}, inside)
+    except (safetensors.SafetensorError, KeyError, ValueError, OSError) as error:
+        raise _damaged(path / name, "is not what regard writes", str(error)) from error
+
+
+def _read_headers(path: Path, groups: Collection[str]) -> tuple[_Manifest, _State]:
+    """Return the manifest and the state of a checkpoint; raises ModelError if one of ``groups`` is missing."""
+    if not path.is_dir():
+        raise ModelError(f"there is no checkpoint {path}", help="regard info RUN lists those of a run")
+    manifest = _parse(_Manifest, path / "manifest.json", read_file(path / "manifest.json", limit=SMALL))
+    inside = _parse(_State, path / "state.json", _read_verified(path, "state.json", manifest, limit=LARGE))
+    if missing := set(groups) - set(inside.groups):
+        raise ModelError(f"{path} holds no tensors called {', '.join(sorted(missing))}", where=str(path))
+    return manifest, inside
+
+
+def identity(path: Path, group: str = "model") -> str:
+    """Return the sha256 of a group's tensors as the manifest has it: an identity that needs no reading.
+
+    Raises ModelError if the manifest is missing, damaged or lists no such group.
+    """
+    manifest = _parse(_Manifest, path / "manifest.json", read_file(path / "manifest.json", limit=SMALL))
+    if (name := f"{group}.safetensors") not in manifest.files:
+        raise _damaged(path / "manifest.json", f"does not list {name}")
+    return manifest.files[name].sha256
+
+
+def write_files(
+    temporary: Path, step: int, groups: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]
+) -> None:
+    """Write and sync every file of a checkpoint into the folder ``temporary``, the manifest last."""
+    files: dict[str, dict[str, Any]] = {}
+
+    def write(name: str, data: bytes) -> None:
+        atomic_files.write_bytes(temporary / name, data)
+        files[name] = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+    shared = {}
+    for name, tensors in groups.items():
+        if not re.fullmatch(GROUP, name):
+            raise ValueError(f"a group is named in lower case letters, digits and _, not {name!r}")
+        shared[name] = shared_names(tensors)
+        own = {key: tensor for key, tensor in tensors.items() if key not in shared[name]}
+        write(f"{name}.safetensors", safetensors.torch.save(_separate(own)))
+        atomic_files.fault_point("tensors-written")
+    whole = {"format": FORMAT, "step": step, "groups": list(groups), "shared": shared, "state": dict(state)}
+    write("state.json", atomic_files.json_bytes(whole))
+    atomic_files.fault_point("state-written")
+    atomic_files.write_bytes(
+        temporary / "manifest.json", atomic_files.json_bytes({"format": FORMAT, "files": dict(files)})
+    )
+    atomic_files.fault_point("manifest-written")
+
+
+def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return contiguous tensors on the CPU, no two in one storage, as safetensors requires."""
+    seen: set[int] = set()
+    separate = {}
+    for name, tensor in tensors.items():
+        plain = tensor.detach().cpu().contiguous()
+        storage_start = plain.untyped_storage().data_ptr()
+        separate[name] = plain.clone() if storage_start in seen else plain
+        seen.add(storage_start)
+    return separate
+
+
+def _read_group(path: Path, name: str, manifest: _Manifest, inside: _State) -> dict[str, Tensor]:
+    data = _read_verified(path, f"{name}.safetensors", manifest)
+    try:
+        tensors = safetensors.torch.load(data)
+        return _renamed(tensors | {alias: tensors[own] for alias, own in inside.shared[name].items()}, inside)
+    except (safetensors.SafetensorError, KeyError, ValueError) as error:
+        raise _damaged(path / f"{name}.safetensors", "is not what regard writes", str(error)) from error
+
+
+def _renamed(tensors: dict[str, _Value], inside: _State) -> dict[str, _Value]:
+    """Tensors of a checkpoint under their present names."""
+    return current_names(tensors) if inside.format == 1 else tensors
+
+
+def _require_size(path: Path, name: str, manifest: _Manifest) -> None:
+    if name not in manifest.files:
+        raise _damaged(path / "manifest.json", f"does not list {name}")
+    wanted, file = manifest.files[name].size, path / name
+    with _explain_read_errors(file):
+        size = file.stat().st_size
+    if size != wanted:
+        problem = "is truncated" if size < wanted else "is longer than it was"
+        raise _damaged(file, problem, f"manifest.json says {wanted:,} bytes")
+
+
+def _read_verified(path: Path, name: str, manifest: _Manifest, *, limit: int | None = None) -> bytes:
+    _require_size(path, name, manifest)
+    data = read_file(path / name, limit=limit)
+    if hashlib.sha256(data).hexdigest() != manifest.files[name].sha256:
+        raise _damaged(path / name, "was changed after it was written", "its sha256 is not the one in manifest.json")
+    return data
+
+
+def read_file(file: Path, *, limit: int | None) -> bytes:
+    """Return the bytes of a regular file of at most ``limit`` bytes; raises ModelError or StorageError."""
+    with _explain_read_errors(file), open(file, "rb", opener=open_regular) as opened:
+        if limit is not None and file.stat().st_size > limit:
+            raise _damaged(file, "is not what regard writes", f"it has more than {limit:,} bytes")
+        return opened.read()
+
+
+@contextmanager
+def _explain_read_errors(file: Path) -> Iterator[None]:
+    """Turn an OSError into a ModelError (missing or damaged) or a StorageError (no permission to read)."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise _damaged(file, "is missing", "a copy was cut short, or this is no checkpoint of regard") from error
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM):
+            raise StorageError(
+                f"{file} may not be read", where=str(file), why=error.strerror, help=f"chmod u+r {file}"
+            ) from error
+        raise _damaged(file, "cannot be read", error.strerror) from error
+
+
+def _parse(kind: type[_Part], file: Path, data: bytes) -> _Part:
+    """Parse a file; its format version is checked first, as a newer regard's file is not damaged but newer."""
+    try:
+        found = parse_json(data)
+        version = found["format"]
+        if isinstance(version, int) and version > FORMAT:
+            raise ModelError(
+                f"{file.parent.name} was written by a newer regard",
+                where=str(file),
+                why=f"it has format {version}, and this one reads up to {FORMAT}",
+                help=upgrade_advice(),
+            )
+        if version not in range(1, FORMAT + 1):
+            raise ValueError(f"format {version!r} is unknown")
+        return kind.model_validate(found)
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(file, "is not what regard writes", short_reason(error)) from error
+
+
+def short_reason(error: Exception) -> str:
+    """Return one line that says why a file could not be parsed."""
+    if isinstance(error, ValidationError):
+        return describe_validation_error(error)
+    return f"{type(error).__name__}: {error}"
+
+
+def _damaged(file: Path, problem: str, why: str | None = None) -> ModelError:
+    return ModelError(f"{file.name} of {file.parent.name} {problem}", where=str(file), why=why, help=HELP)

@@ -1,0 +1,55 @@
+"""Parameter counts of a model by part, from the config alone."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from torch.nn import Parameter
+
+from regard.models.build import build
+from regard.models.configuration import ModelConfig
+from regard.runs.size_check import outline
+
+__all__ = ["parameters_by_part"]
+
+# The part that a component of a parameter's name stands for, in any architecture; the first line that fits decides.
+PARTS = {
+    "reader": "source attention",
+    "attention": "self-attention",
+    "feed_forward": "feed-forward",
+    "convolution": "convolutions",
+    "core": "cells",
+    "mixer": "mixers",
+    "bridge": "first state",
+    "summary_proj": "first state",
+    "combine": "read-out",
+    "read_out": "read-out",
+    "query": "source attention",
+    "context": "source attention",
+    "input_proj": "widths",
+    "output_proj": "widths",
+    "residual": "widths",
+}
+
+
+def parameters_by_part(config: ModelConfig, *, source_types: int, target_types: int) -> dict[str, int]:
+    """Return the number of parameters of each part; no memory is taken for them.
+
+    Matrices that parts share are counted once, as ``embeddings``. ``source_types`` and ``target_types`` are the sizes
+    of the vocabularies.
+    """
+    counts: dict[str, int] = {}
+    for name, tensor in outline(partial(build, config, source_types=source_types, target_types=target_types)).items():
+        if isinstance(tensor, Parameter):
+            part = _part(name)
+            counts[part] = counts.get(part, 0) + tensor.numel()
+    return counts
+
+
+def _part(name: str) -> str:
+    """Name a parameter's part: ``decoder.layers.0.reader.attention.query.weight`` → ``decoder source attention``."""
+    side, _, rest = name.partition(".")
+    if side in ("projection", "output_bias") or "embedding" in rest:
+        return "embeddings"
+    components = rest.split(".")
+    return f"{side} {next((part for component, part in PARTS.items() if component in components), 'norms')}"
