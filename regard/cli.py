@@ -1,6 +1,6 @@
-"""The command line: gathers the verbs, one file each under ``commands``, and turns failures into plain words.
+"""The command line ``regard``: registers the verbs, one file each under ``commands``, and prints failures.
 
-``EXIT_CODES`` says by which code each kind of failure ends.
+``EXIT_CODES`` lists the exit code of each kind of failure.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from inspect import getdoc
 from types import ModuleType, TracebackType
 from typing import Annotated, Any
 
@@ -44,47 +45,46 @@ from regard.errors import RegardError, StorageError
 
 __all__ = ["VERBS", "build_app", "main", "run"]
 
-# In the order of ``regard --help``. A verb's module has ``register(app)`` and imports what is heavy in its function.
+# In the order of ``regard --help``. A verb's module has ``register(app)``, and its function imports what is heavy.
 VERBS: tuple[ModuleType, ...] = (
     train, translate, generate, inspect, serve, keys, export, import_, evaluate, score, info, average, check, data,
     compare, study, doctor, demo,
 )  # fmt: skip
 
 EXIT_CODES = (
-    "Exit codes: 0 done · 1 a defect of regard · 2 wrong usage or config · 3 data · 4 model or run folder · "
-    "5 training · 6 storage, standard output included · 130 Ctrl-C · 141 the reader of the output went away · "
-    "143 SIGTERM"
+    "Exit codes: 0 success · 1 a defect of regard · 2 wrong usage or config · 3 data · 4 model or run folder · "
+    "5 training · 6 storage, standard output included · 130 Ctrl-C · 141 closed output pipe · 143 SIGTERM"
 )
 
-# Wrong options, verbs and values. Typer bundles or imports click, by version; this is the name both have.
+# Wrong options, verbs and values. Depending on its version typer bundles or imports click; both have this name.
 _WrongUsage: Any = next(parent for parent in typer.BadParameter.__mro__ if parent.__name__ == "ClickException")
 
 
 def main() -> None:
-    """The entry point ``regard``."""
+    """Run the entry point ``regard``."""
     guard_streams()
     arguments = sys.argv[1:]
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    debug = "--debug" in own  # anywhere, so that it can be put behind a command that has just failed
+    debug = "--debug" in own  # anywhere, so that it can be appended to a command that has just failed
     if debug:
         arguments.remove("--debug")
     else:
-        sys.excepthook = _tell_defect
+        sys.excepthook = _print_defect
     sys.exit(run(arguments, debug=debug))
 
 
 def run(arguments: Sequence[str], *, verbs: Sequence[ModuleType] = VERBS, debug: bool = False) -> int:
-    """Run one command and return its exit code. With ``debug`` failures are raised instead."""
+    """Run one command and return its exit code; with ``debug`` failures are raised instead."""
     try:
         command = typer.main.get_command(build_app(verbs))
         code = command.main(list(arguments) or ["--help"], prog_name="regard", standalone_mode=False)
         flush_output()
         return code if isinstance(code, int) else 0
     except BrokenPipeError:
-        return _unheard()
+        return _output_closed()
     except SystemExit as error:
         if isinstance(error.__context__, BrokenPipeError):  # typer saw it first
-            return _unheard()
+            return _output_closed()
         raise
     except (KeyboardInterrupt, typer.Abort):
         print("interrupted", file=sys.stderr)
@@ -92,36 +92,36 @@ def run(arguments: Sequence[str], *, verbs: Sequence[ModuleType] = VERBS, debug:
     except RegardError as error:
         if debug:
             raise
-        _print_printed()
-        _tell(error.what, where=error.where, why=error.why, help=error.help)
+        _flush_printed()
+        _print_error(error.what, where=error.where, why=error.why, help=error.help)
         return error.exit_code
     except _WrongUsage as error:
         context = getattr(error, "ctx", None)
         what = error.format_message().replace("Value error, ", "")
-        _tell(what, help=_nearest_choice(what) or f"{context.command_path if context else 'regard'} --help")
+        _print_error(what, help=_nearest_choice(what) or f"{context.command_path if context else 'regard'} --help")
         return 2
 
 
 def _nearest_choice(what: str) -> str | None:
-    """The value that was probably meant, where an option takes one of a few."""
+    """Ask for the value that was probably meant, if the option takes one of a few."""
     given, found, known = what.partition(" is not one of ")
     return did_you_mean(given.rpartition(" ")[2].strip("'"), re.findall(r"'([^']+)'", known)) if found else None
 
 
-def _print_printed() -> None:
-    """What a command printed before it failed. Its failure is the one to tell, so another is not."""
+def _flush_printed() -> None:
+    """Flush what a command printed before it failed; a failure of that is dropped in favour of the first."""
     with suppress(StorageError, OSError):
         flush_output()
 
 
-def _unheard() -> int:
-    """Nobody reads the output any more: no failure. Python flushes it once more at exit, which must not fail."""
+def _output_closed() -> int:
+    """Return 141: nobody reads the output any more. Python flushes it once more at exit, which must not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 141
 
 
 def build_app(verbs: Sequence[ModuleType] = VERBS) -> typer.Typer:
-    """All verbs under one program. Imports no torch."""
+    """Build the program with all its verbs; imports no torch."""
     app = typer.Typer(
         name="regard",
         help="Train, read and serve attention-based sequence models.",
@@ -132,28 +132,39 @@ def build_app(verbs: Sequence[ModuleType] = VERBS) -> typer.Typer:
     @app.callback()
     def options(
         version: Annotated[
-            bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print versions and exit.")
+            bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print versions and exit.")
         ] = False,
         debug: Annotated[
-            bool, typer.Option("--debug", help="Show a traceback when something fails; may stand anywhere.")
+            bool, typer.Option("--debug", help="Show a traceback on failure; may stand anywhere.")
         ] = False,
     ) -> None:
         pass
 
     for verb in verbs:
         verb.register(app)
+    _reflow_help(app)
     return app
 
 
-def _tell_version(wanted: bool) -> None:
-    if wanted:
+def _reflow_help(app: typer.Typer) -> None:
+    """Join the lines of each paragraph of a command's docstring, so that help fills the terminal's width."""
+    for command in app.registered_commands:
+        paragraphs = (getdoc(command.callback) or "").split("\n\n")
+        command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            _reflow_help(group.typer_instance)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
         torch = importlib.metadata.version("torch")
         print(f"regard {regard.__version__} (Python {platform.python_version()}, torch {torch})")
         raise typer.Exit
 
 
-def _tell(what: str, *, where: str | None = None, why: str | None = None, help: str | None = None) -> None:
-    """One block on standard error, in the manner of rustc."""
+def _print_error(what: str, *, where: str | None = None, why: str | None = None, help: str | None = None) -> None:
+    """Print one error block on standard error, in the style of rustc."""
     coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     red, blue, plain = ("\033[1;31m", "\033[1;34m", "\033[0m") if coloured else ("", "", "")
     print(f"{red}error{plain}: {what}", file=sys.stderr)
@@ -165,14 +176,14 @@ def _tell(what: str, *, where: str | None = None, why: str | None = None, help: 
             print(f"  {blue}={plain} {label}: {indented}", file=sys.stderr)
 
 
-def _tell_defect(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _print_defect(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     if issubclass(kind, KeyboardInterrupt):  # before or after ``run``; Python then ends by this signal
         print("interrupted", file=sys.stderr)
         return
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     where = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else None
-    _tell(
+    _print_error(
         f"{kind.__name__}: {error}",
         where=where,
         why="this is not an error that regard knows, so it is a defect of regard",

@@ -1,4 +1,4 @@
-"""``regard average``: the mean of several checkpoints' weights, as a checkpoint of its own."""
+"""``regard average``: write the mean of several checkpoints' weights as a checkpoint of its own."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ __all__ = ["register"]
 EPILOG = "Example: regard average runs/m30k --last 10   (translate and evaluate then use the average)"
 
 Last = Annotated[
-    int | None, typer.Option("--last", min=1, metavar="K", help="The last K checkpoints; 10 unless given.")
+    int | None, typer.Option("--last", min=1, metavar="K", help="Average the last K checkpoints.", show_default="10")
 ]
-Steps = Annotated[str | None, typer.Option("--steps", metavar="A,B,…", help="The checkpoints of these steps.")]
+Steps = Annotated[
+    str | None, typer.Option("--steps", metavar="A,B,…", help="Average the checkpoints of these steps instead.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -25,12 +27,15 @@ def register(app: typer.Typer) -> None:
 
 
 def average(run: Run, *, last: Last = None, steps: Steps = None) -> None:
-    """Average the weights of several checkpoints of a run; often better than any one of them."""
+    """Average the weights of several checkpoints of a run, which often beats each of them.
+
+    The average is stored as checkpoints/average; translate, evaluate and score use it from then on.
+    """
     from regard.runs.averaging import average_run
     from regard.runs.run_folder import RunFolder
 
     if last is not None and steps is not None:
-        raise ConfigError("--last and --steps both say what to average", help="give one of them")
+        raise ConfigError("--last and --steps cannot be combined", help="give one of them")
     wanted = None if steps is None else _numbers(steps)
     used = average_run(RunFolder.open(run), last=last or 10, steps=wanted)
     fewer = f" ({last} were asked for; no more are kept)" if last is not None and len(used) < last else ""

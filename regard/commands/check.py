@@ -1,4 +1,4 @@
-"""``regard check``: look a corpus through before hours are spent on it."""
+"""``regard check``: check a corpus and a config before hours are spent on training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from regard.commands import completion
-from regard.commands.options import AsJson
+from regard.commands.options import AsJson, PairTarget
 from regard.commands.progress import progress
 from regard.errors import RegardError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 EPILOG = (
-    "Exit code 3 when something keeps the corpus from being trained on (2 where it is the config), else 0. "
+    "Exit code 0 if training could start, 3 if the corpus prevents it, 2 if the config does. "
     "Examples: regard check train.en train.de --test test.en,test.de · regard check multi30k"
 )
 
@@ -31,25 +31,29 @@ Source = Annotated[
     Path,
     typer.Argument(
         metavar="SOURCE",
-        help="Sentences; a .tsv or .jsonl of both sides; or a recipe.",
+        help="Source sentences, one a line; a .tsv or .jsonl of both sides; or a recipe.",
         autocompletion=completion.recipes_and_files,
     ),
 ]
-Target = Annotated[Path | None, typer.Argument(metavar="TARGET", help="The translation of each.")]
 Valid = Annotated[
     tuple[Path, Path] | None,
-    typer.Option("--valid", help="Validation data as train takes it: source and target file.", show_default=False),
+    typer.Option("--valid", help="Validation data: source and target file, as for train.", show_default=False),
 ]
 ValidFile = Annotated[
-    Path | None, typer.Option("--valid-file", help="Validation data: one .tsv or .jsonl.", show_default=False)
+    Path | None,
+    typer.Option("--valid-file", help="Validation data: one .tsv or .jsonl of both sides.", show_default=False),
 ]
 Test = Annotated[
     list[str] | None,
     typer.Option(
-        "--test", metavar="FILES", help="Held-out data no pair of which may be there: SOURCE,TARGET or a .tsv."
+        "--test",
+        metavar="FILES",
+        help="Held-out data that must not occur in the training data: SOURCE,TARGET or a .tsv.",
     ),
 ]
-Most = Annotated[int, typer.Option("--most", min=0, metavar="N", help="Lines named of each kind.")]
+Most = Annotated[
+    int, typer.Option("--most", min=0, metavar="N", help="Number of lines to name for each kind of finding.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -59,7 +63,7 @@ def register(app: typer.Typer) -> None:
 
 def check(
     source: Source,
-    target: Target = None,
+    target: PairTarget = None,
     *,
     valid: Valid = None,
     valid_file: ValidFile = None,
@@ -67,9 +71,10 @@ def check(
     most: Most = 5,
     as_json: AsJson = False,
 ) -> None:
-    """Look through parallel text, or through a recipe, and name the lines that are wrong or odd.
+    """Check parallel text, or the data of a recipe, and name the lines that are wrong or suspicious.
 
-    Then all is done that training does before its first update, so that what passes here can be trained on.
+    If nothing is wrong, everything that training does before its first update is rehearsed: a corpus that passes can
+    be trained on.
     """
     asked = _asked(source, target, valid, valid_file)
     held_out = [*asked.valid, *(_corpus(files) for files in test or [])]

@@ -1,4 +1,4 @@
-"""``regard compare``: several recipes under one budget, with several seeds, in one table."""
+"""``regard compare``: train several recipes under one budget, with several seeds, and tabulate them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["register", "run_member"]
 
 EPILOG = (
-    "A budget is time of training (90s, 10m, 1.5h; only updates count, and the clock decides "
-    "how many), target tokens (2000000tokens, 2Mtokens) or updates (3000steps); it replaces steps, epochs, minutes, "
-    "tokens and early_stopping of every config. Stopped or killed, the same command goes on. "
+    "A budget is training time (90s, 10m, 1.5h; only updates count, so their number depends on the machine), target "
+    "tokens (2000000tokens, 2Mtokens) or updates (3000steps). It replaces steps, epochs, minutes, tokens and "
+    "early_stopping of every config. After an interruption the same command goes on. "
     "Examples:  regard compare small.toml large.toml --budget 10m --seeds 2   |   regard compare multi30k "
     "--vary model.cross_attention.kind=dot,additive,general --budget 3000steps --test test.en test.de"
 )
@@ -31,30 +31,45 @@ Sources = Annotated[
     list[str],
     typer.Argument(
         metavar="[NAME=]RECIPE…",
-        help="Recipes or .toml files; NAME is shown in the table.",
+        help="Recipes or .toml files, each optionally with a NAME for the table.",
         autocompletion=completion.recipes_and_files,
     ),
 ]
-Given = Annotated[str | None, typer.Option("--budget", metavar="B", help="How long each trains, see below.")]
-Seeds = Annotated[int, typer.Option("--seeds", min=1, metavar="N", help="Runs a row: the config's seed and the next.")]
+Given = Annotated[str | None, typer.Option("--budget", metavar="B", help="Training budget of each run; see below.")]
+Seeds = Annotated[
+    int,
+    typer.Option("--seeds", min=1, metavar="N", help="Runs for each row, with the config's seed and those after it."),
+]
 Metric = Annotated[
-    str, typer.Option("--metric", metavar="NAME", help="One of evaluate's, or loss.", autocompletion=completion.metrics)
+    str,
+    typer.Option(
+        "--metric",
+        metavar="NAME",
+        help="Metric to compare: one of evaluate's, or loss.",
+        autocompletion=completion.metrics,
+    ),
 ]
 Test = Annotated[
     tuple[Path, Path] | None,
-    typer.Option(
-        "--test", help="Test set: source and target file. The validation data unless given.", show_default=False
-    ),
+    typer.Option("--test", help="Test set: source and target file.", show_default="the validation data"),
 ]
-TestFile = Annotated[Path | None, typer.Option("--test-file", help="Test set: one .tsv or .jsonl.", show_default=False)]
-Set = Annotated[list[str] | None, typer.Option("--set", help="Override a key of every config, key=value.")]
+TestFile = Annotated[
+    Path | None, typer.Option("--test-file", help="Test set: one .tsv or .jsonl of both sides.", show_default=False)
+]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", help="Override a key of every config, KEY=VALUE; may be repeated.")
+]
 Vary = Annotated[
-    list[str] | None, typer.Option("--vary", metavar="KEY=V,W,…", help="A row for each value; may be repeated.")
+    list[str] | None,
+    typer.Option("--vary", metavar="KEY=V,W,…", help="Make a row for each value of a key; may be repeated."),
 ]
 Average = Annotated[
-    int | None, typer.Option("--average", min=1, metavar="K", help="Measure the mean of the last K checkpoints.")
+    int | None, typer.Option("--average", min=1, metavar="K", help="Measure the average of the last K checkpoints.")
 ]
-Out = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="Where runs and results lie.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FOLDER", help="Folder for runs and results.", show_default="runs/compare-NAMES"),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -77,7 +92,10 @@ def compare(
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train several recipes under one equal budget and compare quality, size, speed and memory."""
+    """Train several recipes under one equal budget and compare quality, size, speed and memory.
+
+    The table goes to standard output; results.json, results.md and a figure go to the folder of --out.
+    """
     from regard.comparison.execution import Comparison
     from regard.comparison.members import choose_test_set, load_entries, make_rows, parse_budget
     from regard.data.corpora import CorpusConfig
@@ -89,23 +107,23 @@ def compare(
     if metric != "loss":
         check_names([metric])
     if test is not None and test_file is not None:
-        raise ConfigError("--test and --test-file both name a test set", help="give one of them")
+        raise ConfigError("--test and --test-file cannot be combined", help="give one of them")
     given = CorpusConfig(source=test[0], target=test[1]) if test else None
     given = CorpusConfig(source=test_file) if test_file else given
     limit = parse_budget(budget) if budget is not None else None
     rows = make_rows(sources, vary or [], set_ or [], limit)
     entries = load_entries(rows, limit, _require)
     corpora = choose_test_set(entries, given, metric)
-    key = {"metric": metric, "beam": beam, "average": average, "test": _contents(corpora)}
+    key = {"metric": metric, "beam": beam, "average": average, "test": _digests(corpora)}
     folder = out or Path("runs") / f"compare-{'-'.join(dict.fromkeys(Path(row.source).stem for row in rows))}"[:100]
     comparison = Comparison(folder, entries, seeds, limit, key)
     code = comparison.run()
-    _tell(comparison, as_json=as_json)
+    _print_results(comparison, as_json=as_json)
     raise typer.Exit(code)
 
 
 def _require(config: RunConfig) -> None:
-    """What would fail before the first update is told before the first of all members."""
+    """Raise now whatever would fail before the first update, so that no member is trained in vain."""
     from regard.commands.train import require_data
     from regard.training.setup import require_trainable
 
@@ -113,8 +131,8 @@ def _require(config: RunConfig) -> None:
     require_trainable(config)
 
 
-def _contents(corpora: tuple[CorpusConfig, ...]) -> list[dict[str, Any]]:
-    """The test set, with digests: other text is measured anew."""
+def _digests(corpora: tuple[CorpusConfig, ...]) -> list[dict[str, Any]]:
+    """Describe the test set with the digests of its files, so that a changed text is measured anew."""
     from regard.core import atomic_files
     from regard.errors import DataError
 
@@ -130,7 +148,7 @@ def _contents(corpora: tuple[CorpusConfig, ...]) -> list[dict[str, Any]]:
     return parts
 
 
-def _tell(comparison: Comparison, *, as_json: bool) -> None:
+def _print_results(comparison: Comparison, *, as_json: bool) -> None:
     """Print the table, or all results as JSON, and draw the picture."""
     from regard.comparison.results import draw, text_table
     from regard.core.figure import can_draw, save_figure

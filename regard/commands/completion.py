@@ -1,4 +1,4 @@
-"""What a shell offers for a word that is begun. Imports no torch: a shell asks at every press of a key."""
+"""Shell completions for options and arguments. Imports no torch: the shell calls this at every press of Tab."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
 
 
 def runs(incomplete: str) -> list[str]:
-    """Run folders: those of ``runs`` and those where the word leads, or else the folders there."""
+    """Complete run folders: those under ``runs`` and under the typed folder; without any, the folders there."""
     begun = Path(incomplete)
     folder = begun if incomplete.endswith("/") else begun.parent
     places = [folder] if "/" in incomplete else [Path("runs"), folder]
@@ -29,26 +29,26 @@ def runs(incomplete: str) -> list[str]:
 
 
 def runs_and_files(incomplete: str) -> list[str]:
-    """Run folders, then files."""
+    """Complete run folders, then files."""
     return _once([*runs(incomplete), *map(_shown, _files(incomplete))])
 
 
 def presets_and_runs(incomplete: str) -> list[str]:
-    """Presets, then run folders."""
+    """Complete presets, then run folders."""
     from regard.models.presets import PRESETS
 
     return [*_beginning(PRESETS, incomplete), *runs(incomplete)]
 
 
 def recipes_and_files(incomplete: str) -> list[str]:
-    """Recipes that come with the package, then files."""
+    """Complete recipes of the package, then files."""
     from regard.runs.config import recipe_names
 
     return [*_beginning(recipe_names(), incomplete), *map(_shown, _files(incomplete))]
 
 
 def metrics(incomplete: str) -> list[str]:
-    """Metrics, behind those that the word has already."""
+    """Complete the last of a comma-separated list of metrics."""
     from regard.metrics.text import METRICS
 
     before, comma, last = incomplete.rpartition(",")
@@ -57,21 +57,21 @@ def metrics(incomplete: str) -> list[str]:
 
 
 def studies(incomplete: str) -> list[str]:
-    """Studies, and what may stand for them."""
+    """Complete studies and the words list, all and page."""
     from regard.studies.catalogue import STUDIES
 
     return _beginning(["list", "all", "page", *STUDIES], incomplete)
 
 
 def corpora(incomplete: str) -> list[str]:
-    """Public corpora."""
+    """Complete public corpora."""
     from regard.data.public.catalogue import corpora as known
 
     return _beginning(known(), incomplete)
 
 
 def checkpoints(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Names of checkpoints, and the steps that the run has which stands before."""
+    """Complete checkpoint names, and the steps of the run that was typed before."""
     before = map(Path, filter(None, [ctx.params.get("run"), *ctx.args]))  # where an option lacks its value, in args
     run = next((path for path in before if (path / "config.toml").is_file()), None)
     folders = sorted(run.glob("checkpoints/step-*")) if run else []
@@ -84,7 +84,7 @@ def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
 
 
 def _files(incomplete: str) -> Iterator[Path]:
-    """Files and folders that the word may become; hidden ones where it begins so."""
+    """Yield files and folders that begin with the word; hidden ones only if the word begins with a dot."""
     begun = Path(incomplete)
     folder, name = (begun, "") if incomplete.endswith("/") or not incomplete else (begun.parent, begun.name)
     if folder.is_dir():

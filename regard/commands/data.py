@@ -1,4 +1,4 @@
-"""``regard data``: public corpora by name, downloaded or copied, verified either way."""
+"""``regard data``: list public corpora, download or copy one, and verify its checksums."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.commands import completion
+from regard.commands.options import AsJson
 
 if TYPE_CHECKING:
     from regard.data.public.catalogue import PublicCorpus, PublicFile
@@ -21,17 +22,23 @@ __all__ = ["register"]
 
 commands = typer.Typer(no_args_is_help=True)
 
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON value on standard output.")]
+Name = Annotated[
+    str, typer.Argument(help="Corpus name, as `regard data list` shows it.", autocompletion=completion.corpora)
+]
+Origin = Annotated[
+    Path | None, typer.Option("--from", metavar="DIR", help="Copy the files from this folder instead of downloading.")
+]
+To = Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Folder for the files.", show_default="data/NAME")]
 
 
 def register(app: typer.Typer) -> None:
     """Add ``regard data`` to the command line."""
-    app.add_typer(commands, name="data", help="Public corpora by name: list them, fetch one.")
+    app.add_typer(commands, name="data", help="List public corpora and fetch one by name.")
 
 
 @commands.command("list")
 def list_corpora(*, as_json: AsJson = False) -> None:
-    """List the corpora that can be fetched by name, with their licences."""
+    """List the corpora that can be fetched, with sizes and licences."""
     from regard.data.public.catalogue import corpora
 
     if as_json:
@@ -45,20 +52,10 @@ def list_corpora(*, as_json: AsJson = False) -> None:
 
 
 @commands.command("fetch")
-def fetch_corpus(
-    name: Annotated[
-        str, typer.Argument(help="A name that `regard data list` shows.", autocompletion=completion.corpora)
-    ],
-    *,
-    origin: Annotated[
-        Path | None, typer.Option("--from", metavar="DIR", help="Copy from this folder instead of downloading.")
-    ] = None,
-    to: Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Folder for the files.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Download a public corpus into data/NAME, verified against its pinned checksums.
+def fetch_corpus(name: Name, *, origin: Origin = None, to: To = None, as_json: AsJson = False) -> None:
+    """Download a public corpus into data/NAME and verify it against pinned checksums.
 
-    What is there already stays; a broken download goes on where it stopped.
+    Files that are already there and whole are kept; an interrupted download goes on where it stopped.
     """
     from regard.data.public.catalogue import corpus_named
     from regard.data.public.fetch import copy, fetch
@@ -83,7 +80,7 @@ def fetch_corpus(
 
 @contextmanager
 def _progress(corpus: PublicCorpus) -> Iterator[Progress]:
-    """A bar on a terminal, a line for each file elsewhere; both on standard error."""
+    """Report downloads on standard error: a bar on a terminal, else a line for each file."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
     from rich.progress import Progress as Bars

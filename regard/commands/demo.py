@@ -1,4 +1,4 @@
-"""``regard demo``: the whole of it in five minutes, on data that comes with a package."""
+"""``regard demo``: train, measure and use a model in five minutes, on data that comes with a package."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ NEW_WORDS = (
     "antattention",
 )
 DRAWN = "phonograph"
-QUICK = 50  # one word of so many, where every part of the work is wanted and hardly any of it
+QUICK = 50  # REGARD_QUICK keeps one word of so many: every part of the work, hardly any of it
 
 
 def register(app: typer.Typer) -> None:
+    """Add ``regard demo`` to the command line."""
     app.command("demo", epilog="Example:  regard demo --minutes 2")(demo)
 
 
 def demo(
-    minutes: Annotated[float, typer.Option(min=0.05, help="How long to train.")] = 4.0,
-    runs: Annotated[Path, typer.Option(help="Where run folders are made.")] = Path("runs"),
+    minutes: Annotated[float, typer.Option(min=0.05, help="Minutes of training.")] = 4.0,
+    runs: Annotated[Path, typer.Option(help="Folder for the new run folder.")] = Path("runs"),
 ) -> None:
-    """Learn to pronounce English from CMUdict: check, train, measure, use, look inside."""
+    """Learn to pronounce English words from CMUdict: check the data, train, measure, translate, show attention."""
     from regard.commands.train import new_folder, open_display
     from regard.data.public.cmudict import Dictionary, find_dictionary, write_corpora
     from regard.runs.config import load_config
@@ -105,7 +106,7 @@ def _pronounce(model: Translator, dictionary: Dictionary) -> None:
 
 
 def _draw(model: Translator) -> None:
-    """The mean of the heads of one layer: the one whose weights are sharpest, as the readable one."""
+    """Print the mean attention of the layer with the sharpest weights, which is the most readable one."""
     from regard.inspection.terminal_heatmap import draw_attention
 
     answer = model(DRAWN)

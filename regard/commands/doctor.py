@@ -1,4 +1,4 @@
-"""``regard doctor``: what this machine has, and whether it can do the work."""
+"""``regard doctor``: report versions and hardware of this machine, and problems to expect."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from regard.core.installation import extra_command, extras
 
 __all__ = ["register"]
 
-EPILOG = "Exit code 6 when this folder cannot be written. Example: regard doctor --markdown   (to paste into a report)"
+EPILOG = (
+    "Exit code 6 if the current folder cannot be written. Example: regard doctor --markdown   (to paste into a report)"
+)
 PACKAGES = ("numpy", "pydantic", "typer", "rich", "sacrebleu", "safetensors", "sentencepiece", "tokenizers")
 WRITTEN = 8 << 20  # bytes of the disk test
-LOW = 2 << 30  # bytes of free space that a warning is worth
+LOW = 2 << 30  # bytes of free space below which a warning is printed
 
-Markdown = Annotated[bool, typer.Option("--markdown", help="As a table to paste into a report.")]
+Markdown = Annotated[bool, typer.Option("--markdown", help="Print a Markdown table to paste into a report.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -34,7 +36,7 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(*, markdown: Markdown = False, as_json: AsJson = False) -> None:
-    """Show versions, processor, threads, devices and disk, and name what will be trouble."""
+    """Show versions, processor, threads, devices and disk, and name likely problems."""
     facts: dict[str, str] = {**dict(_versions()), **dict(_machine())}
     problems = [*_odd_machine()]
     disk, failed = _disk(Path())
@@ -104,7 +106,7 @@ def _odd_machine() -> Iterator[str]:
 
 
 def _disk(folder: Path) -> tuple[dict[str, str], list[str]]:
-    """Write, sync and read back a few megabytes, as a checkpoint does."""
+    """Write, sync and read back a few megabytes, as saving a checkpoint does."""
     free = shutil.disk_usage(folder).free
     facts = {"folder": str(folder.resolve()), "free space": f"{free / 2**30:.1f} GiB"}
     problems = [] if free >= LOW else [f"only {free / 2**30:.1f} GiB are free in {folder.resolve()}"]

@@ -1,4 +1,4 @@
-"""``regard evaluate``: decode a test set and measure, with signatures."""
+"""``regard evaluate``: translate a test set and measure the outputs, with the signature of each metric."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from regard.config.settings import SearchConfig
     from regard.metrics.significance import BootstrapDifference
     from regard.metrics.text import EvaluationSet, MetricScore
+    from regard.tasks.translation.translator import Translator
 
 __all__ = ["register"]
 
@@ -38,28 +39,36 @@ EPILOG = (
     "Metrics: bleu, chrf, ter (sacreBLEU) · bleu-tok-lc (BLEU of papers that print tokenised, lowercased figures) · "
     "wer (per cent of items whose output equals none of their references: the word error rate of pronunciation) · "
     "per (edits per reference token, to the nearest reference). For wer and per, lines with the same source are one "
-    "item with several references. EvaluationSet:  regard evaluate runs/m30k test.en test.de --metric bleu,chrf   |   "
+    "item with several references. Examples:  regard evaluate runs/m30k test.en test.de --metric bleu,chrf   |   "
     "regard evaluate runs/m30k test.en test.de --against runs/gru   |   "
     "regard evaluate runs/m30k test.en test.de --against outputs.txt --json"
 )
 
-Source = Annotated[Path, typer.Argument(metavar="SOURCE", help="Text to translate; or a .tsv or .jsonl of both sides.")]
+Source = Annotated[
+    Path,
+    typer.Argument(metavar="SOURCE", help="Sentences to translate, one a line; or a .tsv or .jsonl of both sides."),
+]
 Targets = Annotated[
-    list[Path] | None, typer.Argument(metavar="TARGET", help="Its translation; several files are several references.")
+    list[Path] | None,
+    typer.Argument(metavar="TARGET", help="Reference translations; several files are several references."),
 ]
 Metric = Annotated[
-    str, typer.Option("--metric", metavar="NAMES", help="One or more, by commas.", autocompletion=completion.metrics)
+    str,
+    typer.Option("--metric", metavar="NAMES", help="Metrics, separated by commas.", autocompletion=completion.metrics),
 ]
 Against = Annotated[
     Path | None,
     typer.Option(
         "--against",
         metavar="RUN|FILE",
-        help="Another run, or a file of outputs, and how probable the difference is by chance (paired bootstrap).",
+        help="Compare with another run or a file of outputs, by paired bootstrap.",
         autocompletion=completion.runs_and_files,
     ),
 ]
-Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Keep the outputs, a line a line.")]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write the outputs to this file, a line for each line."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -84,67 +93,80 @@ def evaluate(
     threads: Threads = None,
     engine: EngineName = None,
 ) -> None:
-    """Translate a test set with a trained model and measure the outcome."""
+    """Translate a test set with a trained model and measure the outputs."""
     from regard.metrics.text import check_names, read_examples, score_texts
     from regard.runs.run_folder import RunFolder
     from regard.tasks.translation.config import translation_config
 
+    _require_rival(against)
+    names = [name.strip() for name in metric.split(",") if name.strip()]
+    check_names(names)
+    opening: dict[str, Any] = {"device": device, "threads": threads, "engine": engine}
+    given = {"beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
+    model = open_model(run, checkpoint=checkpoint, **opening)
+    search = search_settings(model.search, nbest=1, **given)
+    examples = read_examples(source, targets or (), tokenizer=model.target.config)
+    began = time.perf_counter()
+    texts = _translate(model, examples, search, "translating")
+    seconds = time.perf_counter() - began
+    outputs = [texts[line] for line in examples.sources]
+    if output is not None:
+        _write_outputs(output, outputs)
+    language = translation_config(RunFolder.open(run)).data.target_language
+    scores = [score_texts(name, texts, examples, language=language) for name in names]
+    which = checkpoint_name(run, checkpoint)
+    others = _rival_outputs(against, examples, given, opening) if against else None
+    differences = _compare(names, outputs, others, examples, language)
+    if as_json:
+        described = _as_json(scores, examples, search, which, seconds)
+        print(json.dumps(described | _differences_as_json(against, differences), indent=2))
+    else:
+        _print_scores(scores, examples, search, which, seconds)
+        _print_differences(against, differences)
+
+
+def _require_rival(against: Path | None) -> None:
+    """Raise ModelError, before anything is translated, if there is nothing to compare with."""
     if against is not None and not against.exists():
         raise ModelError(
             f"there is neither a run nor a file {against}",
             where="--against",
             help="name a run folder, or a file with an output a line",
         )
-    names = [name.strip() for name in metric.split(",") if name.strip()]
-    check_names(names)
-    model = open_model(run, checkpoint=checkpoint, device=device, threads=threads, engine=engine)
-    given = {"beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
-    search = search_settings(model.search, nbest=1, **given)
-    examples = read_examples(source, targets or (), tokenizer=model.target.config)
+
+
+def _translate(model: Translator, examples: EvaluationSet, search: SearchConfig, doing: str) -> dict[str, str]:
+    """Translate each distinct source once; return the output of each."""
     distinct = list(dict.fromkeys(examples.sources))
-    began = time.perf_counter()
-    with progress("translating", len(distinct)) as advance:
+    with progress(doing, len(distinct)) as advance:
         found = model.translate(distinct, search=search, done=advance)
-    seconds = time.perf_counter() - began
-    texts = {line: one.text for line, one in zip(distinct, found, strict=True)}
-    if output is not None:
-        _keep(output, [texts[line] for line in examples.sources])
-    language = translation_config(RunFolder.open(run)).data.target_language
-    scores = [score_texts(name, texts, examples, language=language) for name in names]
-    which = checkpoint_name(run, checkpoint)
-    outputs = [texts[line] for line in examples.sources]
-    opening = {"device": device, "threads": threads, "engine": engine}
-    differences = _compare(names, outputs, against, examples, given, language, opening) if against else []
-    if as_json:
-        described = _described(scores, examples, search, which, seconds)
-        print(json.dumps(described | _against(against, differences), indent=2))
-    else:
-        _tell(scores, examples, search, which, seconds)
-        _tell_differences(against, differences)
+    return {line: one.text for line, one in zip(distinct, found, strict=True)}
+
+
+def _rival_outputs(against: Path, examples: EvaluationSet, given: dict[str, Any], opening: dict[str, Any]) -> list[str]:
+    """Return another system's outputs, read from a file or decoded by another run with the same options."""
+    from regard.data.corpora import read_lines
+
+    if not against.is_dir():
+        return list(read_lines(against))
+    model = open_model(against, checkpoint=None, **opening)
+    search = search_settings(model.search, nbest=1, **given)
+    texts = _translate(model, examples, search, f"translating by {against.name}")
+    return [texts[line] for line in examples.sources]
 
 
 def _compare(
-    names: list[str], outputs: list[str], against: Path, examples: EvaluationSet, given: dict[str, Any],
-    language: str | None, opening: dict[str, Any],
-) -> list[BootstrapDifference]:  # fmt: skip
-    """Each metric of these outputs and of another system's, which are read or decoded alike."""
-    from regard.data.corpora import read_lines
+    names: list[str], outputs: list[str], others: list[str] | None, examples: EvaluationSet, language: str | None
+) -> list[BootstrapDifference]:
+    """Compare both systems' outputs by each metric; nothing without a second system."""
     from regard.metrics.significance import compare_outputs
 
-    if against.is_dir():
-        other = open_model(against, checkpoint=None, **opening)
-        distinct = list(dict.fromkeys(examples.sources))
-        with progress(f"translating by {against.name}", len(distinct)) as advance:
-            search = search_settings(other.search, nbest=1, **given)
-            found = other.translate(distinct, search=search, done=advance)
-        texts = {line: one.text for line, one in zip(distinct, found, strict=True)}
-        others = [texts[line] for line in examples.sources]
-    else:
-        others = list(read_lines(against))
+    if others is None:
+        return []
     return [compare_outputs(name, outputs, others, examples, language=language) for name in names]
 
 
-def _tell_differences(against: Path | None, differences: list[BootstrapDifference]) -> None:
+def _print_differences(against: Path | None, differences: list[BootstrapDifference]) -> None:
     from regard.metrics.significance import RESAMPLES
 
     if differences:
@@ -156,7 +178,7 @@ def _tell_differences(against: Path | None, differences: list[BootstrapDifferenc
         print(f"{each.metric:<{width}}  {each.other:6.2f}  {each.value - each.other:+6.2f}  p = {each.p:.4f}")
 
 
-def _against(against: Path | None, differences: list[BootstrapDifference]) -> dict[str, object]:
+def _differences_as_json(against: Path | None, differences: list[BootstrapDifference]) -> dict[str, object]:
     from regard.metrics.significance import RESAMPLES
 
     if against is None:
@@ -167,14 +189,16 @@ def _against(against: Path | None, differences: list[BootstrapDifference]) -> di
     return {"against": {"name": str(against), "scores": scores, "test": f"paired bootstrap, {RESAMPLES} resamples"}}
 
 
-def _keep(output: Path, lines: list[str]) -> None:
+def _write_outputs(output: Path, lines: list[str]) -> None:
     from regard.core import atomic_files
 
     text = "".join(line.replace("\r", " ").replace("\n", " ") + "\n" for line in lines)
     atomic_files.write_bytes_atomically(output, text.encode())
 
 
-def _tell(scores: list[MetricScore], examples: EvaluationSet, search: SearchConfig, which: str, seconds: float) -> None:
+def _print_scores(
+    scores: list[MetricScore], examples: EvaluationSet, search: SearchConfig, which: str, seconds: float
+) -> None:
     width = max(len(score.metric) for score in scores)
     for score in scores:
         print(f"{score.metric:<{width}}  {score.value:6.2f}  {score.signature}")
@@ -187,7 +211,7 @@ def _tell(scores: list[MetricScore], examples: EvaluationSet, search: SearchConf
         )
 
 
-def _described(
+def _as_json(
     scores: list[MetricScore], examples: EvaluationSet, search: SearchConfig, which: str, seconds: float
 ) -> dict[str, object]:
     return {

@@ -1,4 +1,4 @@
-"""``regard export``: a trained model in the format of others, with a report of what was compared."""
+"""``regard export``: write a trained model in another toolkit's format and compare the outputs of both."""
 
 from __future__ import annotations
 
@@ -23,15 +23,18 @@ __all__ = ["register"]
 
 EPILOG = "Example:  regard export runs/m30k exported --to ctranslate2 --source test.en"
 
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the export goes; it must not exist.")]
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="New folder for the export; must not exist.")]
 To = Annotated[
     Literal["ctranslate2", "marian", "onnx", "hub"],
-    typer.Option("--to", help="The format; marian is that of transformers, hub a folder of ours to be given away."),
+    typer.Option("--to", help="Format: ctranslate2, marian (of transformers), onnx, or hub (a run folder to share)."),
 ]
 Source = Annotated[
-    Path | None, typer.Option("--source", metavar="FILE", help="Sentences to compare; validation data unless given.")
+    Path | None,
+    typer.Option(
+        "--source", metavar="FILE", help="Sentences to compare outputs on.", show_default="the validation data"
+    ),
 ]
-Sentences = Annotated[int, typer.Option("--sentences", min=1, metavar="N", help="How many are compared at most.")]
+Sentences = Annotated[int, typer.Option("--sentences", min=1, metavar="N", help="Compare at most N sentences.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -48,7 +51,10 @@ def export(
     sentences: Sentences = 200,
     checkpoint: CheckpointName = None,
 ) -> None:
-    """Write a trained model for others, and compare what both say; refused where the format cannot say it."""
+    """Write a trained model in another toolkit's format and compare the outputs of both.
+
+    A model that the format cannot represent is refused.
+    """
     from regard.core import atomic_files
     from regard.runs.run_folder import RunFolder
     from regard.share.export_format import export_format
@@ -108,7 +114,7 @@ def _positions(translator: Translator) -> int:
 
 
 def _encoded(translator: Translator, lines: Sequence[str], longest: int) -> list[list[int]]:
-    """The lines of at most ``longest`` pieces; ConfigError where there is none."""
+    """Encode the lines of at most ``longest`` pieces; raises ConfigError if there is none."""
     encoded = [translator.source.encode(line) for line in lines]
     found = [pieces for pieces in encoded if len(pieces) <= longest]
     if not found:

@@ -1,4 +1,4 @@
-"""``regard import``: a model that was trained elsewhere, as a run."""
+"""``regard import``: make a run folder of a model that was trained elsewhere."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["register"]
 EPILOG = "Example:  regard import opus-mt-en-de runs/opus-en-de && regard translate runs/opus-en-de"
 
 Folder = Annotated[
-    Path, typer.Argument(metavar="FOLDER", help="A Marian model as transformers saves it, such as one of OPUS-MT.")
+    Path, typer.Argument(metavar="FOLDER", help="Marian model as transformers saves it, for example one of OPUS-MT.")
 ]
-New = Annotated[Path, typer.Argument(metavar="RUN", help="The run that is made; it must not exist.")]
+New = Annotated[Path, typer.Argument(metavar="RUN", help="New run folder; must not exist.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 
 
 def import_(folder: Folder, run: New) -> None:
-    """Make a run of a Marian model of transformers: it translates, scores, shows its attention and serves."""
+    """Make a run folder of a Marian model, to translate, score, inspect and serve it."""
     from regard.share.import_marian import import_marian
 
     if run.exists() or run.is_symlink():

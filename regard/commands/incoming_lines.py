@@ -1,4 +1,4 @@
-"""Lines as they come: together while more are there, at once when their writer pauses."""
+"""Lines from a file or a pipe: many together while more are waiting, a few at once when the writer pauses."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ BLOCK = 1 << 16  # bytes read at a time, which is what a pipe holds
 
 
 class IncomingLines:
-    """Lines without their ends, in bytes. ``read`` waits for some bytes, and gives none at the end of all.
+    """Lines of a stream, in bytes and without their ends.
 
-    ``waiting`` says whether ``read`` would give some at once.
+    ``read`` waits for bytes and returns none at the end of the stream; ``waiting`` says whether ``read`` would return
+    at once.
     """
 
     def __init__(self, read: Callable[[], bytes], waiting: Callable[[], bool]) -> None:
@@ -42,7 +43,7 @@ class IncomingLines:
             yield self._lines.popleft()
 
     def ready(self) -> bool:
-        """Whether the next line, or the end, is there already; half a line is not."""
+        """Whether the next whole line, or the end of the stream, can be had without waiting."""
         while not self._lines and not self._ended:
             if not self._waiting():
                 return False
@@ -60,9 +61,10 @@ class IncomingLines:
 
 @contextmanager
 def open_lines(file: Path | None, *, watched: bool) -> Iterator[tuple[Iterator[str], Callable[[], bool]]]:
-    """Lines of a file, or of standard input, and whether the next is there already; DataError names a wrong one.
+    """Yield the lines of a file or of standard input, and a function that says whether the next needs no waiting.
 
-    Who waits for a line and is ``watched`` ends when nobody reads standard output any more.
+    A line that is not UTF-8 raises DataError with its number. With ``watched``, waiting for a line ends with
+    BrokenPipeError as soon as nobody reads standard output any more.
     """
     from regard.data.corpora import read_lines
 
@@ -83,7 +85,7 @@ def open_lines(file: Path | None, *, watched: bool) -> Iterator[tuple[Iterator[s
 
 @contextmanager
 def _opened(file: Path | None) -> Iterator[int | None]:
-    """The number of a pipe or device; None where standard input is a file, or none of the system's."""
+    """Yield the descriptor of a pipe or device; None if standard input is a regular file or has no descriptor."""
     if file is None:
         number = _number(sys.stdin)
         yield None if number is None or stat.S_ISREG(os.fstat(number).st_mode) else number
@@ -104,10 +106,10 @@ def chunks(
     ready: Callable[[], bool] | None = None,
     whole: bool = False,
 ) -> Iterator[list[str]]:
-    """``size`` lines at a time, from ``first`` on twice as many each time; fewer where the next is not ``ready``.
+    """Group lines into chunks of ``size``: ``first`` lines at first, then twice as many each time up to ``size``.
 
-    Those before a line that cannot be read are not lost with it, unless chunks must be ``whole``: as they would be
-    once that line can be read.
+    A chunk ends early if the next line is not ``ready``. Lines before an unreadable one are yielded before the error,
+    unless chunks must be ``whole``, that is, cut as they would be were that line readable.
     """
     chunk: list[str] = []
     room = size if first is None else min(first, size)
@@ -127,14 +129,14 @@ def chunks(
 
 
 def reader_left() -> bool:
-    """Whether nobody reads standard output any more: raises BrokenPipeError then, as writing would."""
+    """Raise BrokenPipeError, as writing would, if nobody reads standard output any more; else return False."""
     if _poll(_output(), 0):
         raise BrokenPipeError
     return False
 
 
 def _read(number: int, name: str, watched: bool) -> bytes:
-    """Some bytes of an open file, once there are any."""
+    """Wait for bytes of an open file and return them."""
     output = _output() if watched else {}
     if number not in _poll({number: select.POLLIN} | output, None):
         raise BrokenPipeError
@@ -145,13 +147,13 @@ def _read(number: int, name: str, watched: bool) -> bytes:
 
 
 def _output() -> dict[int, int]:
-    """Standard output where it is a pipe, the reader of which may go away; nothing is asked of it but that."""
+    """Return standard output for ``_poll`` if it is a pipe, whose reader may go away; else nothing."""
     number = _number(sys.stdout)
     return {} if number is None or not stat.S_ISFIFO(os.fstat(number).st_mode) else {number: 0}
 
 
 def _poll(watched: dict[int, int], milliseconds: int | None) -> set[int]:
-    """Which of these open files have what is watched for, or have failed."""
+    """Return the descriptors that are ready for their events or have failed."""
     poll = select.poll()
     for number, events in watched.items():
         poll.register(number, events)

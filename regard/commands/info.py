@@ -1,4 +1,4 @@
-"""``regard info``: what a run or a preset is."""
+"""``regard info``: describe a run or a preset."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ __all__ = ["register"]
 
 EPILOG = "Examples: regard info runs/m30k · regard info base --types 37000"
 
-What = Annotated[
+RunOrPreset = Annotated[
     str,
     typer.Argument(
         metavar="RUN|PRESET",
-        help="A run folder, or a preset: tiny, base, luong, …",
+        help="Run folder, or a preset: tiny, base, luong, …",
         autocompletion=completion.presets_and_runs,
     ),
 ]
 Types = Annotated[
     int,
-    typer.Option("--types", min=5, metavar="N", help="Of a preset: pieces in the vocabulary, shared by both sides."),
+    typer.Option("--types", min=5, metavar="N", help="Vocabulary size to assume for a preset, shared by both sides."),
 ]
 
 
@@ -41,8 +41,8 @@ def register(app: typer.Typer) -> None:
     app.command("info", epilog=EPILOG)(info)
 
 
-def info(what: What, *, types: Types = 8000, as_json: AsJson = False) -> None:
-    """Show parameters by part, config, data, checkpoints and figures of a run; or the sizes of a preset."""
+def info(what: RunOrPreset, *, types: Types = 8000, as_json: AsJson = False) -> None:
+    """Show the parameters, data, checkpoints and validation figures of a run, or the sizes of a preset."""
     from regard.models.configuration import ModelConfig
     from regard.models.presets import PRESETS
     from regard.runs.run_folder import RunFolder

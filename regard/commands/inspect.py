@@ -1,4 +1,4 @@
-"""``regard inspect``: what a model looks at, in a browser or in a file."""
+"""``regard inspect``: show a model's attention, alternatives and beam in a browser or a file."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from regard.commands.options import (
     DeviceName,
     EngineName,
     LengthPenalty,
+    Port,
     Run,
     Threads,
 )
@@ -35,19 +36,30 @@ EPILOG = (
 )
 HOST = "127.0.0.1"
 
-Text = Annotated[str | None, typer.Argument(metavar="TEXT", help="What to begin with; needed for a file.")]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="The page and this text in one HTML file.")]
-Npz = Annotated[Path | None, typer.Option("--npz", metavar="FILE", help="All weights by name, for NumPy.")]
+Text = Annotated[
+    str | None,
+    typer.Argument(metavar="TEXT", help="Text to show first; required with --html, --npz and --json."),
+]
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the page with TEXT as one HTML file.")]
+Npz = Annotated[
+    Path | None,
+    typer.Option("--npz", metavar="FILE", help="Write all attention weights by name as a NumPy archive."),
+]
 Against = Annotated[
     Path | None,
-    typer.Option("--against", metavar="RUN", help="A second run, side by side.", autocompletion=completion.runs),
+    typer.Option("--against", metavar="RUN", help="Second run to show side by side.", autocompletion=completion.runs),
 ]
-Replay = Annotated[bool, typer.Option("--replay", help="Into the HTML file: the same text at every checkpoint.")]
+Replay = Annotated[bool, typer.Option("--replay", help="Add the same text at every checkpoint to the HTML file.")]
 Sentence = Annotated[
-    int | None, typer.Option("--sentence", min=1, metavar="N", help="Of a TEXT of several; the first unless given.")
+    int | None,
+    typer.Option(
+        "--sentence", min=1, metavar="N", help="Sentence of TEXT to show, if there are several.", show_default="1"
+    ),
 ]
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")]
-Browser = Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page, or only say where it is.")]
+Browser = Annotated[
+    bool,
+    typer.Option("--browser/--no-browser", help="Open the page in a browser, or only print its address."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -75,32 +87,49 @@ def inspect(
     port: Port = 0,
     browser: Browser = True,
 ) -> None:
-    """Look into a trained model: attention of every head, alternatives at each step, the beam, what heads do.
+    """Look into a trained model: attention of every head, alternatives at each step, the beam, the role of heads.
 
-    Opens a page in the browser until Ctrl-C; with --html, --npz or --json writes what it would show of TEXT instead.
-    Attention shows where a model looked, not why it decided.
+    Opens a page in the browser and serves it until Ctrl-C; with --html, --npz or --json the contents of that page for
+    TEXT are written instead. Attention shows where a model looked, not why it decided.
     """
     opening: dict[str, Any] = {"device": device, "threads": threads, "engine": engine}
     given = {"beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
-    if html is None and npz is None and not as_json:
-        if replay:
-            raise ConfigError("--replay is for a file; the page has it anyway", where="--replay", help="--html FILE")
-        runs = [run, *([against] if against else [])]
-        which = None if sentence is None else sentence - 1
-        _serve(runs, text, given, which, port=port, browser=browser, checkpoint=checkpoint, **opening)
+    if html is not None or npz is not None or as_json:
+        inspector = _inspector(run, checkpoint=checkpoint, **opening)
+        other = _inspector(against, **opening) if against else None
+        _write(inspector, other, text, sentence, given, html=html, npz=npz, as_json=as_json, replay=replay)
         return
+    if replay:
+        raise ConfigError(
+            "--replay needs --html; the page offers every checkpoint", where="--replay", help="--html FILE"
+        )
+    runs = [run, *([against] if against else [])]
+    which = None if sentence is None else sentence - 1
+    _serve(runs, text, given, which, port=port, browser=browser, checkpoint=checkpoint, **opening)
+
+
+def _write(
+    inspector: Inspector, other: Inspector | None, text: str | None, sentence: int | None, given: dict[str, Any], *,
+    html: Path | None, npz: Path | None, as_json: bool, replay: bool,
+) -> None:  # fmt: skip
+    """Write what the page would show of a text to the files that were asked for.
+
+    inspector, other: the run and, if given, a second one to show beside it in the HTML file.
+    text, sentence: what is shown; of a text of several sentences this one, counted from 1.
+    given: search options of the command line.
+    html, npz, as_json: which outputs are written.
+    replay: whether the HTML file shows the text at every checkpoint.
+    """
     if text is None:
-        raise ConfigError("there is no text to look at", help='regard inspect RUN "A dog runs." --html dog.html')
+        raise ConfigError("TEXT is missing", help='regard inspect RUN "A dog runs." --html dog.html')
     if npz is not None and npz.suffix != ".npz":
         raise ConfigError(f"{npz} does not end in .npz", where="--npz")
-    inspector = _inspector(run, checkpoint=checkpoint, **opening)
     settings = _settings(inspector, given)
     found = inspector.inspect(
         text, settings=settings, include=("ablation", "beam", "vectors"), sentence=(sentence or 1) - 1
     )
-    _tell(found.document, sentence)
+    _print_notes(found.document, sentence)
     if html is not None:
-        other = _inspector(against, **opening) if against else None
         _write_page(html, inspector, found.document, other, found.document["source"]["text"], given, replay=replay)
     if npz is not None:
         found.save(npz)
@@ -110,8 +139,8 @@ def inspect(
         print(json.dumps(found.document, ensure_ascii=False))
 
 
-def _tell(document: dict[str, Any], asked: int | None) -> None:
-    """Which sentence of several is shown, where none was asked for, and what the model cannot read of it."""
+def _print_notes(document: dict[str, Any], asked: int | None) -> None:
+    """Print notes on standard error: which of several sentences is shown, and characters unknown to the model."""
     count = len(document["sentences"])
     if count > 1 and asked is None:
         typer.echo(f"the text has {count} sentences; this is the first, --sentence 2 shows the next", err=True)
@@ -160,7 +189,7 @@ def _serve(
     runs: list[Path], text: str | None, given: dict[str, Any], sentence: int | None, *, port: int, browser: bool,
     **opening: Any,
 ) -> None:  # fmt: skip
-    """The page and its server, for whoever sits here alone: nobody else may reach it."""
+    """Serve the page on this machine's loopback address alone, until Ctrl-C."""
     from urllib.parse import urlencode
 
     from regard.commands.serve import create_server
@@ -170,14 +199,14 @@ def _serve(
     server, where = create_server(_named(runs), host=HOST, port=port, log_level="warning", **opening)
     asked = {"text": text, "sentence": sentence, **given}
     address = f"http://{HOST}:{where}/#{urlencode({key: value for key, value in asked.items() if value is not None})}"
-    typer.echo(f"{address}\nCtrl-C ends it", err=True)
+    typer.echo(f"{address}\nCtrl-C stops the server", err=True)
     if browser:
         _open_when_up(address)
     server.run()
 
 
 def _named(runs: list[Path]) -> list[str]:
-    """NAME=RUN, by folder; by that above it, too, where two folders have one name."""
+    """Spell each run as NAME=RUN, by its folder; where two folders share a name, by the one above it, too."""
     folders = [run.resolve() for run in runs]
     names = [folder.name for folder in folders]
     if len(set(names)) < len(names):

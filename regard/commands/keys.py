@@ -1,4 +1,4 @@
-"""``regard keys``: who may use a server."""
+"""``regard keys``: add, list and remove the API keys of a server."""
 
 from __future__ import annotations
 
@@ -11,15 +11,23 @@ from regard.commands.options import AsJson
 
 __all__ = ["register"]
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The file of keys, as keys.json.")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Whose key it is.")]
-Requests = Annotated[int | None, typer.Option("--req-limit", min=1, help="Requests a minute, if not the server's.")]
-Characters = Annotated[int | None, typer.Option("--char-limit", min=1, help="Characters while a server runs.")]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="File of API keys, for example keys.json.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Owner of the key.")]
+Requests = Annotated[
+    int | None,
+    typer.Option("--req-limit", min=1, help="Limit of requests a minute.", show_default="the server's"),
+]
+Characters = Annotated[
+    int | None,
+    typer.Option(
+        "--char-limit", min=1, help="Limit of characters, counted from the start of the server.", show_default="none"
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
     """Add ``regard keys`` to the command line."""
-    keys = typer.Typer(help="Make, list and remove the keys of a server.", no_args_is_help=True)
+    keys = typer.Typer(help="Add, list and remove the API keys of a server.", no_args_is_help=True)
     keys.command("add", epilog="Example:  regard keys add keys.json alice && regard serve runs/m30k --keys keys.json")(
         add
     )
@@ -29,14 +37,14 @@ def register(app: typer.Typer) -> None:
 
 
 def add(file: File, name: Name, *, req_limit: Requests = None, char_limit: Characters = None) -> None:
-    """Make a key and print it, this once: the file keeps a digest alone."""
+    """Make an API key and print it. The file stores a digest, so the key cannot be shown again."""
     from regard.server.keys import add_key
 
     typer.echo(add_key(file, name, requests_per_minute=req_limit, characters=char_limit))
 
 
 def list_(file: File, *, as_json: AsJson = False) -> None:
-    """Whose keys there are, and their limits."""
+    """List the owners of keys and the limits of each."""
     import json
 
     from regard.server.keys import KeyFile
@@ -52,7 +60,7 @@ def list_(file: File, *, as_json: AsJson = False) -> None:
 
 
 def remove(file: File, name: Name) -> None:
-    """Remove a key: a server that runs refuses it at once."""
+    """Remove a key; a running server refuses it at once."""
     from regard.server.keys import remove_key
 
     remove_key(file, name)

@@ -1,4 +1,4 @@
-"""What several verbs have in common: their options, and a trained model from them."""
+"""Options that several verbs share, and the helpers that apply them."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ __all__ = [
     "DeviceName",
     "EngineName",
     "LengthPenalty",
+    "PairSource",
+    "PairTarget",
+    "Port",
     "Run",
     "Threads",
     "checkpoint_name",
@@ -31,27 +34,46 @@ __all__ = [
     "set_threads",
 ]
 
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, as runs/m30k.", autocompletion=completion.runs)]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+Run = Annotated[
+    Path, typer.Argument(metavar="RUN", help="Run folder, for example runs/m30k.", autocompletion=completion.runs)
+]
+PairSource = Annotated[
+    Path, typer.Argument(metavar="SOURCE", help="Source sentences, one a line; or a .tsv or .jsonl of both sides.")
+]
+PairTarget = Annotated[
+    Path | None, typer.Argument(metavar="TARGET", help="Target sentences, line by line those of SOURCE.")
+]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 picks a free one.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to standard output.")]
 CheckpointName = Annotated[
     str | None,
     typer.Option(
         "--checkpoint",
         metavar="WHICH",
-        help="average, best, last or a step; the first that exists unless given.",
+        help="Checkpoint to load: average, best, last or a step.",
+        show_default="the first of average, best, last that exists",
         autocompletion=completion.checkpoints,
     ),
 ]
 DeviceName = Annotated[
-    str | None, typer.Option("--device", metavar="NAME", help="cpu, cuda, cuda:1 …; cuda if there is one, else cpu.")
+    str | None,
+    typer.Option(
+        "--device",
+        metavar="NAME",
+        help="Device to compute on: cpu, cuda, cuda:1 …",
+        show_default="cuda if present, else cpu",
+    ),
 ]
 Threads = Annotated[
-    int | None, typer.Option("--threads", min=1, metavar="N", help="CPU threads; all cores unless given.")
+    int | None, typer.Option("--threads", min=1, metavar="N", help="Number of CPU threads.", show_default="all cores")
 ]
 EngineName = Annotated[
     Literal["reference", "float32", "bfloat16", "int8"] | None,
     typer.Option(
-        "--engine", help="What decodes: float32 unless given, with the outputs of reference; the others: fewer bits."
+        "--engine",
+        help="Decoding engine: float32 (the outputs of reference, but faster), bfloat16 or int8 (fewer bits), or "
+        "reference.",
+        show_default="float32",
     ),
 ]
 LengthPenalty = Annotated[
@@ -59,7 +81,8 @@ LengthPenalty = Annotated[
     typer.Option(
         "--length-penalty",
         metavar="A",
-        help="Beam: log P / ((k + length) / (k + 1))^A, k 5 unless the run says another; 0: log P.",
+        help="Exponent A of the length penalty: hypotheses rank by log P / ((k + length) / (k + 1))^A, where k is the "
+        "run's search.length_offset, 5 by default. 0 ranks by log P.",
     ),
 ]
 CoveragePenalty = Annotated[
@@ -67,14 +90,15 @@ CoveragePenalty = Annotated[
     typer.Option(
         "--coverage-penalty",
         metavar="B",
-        help="Beam: add B times the log of how much each source piece was looked at, summed; 0.2 in GNMT.",
+        help="Weight B of the coverage penalty: adds B times the sum over source pieces of the log of the attention "
+        "they received (0.2 in GNMT).",
     ),
 ]
-Beam = Annotated[int | None, typer.Option("--beam", min=1, metavar="N", help="Beam width; 1 is greedy.")]
+Beam = Annotated[int | None, typer.Option("--beam", min=1, metavar="N", help="Beam width; 1 is greedy search.")]
 
 
 def set_threads(threads: int | None) -> None:
-    """Before the first computation."""
+    """Set the number of CPU threads, if given; to be called before the first computation."""
     if threads is not None:
         import torch
 
@@ -84,27 +108,27 @@ def set_threads(threads: int | None) -> None:
 def open_model(
     run: Path, *, checkpoint: str | None, device: str | None, threads: int | None, engine: Engine | None = None
 ) -> Translator:
-    """The trained model of a run. ConfigError for a device that is not there, ModelError for a broken run."""
+    """Load the trained model of a run; raises ConfigError for an absent device and ModelError for a damaged run."""
     from regard.tasks.translation.translator import load
 
     set_threads(threads)
     if device is not None:
-        _try(device)
+        _require_device(device)
     model = load(run, checkpoint=checkpoint, device=device, engine=engine)
     if engine == "bfloat16" and model.device.type == "cpu":
-        _say_if_emulated()
+        _warn_if_emulated()
     return model
 
 
-def _say_if_emulated() -> None:
+def _warn_if_emulated() -> None:
     from regard.engine.processor import bfloat16_in_hardware
 
     if not bfloat16_in_hardware():
         typer.echo("note: this processor emulates bfloat16, which is slower on it than float32, the default", err=True)
 
 
-def _try(device: str) -> None:
-    """What torch says of a device that is not there must not look like a defect."""
+def _require_device(device: str) -> None:
+    """Raise ConfigError if torch cannot use the device."""
     import torch
 
     try:
@@ -115,14 +139,14 @@ def _try(device: str) -> None:
 
 
 def checkpoint_name(run: Path, given: str | None) -> str:
-    """Which checkpoint ``given`` means, for a reader: its name and the steps it is made of."""
+    """Describe the checkpoint that ``given`` means: name and steps, such as ``best (step 3,271)``."""
     from regard.runs.run_folder import RunFolder
 
     return str(RunFolder.open(run).weights_path(given))
 
 
 def search_settings(base: SearchConfig, **given: Any) -> SearchConfig:
-    """``base`` with what was given on the command line; ConfigError where it does not fit together."""
+    """Return ``base`` with the options that were given; raises ConfigError if they contradict each other."""
     from pydantic import ValidationError
 
     from regard.config.settings import override_search

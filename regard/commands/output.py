@@ -1,4 +1,4 @@
-"""Where lines go that are made one by one: the terminal, a device, or a file that is there once it is whole."""
+"""Output of lines made one by one: to the terminal, to a device, or to a file that appears once it is whole."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ __all__ = ["LineWriter", "open_output", "printable"]
 
 
 class LineWriter:
-    """Lines to write, in UTF-8 whatever the locale; nothing of them is kept from an earlier sitting."""
+    """A writer of lines in UTF-8, whatever the locale; keeps nothing of an earlier, interrupted command."""
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write = write
 
     def write(self, line: str) -> None:
+        """Write one line."""
         self._write(line.encode() + b"\n")
 
     def skip_committed(self, inputs: list[str]) -> bool:
-        """Whether an earlier sitting wrote what these next inputs give."""
+        """Whether an earlier command already wrote the outputs of these next ``inputs``; they are then skipped."""
         return False
 
     def commit(self, inputs: list[str]) -> None:
-        """What these inputs give is written."""
+        """Record that the outputs of these ``inputs`` are written."""
 
 
 class _ResumableWriter(LineWriter):
@@ -48,18 +49,20 @@ class _ResumableWriter(LineWriter):
 def open_output(
     output: Path | None, source: Path | None, *, job: Mapping[str, Any], resume: bool
 ) -> Iterator[LineWriter]:
-    """Lines to ``output``, or to standard output. A file is replaced when the block ends.
+    """Open ``output``, or standard output, for lines; a file is replaced when the block ends.
 
-    From a file to a file, what is committed outlives whatever ends the block before its time, and ``resume`` goes on
-    with it if it is of the same ``job``.
+    If ``source`` and ``output`` are files, committed lines survive an interruption, and ``resume`` goes on after them
+    if they are of the same ``job``.
     """
     if source is not None and output is not None and output.exists() and output.samefile(source):
-        raise ConfigError("the output would replace the text it is made from", where=str(output))
+        raise ConfigError("the output file is the input file", where=str(output), help="name another file")
     lasting = (
         output is not None and source is not None and source.is_file() and (output.is_file() or not output.exists())
     )
     if resume and not lasting:
-        raise ConfigError("--resume goes on from a file to a file", help="regard translate RUN FILE -o OUT --resume")
+        raise ConfigError(
+            "--resume needs an input file and an output file", help="regard translate RUN FILE -o OUT --resume"
+        )
     if output is None:
         yield LineWriter(_print)
     elif lasting:
@@ -96,5 +99,5 @@ def _resumable(output: Path, job: Mapping[str, Any], resume: bool) -> Iterator[L
 
 
 def printable(text: str) -> str:
-    """As a terminal may be sent it, and a reader can tell it: what cannot be seen by its number."""
+    """Return a text that is safe to print: invisible characters are spelled as U+NNNN."""
     return "".join(sign if sign.isprintable() and sign != " " else f"U+{ord(sign):04X}" for sign in text)

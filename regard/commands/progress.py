@@ -1,4 +1,4 @@
-"""How far a verb has come, on standard error: a bar with the time left on a terminal, now and then a line elsewhere."""
+"""Progress on standard error: a bar with the time left on a terminal, else a line now and then."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ EVERY = 30.0  # seconds between lines where there is no terminal
 def progress(
     doing: str, total: int | None, *, unit: str = "lines", hidden: bool = False
 ) -> Iterator[Callable[[int], None]]:
-    """Yields what to call with how many more are done. ``hidden`` where the terminal shows the output itself."""
+    """Yield a function to call with the number of newly finished units; with ``hidden`` nothing is shown.
+
+    ``total`` is None where the number of units is unknown; ``doing`` is the verb, such as "translating".
+    """
     if hidden:
         yield lambda count: None
     elif sys.stderr.isatty():

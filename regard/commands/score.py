@@ -1,4 +1,4 @@
-"""``regard score``: how probable a model finds given translations."""
+"""``regard score``: print the log probability that a model gives to translations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.commands.options import CheckpointName, DeviceName, Run, Threads, open_model
+from regard.commands.options import CheckpointName, DeviceName, PairSource, PairTarget, Run, Threads, open_model
 from regard.commands.progress import progress
 
 if TYPE_CHECKING:
@@ -23,10 +23,11 @@ __all__ = ["register"]
 CHUNK = 1024  # pairs in memory at a time
 EPILOG = "Example: regard score runs/m30k test.en test.de > log-probabilities.txt"
 
-Source = Annotated[Path, typer.Argument(metavar="SOURCE", help="Sentences; or a .tsv or .jsonl of both sides.")]
-Target = Annotated[Path | None, typer.Argument(metavar="TARGET", help="The translation of each.")]
 AsJson = Annotated[
-    bool, typer.Option("--json", help="A JSON object a line with the log probability of each piece; the total last.")
+    bool,
+    typer.Option(
+        "--json", help="Print a JSON object a line with the log probability of each piece, and the total last."
+    ),
 ]
 
 
@@ -37,8 +38,8 @@ def register(app: typer.Typer) -> None:
 
 def score(
     run: Run,
-    source: Source,
-    target: Target = None,
+    source: PairSource,
+    target: PairTarget = None,
     *,
     as_json: AsJson = False,
     checkpoint: CheckpointName = None,
@@ -47,7 +48,8 @@ def score(
 ) -> None:
     """Print log P(target | source) of each pair, in nats, the end symbol included.
 
-    A line a line: one that is blank on both sides stays blank. The perplexity of all comes last, on standard error.
+    The output has a line for each pair; a pair that is blank on both sides gives a blank line. The total and the
+    perplexity follow on standard error.
     """
     from regard.data.corpora import CorpusConfig, read_pairs
 

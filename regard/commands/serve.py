@@ -1,4 +1,4 @@
-"""``regard serve``: trained models over HTTP, for our own clients and for those of LibreTranslate and DeepL."""
+"""``regard serve``: serve trained models over HTTP, also to clients of LibreTranslate and DeepL."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.commands import completion
-from regard.commands.options import CheckpointName, DeviceName, EngineName, Threads
+from regard.commands.options import CheckpointName, DeviceName, EngineName, Port, Threads
 from regard.core.installation import extra_command
 from regard.errors import ConfigError, ModelError
 
@@ -27,46 +27,55 @@ EPILOG = (
     "Examples:  regard serve runs/m30k   |   regard serve en-de=runs/m30k de-en=runs/back --port 5000 --engine int8   |"
     "   curl -s localhost:5000/v1/translate -H 'content-type: application/json' -d '{\"text\": \"A dog runs.\"}'"
 )
-CONNECTIONS = 1024  # at once; more are told to come back
+CONNECTIONS = 1024  # at once; more are refused with 503
 LOCAL = ("127.0.0.1", "::1", "localhost")
 
 Runs = Annotated[
     list[str],
     typer.Argument(
-        metavar="[NAME=]RUN…", help="Run folders; the first is loaded at once.", autocompletion=completion.runs
+        metavar="[NAME=]RUN…",
+        help="Run folders, each optionally with a NAME; the first is loaded at once.",
+        autocompletion=completion.runs,
     ),
 ]
-Host = Annotated[str, typer.Option("--host", help="Address to listen at; 0.0.0.0 is the whole network.")]
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")]
-Characters = Annotated[int, typer.Option("--char-limit", min=1, help="Characters a request may have.")]
-Texts = Annotated[int, typer.Option("--batch-limit", min=1, help="Texts a request may have.")]
-Requests = Annotated[int, typer.Option("--req-limit", min=1, help="Requests a client may make in a minute.")]
-Widest = Annotated[int, typer.Option("--beam-limit", min=1, help="The widest beam, and the longest n-best list.")]
-Seconds = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds until an answer.")]
+Host = Annotated[str, typer.Option("--host", help="Address to listen on; 0.0.0.0 listens on the whole network.")]
+Characters = Annotated[int, typer.Option("--char-limit", min=1, help="Limit of characters in a request.")]
+Texts = Annotated[int, typer.Option("--batch-limit", min=1, help="Limit of texts in a request.")]
+Requests = Annotated[int, typer.Option("--req-limit", min=1, help="Limit of requests a minute from one client.")]
+Widest = Annotated[int, typer.Option("--beam-limit", min=1, help="Limit of the beam width and of the n-best list.")]
+Seconds = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds until a request is given up with 503.")]
 Waiting = Annotated[
-    int, typer.Option("--queue", min=1, help="Sentences of a client that may wait; more are told to come back.")
+    int, typer.Option("--queue", min=1, help="Queue limit per client, in sentences; more are refused with 429.")
 ]
-RowsOption = Annotated[int, typer.Option("--rows", min=1, help="Hypotheses that a model searches together.")]
+RowsOption = Annotated[
+    int,
+    typer.Option("--rows", min=1, help="Batch limit: hypotheses that a model searches together."),
+]
 Proxy = Annotated[
     str | None,
     typer.Option(
         "--trusted-proxy",
         metavar="ADDRESS",
-        help="Whose X-Forwarded-For is believed.",
+        help="Address of a reverse proxy whose X-Forwarded-For header is trusted.",
     ),
 ]
 PublicUrl = Annotated[
     str | None,
-    typer.Option("--public-url", metavar="URL", help="Where clients reach the server, if not where it listens."),
+    typer.Option("--public-url", metavar="URL", help="URL under which clients reach the server, if it differs."),
 ]
 KeysFile = Annotated[
-    Path | None, typer.Option("--keys", metavar="FILE", help="Only who has a key of this file; see regard keys.")
+    Path | None, typer.Option("--keys", metavar="FILE", help="Require an API key from this file; see `regard keys`.")
 ]
 GlossariesFolder = Annotated[
     Path | None,
-    typer.Option("--glossaries", metavar="DIR", help="Where glossaries of clients are kept; else while it runs."),
+    typer.Option(
+        "--glossaries",
+        metavar="DIR",
+        help="Folder to store client glossaries in.",
+        show_default="in memory, until the server stops",
+    ),
 ]
-Body = Annotated[int, typer.Option("--body-limit", min=1, help="Bytes of a request's body.")]
+Body = Annotated[int, typer.Option("--body-limit", min=1, help="Limit of bytes in a request body.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -96,11 +105,11 @@ def serve(
     trusted_proxy: Proxy = None,
     public_url: PublicUrl = None,
 ) -> None:
-    """Serve trained models over HTTP until Ctrl-C or SIGTERM; what was accepted is then finished.
+    """Serve trained models over HTTP until Ctrl-C or SIGTERM; accepted requests are finished first.
 
-    POST /v1/translate is our own interface, /openapi.json describes it. Clients of LibreTranslate (/translate, /detect,
-    /languages, /translate_file) and of DeepL (/v2/translate, /v2/glossaries, /v2/languages, /v2/usage) work as they
-    are. /metrics is for Prometheus.
+    POST /v1/translate is Regard's own interface, described by /openapi.json. Clients of LibreTranslate (/translate,
+    /detect, /languages, /translate_file) and of DeepL (/v2/translate, /v2/glossaries, /v2/languages, /v2/usage) work
+    unchanged. /metrics is for Prometheus.
     """
     settings = {
         "body_bytes": body_limit, "texts": batch_limit, "characters": char_limit, "beam": beam_limit,
@@ -131,7 +140,17 @@ def create_server(
     log_level: str = "info",
     **opening: Any,
 ) -> tuple[uvicorn.Server, int]:
-    """The server, ready to run, and its port. ``opening``: how models are opened (``open_model``)."""
+    """Return a server that is ready to run, and its port.
+
+    runs: run folders, each as NAME=RUN or RUN.
+    host, port: address to listen on; port 0 picks a free one.
+    keys: file of API keys; without it no key is asked for.
+    glossaries: folder for client glossaries; without it they live in memory.
+    trusted_proxy: address of a proxy whose X-Forwarded-For header is trusted.
+    settings: limits, as ``ServerSettings`` names them.
+    log_level: uvicorn's.
+    opening: options of ``open_model``.
+    """
     # oneDNN keeps code for a thousand shapes otherwise, and requests have as many: hundreds of megabytes.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
     try:
@@ -140,7 +159,6 @@ def create_server(
         from regard.server.app import create_app
         from regard.server.batching.metrics import ServerMetrics
         from regard.server.batching.models import Models
-        from regard.server.connections import limited
         from regard.server.keys import Keys
         from regard.server.service import Service
         from regard.server.settings import ServerSettings
@@ -153,14 +171,21 @@ def create_server(
     chosen, metrics = _settings(ServerSettings, settings or {}), ServerMetrics()
     models = Models([_served(given, chosen, metrics, **opening) for given in runs])
     service = Service(models, chosen, metrics, keys=Keys(keys) if keys else None, glossaries=glossaries)
-    app = create_app(service)
-    config = uvicorn.Config(
-        app, host=host, port=port, log_level=log_level, access_log=False, server_header=False,
-        http=limited(chosen, trusted_proxy), ws="none",
+    address = {"host": host, "port": port, "log_level": log_level}
+    return uvicorn.Server(_uvicorn_config(create_app(service), chosen, trusted_proxy, **address)), port
+
+
+def _uvicorn_config(app: Any, chosen: ServerSettings, trusted_proxy: str | None, **address: Any) -> uvicorn.Config:
+    import uvicorn
+
+    from regard.server.connections import limited
+
+    return uvicorn.Config(
+        app, access_log=False, server_header=False, http=limited(chosen, trusted_proxy), ws="none",
         timeout_graceful_shutdown=round(chosen.seconds) + 1, limit_concurrency=max(CONNECTIONS, 4 * chosen.waiting),
         timeout_keep_alive=5, proxy_headers=trusted_proxy is not None, forwarded_allow_ips=trusted_proxy or [],
+        **address,
     )  # fmt: skip
-    return uvicorn.Server(config), port
 
 
 def _settings(kind: type[ServerSettings], given: dict[str, Any]) -> ServerSettings:
@@ -176,7 +201,7 @@ def _settings(kind: type[ServerSettings], given: dict[str, Any]) -> ServerSettin
 
 
 def _free_port(host: str, port: int) -> int:
-    """The port, or one for 0. uvicorn would tell last of all, and by another exit code, that it is taken."""
+    """Return the port, or a free one for 0; raises ConfigError if it is taken, which uvicorn would tell too late."""
     import socket
 
     try:
@@ -190,7 +215,7 @@ def _free_port(host: str, port: int) -> int:
 
 
 def _log_requests() -> None:
-    """Who asked what and how long it took, on standard error; never a text."""
+    """Log client, path and duration of each request on standard error; never a text."""
     import logging
 
     handler = logging.StreamHandler()
@@ -204,7 +229,7 @@ def _served(
     given: str, settings: ServerSettings, metrics: ServerMetrics, *, engine: Engine | None = None,
     checkpoint: str | None = None, device: str | None = None, threads: int | None = None,
 ) -> ServedModel:  # fmt: skip
-    """A run that is there; its weights are read when it is first asked."""
+    """Open a run to be served; weights are read with the first request."""
     from regard.commands.options import open_model
     from regard.inspection.inspector import Inspector
     from regard.runs.run_folder import RunFolder
@@ -223,7 +248,7 @@ def _served(
         return open_model(path, checkpoint=checkpoint, device=device, threads=threads, engine=engine)
 
     def open(which: str | None) -> Translator:
-        """For who looks into it: the one that translates, or another checkpoint."""
+        """Open the model for inspection: the one that translates, or another checkpoint."""
         return open_model(path, checkpoint=which, device=device, threads=threads) if which else model.start()[0]
 
     config = translation_config(run)
@@ -237,6 +262,6 @@ def _served(
 
 
 def _name_and_path(given: str) -> tuple[str, Path]:
-    """``en-de=runs/m30k``, or ``runs/m30k``, whose name is that of its folder."""
+    """Split ``en-de=runs/m30k`` into name and path; without a name, the folder's name is taken."""
     name, equals, path = given.partition("=")
     return (name, Path(path)) if equals and name and "/" not in name else (Path(given).resolve().name, Path(given))

@@ -1,4 +1,4 @@
-"""``regard study``: a claim of the literature, run and judged."""
+"""``regard study``: measure a claim of the literature and judge it."""
 
 from __future__ import annotations
 
@@ -24,16 +24,22 @@ Names = Annotated[
     list[str],
     typer.Argument(
         metavar="NAME…|list|all|page",
-        help="Studies; page writes the page from results there.",
+        help="Studies to run; list shows them, all runs them all, page writes the page from stored results.",
         autocompletion=completion.studies,
     ),
 ]
-Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where each study gets a folder of its name.")]
+Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder for results, with a folder for each study.")]
 Page = Annotated[
-    Path | None, typer.Option("--page", metavar="FILE", help="The page of all; FOLDER/studies.md unless given.")
+    Path | None,
+    typer.Option(
+        "--page", metavar="FILE", help="Also write the page of all studies to this file.", show_default="OUT/studies.md"
+    ),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Of all random numbers.")]
-Quick = Annotated[bool, typer.Option("--quick", help="The smallest form, to see that it runs; so does REGARD_QUICK=1.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all random numbers.")]
+Quick = Annotated[
+    bool,
+    typer.Option("--quick", help="Run the smallest form, to see that it works; REGARD_QUICK=1 does the same."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -51,7 +57,10 @@ def study(
     as_json: AsJson = False,
     threads: Threads = None,
 ) -> None:
-    """Run claims of the literature: a table, a verdict, a figure and JSON each. Exits with 0 whatever the verdict."""
+    """Measure claims of the literature; each study gives a table, a verdict, a figure and JSON.
+
+    The exit code is 0 whatever the verdict.
+    """
     from regard.studies.catalogue import STUDIES, find_study
 
     if names == ["list"]:
@@ -127,7 +136,7 @@ def _lines(record: dict[str, Any]) -> Iterator[str]:
 
 
 def _aligned(rows: Sequence[Sequence[Cell]], *, left: int = 1) -> Iterator[str]:
-    """In columns, of which the first ``left`` are words."""
+    """Align rows in columns: the first ``left`` columns to the left, the others to the right."""
     from regard.studies.study import show
 
     shown = [[show(cell) for cell in row] for row in rows]

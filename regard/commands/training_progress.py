@@ -1,4 +1,4 @@
-"""What a person sees of a training: a live line on a terminal, a plain one now and then anywhere else."""
+"""Display of a running training on standard error: a live line on a terminal, else a plain line now and then."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from regard.training.progress import Outcome, TrainingProgress, Validation
 __all__ = ["TrainingDisplay"]
 
 PLAIN_EVERY = 60.0  # seconds between lines where there is no terminal
-SMOOTHING = 0.95  # of the tokens per second shown
+SMOOTHING = 0.95  # weight of the past in the moving average of tokens per second
 
 
 class TrainingDisplay:

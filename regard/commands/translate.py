@@ -1,4 +1,4 @@
-"""``regard translate``: a filter from lines to lines, in constant memory and in order."""
+"""``regard translate``: translate lines as a filter does, in order and in constant memory."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import json
 import secrets
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -31,41 +32,67 @@ from regard.commands.progress import progress
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from regard.commands.output import LineWriter
+    from regard.config.settings import SearchConfig
     from regard.inference.results import Candidate, Translation
+    from regard.tasks.translation.translator import Translator
 
 __all__ = ["register"]
 
-SHOWN = 20  # characters that were never seen
-BATCHES = 16  # batches read ahead: among so many lines, those of like length go together
+SHOWN = 20  # unknown characters named at the end
+BATCHES = 16  # batches read ahead, so that lines of like length can be decoded together
 
 Input = Annotated[
-    Path | None, typer.Argument(metavar="FILE", help="A sentence a line, .gz or not; standard input unless given.")
+    Path | None,
+    typer.Argument(metavar="FILE", help="Text with a sentence a line, plain or .gz.", show_default="standard input"),
 ]
-Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output."),
+]
 NBest = Annotated[
     int | None,
-    typer.Option("--nbest", min=1, metavar="N", help="The N best of a line: its number, score, text, by tabs."),
+    typer.Option(
+        "--nbest",
+        min=1,
+        metavar="N",
+        help="Print the N best outputs of a line, each as line number, score and text, separated by tabs.",
+    ),
 ]
-MaxLength = Annotated[int | None, typer.Option("--max-length", min=1, metavar="N", help="Pieces an output may have.")]
+MaxLength = Annotated[
+    int | None,
+    typer.Option("--max-length", min=1, metavar="N", help="Limit of pieces in an output."),
+]
 Temperature = Annotated[
-    float | None, typer.Option("--temperature", metavar="T", help="Draw from p^(1/T) instead of searching.")
+    float | None, typer.Option("--temperature", metavar="T", help="Sample from p^(1/T) instead of searching.")
 ]
-TopK = Annotated[int | None, typer.Option("--top-k", min=1, metavar="K", help="Draw among the K most probable pieces.")]
+TopK = Annotated[
+    int | None,
+    typer.Option("--top-k", min=1, metavar="K", help="Sample among the K most probable pieces."),
+]
 TopP = Annotated[
-    float | None, typer.Option("--top-p", metavar="P", help="Draw among the fewest pieces that reach probability P.")
+    float | None,
+    typer.Option("--top-p", metavar="P", help="Sample among the fewest pieces whose probabilities sum to P."),
 ]
-Seed = Annotated[int | None, typer.Option("--seed", min=0, metavar="N", help="Draw the same again.")]
-Prefix = Annotated[str | None, typer.Option("--prefix", metavar="TEXT", help="Every output begins so.")]
+Seed = Annotated[
+    int | None,
+    typer.Option("--seed", min=0, metavar="N", help="Seed of sampling, for the same outputs again."),
+]
+Prefix = Annotated[str | None, typer.Option("--prefix", metavar="TEXT", help="Text that every output must begin with.")]
 Prefixes = Annotated[
     Path | None,
-    typer.Option("--prefixes", metavar="FILE", help="Each output begins as its line here; a blank line is free."),
+    typer.Option(
+        "--prefixes", metavar="FILE", help="File with a prefix for each line; a blank line leaves the output free."
+    ),
 ]
 Resume = Annotated[
-    bool, typer.Option("--resume", help="Go on with the -o file of this very command, interrupted before.")
+    bool, typer.Option("--resume", help="Go on with the -o file of the same command after an interruption.")
 ]
 AsJson = Annotated[
     bool,
-    typer.Option("--json", help="A JSON object a line: text, score, log probability, pieces, unknown, candidates."),
+    typer.Option(
+        "--json", help="Print a JSON object a line: text, score, log probability, pieces, unknown, candidates."
+    ),
 ]
 
 
@@ -99,80 +126,110 @@ def translate(
 ) -> None:
     """Translate lines with a trained model.
 
-    Reads and writes as it goes, in order: a pipe is answered when its writer pauses (with --seed after 1,024 lines or
-    at the end, so that the same is drawn again). A line of nothing but white space stays empty; one that is too long is
-    translated in parts. A file given with -o is replaced once all is there; --resume goes on after an interruption.
+    Output is written in order while input is read: a pipe is answered when its writer pauses (with --seed after 1,024
+    lines or at the end, so that sampling can be repeated). A blank line stays blank; a line that is too long is
+    translated in parts. The file of -o is replaced once the output is complete; --resume goes on after an
+    interruption.
     """
-    from regard.data.corpora import read_lines
-
-    begins = _Beginnings(prefix, prefixes)
+    requested = _Prefixes(prefix, prefixes)
     model = open_model(run, checkpoint=checkpoint, device=device, threads=threads, engine=engine)
     search = search_settings(
         model.search, beam=beam, nbest=nbest, length_penalty=length_penalty,
         coverage_penalty=coverage_penalty, max_length=max_length,
         temperature=temperature, top_k=top_k, top_p=top_p,
     )  # fmt: skip
-    given = file if file is not None and str(file) != "-" else None
-    # Someone who types wants each answer at once.
-    size = 1 if given is None and sys.stdin.isatty() else BATCHES * search.batch_sentences
-    # What is to be drawn again, or gone on with, is cut alike each time; else the first lines are not kept waiting.
-    alike = seed is not None or (output is not None and given is not None)
-    # The lines of a pipe would be gone once they are counted.
-    total = sum(1 for _ in read_lines(given)) if given is not None and given.is_file() else None
     form = _as_json if as_json else _as_table if search.nbest > 1 else _as_text
-    hidden = output is None and sys.stdout.isatty()
     job = {
         "run": str(run.resolve()), "checkpoint": checkpoint_name(run, checkpoint), "engine": engine, "seed": seed,
-        "search": search.model_dump(mode="json"), "form": form.__name__, "prefix": prefix, "prefixes": begins.digest(),
+        "search": search.model_dump(mode="json"), "form": form.__name__, "prefix": prefix,
+        "prefixes": requested.digest(),
     }  # fmt: skip
-    with (
-        open_output(output, given, job=job, resume=resume) as lines,
-        progress("translating", total, hidden=hidden) as advance,
-        open_lines(given, watched=output is None) as (read, ready),
-    ):
-        unheard = reader_left if output is None else lambda: False
-        start = secrets.randbits(32) if seed is None else seed
-        number, unknown = 0, Counter[str]()
-        early: dict[str, Any] = {"first": search.batch_sentences, "ready": ready}
-        cut = chunks(read, size, whole=output is not None) if alike else chunks(read, size, **early)
-        for count, chunk in enumerate(cut):
-            begin = begins.take(len(chunk))
-            if lines.skip_committed(chunk):
-                number += len(chunk)
-                advance(len(chunk))
-                continue
-            found = model.translate(
-                chunk, search=search, prefixes=begin, seed=start + count, done=advance, interrupted=unheard
-            )
-            for one in found:
-                number += 1
-                unknown.update(one.unknown)
-                lines.write(form(number, one))
-            lines.commit(chunk)
-        begins.end()
+    work = _Translation(model, search, requested, form, secrets.randbits(32) if seed is None else seed)
+    source = file if file is not None and str(file) != "-" else None
+    unknown = _translate_lines(work, source, output, job=job, resume=resume, seeded=seed is not None)
     if unknown:
         typer.echo(_never_seen(unknown), err=True)
 
 
-class _Beginnings:
-    """What outputs must begin with: one text for all, or a file with a line for each."""
+def _translate_lines(
+    work: _Translation, source: Path | None, output: Path | None, *, job: dict[str, Any], resume: bool, seeded: bool
+) -> Counter[str]:
+    """Translate a file or standard input; return how often each word or character unknown to the model occurred."""
+    with (
+        open_output(output, source, job=job, resume=resume) as lines,
+        progress("translating", _count_lines(source), hidden=output is None and sys.stdout.isatty()) as advance,
+        open_lines(source, watched=output is None) as (read, ready),
+    ):
+        batch = work.search.batch_sentences
+        # Someone who types wants each answer at once.
+        size = 1 if source is None and sys.stdin.isatty() else BATCHES * batch
+        # The same chunks must come again with a seed and after a resume; else the first lines are not kept waiting.
+        reproducible = seeded or (output is not None and source is not None)
+        early: dict[str, Any] = {} if reproducible else {"first": batch, "ready": ready}
+        parts = chunks(read, size, whole=reproducible and output is not None, **early)
+        return work.run(parts, lines, advance, reader_left if output is None else lambda: False)
+
+
+def _count_lines(source: Path | None) -> int | None:
+    """Count the lines of a file; None for a pipe, whose lines would be gone."""
+    from regard.data.corpora import read_lines
+
+    return sum(1 for _ in read_lines(source)) if source is not None and source.is_file() else None
+
+
+class _Translation(NamedTuple):
+    """One job: what is decoded, how, and as which text each result is written."""
+
+    model: Translator
+    search: SearchConfig
+    prefixes: _Prefixes
+    form: Callable[[int, Translation], str]  # a line's number and its translation to the text of the output
+    seed: int  # of the first chunk; each further one adds 1
+
+    def run(
+        self, parts: Iterable[list[str]], lines: LineWriter, advance: Callable[[int], None],
+        interrupted: Callable[[], bool],
+    ) -> Counter[str]:  # fmt: skip
+        """Translate chunk after chunk and write the results; return the counts of unknown words or characters."""
+        number, unknown = 0, Counter[str]()
+        for count, chunk in enumerate(parts):
+            prefixes = self.prefixes.take(len(chunk))
+            if lines.skip_committed(chunk):
+                number += len(chunk)
+                advance(len(chunk))
+                continue
+            found = self.model.translate(
+                chunk, search=self.search, prefixes=prefixes, seed=self.seed + count, done=advance,
+                interrupted=interrupted,
+            )  # fmt: skip
+            for one in found:
+                number += 1
+                unknown.update(one.unknown)
+                lines.write(self.form(number, one))
+            lines.commit(chunk)
+        self.prefixes.end()
+        return unknown
+
+
+class _Prefixes:
+    """Required beginnings of the outputs: one text for all, or a file with a line for each."""
 
     def __init__(self, prefix: str | None, file: Path | None) -> None:
         from regard.data.corpora import read_lines
 
         if prefix is not None and file is not None:
-            raise ConfigError("--prefix and --prefixes both say how an output begins", help="give one of them")
+            raise ConfigError("--prefix and --prefixes cannot be combined", help="give one of them")
         self.prefix, self.file, self.taken = prefix, file, 0
         self.lines = None if file is None else read_lines(file)
 
     def digest(self) -> str | None:
-        """Of the file, which is read as it is needed."""
+        """Return the sha256 of the file; None without one."""
         from regard.core.atomic_files import sha256
 
         return None if self.file is None or not self.file.is_file() else sha256(self.file)
 
     def take(self, count: int) -> list[str] | None:
-        """Those of the next ``count`` sentences; None when they are free."""
+        """Return the prefixes of the next ``count`` sentences; None if outputs may begin freely."""
         if self.lines is None:
             return None if self.prefix is None else [self.prefix] * count
         found = list(itertools.islice(self.lines, count))
@@ -183,16 +240,16 @@ class _Beginnings:
         return found
 
     def end(self) -> None:
-        """DataError where prefixes are left over."""
+        """Raise DataError if prefixes are left over."""
         if self.lines is not None and (rest := sum(1 for _ in self.lines)):
             where = f"{self.file}:{self.taken + 1}"
             raise DataError(f"{self.file} has {rest:,} lines more than there were sentences", where=where)
 
 
 def _never_seen(unknown: Counter[str]) -> str:
-    """One line, the most frequent first."""
-    said = [(printable(each), count) for each, count in unknown.most_common(SHOWN)]
-    shown = [f"{each} ({count:,})" if count > 1 else each for each, count in said]
+    """Describe unknown words or characters in one line, the most frequent first."""
+    counted = [(printable(each), count) for each, count in unknown.most_common(SHOWN)]
+    shown = [f"{each} ({count:,})" if count > 1 else each for each, count in counted]
     words = any(len(each) > 1 for each in unknown)
     kind = ("word" if words else "character") + "s" * (len(unknown) > 1)
     more = ", …" if len(unknown) > SHOWN else ""
@@ -219,5 +276,5 @@ def _described(candidate: Candidate) -> dict[str, Any]:
 
 
 def _one_line(text: str) -> str:
-    """A vocabulary of characters or bytes can spell a line's end; a line stays a line."""
+    """Replace line breaks, which a vocabulary of characters or bytes can spell, by spaces."""
     return text.replace("\r", " ").replace("\n", " ")

@@ -32,7 +32,7 @@ from regard.attention.mask import Mask, Padding, Span, Window
 from regard.attention.mechanisms.dot import Dot
 from regard.models.recurrent.cells import Elman
 from regard.studies.costs import Function, bytes_kept, exponent, operations, products_in_a_row, seconds, sees
-from regard.studies.study import Cell, Findings, Report, at_least, at_most
+from regard.studies.study import Cell, Criterion, Findings, Report, at_least, at_most
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -160,6 +160,25 @@ def run(*, seed: int, quick: bool, report: Report, layers: Mapping[str, Measured
     for name, layer in layers.items():
         measured[name] = _measure(layer, sizes)
         report(len(measured) / len(layers))
+    return Findings(
+        columns=(
+            *("layer", "theory", "operations ~ n^", "d^", "k or r^", "seconds ~ n^", "d^", "kept ~ n^", "d^"),
+            *("products in a row", "path"),
+        ),
+        rows=[_row(name, layer, measured[name], sizes) for name, layer in layers.items()],
+        criteria=_judge(layers, measured, sizes),
+        draw=lambda figure: _draw(figure, measured, sizes),
+        remarks=(
+            f"Here k = {KERNEL} and r = {RADIUS}; n goes from {sizes.lengths[0]} to {sizes.lengths[-1]} at d = 64, d "
+            f"from {sizes.widths[0]} to {sizes.widths[-1]} at n = 128; products in a row are those of n = {sizes.lengths[-1]}, paths "
+            f"of n = {sizes.short[-1]}. Seconds and bytes kept depend on the machine and on its other work; nothing is "
+            "judged by them.",
+        ),
+    )
+
+
+def _judge(layers: Mapping[str, MeasuredLayer], measured: Mapping[str, Measured], sizes: Sizes) -> list[Criterion]:
+    """Hold the measured exponents, chains and paths against theory."""
     both = [(layer, measured[name]) for name, layer in layers.items()]
     in_n, in_d = (
         _worst(exponent(axis, found.operations[place]) - layer.exponents[place] for layer, found in both)
@@ -167,42 +186,26 @@ def run(*, seed: int, quick: bool, report: Report, layers: Mapping[str, Measured
     )
     d = sizes.widths[-1]
     below, above = (_compare(layers, n, d) for n in (d // 2, 2 * d))
-    return Findings(
-        columns=(
-            *("layer", "theory", "operations ~ n^", "d^", "k or r^", "seconds ~ n^", "d^", "kept ~ n^", "d^"),
-            *("products in a row", "path"),
+    return [
+        at_most("operations: exponent of n, worst difference from theory", in_n, EXACT),
+        at_most("operations: exponent of d, worst difference from theory", in_d, EXACT),
+        at_most("operations: exponent of k or r, worst difference from 1", _worst_own(measured.values()), EXACT),
+        at_most(
+            "products in a row: exponent of n, worst difference from theory",
+            _worst(exponent(sizes.lengths, found.chains) - layer.sequential for layer, found in both),
+            EXACT,
         ),
-        rows=[_row(name, layer, measured[name], sizes) for name, layer in layers.items()],
-        criteria=[
-            at_most("operations: exponent of n, worst difference from theory", in_n, EXACT),
-            at_most("operations: exponent of d, worst difference from theory", in_d, EXACT),
-            at_most("operations: exponent of k or r, worst difference from 1", _worst_own(measured.values()), EXACT),
-            at_most(
-                "products in a row: exponent of n, worst difference from theory",
-                _worst(exponent(sizes.lengths, found.chains) - layer.sequential for layer, found in both),
-                EXACT,
+        at_most(
+            "path length, worst difference from theory",
+            _worst(
+                path - layer.path(n) for layer, found in both for n, path in zip(sizes.short, found.paths, strict=True)
             ),
-            at_most(
-                "path length, worst difference from theory",
-                _worst(
-                    path - layer.path(n)
-                    for layer, found in both
-                    for n, path in zip(sizes.short, found.paths, strict=True)
-                ),
-                0,
-            ),
-            at_most("restricted layer against self-attention under its mask", _band_error(layers), 1e-12),
-            at_most("operations of self-attention / recurrent at n = d/2", below, 1),
-            at_least("operations of self-attention / recurrent at n = 2d", above, 1),
-        ],
-        draw=lambda figure: _draw(figure, measured, sizes),
-        remarks=(
-            f"Here k = {KERNEL} and r = {RADIUS}; n goes from {sizes.lengths[0]} to {sizes.lengths[-1]} at d = 64, d "
-            f"from {sizes.widths[0]} to {d} at n = 128; products in a row are those of n = {sizes.lengths[-1]}, paths "
-            f"of n = {sizes.short[-1]}. Seconds and bytes kept depend on the machine and on its other work; nothing is "
-            "judged by them.",
+            0,
         ),
-    )
+        at_most("restricted layer against self-attention under its mask", _band_error(layers), 1e-12),
+        at_most("operations of self-attention / recurrent at n = d/2", below, 1),
+        at_least("operations of self-attention / recurrent at n = 2d", above, 1),
+    ]
 
 
 def _measure(layer: MeasuredLayer, sizes: Sizes) -> Measured:

@@ -213,7 +213,7 @@ def test_bad_input_trains_nothing(regard, tmp_path: Path) -> None:
         ((a, "--budget", "soon"), ConfigError, "no budget"),
         ((a, a), ConfigError, "two rows"),
         ((a, "--metric", "blue"), ConfigError, "blue"),
-        ((a, "--test", a, a, "--test-file", a), ConfigError, "both name a test set"),
+        ((a, "--test", a, a, "--test-file", a), ConfigError, "cannot be combined"),
         ((a, "--test-file", tmp_path / "none.tsv"), DataError, "there is no file"),
     ):
         found = regard("compare", *arguments, "--out", out)

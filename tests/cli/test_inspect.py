@@ -223,10 +223,10 @@ def test_arrays_and_json_need_no_page(tiny_run: TinyRun, tmp_path: Path, capsys:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--json"], "no text to look at"),
+        (["--json"], "TEXT is missing"),
         (["x " * 200, "--json"], "too long"),
-        (["", "--json"], "no text to look at"),
-        (["a", "--replay"], "--replay is for a file"),
+        (["", "--json"], "TEXT is missing"),
+        (["a", "--replay"], "--replay needs --html"),
         (["a", "--json", "--checkpoint", "7"], "checkpoint"),
     ],
 )

@@ -153,7 +153,7 @@ def test_an_interrupted_translation_goes_on(
 @pytest.mark.parametrize("options", [["--resume"], ["--resume", "-o", "/dev/null"]])
 def test_what_cannot_be_gone_on_with_is_told(regard, tiny_run: TinyRun, options: list[str]) -> None:
     error = regard("translate", tiny_run.path, tiny_run.source, *options).exception
-    assert isinstance(error, ConfigError) and "from a file to a file" in str(error)
+    assert isinstance(error, ConfigError) and "needs an input file and an output file" in str(error)
 
 
 def test_a_pipe_for_a_file_is_read_once(regard, tiny_run: TinyRun, tmp_path: Path) -> None:
