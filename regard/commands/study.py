@@ -118,28 +118,31 @@ def _lines(record: dict[str, Any]) -> Iterator[str]:
     from textwrap import wrap
 
     from regard.studies.page import verdict
-    from regard.studies.study import show
 
     yield from wrap(f"{record['name']}: {record['claim']}", 100)
     yield f"({record['source']})\n"
     yield from _aligned([record["columns"], *record["rows"]])
     yield ""
-    judged = [
-        ("✓" if each["holds"] else "✗", each["what"], show(each["value"]), each["comparison"], show(each["threshold"]))
-        for each in record["criteria"]
-    ]
-    yield from _aligned(judged, left=2)
+    yield from _aligned([_judged(each) for each in record["criteria"]], left=2)
     for remark in record["remarks"]:
         yield from ("", *wrap(remark, 100))
     form = " (quick form: too small to mean much)" if record["quick"] else ""
     yield f"\n{record['name']} {verdict(record)}{form}"
 
 
+def _judged(criterion: dict[str, Any]) -> tuple[str, ...]:
+    """Return the cells of one criterion: a mark, its words, the value, the comparison and the threshold."""
+    from regard.studies.study import format_cell
+
+    value, threshold = (format_cell(criterion[key]) for key in ("value", "threshold"))
+    return "✓" if criterion["holds"] else "✗", criterion["what"], value, criterion["comparison"], threshold
+
+
 def _aligned(rows: Sequence[Sequence[Cell]], *, left: int = 1) -> Iterator[str]:
     """Align rows in columns: the first ``left`` columns to the left, the others to the right."""
-    from regard.studies.study import show
+    from regard.studies.study import format_cell
 
-    shown = [[show(cell) for cell in row] for row in rows]
+    shown = [[format_cell(cell) for cell in row] for row in rows]
     wide = [max(map(len, column)) for column in zip(*shown, strict=True)]
     for row in shown:
         cells = (

@@ -1,4 +1,4 @@
-"""What looking back at where it looked is worth when sentences get longer.
+"""Location-aware attention on sentences longer than those of the training.
 
 Claim: attention that goes by content alone loses its place in long input, among words that look alike; with the weights
 of the last step among what the score sees it keeps it, far beyond the lengths it was trained at, if the softmax is
@@ -42,7 +42,7 @@ LOCATION: dict[str, Any] = {"kind": "location-aware", "reach": 3, "channels": 4,
 
 
 class Tried(NamedTuple):
-    """The share of aligned steps at each of TIMES, and the weights of one sentence of the longest."""
+    """Share of aligned steps at each of TIMES, and the weights of one of the longest sentences."""
 
     shares: list[float]
     weights: Tensor
@@ -56,12 +56,12 @@ def run(
     content: Mapping[str, Any] = CONTENT,
     location: Mapping[str, Any] = LOCATION,
 ) -> Findings:
-    """``content`` and ``location`` are the two kinds of encoder-decoder attention compared."""
+    """Compare ``content`` and ``location``, two kinds of encoder-decoder attention."""
     updates, tested = (4, 2) if quick else (400, 20)
     found: dict[tuple[str, float], Tried] = {}
     for turn, (name, kind) in enumerate((("by content", content), ("location-aware", location))):
         torch.manual_seed(seed)
-        model = _learn(kind, updates, seed, toy_tasks.portion(report, turn / 2, turn / 2 + 0.45))
+        model = _learn(kind, updates, seed, toy_tasks.report_part(report, turn / 2, turn / 2 + 0.45))
         for beta in (1.0, SHARP):
             sharpen(model, beta)
             found[name, beta] = _try(model, seed, tested)
@@ -94,7 +94,7 @@ def sharpen(model: EncoderDecoder, beta: float) -> None:
 
 
 def _learn(kind: Mapping[str, Any], updates: int, seed: int, report: Report) -> EncoderDecoder:
-    model = toy_tasks.model_of(
+    model = toy_tasks.toy_model(
         TYPES,
         encoder=dict(kind="convolutional", blocks=[[WIDTH, 3, 1]]),
         decoder=dict(kind="recurrent", cell="elman", order="bahdanau"),
@@ -107,10 +107,10 @@ def _learn(kind: Mapping[str, Any], updates: int, seed: int, report: Report) -> 
     rate = schedule("constant", learning_rate=5e-3, warmup=30)
 
     def draw(step: int) -> toy_tasks.ToyPairs:
-        sentences = toy_tasks.words((seed, step), ROWS, shortest=SHORTEST, longest=LONGEST, types=TYPES)
+        sentences = toy_tasks.random_sentences((seed, step), ROWS, shortest=SHORTEST, longest=LONGEST, types=TYPES)
         return toy_tasks.ToyPairs(sentences, sentences)
 
-    for done, _ in enumerate(toy_tasks.updates(model, draw, rate, last=updates), start=1):
+    for done, _ in enumerate(toy_tasks.train_updates(model, draw, rate, last=updates), start=1):
         report(done / updates)
     return model.eval()
 
@@ -119,8 +119,8 @@ def _try(model: EncoderDecoder, seed: int, tested: int) -> Tried:
     shares, weights = [], torch.zeros(0)
     for times in TIMES:
         length = times * LONGEST
-        sentences = toy_tasks.words((seed, 0, times), tested, shortest=length, longest=length, types=TYPES)
-        given = toy_tasks.batch(toy_tasks.ToyPairs(sentences, sentences))
+        sentences = toy_tasks.random_sentences((seed, 0, times), tested, shortest=length, longest=length, types=TYPES)
+        given = toy_tasks.make_batch(toy_tasks.ToyPairs(sentences, sentences))
         with torch.no_grad(), observe(model) as seen:
             model(given.source, given.source_valid, given.target_input, given.target_valid)
         (looks,) = seen.values()

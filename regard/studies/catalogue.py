@@ -1,4 +1,4 @@
-"""The table of studies. A new one is a file in this folder and an entry here. Imports no torch."""
+"""Table of studies: each is a file in this folder and an entry here. Imports no torch."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ STUDIES: dict[str, Study] = {study.name: study for study in _ALL}
 
 
 def find_study(name: str) -> Study:
-    """The study of that name. Raises ConfigError with the names there are."""
+    """Return the study of that name; raises ConfigError that lists the known names."""
     if name not in STUDIES:
         why = f"there are {', '.join(STUDIES)}"
         help = did_you_mean(name, [*STUDIES, "list", "all", "page"]) or "regard study list"

@@ -1,4 +1,4 @@
-"""How many updates, and how many seconds, a recurrent model with attention and a Transformer need for the same loss.
+"""Updates and seconds that recurrent models with attention and a Transformer need for the same loss.
 
 Claim: a Transformer needs far less time to train than recurrent models (Vaswani et al. 2017, §1 and §6.1), since its
 positions are computed together and not one after the other.
@@ -47,7 +47,7 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 class Trained(NamedTuple):
-    """``losses`` of the updates until the goal or the last one, and the median of their durations in seconds."""
+    """Losses of the updates until the goal or the last one, and the median duration of an update in seconds."""
 
     rate: float
     losses: list[float]
@@ -55,16 +55,17 @@ class Trained(NamedTuple):
 
     @property
     def updates(self) -> float:
-        """Until the goal; infinite where it is not reached."""
+        """Updates until the goal; infinite if it is not reached."""
         return len(self.losses) if len(self.losses) >= OVER and fmean(self.losses[-OVER:]) <= GOAL else math.inf
 
     @property
     def seconds(self) -> float:
+        """Seconds until the goal, by the median duration of an update."""
         return self.updates * self.duration
 
 
 def run(*, seed: int, quick: bool, report: Report, models: Mapping[str, Mapping[str, Any]] = MODELS) -> Findings:
-    """``models``: configs, the last of which is held to be the fastest."""
+    """Train ``models``, by name and config; the last should be the fastest."""
     most, turns = 10 if quick else 600, len(models) * len(RATES)
     found: dict[str, Trained] = {}
     parameters: dict[str, int] = {}
@@ -72,15 +73,17 @@ def run(*, seed: int, quick: bool, report: Report, models: Mapping[str, Mapping[
         tries = []
         for turn, rate in enumerate(RATES, start=number * len(RATES)):
             torch.manual_seed(seed)
-            model = toy_tasks.model_of(TYPES, **config)
-            tries.append(_train(model, rate, most, seed, toy_tasks.portion(report, turn / turns, (turn + 1) / turns)))
+            model = toy_tasks.toy_model(TYPES, **config)
+            tries.append(
+                _train(model, rate, most, seed, toy_tasks.report_part(report, turn / turns, (turn + 1) / turns))
+            )
         parameters[name] = sum(parameter.numel() for parameter in model.parameters())
         found[name] = min(tries, key=lambda each: each.updates)
     *others, last = found
     return Findings(
         columns=("model", "parameters", "learning rate", "updates", "ms an update", "seconds"),
         rows=[
-            (name, parameters[name], each.rate, _said(each.updates), 1000 * each.duration, _said(each.seconds))
+            (name, parameters[name], each.rate, _shown(each.updates), 1000 * each.duration, _shown(each.seconds))
             for name, each in found.items()
         ],
         criteria=[
@@ -97,14 +100,14 @@ def run(*, seed: int, quick: bool, report: Report, models: Mapping[str, Mapping[
 
 def _train(model: EncoderDecoder, rate: float, most: int, seed: int, report: Report) -> Trained:
     def draw(step: int) -> toy_tasks.ToyPairs:
-        sources = toy_tasks.words((seed, step), ROWS, shortest=SHORTEST, longest=LONGEST, types=TYPES)
+        sources = toy_tasks.random_sentences((seed, step), ROWS, shortest=SHORTEST, longest=LONGEST, types=TYPES)
         return toy_tasks.ToyPairs(sources, [source[::-1] for source in sources])
 
     losses: list[float] = []
     durations: list[float] = []
     rises = schedule("constant", learning_rate=rate, warmup=50)
     began = time.perf_counter()
-    for loss in toy_tasks.updates(model, draw, rises, last=most):
+    for loss in toy_tasks.train_updates(model, draw, rises, last=most):
         losses.append(loss)
         durations.append(time.perf_counter() - began)
         report(len(losses) / most)
@@ -116,11 +119,11 @@ def _train(model: EncoderDecoder, rate: float, most: int, seed: int, report: Rep
 
 
 def _finite(seconds: float) -> float:
-    """No number, which never holds, for a goal that is not reached."""
+    """Return NaN, which never holds, for a goal that is not reached."""
     return math.nan if math.isinf(seconds) else seconds
 
 
-def _said(count: float) -> Cell:
+def _shown(count: float) -> Cell:
     return "not reached" if math.isinf(count) else count
 
 

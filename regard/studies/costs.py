@@ -1,4 +1,4 @@
-"""What a layer costs, measured on the layer as it runs: operations, seconds, bytes, and what must wait for what."""
+"""Costs of a layer as it runs: operations, seconds, bytes, and dependencies between positions."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ PRODUCTS = frozenset(
 
 
 def operations(forward: Function, n: int, d: int) -> int:
-    """Floating-point operations of all its matrix products and convolutions, as torch counts them."""
+    """Count the floating-point operations of all matrix products and convolutions, as torch counts them."""
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         forward(torch.randn(1, n, d))
     return int(counter.get_total_flops())
 
 
 def seconds(forward: Function, n: int, d: int, *, repeats: int) -> float:
-    """The median of forward passes, after one that warms up."""
+    """Return the median seconds of forward passes, after one that warms up."""
     x, taken = torch.randn(1, n, d), []
     with torch.no_grad():
         for _ in range(repeats + 1):
@@ -40,7 +40,7 @@ def seconds(forward: Function, n: int, d: int, *, repeats: int) -> float:
 
 
 def bytes_kept(forward: Function, n: int, d: int) -> int:
-    """What waits for the backward pass, parameters included; tensors that share memory count once."""
+    """Count the bytes kept for the backward pass, parameters included; shared memory counts once."""
     kept: dict[int, int] = {}
     held = []  # so that no address comes twice
 
@@ -56,7 +56,7 @@ def bytes_kept(forward: Function, n: int, d: int) -> int:
 
 
 class _Depths(TorchDispatchMode):
-    """Follows every tensor's depth: how many products lie one behind the other before it."""
+    """Tracks the depth of every tensor: the number of consecutive products that led to it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,21 +73,21 @@ class _Depths(TorchDispatchMode):
 
 
 def products_in_a_row(forward: Function, n: int, d: int) -> int:
-    """The longest chain of products of which each needs the one before: what no parallel machine can shorten."""
+    """Return the longest chain of dependent products, which no parallel machine can shorten."""
     with torch.no_grad(), _Depths() as depths:
         y = forward(torch.randn(1, n, d))
     return depths.depths[id(y)]
 
 
 def sees(forward: Function, n: int, d: int) -> Tensor:
-    """Which position depends on which, (n, n): where the Jacobian, by autograd, is not zero."""
+    """Return which position depends on which, (n, n): where the Jacobian, by autograd, is not zero."""
     x = torch.randn(1, n, d, dtype=torch.float64, requires_grad=True)
     slopes = [torch.autograd.grad(each, x, retain_graph=True)[0][0] for each in forward(x)[0].sum(1)]
     return torch.stack(slopes).abs().sum(2) > 0
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """Of the power law through the values, by least squares over logarithms."""
+    """Return the exponent of the power law through the values, by least squares over logarithms."""
     x, y = (torch.tensor(each, dtype=torch.float64).log() for each in (sizes, values))
     x = x - x.mean()
     return float((x * y).sum() / (x * x).sum())

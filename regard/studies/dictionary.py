@@ -38,12 +38,12 @@ SHOWN = (1.0, 1 / 4, 1 / 16)  # temperatures of the bars
 
 
 def soft(temperature: float) -> Mechanism:
-    """softmax(q·k / T)."""
+    """Return attention with the weights softmax(q·k / T)."""
     return Dot(scale=1 / temperature)
 
 
 def run(*, seed: int, quick: bool, report: Report, lookup: Callable[[float], Mechanism] = soft) -> Findings:
-    """``lookup`` makes the attention of a temperature."""
+    """Measure and judge; ``lookup`` makes the attention of a temperature."""
     pairs, queries, width = (8, 8, 16) if quick else (64, 256, 64)
     key = normalize(torch.randn(pairs, width, dtype=torch.float64), dim=-1)
     value = torch.randn(pairs, 4, dtype=torch.float64)
@@ -92,7 +92,7 @@ def run(*, seed: int, quick: bool, report: Report, lookup: Callable[[float], Mec
 
 
 def _look_up(mechanism: Mechanism, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Context (queries, value) and weights (queries, pairs) of one head and one sentence."""
+    """Return context (queries, value) and weights (queries, pairs) of one head and one sentence."""
     bound, keys = _everyone(query, key), mechanism.prepare(key[None, None])
     attended = mechanism(query[None, None], keys, value[None, None], bound, need_weights=True)
     assert attended.weights is not None

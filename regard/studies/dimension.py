@@ -1,4 +1,4 @@
-"""What the width of keys does to a score that learns.
+"""Effect of the width of keys on a learned score.
 
 Claim: for small d_k additive and dot-product attention perform similarly; for large d_k additive attention outperforms
 the dot product without scaling, and 1/√d_k counteracts that (Vaswani et al. 2017, §3.2.1). In translation an unscaled
@@ -50,7 +50,7 @@ SCORES: dict[str, Score] = {
 
 
 class Lookup(nn.Module):
-    """Queries and keys of all ids, a score, and the way from values to an answer."""
+    """A learned lookup: queries and keys of all ids, a score, and a read-out of the values."""
 
     def __init__(self, score: Mechanism, width: int) -> None:
         super().__init__()
@@ -58,7 +58,12 @@ class Lookup(nn.Module):
         self.score, self.value, self.out = score, nn.Embedding(VALUES, VALUES), nn.Linear(VALUES, VALUES)
 
     def forward(self, asked: Tensor, shown: Tensor, values: Tensor) -> Tensor:
-        """Ids asked for (examples), which keys each example shows (examples, keys), their values: logits."""
+        """Return logits (examples, values).
+
+        asked: ids to look up, (examples,).
+        shown: which keys each example shows, (examples, keys).
+        values: the value of each key, (examples, keys).
+        """
         mask = Matrix(torch.zeros(shown.shape).masked_fill(~shown, float("-inf")))
         asking, answering = (Span.of(torch.ones(1, n, dtype=torch.bool)) for n in shown.shape)
         query, key = self.query[asked][None, None], self.key[None, None]
@@ -73,7 +78,7 @@ class Lookup(nn.Module):
 
 
 def run(*, seed: int, quick: bool, report: Report, scores: Mapping[str, Score] | None = None) -> Findings:
-    """``scores`` are tried at each width; those called otherwise than "q·k" are held not to fall."""
+    """Train each of ``scores`` at each width; all but "q·k" should not get worse with it."""
     scores = scores or SCORES
     widths, seeds, updates = ((8, 64), 2, 25) if quick else ((8, 64, 512), 3, 600)
     found: dict[tuple[str, int], list[float]] = {(name, width): [] for width in widths for name in scores}
@@ -94,7 +99,7 @@ def run(*, seed: int, quick: bool, report: Report, scores: Mapping[str, Score] |
 
 
 def _learn(lookup: Lookup, updates: int) -> float:
-    """Train on fresh examples; the accuracy over the last ones, each measured before it is learned from."""
+    """Train on fresh examples; return the accuracy over the last ones, measured before each is learned from."""
     optimizer = torch.optim.Adam(lookup.parameters(), lr=3e-3)
     right = []
     for _ in range(updates):
@@ -130,7 +135,7 @@ def _judge(found: Mapping[tuple[str, int], list[float]], widths: Sequence[int], 
 
 
 def _error(accuracies: Sequence[float]) -> float:
-    """The standard error of their mean."""
+    """Return the standard error of the mean."""
     mean = min(max(fmean(accuracies), 0.01), 0.99)
     counted = math.sqrt(mean * (1 - mean) / (EXAMPLES * JUDGED))
     return max(stdev(accuracies), counted) / math.sqrt(len(accuracies))

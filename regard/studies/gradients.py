@@ -1,4 +1,4 @@
-"""How gradients of recurrent cells vanish and explode over time.
+"""Vanishing and exploding gradients of recurrent cells.
 
 Claim: what reaches an input τ steps back is a product of τ Jacobians, so it shrinks or grows exponentially with the
 recurrent matrix's largest singular value ρ (Bengio et al. 1994; Pascanu et al. 2013, §2.1); the gates of an
@@ -44,7 +44,7 @@ Curve = list[float]  # over τ = 0 … 99
 
 
 def orthogonal(rho: float) -> Tensor:
-    """A recurrent matrix whose singular values are all ρ."""
+    """Return a recurrent matrix whose singular values are all ρ."""
     return rho * nn.init.orthogonal_(torch.empty(WIDTH, WIDTH, dtype=torch.float64))
 
 
@@ -56,7 +56,7 @@ def run(
     matrix: Callable[[float], Tensor] = orthogonal,
     bias: float = OPEN,
 ) -> Findings:
-    """``matrix`` makes a recurrent matrix for ρ, ``bias`` opens the gates of the last two cells."""
+    """Measure and judge; ``matrix`` makes a recurrent matrix for ρ, ``bias`` opens the gates of the last two cells."""
     rows = 2 if quick else 16
     kinds: dict[str, Callable[[], Curve]] = {f"linear, ρ = {rho}": _linear(rho, matrix, rows) for rho in LINEAR}
     kinds |= {f"tanh, ρ = {rho}": _tanh(rho, matrix, rows, INPUT) for rho in TANH}
@@ -93,7 +93,7 @@ def run(
 
 
 def _linear(rho: float, matrix: Callable[[float], Tensor], rows: int) -> Callable[[], Curve]:
-    """h_t = a_t + U h_{t−1}."""
+    """Return the measurement of the cell h_t = a_t + U h_{t−1}."""
 
     def measure() -> Curve:
         recurrent = matrix(rho)
@@ -129,7 +129,7 @@ def _through(cell: Cell, rows: int, size: float) -> Curve:
 
 
 def _ratios(step: Callable[[Tensor, Carried], Carried], entered: Tensor, carried: Carried) -> Curve:
-    """‖∂L/∂a_{T−τ}‖ / ‖∂L/∂h_T‖ for τ = 0 … T − 1, L = ½‖h_T‖²: geometric means over rows."""
+    """Return ‖∂L/∂a_{T−τ}‖ / ‖∂L/∂h_T‖ for τ = 0 … T − 1, L = ½‖h_T‖²: geometric means over rows."""
     columns = [column.requires_grad_() for column in entered.unbind(1)]
     for column in columns:
         carried = step(column, carried)

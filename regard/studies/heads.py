@@ -1,4 +1,4 @@
-"""What several heads are good for, at what cost.
+"""Benefit and cost of several attention heads.
 
 Claim: with d_k = d_v = d / h the total cost of h heads is that of one, yet a single head does worse, since it averages
 what it looks at (Vaswani et al. 2017, §3.2.2; Table 3, rows A: 24.9 BLEU with one head, 25.8 with 8).
@@ -45,7 +45,7 @@ TESTED = 256  # sentences
 
 
 class Neighbours(nn.Module):
-    """One layer of self-attention, and what it says of each neighbour: logits (batch, inner place, offset, word)."""
+    """One layer of self-attention with read-outs of each neighbour: logits (batch, inner place, offset, word)."""
 
     def __init__(self, heads: int) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Neighbours(nn.Module):
 
 
 class Cost(NamedTuple):
-    """``operations``: multiplications and additions of one sentence."""
+    """Parameters, and multiplications and additions of one sentence (``operations``)."""
 
     parameters: int
     operations: int
@@ -71,7 +71,7 @@ class Cost(NamedTuple):
 
 
 def run(*, seed: int, quick: bool, report: Report, heads: Sequence[int] = (1, 2, 4, 8, 16)) -> Findings:
-    """``heads`` are compared; the first is the one that others should be better than."""
+    """Compare numbers of ``heads``; the others should beat the first."""
     seeds, updates = (2, 20) if quick else (3, 500)
     found: dict[int, list[float]] = {number: [] for number in heads}
     costs = {number: _cost(number) for number in heads}
@@ -101,13 +101,13 @@ def run(*, seed: int, quick: bool, report: Report, heads: Sequence[int] = (1, 2,
 
 
 def _words(rows: int) -> tuple[Tensor, Tensor]:
-    """Random sentences, and the words at OFFSETS from each of the places INNER."""
+    """Draw random sentences; return them and the words at OFFSETS from each of the places INNER."""
     words = torch.randint(TYPES, (rows, LENGTH))
     return words, torch.stack([words.roll(-offset, 1) for offset in OFFSETS], 2)[:, INNER]
 
 
 def _accuracy(heads: int, *, seed: int, updates: int) -> float:
-    """On fresh sentences, after training."""
+    """Train, and return the accuracy on fresh sentences."""
     torch.manual_seed(seed)
     model = Neighbours(heads)
     optimizer, rate = Optimizer(model), schedule("linear", learning_rate=RATE, warmup=50, last_step=updates)
@@ -136,7 +136,7 @@ def _range(counts: Iterable[int]) -> int:
 
 
 def _error(accuracies: Sequence[float]) -> float:
-    """The standard error of their mean."""
+    """Return the standard error of the mean."""
     mean = min(max(fmean(accuracies), 0.01), 0.99)
     counted = math.sqrt(mean * (1 - mean) / (TESTED * (LENGTH - 4)))
     return max(stdev(accuracies), counted) / math.sqrt(len(accuracies))

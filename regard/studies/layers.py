@@ -1,4 +1,4 @@
-"""What a layer costs, and how far apart it leaves two positions: Table 1 of the Transformer's paper, measured.
+"""Cost and path length of each kind of layer: Table 1 of the Transformer's paper, measured.
 
 Claim: per layer self-attention costs n²·d, a recurrent layer n·d², a convolution k·n·d², attention restricted to r
 neighbours r·n·d; sequential operations are n for the recurrent layer and constant for the others; the longest path
@@ -44,7 +44,7 @@ EXACT = 0.05  # what a fitted exponent may be off
 
 
 class MeasuredLayer(NamedTuple):
-    """A kind of layer. ``make(d, size)`` builds it for a width and its own size, k or r, which some have."""
+    """A kind of layer; ``make(d, size)`` builds one of width d; size is k or r, where the kind has it."""
 
     theory: str
     exponents: tuple[int, int]  # of the operations, in n and in d
@@ -52,12 +52,12 @@ class MeasuredLayer(NamedTuple):
     path: Callable[[int], int]  # the longest, for n positions
     make: Callable[[int, int], Function]
     size: int = 0
-    step: Callable[[int, int, int], Function] | None = None  # of (d, size, number) where it is not the layer itself
-    fast: Callable[[int, int], Function] | None = None  # the same, as it would be run in earnest
+    step: Callable[[int, int, int], Function] | None = None  # (d, size, number) → one step, if not the whole layer
+    fast: Callable[[int, int], Function] | None = None  # the same layer by the library's fused kernels, for seconds
 
 
 def attend(mask: Mask) -> Function:
-    """Softmax(x xᵀ / √d) x under a mask."""
+    """Return the layer softmax(x xᵀ / √d) x under a mask."""
 
     def forward(x: Tensor) -> Tensor:
         span = Span.of(torch.ones(x.shape[:2], dtype=torch.bool))
@@ -67,7 +67,7 @@ def attend(mask: Mask) -> Function:
 
 
 def band(radius: int) -> Function:
-    """The same under |i − j| ≤ r, computing nothing outside of the band."""
+    """Return the same layer under |i − j| ≤ r, which computes nothing outside of the band."""
 
     def forward(x: Tensor) -> Tensor:
         n, d = x.shape[1:]
@@ -81,7 +81,7 @@ def band(radius: int) -> Function:
 
 
 def recur(d: int, size: int) -> Function:
-    """An Elman cell, step by step."""
+    """Return an Elman cell that is run step by step."""
     cell = Elman(d, d)
 
     def forward(x: Tensor) -> Tensor:
@@ -95,18 +95,19 @@ def recur(d: int, size: int) -> Function:
 
 
 def recur_fused(d: int, size: int) -> Function:
+    """Return an Elman cell that runs all steps in one call."""
     cell = Elman(d, d)
     return lambda x: cell.run(x, torch.tensor([x.shape[1]]), cell.start(1))[0]
 
 
 def recur_once(d: int, size: int, number: int) -> Function:
-    """One step of the cell at every position at once, from the state one to the left."""
+    """Return one step of the cell at every position at once, each from the state to its left."""
     cell = Elman(d, d).double()
     return lambda x: cell.step_function()(cell.project_input(x[0]), (pad(x[0], (0, 0, 1, -1)),))[0][None]
 
 
 def convolve(d: int, kernel: int, dilation: int = 1) -> Function:
-    """y_i = W [x_{i−k+1}; …; x_i]."""
+    """Return the causal convolution y_i = W [x_{i−k+1}; …; x_i]."""
     weight = torch.randn(d, d, kernel, dtype=torch.float64) / math.sqrt(d * kernel)
 
     def forward(x: Tensor) -> Tensor:
@@ -130,7 +131,7 @@ LAYERS: dict[str, MeasuredLayer] = {
 
 
 class Sizes(NamedTuple):
-    """``short`` are the lengths of paths."""
+    """Sizes to measure at: lengths n, widths d, the lengths for paths (``short``), and repeated runs for seconds."""
 
     lengths: list[int]
     widths: list[int]
@@ -139,7 +140,7 @@ class Sizes(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Of one layer. Pairs are over the lengths n at d = 64, and over the widths d at n = 128."""
+    """Measurements of one layer; the pairs are over the lengths n at d = 64 and over the widths d at n = 128."""
 
     operations: tuple[list[float], list[float]]
     seconds: tuple[list[float], list[float]]
@@ -150,7 +151,7 @@ class Measured(NamedTuple):
 
 
 def run(*, seed: int, quick: bool, report: Report, layers: Mapping[str, MeasuredLayer] = LAYERS) -> Findings:
-    """``layers`` are measured; three of the names above are compared with each other."""
+    """Measure ``layers``; self-attention, recurrent and restricted are also compared with each other."""
     sizes = (
         Sizes([32, 64, 128], [16, 32, 64], [8, 16, 32], 1)
         if quick
@@ -170,9 +171,9 @@ def run(*, seed: int, quick: bool, report: Report, layers: Mapping[str, Measured
         draw=lambda figure: _draw(figure, measured, sizes),
         remarks=(
             f"Here k = {KERNEL} and r = {RADIUS}; n goes from {sizes.lengths[0]} to {sizes.lengths[-1]} at d = 64, d "
-            f"from {sizes.widths[0]} to {sizes.widths[-1]} at n = 128; products in a row are those of n = {sizes.lengths[-1]}, paths "
-            f"of n = {sizes.short[-1]}. Seconds and bytes kept depend on the machine and on its other work; nothing is "
-            "judged by them.",
+            f"from {sizes.widths[0]} to {sizes.widths[-1]} at n = 128; products in a row are those of "
+            f"n = {sizes.lengths[-1]}, paths of n = {sizes.short[-1]}. Seconds and bytes kept depend on the machine "
+            "and on its other work; nothing is judged by them.",
         ),
     )
 
@@ -227,7 +228,7 @@ def _measure(layer: MeasuredLayer, sizes: Sizes) -> Measured:
 
 
 def _path(layer: MeasuredLayer, n: int, d: int = 4) -> int:
-    """The least number of steps after which position n − 1 depends on position 0; 2n where it never does."""
+    """Return the least number of steps after which position n − 1 depends on position 0; 2n if it never does."""
     reached = torch.eye(n, dtype=torch.bool)
     for number in range(2 * n):
         if reached[n - 1, 0]:
@@ -252,7 +253,7 @@ def _worst_own(measured: Iterable[Measured]) -> float:
 
 
 def _compare(layers: Mapping[str, MeasuredLayer], n: int, d: int) -> float:
-    """Operations of self-attention over those of the recurrent layer."""
+    """Return the operations of self-attention divided by those of the recurrent layer."""
     ours, theirs = (operations(layers[name].make(d, 0), n, d) for name in ("self-attention", "recurrent"))
     return ours / theirs
 
@@ -264,7 +265,7 @@ def _band_error(layers: Mapping[str, MeasuredLayer]) -> float:
 
 
 def _log(n: int, base: int) -> int:
-    """⌈log n⌉ to a base, in whole numbers."""
+    """Return ⌈log n⌉ to a base, in whole numbers."""
     steps = 0
     while base**steps < n:
         steps += 1

@@ -1,4 +1,4 @@
-"""What the length of a sentence does to a model that must put all of it into one vector.
+"""Effect of sentence length on models with and without attention.
 
 Claim: an encoder-decoder without attention, whose source is one vector of fixed size, gets worse as sentences get
 longer; with attention it does not (Bahdanau et al. 2015, §5.1 and Fig. 2; Cho et al. 2014).
@@ -49,12 +49,12 @@ def run(
     without: Mapping[str, Any] = ONE_VECTOR,
     attending: Mapping[str, Any] = READS,
 ) -> Findings:
-    """``without`` and ``attending`` are what the two models' configs differ in."""
+    """Compare two models; ``without`` and ``attending`` are the parts of the config in which they differ."""
     updates = 10 if quick else 700
     found: dict[str, list[float]] = {}
     for name, config in {"one vector": without, "attention": attending}.items():
         torch.manual_seed(seed)
-        part = toy_tasks.portion(report, len(found) / 2, (len(found) + 1) / 2)
+        part = toy_tasks.report_part(report, len(found) / 2, (len(found) + 1) / 2)
         found[name] = _shares(config, updates, seed, part)
     vector, reading = found["one vector"], found["attention"]
     return Findings(
@@ -70,8 +70,8 @@ def run(
 
 
 def _shares(config: Mapping[str, Any], updates: int, seed: int, report: Report) -> list[float]:
-    """Words right after training, by length."""
-    model = toy_tasks.model_of(
+    """Train, and return the share of right words by length."""
+    model = toy_tasks.toy_model(
         TYPES, kind="recurrent", encoder=dict(cell="gru"), encoder_layers=1, decoder_layers=1, width=WIDTH, **config
     )
     rate = schedule("linear", learning_rate=5e-3, warmup=50, last_step=updates)
@@ -80,18 +80,18 @@ def _shares(config: Mapping[str, Any], updates: int, seed: int, report: Report) 
         sentences = _sentences((seed, step), ROWS, SHORTEST, LONGEST)
         return toy_tasks.ToyPairs(sentences, sentences)
 
-    for done, _ in enumerate(toy_tasks.updates(model, draw, rate, last=updates), start=1):
+    for done, _ in enumerate(toy_tasks.train_updates(model, draw, rate, last=updates), start=1):
         report(done / updates)
     return [_in_place(model, _sentences((seed, 0, length), TESTED, length, length)) for length in LENGTHS]
 
 
 def _sentences(number: Sequence[int], count: int, shortest: int, longest: int) -> list[list[int]]:
-    return toy_tasks.words(number, count, shortest=shortest, longest=longest, types=TYPES, distinct=True)
+    return toy_tasks.random_sentences(number, count, shortest=shortest, longest=longest, types=TYPES, distinct=True)
 
 
 def _in_place(model: EncoderDecoder, sentences: list[list[int]]) -> float:
-    """The share of words that a copy has where they belong."""
-    copies = toy_tasks.translate(model, sentences)
+    """Return the share of words that a copy has at the right place."""
+    copies = toy_tasks.translate_greedily(model, sentences)
     right = [
         sum(one == other for one, other in zip(copy, sentence, strict=False))
         for copy, sentence in zip(copies, sentences, strict=True)

@@ -1,4 +1,4 @@
-"""What LayerNorm does to a column, what BatchNorm does to its neighbours, and what either does for training.
+"""LayerNorm and BatchNorm: effect on a column, on other sentences of the batch, and on training.
 
 Claim: LayerNorm gives the features of each column mean 0 and variance 1, does not see by what the weights before it are
 scaled, computes the same whatever else is in the batch, and shortens training; BatchNorm, whose statistics are those of
@@ -45,14 +45,14 @@ Make = Callable[[Normalisation, int], nn.Module]
 
 
 def run(*, seed: int, quick: bool, report: Report, make: Make = normalisation) -> Findings:
-    """``make`` gives the norm of a name and width, for what is shown of columns."""
+    """Measure and judge; ``make`` builds the norm of a name and width for the part about columns."""
     updates, layers = (EVERY, 1) if quick else (400, 4)
     shown = {kind: _columns(make(kind, WIDTH).double()) for kind in KINDS}
     leaks = {kind: _leak(kind) for kind in KINDS}
     curves: dict[Normalisation, list[float]] = {}
     for kind in KINDS:
         torch.manual_seed(seed)
-        part = toy_tasks.portion(report, len(curves) / len(KINDS), (len(curves) + 1) / len(KINDS))
+        part = toy_tasks.report_part(report, len(curves) / len(KINDS), (len(curves) + 1) / len(KINDS))
         curves[kind] = _losses(kind, updates, layers, seed, part)
     steps = {kind: _until(GOAL, curve) for kind, curve in curves.items()}
     mean, variance, scaled = shown["layer"]
@@ -79,7 +79,7 @@ def run(*, seed: int, quick: bool, report: Report, make: Make = normalisation) -
 
 
 def _columns(norm: nn.Module) -> tuple[float, float, float]:
-    """Of normalised random columns W x, at the worst: |mean|, |variance − 1|, and what 1000 W changes."""
+    """Return the worst |mean|, |variance − 1| and change under 1000 W of normalised random columns W x."""
     columns = torch.randn(4, 8, WIDTH, dtype=torch.float64) @ torch.randn(WIDTH, WIDTH, dtype=torch.float64)
     columns = columns + 10
     columns = columns / columns.std(-1, correction=0, keepdim=True)
@@ -90,7 +90,7 @@ def _columns(norm: nn.Module) -> tuple[float, float, float]:
 
 
 def _leak(kind: Normalisation) -> float:
-    """What another sentence and more padding change of one sentence's states, in training, at the worst."""
+    """Return the largest change of one sentence's states, in training, by other sentences and by more padding."""
     torch.manual_seed(0)
     encoder = _model(kind, 2).encoder.double().train()
     with torch.no_grad():
@@ -103,7 +103,7 @@ def _leak(kind: Normalisation) -> float:
 
 
 def _model(kind: Normalisation, layers: int) -> EncoderDecoder:
-    return toy_tasks.model_of(
+    return toy_tasks.toy_model(
         TYPES,
         encoder_layers=layers,
         decoder_layers=layers,
@@ -116,26 +116,26 @@ def _model(kind: Normalisation, layers: int) -> EncoderDecoder:
 
 
 def _losses(kind: Normalisation, updates: int, layers: int, seed: int, report: Report) -> list[float]:
-    """Of fresh sentences, every EVERY updates."""
+    """Train, and return the loss of fresh sentences every EVERY updates."""
     model, losses = _model(kind, layers), []
-    fresh = toy_tasks.batch(_reversed((seed, 0), 256))
+    fresh = toy_tasks.make_batch(_reversed((seed, 0), 256))
     rate = schedule("constant", learning_rate=3e-3, warmup=50)
-    training = toy_tasks.updates(model, lambda step: _reversed((seed, step), ROWS), rate, last=updates)
+    training = toy_tasks.train_updates(model, lambda step: _reversed((seed, step), ROWS), rate, last=updates)
     for done, _ in enumerate(training, start=1):
         if done % EVERY == 0:
             with torch.no_grad():
-                losses.append(float(toy_tasks.loss_of(model.eval(), fresh)))
+                losses.append(float(toy_tasks.mean_loss(model.eval(), fresh)))
         report(done / updates)
     return losses
 
 
 def _reversed(number: Sequence[int], count: int) -> toy_tasks.ToyPairs:
-    sources = toy_tasks.words(number, count, shortest=SHORTEST, longest=LONGEST, types=TYPES)
+    sources = toy_tasks.random_sentences(number, count, shortest=SHORTEST, longest=LONGEST, types=TYPES)
     return toy_tasks.ToyPairs(sources, [source[::-1] for source in sources])
 
 
 def _until(goal: float, losses: Sequence[float]) -> float:
-    """Updates to the first look at the goal; infinite where it is not reached."""
+    """Return the updates until the goal was first measured; infinite if it is not reached."""
     return next((EVERY * look for look, loss in enumerate(losses, start=1) if loss <= goal), math.inf)
 
 

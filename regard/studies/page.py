@@ -1,4 +1,4 @@
-"""The page of all studies, in Markdown, from their results on disk."""
+"""Markdown page of all studies, made from their results on disk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from regard.core.atomic_files import explain_os_errors, write_bytes_atomically
 from regard.studies.catalogue import STUDIES
 from regard.studies.record import read_record
-from regard.studies.study import Cell, show
+from regard.studies.study import Cell, format_cell
 
 __all__ = ["verdict", "write_page"]
 
@@ -24,9 +24,9 @@ whatever else it did.
 
 
 def write_page(page: Path, runs: Path) -> list[str]:
-    """Write ``page`` from the results under ``runs``, and its pictures beside it into a folder of its name.
+    """Write ``page`` from the results under ``runs``, and the figures into a folder of the page's name beside it.
 
-    Returns the names of the studies that have no result there; the page says so too.
+    Returns the names of the studies without a result; the page names them, too.
     """
     pictures = page.with_suffix("")
     found = {name: read_record(runs / name / "result.json") for name in STUDIES if (runs / name).is_dir()}
@@ -39,7 +39,7 @@ def write_page(page: Path, runs: Path) -> list[str]:
 
 
 def verdict(record: Mapping[str, Any]) -> str:
-    """In words."""
+    """Return the verdict in words: holds or does not hold."""
     return "holds" if record["holds"] else "does not hold"
 
 
@@ -70,7 +70,7 @@ def _section(record: Mapping[str, Any], picture: str | None) -> str:
         (
             each["what"],
             each["value"],
-            f"{each['comparison']} {show(each['threshold'])}",
+            f"{each['comparison']} {format_cell(each['threshold'])}",
             "yes" if each["holds"] else "no",
         )
         for each in record["criteria"]
@@ -90,5 +90,5 @@ def _section(record: Mapping[str, Any], picture: str | None) -> str:
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-    lines = [columns, ["---"] * len(columns), *([show(cell) for cell in row] for row in rows)]
+    lines = [columns, ["---"] * len(columns), *([format_cell(cell) for cell in row] for row in rows)]
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)

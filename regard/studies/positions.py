@@ -1,4 +1,4 @@
-"""What positions are for, and what sinusoids make of them.
+"""Order blindness without positions, and the linearity of sinusoids.
 
 Claim: self-attention has no recurrence and no convolution, so without information about positions it makes no use of
 the order of the sequence; and for any offset k, the sinusoid PE(p + k) is a linear function of PE(p) (Vaswani et al.
@@ -43,7 +43,7 @@ Encode = Callable[[Tensor], Tensor]
 
 
 def sines(position: Tensor) -> Tensor:
-    """The paper's, in float64."""
+    """Return the paper's sinusoids in float64."""
     return sinusoids(position, WIDTH, dtype=torch.float64)
 
 
@@ -55,7 +55,7 @@ def run(
     kinds: Mapping[str, str] | None = None,
     encode: Encode = sines,
 ) -> Findings:
-    """``kinds``: label to the kind of position put there; ``encode`` gives PE of positions, as rows."""
+    """Measure and judge; ``kinds`` maps labels to kinds of position, ``encode`` returns PE of positions as rows."""
     kinds = kinds or {kind: kind for kind in KINDS}
     words, layers = (6, 1) if quick else (16, 3)
     changes: dict[str, float] = {}
@@ -85,7 +85,7 @@ def run(
 
 
 def _order_matters(kind: str, *, words: int, layers: int) -> float:
-    """How far the states of permuted words are from the permuted states of the words."""
+    """Return the largest distance between the states of permuted words and the permuted states of the words."""
     config = ModelConfig.model_validate(
         dict(width=32, heads=4, feed_forward=64, encoder_layers=layers, decoder_layers=1, dropout=0.0)
         | dict(position={"kind": kind})
@@ -101,7 +101,7 @@ def _order_matters(kind: str, *, words: int, layers: int) -> float:
 
 
 def _turn_error(encode: Encode, k: int) -> float:
-    """Of turning each pair (sin pω, cos pω) by kω, at the largest."""
+    """Return the largest error of turning each pair (sin pω, cos pω) by kω."""
     position = torch.arange(LONGEST)
     sine, cosine = encode(position).unflatten(1, (-1, 2)).unbind(2)
     angle = k * 10000.0 ** (-torch.arange(0, WIDTH, 2, dtype=torch.float64) / WIDTH)
@@ -110,7 +110,7 @@ def _turn_error(encode: Encode, k: int) -> float:
 
 
 def _left_over(table: Tensor) -> float:
-    """The share of row p + 1 that the best linear map of row p does not give, by least squares over all p."""
+    """Return the share of row p + 1 that the best linear map of row p leaves, by least squares over all p."""
     here, there = table[:-1], table[1:]
     best = torch.linalg.lstsq(here, there, driver="gelsd").solution
     return float((here @ best - there).norm() / there.norm())

@@ -1,4 +1,4 @@
-"""Which word a pronoun stands for, the head that looks it up, and what happens without that head.
+"""Pronouns and their antecedents: the head that attends to the antecedent, and translation without that head.
 
 Claim: to translate *it* into a language with genders, a model must find what it stands for. In "the animal didn't cross
 the street because it was too tired" heads of the Transformer's encoder look from *it* to the noun meant, which changes
@@ -36,8 +36,8 @@ from regard.data.pairs import PairBatch
 from regard.data.tokenizers.closed import WordTokenizer
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.studies import toy_tasks
-from regard.studies.sentences import PRONOUN, Meant, encode, pronouns, tokenizer_of
-from regard.studies.study import Cell, Findings, Report, SavedModel, at_least, show
+from regard.studies.sentences import PRONOUN, Meant, encode_pairs, pronoun_sentences, word_tokenizer
+from regard.studies.study import Cell, Findings, Report, SavedModel, at_least, format_cell
 from regard.training.optim import schedule
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ ATTENTIONS = {
 
 
 class Head(NamedTuple):
-    """An attention of ATTENTIONS, and which of its heads."""
+    """One head: the name of the attention, of ATTENTIONS, and the number of the head."""
 
     attention: str
     number: int
@@ -72,12 +72,13 @@ ALL_HEADS = [Head(attention, number) for attention in ATTENTIONS for number in r
 
 
 def run(*, seed: int, quick: bool, report: Report, sentences: Sequence[Meant] | None = None) -> Findings:
-    """``sentences`` are the language, seen and held out."""
-    sentences = pronouns() if sentences is None else sentences
-    tokenizer = tokenizer_of(sentences)
+    """Learn the language ``sentences`` and judge the held-out ones."""
+    sentences = pronoun_sentences() if sentences is None else sentences
+    tokenizer = word_tokenizer(sentences)
     seen = [each for each in sentences if not each.held_out]
     judged = [each for each in sentences if each.held_out and each.telling][:: 20 if quick else 1]
-    model = _learn(seen, tokenizer, updates=30 if quick else 400, seed=seed, report=toy_tasks.portion(report, 0.0, 0.9))
+    part = toy_tasks.report_part(report, 0.0, 0.9)
+    model = _learn(seen, tokenizer, updates=30 if quick else 400, seed=seed, report=part)
     right = _right(model, judged, tokenizer)
     found = _looks(model, [each for each in seen if each.telling][::7], tokenizer)
     reading = max(ALL_HEADS, key=lambda head: fmean(found[head]))
@@ -101,14 +102,14 @@ def run(*, seed: int, quick: bool, report: Report, sentences: Sequence[Meant] | 
         remarks=(
             "Weight on a noun includes that on the words beside it: a head may read the noun from a neighbour's state.",
             "Of the heads of the encoder, asked by it, none looks at the noun meant by more than "
-            f"{show(in_encoder)} more than at the other.",
+            f"{format_cell(in_encoder)} more than at the other.",
             "Other heads can cost as much or more: a pronoun also hangs on those that tell nouns what is said of them.",
             "What a head looks at is not yet what it does; switching it off shows that it is needed here, not why.",
         ),
         draw=lambda figure: _draw(figure, model, tokenizer, reading, falls),
-        kept=SavedModel(
+        saved_model=SavedModel(
             model=model,
-            config=toy_tasks.config_of(**SHAPE),
+            config=toy_tasks.toy_config(**SHAPE),
             tokenizer=tokenizer,
             pairs=[(each.source, each.target) for each in seen],
         ),
@@ -118,20 +119,20 @@ def run(*, seed: int, quick: bool, report: Report, sentences: Sequence[Meant] | 
 def _learn(
     sentences: Sequence[Meant], tokenizer: WordTokenizer, *, updates: int, seed: int, report: Report
 ) -> EncoderDecoder:
-    model = toy_tasks.model_of(
+    model = toy_tasks.toy_model(
         len(tokenizer) - toy_tasks.FIRST,
         **SHAPE,
     )
-    draw = toy_tasks.drawn(encode(sentences, tokenizer), ROWS, seed=seed)
+    draw = toy_tasks.sample_pairs(encode_pairs(sentences, tokenizer), ROWS, seed=seed)
     rate = schedule("linear", learning_rate=3e-3, warmup=50, last_step=updates)
-    for done, _ in enumerate(toy_tasks.updates(model, draw, rate, last=updates), start=1):
+    for done, _ in enumerate(toy_tasks.train_updates(model, draw, rate, last=updates), start=1):
         report(done / updates)
     return model.eval()
 
 
 @contextmanager
 def switched_off(model: EncoderDecoder, head: Head) -> Iterator[None]:
-    """That head's context is 0 inside the block."""
+    """Set the context of that head to 0 inside the block."""
 
     def silence(module: Any, positional: Any, attended: Attended) -> Attended:
         heads = torch.arange(attended.context.shape[1])[:, None, None]
@@ -145,16 +146,17 @@ def switched_off(model: EncoderDecoder, head: Head) -> Iterator[None]:
 
 
 def _right(model: EncoderDecoder, sentences: Sequence[Meant], tokenizer: WordTokenizer) -> float:
-    """The share of translations that have the right word after *weil*."""
-    texts = [tokenizer.decode(ids).split() for ids in toy_tasks.translate(model, encode(sentences, tokenizer).sources)]
+    """Return the share of translations with the right word after *weil*."""
+    outputs = toy_tasks.translate_greedily(model, encode_pairs(sentences, tokenizer).sources)
+    texts = [tokenizer.decode(ids).split() for ids in outputs]
     due = [each.target.split()[PRONOUN] for each in sentences]
     pairs = zip(texts, due, strict=True)
     return fmean("weil" in text[:-1] and text[text.index("weil") + 1] == word for text, word in pairs)
 
 
 def _log_p(model: EncoderDecoder, sentences: Sequence[Meant], tokenizer: WordTokenizer) -> Tensor:
-    """log p of the right pronoun after the right words before it, (sentences,)."""
-    given = toy_tasks.batch(encode(sentences, tokenizer))
+    """Return log p of the right pronoun after the right words before it, (sentences,)."""
+    given = toy_tasks.make_batch(encode_pairs(sentences, tokenizer))
     with torch.no_grad():
         features = _features(model, given)[:, PRONOUN]
         log_p = torch.log_softmax((features @ model.projection.T).double(), 1)
@@ -167,14 +169,14 @@ def _features(model: EncoderDecoder, given: PairBatch) -> Tensor:
 
 
 def _weights(model: EncoderDecoder, sentences: Sequence[Meant], tokenizer: WordTokenizer) -> dict[Head, Tensor]:
-    """Where *it* looks in the encoder, and *weil* in the decoder: (sentences, source) of each head."""
+    """Return the weights (sentences, source) of each head: of *it* in the encoder and of *weil* in the decoder."""
     with torch.no_grad(), observe(model) as seen:
-        _features(model, toy_tasks.batch(encode(sentences, tokenizer)))
+        _features(model, toy_tasks.make_batch(encode_pairs(sentences, tokenizer)))
     return {head: seen[head.attention][:, head.number, PRONOUN] for head in ALL_HEADS}
 
 
 def _looks(model: EncoderDecoder, sentences: Sequence[Meant], tokenizer: WordTokenizer) -> dict[Head, list[float]]:
-    """By head and sentence: the weight on the noun meant and its neighbours less that on the other's."""
+    """Return, by head and sentence, the weight on the noun meant and its neighbours minus that on the other noun."""
     beside = torch.tensor([-1, 0, 1])
     meant, other = (torch.tensor([getattr(each, side) for each in sentences]) for side in ("meant", "other"))
     return {
@@ -184,7 +186,7 @@ def _looks(model: EncoderDecoder, sentences: Sequence[Meant], tokenizer: WordTok
 
 
 def _error(values: Sequence[float]) -> float:
-    """The standard error of their mean."""
+    """Return the standard error of the mean."""
     return stdev(values) / math.sqrt(len(values))
 
 
@@ -197,7 +199,9 @@ def _draw(
 ) -> None:
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     classic = [
-        each for each in pronouns() if "animal did not cross the street" in each.source and each.source.endswith(SHOWN)
+        each
+        for each in pronoun_sentences()
+        if "animal did not cross the street" in each.source and each.source.endswith(SHOWN)
     ]
     for each, marker, looks in zip(classic, "os", _weights(model, classic, tokenizer)[reading], strict=True):
         words = [*each.source.split()[:-1], "tired / wide", "end"]

@@ -1,7 +1,7 @@
-"""A study's outcome as plain values, on disk and back.
+"""Results of studies as plain values: written to disk and read back.
 
-``RUNS/NAME/`` holds ``result.json`` and, where matplotlib is installed, ``figure.svg`` and ``figure.png``; of a study
-that keeps its model, ``run/``, to be looked into with ``regard inspect``. The page
+``RUNS/NAME/`` holds ``result.json`` and, where matplotlib is installed, ``figure.svg`` and ``figure.png``; if the
+study saves its model, ``run/``, to be shown by ``regard inspect``. The page
 ``docs/evidence/studies.md`` is made from such folders alone, so a study of minutes is not run again for it.
 """
 
@@ -17,8 +17,8 @@ from regard.core.atomic_files import explain_os_errors, remove_file, remove_fold
 from regard.core.figure import can_draw, save_figure
 from regard.core.untrusted_files import LARGE, parse_json, read_bytes
 from regard.errors import ModelError
-from regard.studies.save_model import keep_model
-from regard.studies.study import Findings, Report, Study, silent
+from regard.studies.save_model import save_model
+from regard.studies.study import Findings, Report, Study, ignore_report
 
 __all__ = ["FORMAT", "read_record", "record_study"]
 
@@ -26,9 +26,9 @@ FORMAT = 1
 
 
 def record_study(
-    study: Study, folder: Path, *, seed: int = 1, quick: bool = False, report: Report = silent
+    study: Study, folder: Path, *, seed: int = 1, quick: bool = False, report: Report = ignore_report
 ) -> dict[str, Any]:
-    """Run a study and write what it found into ``folder``. Returns what ``result.json`` holds.
+    """Run a study and write the outcome into ``folder``; returns the contents of ``result.json``.
 
     Without matplotlib there are no figures; those of an earlier run are removed, since they show other numbers.
     """
@@ -44,13 +44,13 @@ def record_study(
         save_figure(findings.draw, folder)
     if (folder / "run").is_dir():
         remove_folder(folder / "run")
-    if findings.kept is not None:
-        keep_model(findings.kept, folder / "run", name=study.name)
+    if findings.saved_model is not None:
+        save_model(findings.saved_model, folder / "run", name=study.name)
     return record
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """A ``result.json``. ModelError for one that is damaged or newer than this version."""
+    """Read a ``result.json``; raises ModelError if it is damaged or newer than this version."""
     help = f"run it again: regard study {path.parent.name}"
     try:
         record: dict[str, Any] = parse_json(read_bytes(path, LARGE))
@@ -86,7 +86,7 @@ def _record(study: Study, findings: Findings, *, seed: int, quick: bool, seconds
 
 
 def _plain(value: Any) -> Any:
-    """With words for what JSON has no number for."""
+    """Replace NaN and infinities, which JSON lacks, by words."""
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

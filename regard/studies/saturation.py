@@ -1,4 +1,4 @@
-"""Why dot products are scaled by 1/√d_k.
+"""Saturation of the softmax by unscaled dot products.
 
 Claim: with components of q and k independent, of mean 0 and variance 1, q·k has variance d_k; for large d_k this pushes
 the softmax into regions of extremely small gradients (Vaswani et al. 2017, §3.2.1 and footnote 4). Divided by √d_k, it
@@ -41,7 +41,7 @@ LARGE = 256  # from here on the unscaled softmax is saturated, and its decay is 
 
 
 class Softness(NamedTuple):
-    """Means over the draws."""
+    """Softness of attention weights: means over the draws."""
 
     variance: float
     largest: float
@@ -52,7 +52,7 @@ class Softness(NamedTuple):
 def run(
     *, seed: int, quick: bool, report: Report, unscaled: Score | None = None, scaled: Score | None = None
 ) -> Findings:
-    """``unscaled`` and ``scaled`` are the two scores compared."""
+    """Compare the scores ``unscaled`` and ``scaled``."""
     unscaled, scaled = unscaled or Dot(scale=1.0), scaled or Dot()
     widths = [4, 16, 64, 256, 1024, 4096]
     sets = 32 if quick else 512
@@ -88,7 +88,7 @@ def run(
 
 
 def _softness(*scores: Score, sets: int, width: int) -> list[Softness]:
-    """Of each score, over the same queries and keys."""
+    """Measure the softness of each score over the same queries and keys."""
     bound, found = _everyone(QUERIES), [torch.zeros(len(Softness._fields)) for _ in scores]
     for _ in range(sets):
         query, key = torch.randn(1, 1, QUERIES, width), torch.randn(1, 1, KEYS, width)
@@ -101,19 +101,19 @@ def _softness(*scores: Score, sets: int, width: int) -> list[Softness]:
 
 
 def _everyone(queries: int) -> Bound:
-    """All queries see all keys."""
+    """Return a mask under which all queries see all keys."""
     asking, answering = (Span.of(torch.ones(1, length, dtype=torch.bool)) for length in (queries, KEYS))
     return Padding().bind(asking, answering)
 
 
 def _jacobian_norm(p: Tensor) -> Tensor:
-    """‖diag(p) − ppᵀ‖ = √(Σp² − 2Σp³ + (Σp²)²), of the last dimension."""
+    """Return ‖diag(p) − ppᵀ‖ = √(Σp² − 2Σp³ + (Σp²)²) over the last dimension."""
     square = p.square().sum(-1)
     return (square - 2 * p.pow(3).sum(-1) + square.square()).clamp_min(0).sqrt()
 
 
 def _disagreement(score: Score) -> float:
-    """Between that norm and autograd's, for one query in float64."""
+    """Return the difference between that norm and autograd's, for one query in float64."""
     query, key = torch.randn(1, 1, 1, 16, dtype=torch.float64), torch.randn(1, 1, KEYS, 16, dtype=torch.float64)
     bound = _everyone(1)
     energy = score.energy(query, score.prepare(key))
@@ -122,7 +122,7 @@ def _disagreement(score: Score) -> float:
 
 
 def _exponent(widths: Sequence[int], found: Sequence[Softness]) -> float:
-    """Of a power law through the norms from LARGE on, by least squares."""
+    """Return the exponent of a power law through the norms from LARGE on, by least squares."""
     points = [(math.log(d), math.log(each.jacobian)) for d, each in zip(widths, found, strict=True) if d >= LARGE]
     x, y = torch.tensor(points, dtype=torch.float64).T
     x = x - x.mean()

@@ -1,4 +1,4 @@
-"""The model of a study as a run, so that it can be translated with, served, and looked into."""
+"""Run folders made of a study's model, to translate with, serve and inspect."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from regard.studies.study import SavedModel
 from regard.tasks.translation.config import translation_config
 from regard.tasks.translation.write_run import plan_without_training, write_run
 
-__all__ = ["keep_model"]
+__all__ = ["save_model"]
 
 LONGEST = 256
 
 
-def keep_model(kept: SavedModel, path: Path, *, name: str) -> None:
-    """A run folder at ``path``, which must not be there yet: with what it learned."""
-    model = kept.config.model_dump(mode="json", exclude_none=True)
+def save_model(saved: SavedModel, path: Path, *, name: str) -> None:
+    """Write a new run folder at ``path`` with the model and the pairs it learned; the folder must not exist."""
+    model = saved.config.model_dump(mode="json", exclude_none=True)
     data = {"train": [], "joint": True, "tokenizer": {"kind": "word"}, "max_length": LONGEST}
     config = load_config({"name": name, "model": model, "data": data, "search": {"beam": 1}})
     weights, plan = (
-        dict(kept.model.named_parameters()),
-        plan_without_training(kept.tokenizer, kept.tokenizer, threads=1),
+        dict(saved.model.named_parameters()),
+        plan_without_training(saved.tokenizer, saved.tokenizer, threads=1),
     )
-    run = write_run(path, translation_config(config), kept.tokenizer, kept.tokenizer, weights, plan=plan)
-    numbered = ((line, source, target) for line, (source, target) in enumerate(kept.pairs, start=1))
-    prepare(numbered, kept.tokenizer, kept.tokenizer, run.data / "train-0", max_length=LONGEST, name=name)
+    run = write_run(path, translation_config(config), saved.tokenizer, saved.tokenizer, weights, plan=plan)
+    numbered = ((line, source, target) for line, (source, target) in enumerate(saved.pairs, start=1))
+    prepare(numbered, saved.tokenizer, saved.tokenizer, run.data / "train-0", max_length=LONGEST, name=name)

@@ -33,7 +33,7 @@ from regard.data.tokenizers.closed import WordTokenizer
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.transformer.transformer import TransformerEncoder
 from regard.studies import toy_tasks
-from regard.studies.sentences import Sense, encode, senses, tokenizer_of
+from regard.studies.sentences import Sense, encode_pairs, sense_sentences, word_tokenizer
 from regard.studies.study import Findings, Report, at_least, at_most
 from regard.training.optim import Optimizer, schedule
 
@@ -48,11 +48,11 @@ OTHERS = ("child", "teacher")  # people of the sentences that probes are judged 
 
 
 def run(*, seed: int, quick: bool, report: Report, sentences: Sequence[Sense] | None = None) -> Findings:
-    """``sentences`` are the language."""
-    sentences = senses() if sentences is None else sentences
+    """Learn the language ``sentences`` and probe the states for the sense of *bank*."""
+    sentences = sense_sentences() if sentences is None else sentences
     updates = 20 if quick else 300
-    tokenizer = tokenizer_of(sentences)
-    model = toy_tasks.model_of(
+    tokenizer = word_tokenizer(sentences)
+    model = toy_tasks.toy_model(
         len(tokenizer) - toy_tasks.FIRST,
         encoder_layers=2,
         decoder_layers=1,
@@ -63,7 +63,7 @@ def run(*, seed: int, quick: bool, report: Report, sentences: Sequence[Sense] | 
         dropout=0.1,
     )
     before = _columns(model, sentences, tokenizer)
-    _learn(model, encode(sentences, tokenizer), updates, seed, toy_tasks.portion(report, 0.0, 0.95))
+    _learn(model, encode_pairs(sentences, tokenizer), updates, seed, toy_tasks.report_part(report, 0.0, 0.95))
     after = _columns(model, sentences, tokenizer)
     told = {
         (name, when): Told.of(columns[name], sentences)
@@ -89,11 +89,11 @@ def run(*, seed: int, quick: bool, report: Report, sentences: Sequence[Sense] | 
 
 
 def _learn(model: EncoderDecoder, pairs: toy_tasks.ToyPairs, updates: int, seed: int, report: Report) -> None:
-    """The encoder alone: from each state the German word that stands where its English word does."""
-    optimizer, draw = Optimizer(model.train()), toy_tasks.drawn(pairs, ROWS, seed=seed)
+    """Train the encoder to read off each state the German word at the same place."""
+    optimizer, draw = Optimizer(model.train()), toy_tasks.sample_pairs(pairs, ROWS, seed=seed)
     rate = schedule("linear", learning_rate=3e-3, warmup=50, last_step=updates)
     for step in range(1, updates + 1):
-        given = toy_tasks.batch(draw(step))
+        given = toy_tasks.make_batch(draw(step))
         states = model.encoder(given.source, given.source_valid).states
         logits = linear(states[given.source_valid], model.projection)
         cross_entropy(logits, given.target_output[given.target_valid]).backward()
@@ -102,12 +102,12 @@ def _learn(model: EncoderDecoder, pairs: toy_tasks.ToyPairs, updates: int, seed:
 
 
 def _error(values: Sequence[float]) -> float:
-    """The standard error of their mean."""
+    """Return the standard error of the mean."""
     return stdev(values) / math.sqrt(len(values))
 
 
 class Told(NamedTuple):
-    """Shares of sentences whose sense a probe told: about other ``people``, and with each word unseen in its turn."""
+    """Shares of senses that a probe told: in sentences about other ``people``, and with each word unseen by turns."""
 
     people: float
     by_word: list[float]
@@ -125,8 +125,8 @@ class Told(NamedTuple):
 
 
 def _columns(model: EncoderDecoder, sentences: Sequence[Sense], tokenizer: WordTokenizer) -> dict[str, Tensor]:
-    """What stands at *bank*, (sentences, width) each: the embedding, and the states after each layer."""
-    given = toy_tasks.batch(encode(sentences, tokenizer))
+    """Return the vectors at *bank*, (sentences, width) each: the embedding, and the states after each layer."""
+    given = toy_tasks.make_batch(encode_pairs(sentences, tokenizer))
     places = torch.tensor([each.place for each in sentences])
     encoder = model.eval().encoder
     assert isinstance(encoder, TransformerEncoder)
@@ -144,7 +144,7 @@ def _columns(model: EncoderDecoder, sentences: Sequence[Sense], tokenizer: WordT
 
 
 def _right(columns: Tensor, sentences: Sequence[Sense], judged: Sequence[bool]) -> list[bool]:
-    """Of the sentences judged, which ones' senses a probe tells that was fitted to the others."""
+    """Return which of the judged sentences' senses a probe tells that was fitted to the others."""
     tested = torch.tensor(judged)
     sense = torch.tensor([float(each.sense) for each in sentences], dtype=torch.float64)
     x = columns.double()

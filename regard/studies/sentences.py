@@ -1,4 +1,4 @@
-"""English sentences made from templates, and their German: the languages of the studies of meaning."""
+"""Template sentences in English with their German: the languages of the studies of meaning."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ from regard.data.tokenizers.closed import WordTokenizer
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.studies import toy_tasks
 
-__all__ = ["OBJECT", "PRONOUN", "SUBJECT", "Meant", "Sense", "encode", "pronouns", "senses", "tokenizer_of"]
+__all__ = [
+    "OBJECT",
+    "PRONOUN",
+    "SUBJECT",
+    "Meant",
+    "Sense",
+    "encode_pairs",
+    "pronoun_sentences",
+    "sense_sentences",
+    "word_tokenizer",
+]
 
 # Neuter, then feminine, so that a place in the list says the gender.
 ANIMALS = (
@@ -31,7 +41,7 @@ OF_SUBJECTS = (
 
 
 class SentenceScene(NamedTuple):
-    """What animals do not do to which objects, and what the objects are too much of; each with its German."""
+    """One scene: an animal, a verb, an object and its adjectives, each with its German."""
 
     objects: Sequence[tuple[str, str]]
     verbs: Sequence[tuple[str, str]]
@@ -69,8 +79,8 @@ class Meant(NamedTuple):
     held_out: bool
 
 
-def pronouns() -> list[Meant]:
-    """All sentences like *the animal did not cross the street because it was too wide*."""
+def pronoun_sentences() -> list[Meant]:
+    """Return all sentences like *the animal did not cross the street because it was too wide*."""
     return [sentence for scene in SCENES for sentence in _scene(scene)]
 
 
@@ -125,8 +135,8 @@ class Sense(NamedTuple):
     beside: int
 
 
-def senses() -> list[Sense]:
-    """All sentences like *the man saw the bank and the loan*."""
+def sense_sentences() -> list[Sense]:
+    """Return all sentences like *the man saw the bank and the loan*."""
     sentences = []
     meanings = ((-1, "die Bank", MONEY), (1, "das Ufer", RIVER))
     for person, verb, (sense, bank, words), last in product(PEOPLE, VERBS, meanings, (False, True)):
@@ -138,13 +148,13 @@ def senses() -> list[Sense]:
     return sentences
 
 
-def encode(sentences: Sequence[Meant | Sense], tokenizer: WordTokenizer) -> toy_tasks.ToyPairs:
-    """As ids."""
+def encode_pairs(sentences: Sequence[Meant | Sense], tokenizer: WordTokenizer) -> toy_tasks.ToyPairs:
+    """Encode sentences as pairs of ids."""
     sources, targets = [each.source for each in sentences], [each.target for each in sentences]
     return toy_tasks.ToyPairs(tokenizer.encode_lines(sources), tokenizer.encode_lines(targets))
 
 
-def tokenizer_of(sentences: Sequence[Meant | Sense]) -> WordTokenizer:
-    """Of all their words, English and German."""
+def word_tokenizer(sentences: Sequence[Meant | Sense]) -> WordTokenizer:
+    """Return a word tokenizer over all words of the sentences, English and German."""
     words = {word for each in sentences for text in (each.source, each.target) for word in text.split()}
     return WordTokenizer(TokenizerConfig(kind="word"), sorted(words))

@@ -1,4 +1,4 @@
-"""What a study is: a claim of the literature, measured here, and judged against thresholds.
+"""Studies: claims of the literature, measured on this code and judged against thresholds.
 
 A study is a file ``regard/studies/NAME.py`` and an entry of ``regard/studies/catalogue.py``. The file's docstring says
 the claim, its source, how it is measured, and why the thresholds are what they are. It offers
@@ -25,18 +25,29 @@ if TYPE_CHECKING:
     from regard.models.configuration import ModelConfig
     from regard.models.encoder_decoder import EncoderDecoder
 
-__all__ = ["Cell", "Criterion", "Findings", "Report", "SavedModel", "Study", "at_least", "at_most", "show", "silent"]
+__all__ = [
+    "Cell",
+    "Criterion",
+    "Findings",
+    "Report",
+    "SavedModel",
+    "Study",
+    "at_least",
+    "at_most",
+    "format_cell",
+    "ignore_report",
+]
 
 Cell = str | int | float
 Report = Callable[[float], None]
 
 
-def silent(share: float) -> None:
-    """A report that nobody reads."""
+def ignore_report(share: float) -> None:
+    """Ignore the share of work done."""
 
 
 class Criterion(NamedTuple):
-    """A measured value beside its threshold. A value that is no number never holds."""
+    """A measured value and its threshold; NaN never holds."""
 
     what: str
     value: float
@@ -49,18 +60,18 @@ class Criterion(NamedTuple):
 
 
 def at_most(what: str, value: float, threshold: float) -> Criterion:
-    """The criterion value ≤ threshold."""
+    """Return the criterion value ≤ threshold."""
     return Criterion(what, float(value), "≤", float(threshold))
 
 
 def at_least(what: str, value: float, threshold: float) -> Criterion:
-    """The criterion value ≥ threshold."""
+    """Return the criterion value ≥ threshold."""
     return Criterion(what, float(value), "≥", float(threshold))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SavedModel:
-    """A model that a study trained, and the lines it learned, to be looked into afterwards."""
+    """A model that a study trained and the pairs it learned, to be inspected afterwards."""
 
     model: EncoderDecoder
     config: ModelConfig
@@ -70,14 +81,14 @@ class SavedModel:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """What a study found: a table, its criteria, a picture to be drawn, and remarks on what it does not show."""
+    """Outcome of a study: a table, criteria, a figure to draw, and remarks on the limits of the result."""
 
     columns: tuple[str, ...]
     rows: list[tuple[Cell, ...]]
     criteria: list[Criterion]
     draw: Callable[[Figure], None]
     remarks: tuple[str, ...] = ()
-    kept: SavedModel | None = None
+    saved_model: SavedModel | None = None
 
     def __post_init__(self) -> None:
         if not self.criteria:
@@ -87,21 +98,21 @@ class Findings:
 
     @property
     def holds(self) -> bool:
-        """The verdict: each criterion holds."""
+        """Whether every criterion holds."""
         return all(criterion.holds for criterion in self.criteria)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """The head of a study, readable without torch; ``seconds`` are those that docs/evidence/studies.md says it took."""
+    """Name, claim and source of a study, readable without torch; ``seconds`` is its duration in docs/evidence/studies.md."""
 
     name: str
     claim: str
     source: str
     seconds: int
 
-    def run(self, *, seed: int = 1, quick: bool = False, report: Report = silent) -> Findings:
-        """Measure and judge. The caller's random numbers are not disturbed."""
+    def run(self, *, seed: int = 1, quick: bool = False, report: Report = ignore_report) -> Findings:
+        """Measure and judge, from ``seed``; the caller's random numbers are left as they were."""
         import torch
 
         module = import_module(f"regard.studies.{self.name}")
@@ -111,8 +122,8 @@ class Study:
         return found
 
 
-def show(cell: Cell) -> str:
-    """A cell as it is printed: four significant digits of what is not whole."""
+def format_cell(cell: Cell) -> str:
+    """Format a cell for printing: fractions with four significant digits."""
     if isinstance(cell, str):
         return cell
     if isinstance(cell, int):

@@ -1,6 +1,6 @@
-"""Small models and the made-up languages they learn: what studies that train have in common.
+"""Small models and artificial languages for the studies that train.
 
-Sentences are lists of ids from ``FIRST`` on, as vocabularies number them. A draw of pairs is a function of a number, so
+Sentences are lists of ids from ``FIRST`` on, as vocabularies number them. A draw of pairs is a function of the step, so
 that models compared with each other see the same pairs in the same order.
 """
 
@@ -28,16 +28,16 @@ __all__ = [
     "FIRST",
     "Draw",
     "ToyPairs",
-    "batch",
-    "config_of",
-    "drawn",
-    "loss_of",
-    "model_of",
-    "portion",
-    "right",
-    "translate",
-    "updates",
-    "words",
+    "make_batch",
+    "mean_loss",
+    "random_sentences",
+    "report_part",
+    "sample_pairs",
+    "token_accuracy",
+    "toy_config",
+    "toy_model",
+    "train_updates",
+    "translate_greedily",
 ]
 
 FIRST = len(SPECIALS)
@@ -56,17 +56,17 @@ class ToyPairs(NamedTuple):
 Draw = Callable[[int], ToyPairs]
 
 
-def words(
+def random_sentences(
     number: Sequence[int], count: int, *, shortest: int, longest: int, types: int, distinct: bool = False
 ) -> Sentences:
-    """``count`` sentences of random words: the same for the same ``number``s. ``distinct``: no word twice in one."""
+    """Draw ``count`` random sentences, the same for the same ``number``; ``distinct``: no word twice in one."""
     draw = np.random.default_rng(number)
     lengths = draw.integers(shortest, longest + 1, count)
     return [(FIRST + draw.choice(types, length, replace=not distinct)).tolist() for length in lengths]
 
 
-def drawn(pairs: ToyPairs, count: int, *, seed: int) -> Draw:
-    """``count`` of these pairs for an update, by chance."""
+def sample_pairs(pairs: ToyPairs, count: int, *, seed: int) -> Draw:
+    """Return a draw that samples ``count`` of these pairs for an update."""
 
     def draw(step: int) -> ToyPairs:
         chosen = np.random.default_rng((seed, step)).integers(len(pairs.sources), size=count)
@@ -75,63 +75,63 @@ def drawn(pairs: ToyPairs, count: int, *, seed: int) -> Draw:
     return draw
 
 
-def model_of(types: int, **config: Any) -> EncoderDecoder:
-    """A model over ``types`` words beside the special ones, of torch's default generator, without dropout."""
+def toy_model(types: int, **config: Any) -> EncoderDecoder:
+    """Build a model over ``types`` words beside the special ones, without dropout, by torch's default generator."""
     everything = FIRST + types
-    return build(config_of(**config), source_types=everything, target_types=everything)
+    return build(toy_config(**config), source_types=everything, target_types=everything)
 
 
-def config_of(**config: Any) -> ModelConfig:
-    """What ``model_of`` builds."""
+def toy_config(**config: Any) -> ModelConfig:
+    """Return the config that ``toy_model`` builds from."""
     return ModelConfig.model_validate({"dropout": 0.0} | config)
 
 
-def batch(pairs: ToyPairs) -> PairBatch:
-    """Padded, with END behind each sentence."""
+def make_batch(pairs: ToyPairs) -> PairBatch:
+    """Pad the pairs into a batch, with END behind each sentence."""
     source, source_valid = pad_sources(pairs.sources)
     output, valid = pad_sources(pairs.targets)
     shifted = shift_right(output, BEGIN).masked_fill(~valid, PAD)
     return PairBatch(source, source_valid, shifted, output, valid, torch.arange(len(source)), float(valid.sum()))
 
 
-def logits_of(model: EncoderDecoder, given: PairBatch) -> Tensor:
-    """(tokens, types), of the valid target tokens row by row, each after the right ones before it."""
+def target_logits(model: EncoderDecoder, given: PairBatch) -> Tensor:
+    """Return the logits (tokens, types) of the valid target tokens, row by row, by teacher forcing."""
     features = model(given.source, given.source_valid, given.target_input, given.target_valid)
     return linear(features[given.target_valid], model.projection)
 
 
-def loss_of(model: EncoderDecoder, given: PairBatch) -> Tensor:
-    """−log p in nats, the mean over target tokens, END included."""
-    return cross_entropy(logits_of(model, given), given.target_output[given.target_valid])
+def mean_loss(model: EncoderDecoder, given: PairBatch) -> Tensor:
+    """Return −log p in nats, the mean over target tokens, END included."""
+    return cross_entropy(target_logits(model, given), given.target_output[given.target_valid])
 
 
-def updates(
+def train_updates(
     model: EncoderDecoder, draw: Draw, rate: Rate, *, last: int, clip_norm: float | None = 1.0
 ) -> Iterator[float]:
-    """Up to ``last`` updates by Adam with β₂ = 0.98: each one's loss, measured before it. ``draw`` counts from 1."""
+    """Make up to ``last`` updates by Adam with β₂ = 0.98; yield the loss before each. ``draw`` counts from 1."""
     optimizer = Optimizer(model, clip_norm=clip_norm)
     for step in range(1, last + 1):
-        loss = loss_of(model.train(), batch(draw(step)))
+        loss = mean_loss(model.train(), make_batch(draw(step)))
         loss.backward()
         optimizer.step(rate(step))
         yield float(loss.detach())
 
 
-def portion(report: Report, begin: float, end: float) -> Report:
-    """The report of a part of the work, which leads from ``begin`` to ``end`` of the whole."""
+def report_part(report: Report, begin: float, end: float) -> Report:
+    """Return the report of a part of the work, which leads from ``begin`` to ``end`` of the whole."""
     return lambda share: report(begin + share * (end - begin))
 
 
-def right(model: EncoderDecoder, pairs: ToyPairs) -> float:
-    """The share of target tokens, END included, that are the most probable after the right ones before them."""
-    given = batch(pairs)
+def token_accuracy(model: EncoderDecoder, pairs: ToyPairs) -> float:
+    """Return the share of target tokens, END included, that are the most probable ones by teacher forcing."""
+    given = make_batch(pairs)
     with torch.no_grad():
-        best = logits_of(model.eval(), given).argmax(1)
+        best = target_logits(model.eval(), given).argmax(1)
     return float((best == given.target_output[given.target_valid]).double().mean())
 
 
-def translate(model: EncoderDecoder, sources: Sequence[list[int]]) -> Sentences:
-    """By greedy search, at most five tokens longer than the source."""
+def translate_greedily(model: EncoderDecoder, sources: Sequence[list[int]]) -> Sentences:
+    """Translate by greedy search, at most five tokens longer than the source."""
     source, valid = pad_sources(sources)
     with torch.no_grad():
         state = model.eval().session(source, valid)

@@ -1,4 +1,4 @@
-"""Why the Transformer needs a warm-up, and where the norm must stand so that it does not.
+"""Need of a learning-rate warm-up, by the place of the norm.
 
 Claim: with the norm behind the residual sum (post-LN) gradients near the output are large at the start, and training at
 a large learning rate fails without a warm-up; with the norm before the sub-layer (pre-LN) the warm-up can be left out
@@ -37,7 +37,7 @@ CHANCE = LENGTH * math.log(TYPES) / (LENGTH + 1)
 
 
 class Recipe(NamedTuple):
-    """Where the norm stands, and over how many updates the learning rate rises."""
+    """Place of the norm, and number of updates over which the learning rate rises."""
 
     norm: str
     warmup: int
@@ -52,12 +52,12 @@ RECIPES = {
 
 
 def run(*, seed: int, quick: bool, report: Report, recipes: Mapping[str, Recipe] = RECIPES) -> Findings:
-    """``recipes``: under the names of RECIPES."""
+    """Train and judge ``recipes``, which have the names of RECIPES."""
     layers, updates = (1, 6) if quick else (6, 400)
     curves: dict[str, list[float]] = {}
     for name, recipe in recipes.items():
         torch.manual_seed(seed)
-        part = toy_tasks.portion(report, len(curves) / len(recipes), (len(curves) + 1) / len(recipes))
+        part = toy_tasks.report_part(report, len(curves) / len(recipes), (len(curves) + 1) / len(recipes))
         curves[name] = _losses(recipe, layers, updates, seed, part)
     last = {name: fmean(curve[-50:]) for name, curve in curves.items()}
     gain = {name: CHANCE - loss for name, loss in last.items()}
@@ -80,18 +80,18 @@ def run(*, seed: int, quick: bool, report: Report, recipes: Mapping[str, Recipe]
 
 
 def _losses(recipe: Recipe, layers: int, updates: int, seed: int, report: Report) -> list[float]:
-    """Of each update."""
-    model = toy_tasks.model_of(
+    """Train, and return the loss of each update."""
+    model = toy_tasks.toy_model(
         TYPES, encoder_layers=layers, decoder_layers=layers, width=64, feed_forward=128, heads=4, norm=recipe.norm
     )
 
     def draw(step: int) -> toy_tasks.ToyPairs:
-        sources = toy_tasks.words((seed, step), ROWS, shortest=LENGTH, longest=LENGTH, types=TYPES)
+        sources = toy_tasks.random_sentences((seed, step), ROWS, shortest=LENGTH, longest=LENGTH, types=TYPES)
         return toy_tasks.ToyPairs(sources, [source[::-1] for source in sources])
 
     rate = schedule("constant", learning_rate=RATE, warmup=recipe.warmup)
     losses = []
-    for loss in toy_tasks.updates(model, draw, rate, last=updates, clip_norm=None):
+    for loss in toy_tasks.train_updates(model, draw, rate, last=updates, clip_norm=None):
         losses.append(loss)
         report(len(losses) / updates)
     return losses

@@ -8,7 +8,7 @@ import torch
 from regard.attention.mechanisms.dot import Dot
 from regard.studies import dimension
 from regard.studies.dimension import EXAMPLES, KEYS, VALUES, Lookup
-from regard.studies.study import silent
+from regard.studies.study import ignore_report
 
 PLAIN, SCALED = "q·k", "q·k / √d"
 
@@ -43,7 +43,7 @@ def test_it_fails_where_the_others_fall_too() -> None:
 
 def test_it_fails_where_nothing_is_scaled() -> None:
     scores = {PLAIN: lambda width: Dot(scale=1.0), SCALED: lambda width: Dot(scale=1.0)}
-    found = dimension.run(seed=1, quick=True, report=silent, scores=scores)
+    found = dimension.run(seed=1, quick=True, report=ignore_report, scores=scores)
     assert {row[0] for row in found.rows} == {PLAIN, SCALED}
     assert not found.holds
 

@@ -21,7 +21,7 @@ from regard.errors import ConfigError, ModelError
 from regard.studies import catalogue
 from regard.studies.page import write_page
 from regard.studies.record import read_record, record_study
-from regard.studies.study import Criterion, Findings, Report, Study, at_least, at_most, show
+from regard.studies.study import Criterion, Findings, Report, Study, at_least, at_most, format_cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -95,7 +95,7 @@ def test_a_row_that_does_not_fit_is_refused() -> None:
      (math.inf, "inf"), (-2.5, "-2.5")],
 )  # fmt: skip
 def test_cells_are_shown_shortly(cell: str | int | float, shown: str) -> None:
-    assert show(cell) == shown
+    assert format_cell(cell) == shown
 
 
 def test_a_seed_decides_and_nothing_outside_is_disturbed(toy: ModuleType) -> None:

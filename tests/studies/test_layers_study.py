@@ -8,12 +8,12 @@ from torch import Tensor
 from regard.attention.mask import Padding, Window
 from regard.studies import costs, layers
 from regard.studies.layers import LAYERS, RADIUS, MeasuredLayer, attend
-from regard.studies.study import silent
+from regard.studies.study import ignore_report
 
 
 def failed(**changed: MeasuredLayer) -> list[int]:
     """Which criteria, by their place, with the layers changed."""
-    found = layers.run(seed=1, quick=True, report=silent, layers=LAYERS | changed)
+    found = layers.run(seed=1, quick=True, report=ignore_report, layers=LAYERS | changed)
     return [place for place, criterion in enumerate(found.criteria) if not criterion.holds]
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from regard.models.transformer.norms import normalisation as norm_of
 from regard.studies import normalisation
-from regard.studies.study import silent
+from regard.studies.study import ignore_report
 
 
 def failed(monkeypatch: pytest.MonkeyPatch, make: normalisation.Make = norm_of) -> list[int]:
@@ -18,7 +18,7 @@ def failed(monkeypatch: pytest.MonkeyPatch, make: normalisation.Make = norm_of) 
     curves = {"layer": [0.05], "rms": [0.05], "batch": [0.05], "none": [1.0]}
     monkeypatch.setattr(normalisation, "_losses", lambda kind, *rest: curves[kind])
     torch.manual_seed(1)
-    found = normalisation.run(seed=1, quick=True, report=silent, make=make)
+    found = normalisation.run(seed=1, quick=True, report=ignore_report, make=make)
     return [place for place, criterion in enumerate(found.criteria) if not criterion.holds]
 
 

@@ -14,17 +14,17 @@ from regard.studies import pronoun, toy_tasks
 from regard.studies.catalogue import STUDIES
 from regard.studies.pronoun import ALL_HEADS, Head, switched_off
 from regard.studies.record import record_study
-from regard.studies.sentences import pronouns, tokenizer_of
-from regard.studies.study import silent
+from regard.studies.sentences import pronoun_sentences, word_tokenizer
+from regard.studies.study import ignore_report
 
-LANGUAGE = pronouns()
-TOKENIZER = tokenizer_of(LANGUAGE)
+LANGUAGE = pronoun_sentences()
+TOKENIZER = word_tokenizer(LANGUAGE)
 
 
 @pytest.fixture(scope="module")
 def model() -> EncoderDecoder:
     torch.manual_seed(1)
-    return pronoun._learn(LANGUAGE, TOKENIZER, updates=2, seed=1, report=silent)
+    return pronoun._learn(LANGUAGE, TOKENIZER, updates=2, seed=1, report=ignore_report)
 
 
 def test_a_head_switched_off_is_one_whose_share_of_the_output_projection_is_zero(model: EncoderDecoder) -> None:
@@ -69,7 +69,7 @@ def test_right_is_the_word_after_weil(model: EncoderDecoder, monkeypatch: pytest
 
 def test_an_untrained_model_does_not_hold() -> None:
     torch.manual_seed(1)
-    found = pronoun.run(seed=1, quick=True, report=silent)
+    found = pronoun.run(seed=1, quick=True, report=ignore_report)
     assert not found.criteria[0].holds
     assert [row[0] for row in found.rows] == ["none", *map(str, ALL_HEADS)]
 
@@ -83,7 +83,7 @@ def test_each_criterion_can_fail(
     monkeypatch.setattr(pronoun, "_looks", lambda *rest: given)
     falls = iter([torch.tensor([0.0, 0.0, 0.0]), *[torch.tensor([-0.3, -0.4, -0.5])] * len(ALL_HEADS)])
     monkeypatch.setattr(pronoun, "_log_p", lambda *rest: next(falls))
-    found = pronoun.run(seed=1, quick=True, report=silent)
+    found = pronoun.run(seed=1, quick=True, report=ignore_report)
     assert [place for place, criterion in enumerate(found.criteria) if not criterion.holds] == failed
 
 
@@ -93,7 +93,7 @@ def test_heads_of_the_encoder_are_told_apart_from_the_one_that_is_judged(monkeyp
     monkeypatch.setattr(pronoun, "_right", lambda *rest: 1.0)
     monkeypatch.setattr(pronoun, "_looks", lambda *rest: {head: [each, each] for head, each in values.items()})
     monkeypatch.setattr(pronoun, "_log_p", lambda *rest: torch.zeros(2))
-    found = pronoun.run(seed=1, quick=True, report=silent)
+    found = pronoun.run(seed=1, quick=True, report=ignore_report)
     assert found.criteria[1].what.startswith("decoder.0.source, head 1")
     assert any("of the encoder" in remark and " 0.0125 " in remark for remark in found.remarks)
 
@@ -101,7 +101,7 @@ def test_heads_of_the_encoder_are_told_apart_from_the_one_that_is_judged(monkeyp
 def test_a_head_whose_absence_helps_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     falls = iter([torch.tensor([0.0, 0.0, 0.0]), *[torch.tensor([0.3, 0.4, 0.5])] * len(ALL_HEADS)])
     monkeypatch.setattr(pronoun, "_log_p", lambda *rest: next(falls))
-    found = pronoun.run(seed=1, quick=True, report=silent)
+    found = pronoun.run(seed=1, quick=True, report=ignore_report)
     assert not found.criteria[2].holds
 
 

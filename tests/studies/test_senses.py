@@ -10,10 +10,10 @@ from torch import Tensor
 
 from regard.studies import senses as study
 from regard.studies import toy_tasks
-from regard.studies.sentences import Sense, senses, tokenizer_of
-from regard.studies.study import silent
+from regard.studies.sentences import Sense, sense_sentences, word_tokenizer
+from regard.studies.study import ignore_report
 
-LANGUAGE = senses()
+LANGUAGE = sense_sentences()
 
 
 def of_sense() -> Tensor:
@@ -47,7 +47,7 @@ def test_one_vector_tells_nothing() -> None:
 def verdict(monkeypatch: pytest.MonkeyPatch, before: Tensor, after: Tensor, static: Tensor) -> list[bool]:
     states = iter([{"embedding": static, "last": before}, {"embedding": static, "last": after}])
     monkeypatch.setattr(study, "_columns", lambda *rest: next(states))
-    return [criterion.holds for criterion in study.run(seed=1, quick=True, report=silent).criteria]
+    return [criterion.holds for criterion in study.run(seed=1, quick=True, report=ignore_report).criteria]
 
 
 def test_each_criterion_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,9 +64,9 @@ def test_columns_are_those_at_bank() -> None:
     """The embedding is one vector in all sentences; a state differs from sentence to sentence."""
     torch.manual_seed(1)
     chosen: list[Sense] = [LANGUAGE[0], LANGUAGE[1], LANGUAGE[-1]]
-    tokenizer = tokenizer_of(LANGUAGE)
+    tokenizer = word_tokenizer(LANGUAGE)
     sizes = dict(encoder_layers=2, decoder_layers=1, width=8, feed_forward=8, heads=1)
-    model = toy_tasks.model_of(len(tokenizer), **sizes, norm="pre")
+    model = toy_tasks.toy_model(len(tokenizer), **sizes, norm="pre")
     columns = study._columns(model, chosen, tokenizer)
     assert list(columns) == ["embedding", "states after layer 1", "states after layer 2"]
     bank = tokenizer.encode("bank")[0]

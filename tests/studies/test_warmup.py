@@ -9,7 +9,7 @@ import torch
 
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.studies import toy_tasks, warmup
-from regard.studies.study import silent
+from regard.studies.study import ignore_report
 
 
 def test_chance_is_the_loss_of_who_knows_the_length_alone() -> None:
@@ -21,14 +21,14 @@ def test_chance_is_the_loss_of_who_knows_the_length_alone() -> None:
 def test_it_fails_where_nobody_learned() -> None:
     """After a handful of updates nobody is better than chance: the first criterion alone holds."""
     torch.manual_seed(1)
-    found = warmup.run(seed=1, quick=True, report=silent)
+    found = warmup.run(seed=1, quick=True, report=ignore_report)
     assert [criterion.holds for criterion in found.criteria[:3]] == [True, False, False]
 
 
 def test_it_fails_where_post_norm_learns_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     losses = {"post": 2.0, "pre": 1.0}
     monkeypatch.setattr(toy_tasks, "updates", lambda model, *rest, **more: [losses[_norm(model)]] * 6)
-    found = warmup.run(seed=1, quick=True, report=silent)
+    found = warmup.run(seed=1, quick=True, report=ignore_report)
     assert [criterion.holds for criterion in found.criteria] == [False, True, True, True]
     assert found.rows[0][-1] == pytest.approx(warmup.CHANCE - 2.0)
 
