@@ -1,1 +1,1 @@
-"""Several recipes under one budget, in one table."""
+"""Comparison of several recipes under one training budget."""

@@ -1,4 +1,4 @@
-"""A comparison at work: its members, each in processes of its own, one at a time, and what is known of them."""
+"""Execution of a comparison: members are trained and measured one at a time, each in processes of its own."""
 
 from __future__ import annotations
 
@@ -31,21 +31,29 @@ try:
 except KeyboardInterrupt:  # while it still imports
     raise SystemExit(130)
 """
-PATIENCE = 20.0  # seconds in which a member whose parent was killed saves and ends
+PATIENCE = 20.0  # seconds to wait for a member of a killed comparison to save and end
 
 
 class Comparison:
-    """Its members, one at a time, and what is known of them."""
+    """A comparison in a folder; a second run of the same command continues it."""
 
     def __init__(
         self, folder: Path, entries: list[Entry], seeds: int, budget: Budget | None, key: dict[str, Any]
     ) -> None:
+        """Plan the members.
+
+        folder: where run folders and results lie.
+        entries: the rows of the table with their configs.
+        seeds: runs for each row.
+        budget: of each run; None if the configs say it.
+        key: what members are measured by: ``metric``, ``beam``, ``average`` and ``test``.
+        """
         self.folder, self.budget, self.key, self.seeds = folder, budget, key, seeds
         self.members = [_Member(folder, entry, number, key) for entry in entries for number in range(seeds)]
         self.names = [entry.row.name for entry in entries]
 
     def run(self) -> int:
-        """Whatever is not done yet. Returns the exit code: 0, a failure's, 130 or 143."""
+        """Train and measure whatever is not done yet; returns 0, the first failure's exit code, 130 or 143."""
         from regard.core import atomic_files
         from regard.core.interrupt import Interrupts
         from regard.errors import ModelError
@@ -69,28 +77,28 @@ class Comparison:
     def _run(self, held: int, interrupts: Interrupts) -> None:
         for member in self.members:
             member.begin()
-        for told in {member.row: member for member in self.members if member.config is None}.values():
-            told.tell_failure()  # once a row: no seed changes it
+        for failed in {member.row: member for member in self.members if member.config is None}.values():
+            failed.print_failure()  # once a row: no seed changes it
         began, waiting = time.monotonic(), [member for member in self.members if member.state == "waiting"]
-        self._keep()
+        self._save_results()
         for number, member in enumerate(waiting):
             left = self._left(number, len(waiting), time.monotonic() - began)
-            _say(f"[{len(self.members) - len(waiting) + number + 1}/{len(self.members)}] {member.title}{left}")
+            _print(f"[{len(self.members) - len(waiting) + number + 1}/{len(self.members)}] {member.title}{left}")
             member.work(held, interrupts)
-            self._keep()
+            self._save_results()
             if interrupts.received is not None:
-                _say("stopped; the same command goes on")
+                _print("stopped; the same command goes on")
                 return
 
     def _left(self, done: int, count: int, seconds: float) -> str:
-        """Of time: by what the members so far took, else by a budget of time alone."""
+        """Describe the time left: by the members so far, else by a budget of time; empty without either."""
         if done:
             return f" · about {_duration(seconds / done * (count - done))} left"
         if self.budget is not None and self.budget.minutes is not None:
             return f" · at least {_duration(self.budget.minutes * 60 * count)} left"
         return ""
 
-    def _keep(self) -> None:
+    def _save_results(self) -> None:
         from regard.comparison.results import markdown
         from regard.core import atomic_files
 
@@ -99,7 +107,7 @@ class Comparison:
         atomic_files.write_bytes_atomically(self.folder / "results.md", text.encode())
 
     def results(self) -> dict[str, Any]:
-        """What ``results.json`` holds."""
+        """Return the contents of ``results.json``."""
         from regard.runs.run_folder import environment
 
         signatures = [member.measured["signature"] for member in self.members if member.state == "done"]
@@ -125,6 +133,7 @@ class Comparison:
         }
 
     def summaries(self) -> list[Summary]:
+        """Summarise each row over its seeds."""
         from regard.comparison.results import summarise
 
         by_row = {name: [each.as_json() for each in self.members if each.row == name] for name in self.names}
@@ -132,7 +141,7 @@ class Comparison:
 
 
 class _Member:
-    """One row with one seed, and its run folder."""
+    """A row trained with one seed, in a run folder of its own."""
 
     def __init__(self, folder: Path, entry: Entry, number: int, key: dict[str, Any]) -> None:
         from regard.comparison.member import error_as_json
@@ -152,12 +161,12 @@ class _Member:
         return "failed" if self.error is not None else "done" if self.measured else "waiting"
 
     def as_json(self) -> dict[str, Any]:
-        """Its part of ``results.json``."""
+        """Return the member's part of ``results.json``."""
         known = {"seed": self.seed, "run": str(self.path), "state": self.state, "error": self.error}
         return {**known, **self.training, **{key: value for key, value in self.measured.items() if key != "key"}}
 
     def begin(self) -> None:
-        """Make the run folder, or see how far it came. ConfigError where it is one of another config."""
+        """Create the run folder, or read how far it came; raises ConfigError if it has another config."""
         from regard.core import atomic_files
         from regard.errors import ConfigError
         from regard.runs.run_folder import RunFolder
@@ -166,11 +175,11 @@ class _Member:
             return
         if not (self.path / "config.toml").exists():
             if self.path.exists():
-                atomic_files.sweep(self.path)  # of a kill while it was made
+                atomic_files.sweep(self.path)  # leftovers of a kill while it was created
             RunFolder.create(self.path, self.config)
         elif RunFolder.open(self.path).config != self.config:
             raise ConfigError(
-                f"{self.path} is of another config or budget",
+                f"{self.path} has another config or budget",
                 where=str(self.path / "config.toml"),
                 help="give another --out, or remove this folder to train it anew",
             )
@@ -178,7 +187,7 @@ class _Member:
             self._read()
 
     def work(self, held: int, interrupts: Interrupts) -> None:
-        """Prepare, train and measure it, each as far as it is not done; a failure is told and kept."""
+        """Prepare, train and measure the member as far as not yet done; a failure is printed and stored."""
         prepared = (self.path / "plan.json").exists()
         for stage in ("train",) if prepared else ("prepare", "train"):
             if interrupts.received is not None:
@@ -206,18 +215,18 @@ class _Member:
         if code == -9:
             killed |= {"why": "it was killed", "help": "if memory ran out, lower train.batch_tokens"}
         self.error = read_json_object(self.path / FAILURE) or {**killed, "exit_code": 5}
-        self.tell_failure()
+        self.print_failure()
 
-    def tell_failure(self) -> None:
-        """On standard error, at once; the table says it again in short."""
+    def print_failure(self) -> None:
+        """Print the failure on standard error; the table repeats it in short."""
         error = self.error or {}
         details = [f"{label}: {error[label]}" for label in ("where", "why", "help") if error.get(label)]
         who = self.title if self.config else self.row
-        _say("\n  ".join([f"{who} failed: {error['what']}", *details]))
+        _print("\n  ".join([f"{who} failed: {error['what']}", *details]))
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file of a member; empty where there is no file. ModelError for a damaged one."""
+    """Read the JSON object in a member's file; empty without a file; raises ModelError for a damaged one."""
     from regard.core.untrusted_files import LARGE, parse_json, read_bytes
     from regard.errors import ModelError
 
@@ -234,7 +243,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 
 def _wait(job: dict[str, Any], held: int, interrupts: Interrupts) -> int:
-    """Run a job in a process of its own to its end; a signal is passed on, and the child saves and ends."""
+    """Run a job in a child process and return the exit code; a signal is passed on: the child saves and ends."""
     with _child(job, held) as child:
         passed = False
         while True:
@@ -248,9 +257,10 @@ def _wait(job: dict[str, Any], held: int, interrupts: Interrupts) -> int:
 
 @contextmanager
 def _child(job: dict[str, Any], held: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Its standard input tells it when this process ends, and it holds the comparison's lock until it ends too.
+    """Start a child process that holds the comparison's lock, and that notices by its closed input if this one ends.
 
-    In a group of its own: Ctrl-C on the terminal reaches it once, through here. Its standard output joins the errors.
+    It has a process group of its own, so that Ctrl-C on the terminal reaches it once, through here. Its standard output
+    goes to standard error.
     """
     import regard
 
@@ -266,7 +276,7 @@ def _child(job: dict[str, Any], held: int) -> Iterator[subprocess.Popen[bytes]]:
         yield child
 
 
-def _say(message: str) -> None:
+def _print(message: str) -> None:
     typer.echo(message, err=True)
 
 

@@ -1,10 +1,10 @@
-"""One member of a comparison, in a process of its own: its memory and speed are nobody else's.
+"""One member of a comparison, run in a process of its own, so that memory and speed are measured alone.
 
-Started by ``regard compare`` with a job in JSON as its argument. What it finds it leaves in the run folder:
+``regard compare`` starts it with a job in JSON as the argument. Results lie in the run folder:
 
     training.json   once training is over: updates, tokens, seconds, memory
     measured.json   quality and speed of decoding, and what they were measured on
-    failure.json    why there is nothing of the above
+    failure.json    why the files above are missing
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WARM_UP = 8  # inputs decoded before the clock starts
 
 
 def main(open_display: OpenDisplay) -> None:
-    """Work on the job until it is done, failed or interrupted; exits as ``regard train`` does."""
+    """Work on the job until it is done, has failed or is interrupted; exits with the codes of ``regard train``."""
     from regard.core.interrupt import Interrupts
 
     job: dict[str, Any] = json.loads(sys.argv[1])
@@ -56,21 +56,21 @@ def main(open_display: OpenDisplay) -> None:
 
 
 def error_as_json(error: RegardError) -> dict[str, Any]:
-    """A failure as JSON has it."""
+    """Return an error as a JSON object."""
     return {
         "what": error.what, "where": error.where, "why": error.why, "help": error.help, "exit_code": error.exit_code,
     }  # fmt: skip
 
 
 def _end_with_parent() -> None:
-    """The other end of standard input closes when the parent ends, however it did: save, as if it had asked to."""
+    """Wait until standard input closes, which it does when the parent ends in any way; then save and end."""
     while os.read(0, 1):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _prepare(path: Path, open_display: OpenDisplay) -> int:
-    """Vocabularies, corpora and plan: what they take of memory is not training's."""
+    """Make vocabularies, corpora and plan, in a process of their own, since their memory is not training's."""
     from regard.runs.run_folder import RunFolder
     from regard.training.setup import set_up
 
@@ -89,7 +89,7 @@ def _train_and_measure(path: Path, job: dict[str, Any], open_display: OpenDispla
     before = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {"finished": False}
     if not before["finished"]:
         code = train_run(run, open_display)
-        peak = max(_peak_memory(), before.get("peak_memory", 0))  # over all sittings
+        peak = max(_peak_memory(), before.get("peak_memory", 0))  # over all processes
         atomic_files.write_json(record, {"finished": not code, **_training_figures(path), "peak_memory": peak})
         if code:
             return code
@@ -112,7 +112,7 @@ def _training_figures(path: Path) -> dict[str, Any]:
 
 
 def _peak_memory() -> int:
-    """Bytes: the most of the accelerator's that tensors took, where there is one; else the most of this process."""
+    """Return the peak memory in bytes: of tensors on the accelerator if there is one, else of this process."""
     import resource
 
     import torch
@@ -128,7 +128,7 @@ def _peak_memory() -> int:
 
 
 def _measure(run: RunFolder, key: dict[str, Any]) -> dict[str, Any]:
-    """Quality and decoding speed of a trained run. ``key`` says on what, by what and how."""
+    """Measure quality and decoding speed of a trained run; ``key`` holds metric, beam, average and test set."""
     import torch
 
     from regard.config.settings import override_search
@@ -138,7 +138,7 @@ def _measure(run: RunFolder, key: dict[str, Any]) -> dict[str, Any]:
 
     plan = run.read_plan()
     if plan is not None:
-        torch.set_num_threads(plan.threads)  # as in training, in whichever sitting
+        torch.set_num_threads(plan.threads)  # as in training
     if key["average"]:
         average_run(run, last=key["average"])
     model = load(run.path)  # an average where this or train.average has made one

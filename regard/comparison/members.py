@@ -1,7 +1,4 @@
-"""What a comparison trains: rows out of recipes and variants, under one budget, and what makes them comparable.
-
-Imports no torch. ``regard.comparison.results`` makes figures and tables of what came out.
-"""
+"""Rows of a comparison: recipes and variants under one budget, checked to be comparable. Imports no torch."""
 
 from __future__ import annotations
 
@@ -36,15 +33,15 @@ _THOUSANDS = {None: 1, "k": 1_000, "M": 1_000_000}
 
 
 class Budget(NamedTuple):
-    """How long each member trains, as overrides that put it in the place of whatever the config says."""
+    """Training budget of each member, as overrides that replace the limits of any config."""
 
     text: str
     overrides: list[str]
-    minutes: float | None  # where it is one of time
+    minutes: float | None  # None unless it is a budget of time
 
 
 class ComparisonRow(NamedTuple):
-    """One line of the table: a recipe, or a variant of one, trained with every seed."""
+    """A row of the table: a recipe, or a variant of one, trained with every seed."""
 
     name: str
     source: str  # a recipe's name or a .toml file
@@ -52,12 +49,12 @@ class ComparisonRow(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """The name as that of a folder."""
+        """The name, spelled as a folder name."""
         return re.sub(r"[^\w.=+-]+", "-", self.name).strip("-.") or "row"
 
 
 class Entry(NamedTuple):
-    """A row and its config, or why it has none."""
+    """A row with its config, or with the error that prevents one."""
 
     row: ComparisonRow
     config: RunConfig | None
@@ -65,16 +62,16 @@ class Entry(NamedTuple):
 
 
 def parse_budget(text: str) -> Budget:
-    """``90s``, ``10m`` and ``1.5h`` of training, ``2Mtokens`` of the target, ``3000steps``. Raises ConfigError.
+    """Parse a budget: ``90s``, ``10m``, ``1.5h`` of training, ``2Mtokens`` of the target, ``3000steps``.
 
-    Time is that of updates alone: preparing, validating, saving and decoding are not counted. Tokens are turned into a
-    number of updates exactly, by the member's own batches.
+    Time counts updates alone, not preparation, validation, saving or decoding. Tokens become an exact number of
+    updates by each member's own batches. Raises ConfigError.
     """
     found = _BUDGET.fullmatch(text.strip())
     amount = float(found[1].replace("_", "")) if found else 0.0
     if not found or not amount:
         raise ConfigError(
-            f"{text!r} is no budget",
+            f"{text!r} is not a budget",
             where="--budget",
             why="it needs an amount above 0 and a unit" if not found else "nothing is learned in no time",
             help="10m, 90s or 1.5h of training; 2000000tokens or 2Mtokens; 3000steps",
@@ -93,10 +90,10 @@ def parse_budget(text: str) -> Budget:
 def make_rows(
     sources: Sequence[str], varied: Sequence[str], overrides: Sequence[str], budget: Budget | None
 ) -> list[ComparisonRow]:
-    """A row a recipe and combination of the values that ``--vary`` lists, in this order.
+    """Make a row for each source and each combination of the values in ``varied``, in this order.
 
-    A source is a recipe's name or a ``.toml`` file, ``NAME=SOURCE`` to call its row NAME. Raises ConfigError where
-    there is none, one is not found, or two rows have one name.
+    A source is a recipe's name or a ``.toml`` file; ``NAME=SOURCE`` names the row. Raises ConfigError if there is no
+    source, one is not found, or two rows have the same name.
     """
     if not sources:
         raise ConfigError("compare takes recipes or .toml files", help="regard compare a.toml b.toml --budget 10m")
@@ -117,9 +114,9 @@ def make_rows(
 def load_entries(
     rows: Sequence[ComparisonRow], budget: Budget | None, require: Callable[[RunConfig], None] = lambda config: None
 ) -> list[Entry]:
-    """Each row's config, under the budget. ``require`` raises what else is wrong with one; a failure stays its row's.
+    """Load each row's config under the budget; ``require`` raises further objections, and an error stays with its row.
 
-    Raises ConfigError where nobody gave a budget and the configs do not agree on one.
+    Raises ConfigError if no budget is given and the configs do not agree on one.
     """
     entries = [_load_entry(row, budget.overrides if budget else [], require) for row in rows]
     found = {_stop_keys(entry.config) for entry in entries if entry.config is not None}
@@ -133,9 +130,9 @@ def load_entries(
 
 
 def choose_test_set(entries: Sequence[Entry], given: CorpusConfig | None, metric: str) -> tuple[CorpusConfig, ...]:
-    """What all are measured on: ``given``, else the validation data, which must be the same. Raises ConfigError.
+    """Return the test set for all members: ``given``, else their validation data.
 
-    A loss is one of pieces: it compares only where the pieces are the same, too.
+    Raises ConfigError if the validation data differ, or, for the metric loss, the vocabularies: losses are per piece.
     """
     configs = {entry.row.name: entry.config for entry in entries if entry.config is not None}
     if metric == "loss":
@@ -172,7 +169,7 @@ def _named(source: str) -> tuple[str, str]:
 
 
 def _variants(varied: str) -> Iterator[tuple[str, str]]:
-    """A label and an override for each value of ``key=value,value``; commas inside brackets and quotes do not count."""
+    """Yield label and override for each value of ``key=value,value``; commas in brackets or quotes do not split."""
     key, equals, values = varied.partition("=")
     if not equals or not values.strip():
         raise ConfigError(
@@ -199,7 +196,7 @@ def _split(values: str) -> list[str]:
 
 
 def _label(key: tuple[str | int, ...], value: Any) -> str:
-    """``dot`` for a kind, ``lr=0.001`` for anything else; a table by its entries."""
+    """Label a value: ``dot`` for a kind, ``lr=0.001`` for anything else, the entries of a table."""
     if isinstance(value, dict):
         return " ".join(_label((name,), inner) for name, inner in value.items())
     return str(value) if key[-1] in ("kind", "preset") else f"{key[-1]}={'' if value is None else value}"

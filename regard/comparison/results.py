@@ -1,4 +1,4 @@
-"""What came out of a comparison: quality and its spread, sizes and speeds, as a table, as Markdown and as a picture."""
+"""Results of a comparison, quality with spread, sizes and speeds, as a text table, as Markdown and as a figure."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ if TYPE_CHECKING:
 
 __all__ = ["Summary", "draw", "lower_is_better", "markdown", "summarise", "text_table"]
 
-NAME_WIDTH = 25  # of the text table, which then fits into 100 columns
+NAME_WIDTH = 25  # characters, so that the text table fits into 100 columns
 
 
 class Summary(NamedTuple):
-    """One row over its seeds; None where no seed has come so far. Means, but for the memory, which is the most."""
+    """A row summarised over its seeds: means, and the maximum of memory; None where no seed has a value yet."""
 
     name: str
     seeds: int
     values: list[float]
     parameters: int | None
     updates: float | None
-    minutes: float | None  # of updates alone
-    train_speed: float | None  # target tokens a second, padding not counted
-    decode_speed: float | None  # pieces of output a second
-    memory: int | None  # bytes, of training
+    minutes: float | None  # updates alone
+    train_speed: float | None  # target tokens a second, without padding
+    decode_speed: float | None  # output pieces a second
+    memory: int | None  # bytes, the peak of training
     errors: list[str]
 
     @property
     def mean(self) -> float | None:
+        """The mean over seeds; None without values."""
         return statistics.fmean(self.values) if self.values else None
 
     @property
@@ -41,7 +42,7 @@ class Summary(NamedTuple):
 
 
 def summarise(name: str, members: Sequence[Mapping[str, Any]]) -> Summary:
-    """One row out of what ``results.json`` says of its members."""
+    """Summarise the members of one row, given as in ``results.json``."""
     done = [member for member in members if member["state"] == "done"]
 
     def mean(key: str) -> float | None:
@@ -63,7 +64,7 @@ def summarise(name: str, members: Sequence[Mapping[str, Any]]) -> Summary:
 
 
 def lower_is_better(metric: str) -> bool:
-    """Of a metric's name, ``loss`` included."""
+    """Whether lower values of a metric, or of ``loss``, are better."""
     return metric == "loss" or METRICS[metric].lower_is_better
 
 
@@ -72,7 +73,7 @@ WIDTHS = (7, 7, 6, 8, 10, 8, 10, 9, 10)
 
 
 def text_table(rows: Sequence[Summary], metric: str) -> str:
-    """Columns of fixed width, at most 100 together. Speeds are of target tokens, memory of training."""
+    """Format the rows in columns of fixed width, at most 100 characters together."""
     lines = [f"{metric:>{NAME_WIDTH + WIDTHS[0]}}" + _aligned(HEAD, WIDTHS[1:])]  # a long name of a metric has room
     for row in rows:
         name = row.name if len(row.name) < NAME_WIDTH else row.name[: NAME_WIDTH - 2] + "…"
@@ -106,7 +107,7 @@ def _shown(value: float | None, form: str) -> str:
 
 
 def _short(number: int | None) -> str:
-    """Three digits: 17.7k, 6.35M, 1.3G."""
+    """Format a number with three digits: 17.7k, 6.35M, 1.3G."""
     if number is None:
         return "–"
     for size, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
@@ -116,7 +117,7 @@ def _short(number: int | None) -> str:
 
 
 def markdown(results: Mapping[str, Any], rows: Sequence[Summary]) -> str:
-    """The table, and under it all that decides its figures."""
+    """Format the table as Markdown, with everything below it that determines the figures."""
     metric, machine = results["metric"], results["environment"]
     head = [metric, *HEAD]
     lines = ["| | " + " | ".join(head) + " |", "|---|" + "---:|" * len(head)]
@@ -143,7 +144,7 @@ def _escaped(text: str) -> str:
 
 
 def draw(figure: Figure, rows: Sequence[Summary], metric: str) -> None:
-    """Quality with every seed and the spread, and both speeds: a line a row, in the table's order."""
+    """Draw quality, with every seed and the spread, and both speeds; rows in the table's order."""
     shown = [row for row in rows if row.values]
     figure.set_size_inches(9.0, 1.3 + 0.3 * len(shown))
     quality, train, decode = figure.subplots(1, 3, sharey=True)

@@ -1,1 +1,1 @@
-"""Reading TOML in layers, explaining what does not fit, and the settings of training and search."""
+"""Config files: TOML in layers, error messages, and the settings of training and search."""

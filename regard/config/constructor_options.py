@@ -1,4 +1,4 @@
-"""Options of a thing that a config names: known to its constructor, and of the type that it wants."""
+"""Validation of config options against the signature of the constructor that takes them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ TYPES = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
 
 
 def validate_options(make: type, options: Mapping[str, Any], *, given: Collection[str], where: str) -> dict[str, Any]:
-    """``options`` as the constructor of ``make`` takes them; parameters that are ``given`` are no options.
+    """Return ``options`` converted to the types of ``make``'s constructor; parameters in ``given`` are no options.
 
-    Raises ConfigError, which names the key below ``where``, and the nearest option or what would fit.
+    Raises ConfigError that names the key below ``where`` and the nearest known option, or the expected value.
     """
     known = [name for name in signature(make).parameters if name not in given]
     hints = get_type_hints(make.__init__)  # type: ignore[misc]

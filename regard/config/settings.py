@@ -1,4 +1,4 @@
-"""How to train and how to search, as plain values. No torch: commands read a config before they need it.
+"""Settings of training and search as plain values. Imports no torch: commands read a config before they need it.
 
 Every field that may be None has None as its default, so that a saved TOML, which has no null, reloads equal.
 """
@@ -14,7 +14,9 @@ from regard.config.explain import Misfit
 __all__ = ["SearchConfig", "TrainConfig", "override_search"]
 
 Positive = Annotated[int, Field(gt=0)]
-Width = Annotated[int, Field(gt=0, le=1 << 16)]  # of what is held together: a received config takes no more
+Width = Annotated[
+    int, Field(gt=0, le=1 << 16)
+]  # rows held in memory together; bounded, as a config may come from anywhere
 Threads = Annotated[int, Field(gt=0, le=4096)]
 Count = Annotated[int, Field(ge=0)]
 Shards = Literal[1, 2, 4, 8, 16, 32, 64, 128, 256]
@@ -31,7 +33,7 @@ def _usual_epsilon(fields: dict[str, object]) -> float:
 
 
 class TrainConfig(BaseModel):
-    """When to stop, how large a step is, and what is kept on the way."""
+    """Training: when to stop, batch and step sizes, validation and checkpoints."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
@@ -39,10 +41,10 @@ class TrainConfig(BaseModel):
     steps: Positive | None = None
     epochs: Positive | None = None
     minutes: Annotated[float, Field(gt=0)] | None = None
-    tokens: Positive | None = None  # of the target, padding left out
+    tokens: Positive | None = None  # target tokens, without padding
 
     batch_tokens: Positive = 4096  # rows × longest of source and target, padding included
-    accumulate: Positive = 1  # batches to an update
+    accumulate: Positive = 1  # batches per update
 
     optimizer: Literal["adam", "adamw", "adadelta", "sgd"] = "adam"  # adadelta: Bahdanau 2015, sgd: Luong 2015
     # noam, the paper's: learning_rate × d_model^-0.5 × min(step^-0.5, step × warmup^-1.5): a factor, 1.0 there.
@@ -65,14 +67,14 @@ class TrainConfig(BaseModel):
 
     validate_every: Positive | None = None  # updates; unset: 500, but at most a fifth of the planned ones
     save_every: Positive | None = None
-    keep: Positive = 10  # checkpoints on disk
-    average: Count = 0  # checkpoints, the last ones, averaged when training ends; 0: none
-    early_stopping: Positive | None = None  # validations in a row that could be the best and were not
+    keep: Positive = 10  # number of checkpoints kept on disk
+    average: Count = 0  # number of last checkpoints to average when training ends; 0: none
+    early_stopping: Positive | None = None  # validations in a row without a new best after which training ends
     best_by: str = "loss"  # loss, or a metric of the task
-    decode_every: Positive = 1  # validations; where best_by is a metric, the others measure the loss alone
+    decode_every: Positive = 1  # if best_by is a metric, every how many validations decode; the others measure the loss
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    engine: Literal["fast", "reference"] = "fast"  # reference: all but decoding as textbooks write it
+    engine: Literal["fast", "reference"] = "fast"  # reference: training by the plain formulas of textbooks
     threads: Threads | None = None
     workers: Threads = 1  # threads that take shards side by side, on a CPU with many cores
     shards: Shards | None = None  # parts of an update, a power of two; unset: 2, or as many as workers
@@ -92,7 +94,7 @@ class TrainConfig(BaseModel):
     def _halves_when_it_says(self) -> Self:
         given = (self.halve_after, self.halve_every) != (None, None)
         if given and self.schedule != "halving":
-            raise ValueError("halve_after and halve_every are of schedule = 'halving'")
+            raise ValueError("halve_after and halve_every need schedule = 'halving'")
         if self.schedule == "halving" and self.halve_every is None:
             raise ValueError(
                 "schedule 'halving' needs halve_every: updates after which the rate is halved, again and again"
@@ -120,25 +122,25 @@ class TrainConfig(BaseModel):
 
 
 class SearchConfig(BaseModel):
-    """How the output is looked for, given the log probabilities of the next token."""
+    """Search for the output, given the log probabilities of the next token."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     beam: Width = 5  # 1 is greedy
     nbest: Width = 1
-    length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6  # α of ((k + length) / (k + 1))^α
+    length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6  # α of the divisor ((k + length) / (k + 1))^α
     length_offset: Annotated[float, Field(ge=0)] = 5.0  # k there: 5 is GNMT's, 0 divides by length^α as fairseq does
-    coverage_penalty: Annotated[float, Field(ge=0, le=10)] = 0.0  # β: a beam's outputs lose β · Σ log coverage
+    coverage_penalty: Annotated[float, Field(ge=0, le=10)] = 0.0  # β: a beam's scores change by β · Σ log coverage
     max_extra: Count = 50  # the output ends at the source's length plus this …
     max_length: Positive | None = None  # … and at this length at the latest
-    temperature: Annotated[float, Field(gt=0)] | None = None  # given: draw instead of search
+    temperature: Annotated[float, Field(gt=0)] | None = None  # if given, sample instead of search
     top_k: Positive | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     batch_sentences: Width = 64
 
     @property
     def covers(self) -> bool:
-        """Does the coverage penalty rank the outputs? One alone, or drawn ones, are not ranked."""
+        """Whether the coverage penalty ranks outputs; greedy and sampled ones are not ranked."""
         return self.coverage_penalty > 0 and self.temperature is None and self.beam > 1
 
     @model_validator(mode="after")
@@ -151,14 +153,14 @@ class SearchConfig(BaseModel):
 
 
 def override_search(base: SearchConfig, **given: Any) -> SearchConfig:
-    """``base`` with the settings that are not None; beam and n-best follow each other where one alone is given.
+    """Return ``base`` with the given settings that are not None; raises pydantic's ValidationError if they conflict.
 
-    Raises pydantic's ValidationError where the settings contradict each other.
+    Where only the beam or only the n-best is given, the other one follows.
     """
     wanted = {key: value for key, value in given.items() if value is not None}
     nbest, beam = wanted.get("nbest"), wanted.get("beam")
     if nbest is not None and beam is None and "temperature" not in wanted:
-        wanted["beam"] = max(base.beam, nbest)  # who asks for the ten best means a beam that holds them
+        wanted["beam"] = max(base.beam, nbest)  # asking for the ten best implies a beam that holds them
     if nbest is None and beam is not None:
         wanted["nbest"] = min(base.nbest, beam)
     return SearchConfig.model_validate(base.model_dump() | wanted)

@@ -1,4 +1,4 @@
-"""TOML laid over TOML: what a file extends, then the file, then overrides, and where each key was written.
+"""TOML files in layers: the extended file, then the file, then overrides; and the line that each key stands on.
 
 A table is merged key by key; anything else replaces what lies below it. Files that extend each other in a
 circle are refused.
@@ -26,7 +26,7 @@ PARTS = 16  # of a dotted key; a config has six at most
 
 
 class TomlLayer(NamedTuple):
-    """Some keys and their values, and the line each key stands on where there is one."""
+    """Keys and values of one file or mapping, and the line of each key where there is one."""
 
     label: str
     values: dict[str, Any]
@@ -34,14 +34,14 @@ class TomlLayer(NamedTuple):
 
 
 def dotted(key: Key) -> str:
-    """The dotted form of a key, as ``--set`` takes it."""
+    """Return the dotted form of a key, as ``--set`` takes it."""
     return ".".join(str(part) for part in key)
 
 
 def read_layers(source: Path | Mapping[str, Any], find: Callable[[str, Path | None], Path]) -> list[TomlLayer]:
-    """The file or mapping and all it extends, the lowest first.
+    """Read the file or mapping and everything it extends, the lowest layer first; raises ConfigError.
 
-    ``find(name, folder)`` says which file an ``extends`` written in ``folder`` means. Raises ConfigError.
+    ``find(name, folder)`` returns the file that an ``extends`` written in ``folder`` means.
     """
     layers: list[TomlLayer] = []
     seen: list[Path] = []
@@ -68,7 +68,7 @@ def _from_mapping(source: Mapping[str, Any]) -> TomlLayer:
     try:
         require_shallow(dict(source))
     except TooDeep as error:
-        raise ConfigError("this config is none", why=str(error)) from error
+        raise ConfigError("this config cannot be read", why=str(error)) from error
     return TomlLayer("", copy.deepcopy(dict(source)), {})
 
 
@@ -89,8 +89,10 @@ def _read_file(path: Path) -> TomlLayer:
 
 
 def _key_lines(text: str) -> dict[Key, int]:
-    """The line of every key that starts one. What stands in a multi-line string may be taken for a key:
-    harmless, since only keys that exist are looked up."""
+    """Map every key that starts a line to its number.
+
+    Text in a multi-line string may be taken for a key: harmless, since only keys that exist are looked up.
+    """
     lines: dict[Key, int] = {}
     tables: dict[Key, int] = {}  # how often an array of tables was opened
     here: Key = ()
@@ -110,12 +112,12 @@ def _key_lines(text: str) -> dict[Key, int]:
 
 
 def _split(dotted: str) -> Key:
-    """The parts of a key, at most one more than a key may have: what is written so is known to have too many."""
+    """Split a key into parts, at most one more than a key may have, which shows that there are too many."""
     return tuple(part.strip().strip("\"'") for part in dotted.split(".", PARTS))
 
 
 def _with_indices(key: Key, tables: Mapping[Key, int]) -> Key:
-    """``data.train.more`` under the second ``[[data.train]]`` is ``data.train.1.more``."""
+    """Insert the indices of arrays of tables: ``data.train.x`` in the second one becomes ``data.train.1.x``."""
     path: Key = ()
     for position, part in enumerate(key):
         path = (*path, part)
@@ -125,7 +127,7 @@ def _with_indices(key: Key, tables: Mapping[Key, int]) -> Key:
 
 
 def parse_override(text: str) -> tuple[Key, Any]:
-    """``train.lr=1e-3`` as a key and a TOML value; what is no TOML is a string; nothing after ``=`` is None."""
+    """Parse ``train.lr=1e-3`` into key and TOML value; a value that is not TOML is a string, an empty one is None."""
     dotted, equals, written = text.partition("=")
     if not equals or not dotted.strip():
         raise ConfigError(
@@ -149,7 +151,7 @@ def parse_override(text: str) -> tuple[Key, Any]:
 
 
 def merge(layers: Iterable[TomlLayer], overrides: Iterable[tuple[Key, Any]] = ()) -> dict[str, Any]:
-    """One mapping out of all layers; a higher one wins. An override of None takes the key out."""
+    """Merge all layers into one mapping, higher ones winning; an override of None removes the key."""
     merged: dict[str, Any] = {}
     for layer in layers:
         merge_into(merged, layer.values)
@@ -159,7 +161,7 @@ def merge(layers: Iterable[TomlLayer], overrides: Iterable[tuple[Key, Any]] = ()
 
 
 def merge_into(below: dict[str, Any], above: Mapping[str, Any]) -> None:
-    """Write ``above`` into ``below``, table by table. A table of another ``kind`` brings options of its own."""
+    """Write ``above`` into ``below``, table by table; a table of another ``kind`` replaces the one below."""
     for key, value in above.items():
         under = below.get(key)
         if isinstance(under, dict) and isinstance(value, Mapping) and not _another_kind(under, value):
@@ -173,7 +175,7 @@ def _another_kind(below: Mapping[str, Any], above: Mapping[str, Any]) -> bool:
 
 
 def _put(tree: Any, key: Key, value: Any) -> None:
-    """Write one value; tables on the way are opened, items of a list must be there."""
+    """Write one value; tables on the way are created, list items must exist."""
     for position, part in enumerate(key):
         last = position + 1 == len(key)
         if isinstance(tree, list) and not (isinstance(part, int) and part < len(tree)):
@@ -194,7 +196,7 @@ def _put(tree: Any, key: Key, value: Any) -> None:
 
 
 def locate(layers: Iterable[TomlLayer], key: Key) -> str | None:
-    """``file:line`` of a key, or of the nearest table around it, in the highest layer that has it."""
+    """Return ``file:line`` of a key, or of the nearest enclosing table, in the highest layer that has it."""
     for length in range(len(key), 0, -1):
         for layer in reversed(list(layers)):
             if key[:length] in layer.lines:

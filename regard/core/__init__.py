@@ -1,1 +1,1 @@
-"""Files, states, random streams, failures of the machine: what every other folder may use."""
+"""Utilities for every other folder: files, states, random streams, and errors of the machine."""

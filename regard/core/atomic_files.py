@@ -1,6 +1,6 @@
-"""Files and folders that are whole or not there.
+"""Files and folders that appear whole or not at all.
 
-Everything is written beside its place under a hidden name, synced to the disk, and renamed; a kill at any
+Everything is written beside its final path under a hidden name, synced to the disk, and renamed; a kill at any
 moment leaves the old or the new, never a part. The hidden names tell what a kill left behind:
 
     .NAME.tmp       being written: worthless, swept away
@@ -62,17 +62,17 @@ HELP = {
 def _pass(point: str) -> None: ...
 
 
-fault: Callable[[str], None] = _pass  # tests replace this; else it is called for nothing a few dozen times a save
+fault: Callable[[str], None] = _pass  # tests replace this; otherwise a no-op, called a few dozen times a save
 
 
 def fault_point(point: str) -> None:
-    """Mark a moment at which a kill or a full disk must do no harm; does nothing outside tests."""
+    """Mark a moment at which a kill or a full disk must do no harm; a no-op outside tests."""
     fault(point)
 
 
 @contextmanager
 def explain_os_errors(path: Path) -> Iterator[None]:
-    """Turn whatever the machine refuses while ``path`` is written or read into one StorageError."""
+    """Raise an OSError of the block, which reads or writes ``path``, as a StorageError with a remedy."""
     try:
         yield
     except OSError as error:
@@ -86,18 +86,18 @@ def explain_os_errors(path: Path) -> Iterator[None]:
 
 
 def hidden_sibling(path: Path, role: str) -> Path:
-    """The sibling of ``path`` that plays a role: ``tmp``, ``old`` or ``removed``."""
+    """Return the hidden name beside ``path`` for a role: ``tmp``, ``old`` or ``removed``."""
     return path.with_name(f".{path.name}.{role}")
 
 
 def sha256(path: Path) -> str:
-    """The sha256 of a file, in hexadecimal."""
+    """Return the sha256 of a file in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file and sync it; not atomic, for use inside a folder that ``commit_folder`` will publish."""
+    """Write a file and sync it; not atomic, for a folder that ``commit_folder`` publishes afterwards."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     try:
         fault_point("opened")
@@ -115,7 +115,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 def write_bytes_atomically(path: Path, data: bytes) -> None:
     """Replace ``path`` by ``data``: after a crash it holds the old bytes or the new ones, whole.
 
-    Raises StorageError, with the old file untouched, where the disk is full or may not be written.
+    Raises StorageError, with the old file untouched, if the disk is full or may not be written.
     """
     temporary = hidden_sibling(path, "tmp")
     with explain_os_errors(path), remove_on_error(temporary):
@@ -128,10 +128,10 @@ def write_bytes_atomically(path: Path, data: bytes) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that replaces ``path`` when the block ends; if it raises, ``path`` stays as it was.
+    """Open a file that replaces ``path`` when the block ends; if the block raises, ``path`` stays as it was.
 
-    For what is too long to be held in memory. A pipe or device is written itself, a link's file is replaced. Raises
-    StorageError at its start and end; what the block writes it guards by ``explain_os_errors``.
+    For contents too long for memory. A pipe or device is written directly; of a link the target is replaced. Opening
+    and closing raise StorageError; the block wraps its own writes in ``explain_os_errors``.
     """
     final = path.resolve()
     special = final.exists() and not final.is_file()
@@ -160,16 +160,16 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def json_bytes(value: Any) -> bytes:
-    """``value`` as indented JSON in UTF-8, with a newline at the end."""
+    """Return ``value`` as indented JSON in UTF-8, with a newline at the end."""
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     return text.encode("utf-8", "backslashreplace")  # file names that are not UTF-8 become JSON escapes
 
 
 @contextmanager
 def publishing(path: Path) -> Iterator[Path]:
-    """A hidden sibling in which a new folder is made, which is ``path`` when the block ends; if it raises, it is gone.
+    """Yield a hidden path for a new folder that becomes ``path`` when the block ends, or is removed if it raises.
 
-    Raises StorageError where ``path`` has appeared meanwhile: nothing is replaced.
+    Raises StorageError if ``path`` has appeared meanwhile: nothing is replaced.
     """
     workshop = hidden_sibling(path, f"{uuid4().hex[:8]}.tmp")  # no other process has the same
     try:
@@ -206,7 +206,7 @@ def commit_folder(temporary: Path, final: Path, *, replace: bool = True) -> None
 
 
 def remove_folder(path: Path) -> None:
-    """Delete a folder so that a kill half way leaves nothing that looks like one."""
+    """Delete a folder so that a kill half way leaves nothing that could be taken for a whole one."""
     with explain_os_errors(path):
         removed = hidden_sibling(path, "removed")
         _remove(removed)
@@ -224,7 +224,7 @@ def remove_file(path: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Clear away what a kill left in ``folder``, and put back what was set aside but not yet replaced."""
+    """Delete temporary leftovers of a kill in ``folder``, and put back what was set aside but not yet replaced."""
     with explain_os_errors(folder):
         for old in sorted(folder.glob(".*.old")):
             name = folder / old.name[1:].removesuffix(".old")
@@ -239,10 +239,10 @@ def sweep(folder: Path) -> None:
 
 @contextmanager
 def locked(path: Path, *, patience: float = 0.0) -> Iterator[int]:
-    """Hold the lock file ``path``; BlockingIOError where another process still does after ``patience`` seconds.
+    """Hold the lock file ``path``; raises BlockingIOError if another process still holds it after ``patience`` seconds.
 
-    Yields its descriptor: a child that inherits it holds the lock as well. A kill lets go. A network drive that knows
-    no locks is no reason not to work: there it is not held.
+    Yields the descriptor: a child process that inherits it holds the lock, too. A killed process releases the lock. On
+    a network drive without locks nothing is held.
     """
     until = time.monotonic() + patience
     with explain_os_errors(path):
@@ -265,7 +265,7 @@ def locked(path: Path, *, patience: float = 0.0) -> Iterator[int]:
 
 @contextmanager
 def remove_on_error(temporary: Path) -> Iterator[None]:
-    """Remove the temporary when the machine refuses, so that a full disk is not filled further."""
+    """Remove ``temporary`` if the block raises an OSError, so that a full disk is not filled further."""
     try:
         yield
     except OSError:

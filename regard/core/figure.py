@@ -1,4 +1,4 @@
-"""Pictures of studies as PNG and SVG. Needs matplotlib, the extra ``plot``; nothing else of regard does.
+"""Figures as PNG and SVG, by matplotlib (the extra ``plot``).
 
 The same numbers give the same bytes: no dates, fixed identifiers. Text in an SVG stays text, which keeps it small.
 """
@@ -32,7 +32,7 @@ STYLE: dict[Any, Any] = {
     "lines.linewidth": 1.6,
     "lines.markersize": 4.0,
 }
-# Okabe and Ito's, which all eyes tell apart, without their yellow.
+# The palette of Okabe and Ito, which colour-blind readers can tell apart, without its yellow.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 
 
@@ -42,7 +42,7 @@ def can_draw() -> bool:
 
 
 def save_figure(draw: Callable[[Figure], None], folder: Path) -> list[Path]:
-    """Let ``draw`` fill an empty figure, and write it as ``figure.svg`` and ``figure.png``. Returns their paths."""
+    """Let ``draw`` fill an empty figure, and write ``figure.svg`` and ``figure.png``; returns the paths."""
     import matplotlib
     from cycler import cycler
     from matplotlib.figure import Figure

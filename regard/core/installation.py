@@ -1,7 +1,7 @@
-"""How this installation of regard is changed: the command that adds an extra to it, or takes a newer one.
+"""Install commands for messages: how to add an extra to this installation, or to upgrade it.
 
-The name ``regard`` is on no public index that this project keeps, so whoever asks an index for it gets a stranger's.
-Hence a command here always names the place that this installation came from.
+This project publishes ``regard`` on no package index, so that name there belongs to somebody else. A command
+therefore always names the place that this installation came from.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PURPOSES = {
 
 
 class Extra(NamedTuple):
-    """An optional part: what it is for, and which of its packages are not installed."""
+    """An extra: name, purpose, and the packages that are not installed."""
 
     name: str
     purpose: str
@@ -40,20 +40,20 @@ class Extra(NamedTuple):
 
 
 def extra_command(name: str) -> str:
-    """The command that adds an extra to this installation."""
+    """Return the command that adds an extra to this installation."""
     where = _requirement(f"[{name}]")
-    if where is None:  # from an index: what the extra is made of has names that are known there
+    if where is None:  # from an index: the packages of the extra are known there
         where = " ".join(shlex.quote(requirement) for requirement in _requirements(name))
     return f"{_pip()} {where}" if where else f"install regard with its extra {name!r} from where this one came"
 
 
 def package_command(name: str) -> str:
-    """The command that installs a package of somebody else's beside this installation."""
+    """Return the command that installs a third-party package beside this installation."""
     return f"{_pip()} {shlex.quote(name)}"
 
 
 def upgrade_advice() -> str:
-    """What to do for a newer regard."""
+    """Return how to upgrade this installation, in words or as a command."""
     origin = _origin() or {}
     if origin.get("dir_info", {}).get("editable"):
         return f"upgrade regard: git -C {shlex.quote(_path(origin['url']))} pull"
@@ -65,14 +65,14 @@ def upgrade_advice() -> str:
 
 
 def extras() -> list[Extra]:
-    """Every extra that this installation knows of."""
+    """List every extra of this installation."""
     found = _distribution()
     names = found.metadata.get_all("Provides-Extra") or [] if found is not None else []
     return [Extra(name, PURPOSES.get(name, ""), _missing(name)) for name in sorted(names)]
 
 
 def _requirements(extra: str) -> list[str]:
-    """What an extra is made of, as ``fastapi>=0.165``."""
+    """List the requirements of an extra, such as ``fastapi>=0.165``."""
     found = _distribution()
     pattern = re.compile(rf"(.*?)\s*;.*\bextra\s*==\s*['\"]{re.escape(extra)}['\"]")
     matches = (pattern.fullmatch(each) for each in (found.requires or [] if found is not None else []))
@@ -100,7 +100,7 @@ def _distribution() -> importlib.metadata.Distribution | None:
 
 
 def _origin() -> dict[str, Any] | None:
-    """Where this installation came from, as pip notes it (PEP 610); None where it came from an index."""
+    """Return the origin of this installation as pip records it (PEP 610); None if it came from an index."""
     found = _distribution()
     if found is None:  # a clone that was never installed
         clone = Path(__file__).parents[2]
@@ -113,7 +113,7 @@ def _origin() -> dict[str, Any] | None:
 
 
 def _requirement(extra: str) -> str | None:
-    """What pip must be given for the same regard with an extra, quoted for a shell; None where that is not known."""
+    """Return pip's argument for this installation with an extra, quoted for a shell; None if the origin is unknown."""
     origin = _origin()
     if origin is None:
         return None
@@ -133,7 +133,7 @@ def _path(url: str) -> str:
 
 
 def _pip() -> str:
-    """The pip of the Python that runs this, whichever environment is active."""
+    """Return the command of the running Python's pip, whichever environment is active."""
     python = Path(sys.executable)
     shown = python.relative_to(Path.cwd()) if python.is_relative_to(Path.cwd()) else python
     return f"{shlex.quote(str(shown))} -m pip install"

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a question that long work asks itself between two safe moments."""
+"""Ctrl-C and SIGTERM as a flag that long work polls at safe moments."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ __all__ = ["Interrupts"]
 
 
 class Interrupts:
-    """While entered and ``polite``, the first SIGINT or SIGTERM only makes ``interrupted()`` true; the next acts.
+    """Signal handlers: while ``polite``, the first SIGINT or SIGTERM only sets ``interrupted()``; the next one acts.
 
-    Until ``polite`` is set, as during preparation, where nothing can be lost, a signal acts at once:
+    Until ``polite`` is set, as during preparation, when nothing can be lost, a signal acts at once: it raises
     KeyboardInterrupt, or SystemExit with 143.
     """
 
@@ -32,11 +32,12 @@ class Interrupts:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
     def interrupted(self) -> bool:
+        """Whether a signal was received."""
         return self.received is not None
 
     @property
     def exit_code(self) -> int:
-        """128 + the signal's number, as shells have it: 130 and 143."""
+        """Exit code as shells define it, 128 + the signal's number (130 or 143); 0 without a signal."""
         return 0 if self.received is None else 128 + self.received
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""Results as a notebook or an interpreter shows them: short, and safe to show whatever text they hold."""
+"""Representations of results for notebooks and interpreters: short, and escaped whatever text they hold."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ LONGEST = 60  # characters of a text in a representation of one line
 
 
 def shortened(text: str) -> str:
-    """The text itself, or its beginning where it is long."""
+    """Return the text, or its beginning if it is long."""
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
 def translation_html(translation: Translation) -> str:
-    """A table of the input and every candidate with its score, best first; no text in it is taken as markup."""
+    """Return an HTML table of the input and all candidates with scores, best first; texts are escaped."""
     rows = [
         f"<tr><td>{rank}</td><td>{candidate.score:.3f}</td>{_cell(candidate.text)}</tr>"
         for rank, candidate in enumerate(translation.candidates, start=1)

@@ -1,4 +1,4 @@
-"""Out of memory as an error that says what to lower."""
+"""Out-of-memory errors that say what to lower, and the memory of this machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_by
 
 @contextmanager
 def explain_out_of_memory(doing: str, *, help: str) -> Iterator[None]:
-    """TrainingError where ``doing`` so takes more memory than there is, on the CPU or an accelerator."""
+    """Raise running out of memory inside the block, on the CPU or an accelerator, as a TrainingError.
+
+    ``doing`` completes "out of memory while …"; ``help`` says what to lower.
+    """
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -30,7 +33,7 @@ def explain_out_of_memory(doing: str, *, help: str) -> Iterator[None]:
 
 
 def total_memory() -> int:
-    """Bytes that this process could have if it were alone: the accelerator's where there is one, else the machine's."""
+    """Return the bytes this process could use alone: the accelerator's memory if there is one, else the machine's."""
     if torch.cuda.is_available():
         return torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
     found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
@@ -42,5 +45,5 @@ def total_memory() -> int:
 
 
 def _is_out_of_memory(error: RuntimeError | MemoryError) -> bool:
-    """The CPU's allocator raises a plain RuntimeError, known by its words alone."""
+    """Whether the error means out of memory; the CPU's allocator raises a RuntimeError, known by its words alone."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)

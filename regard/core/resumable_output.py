@@ -1,7 +1,7 @@
-"""A long output written over several sittings: what is committed outlives a kill, and it is there once it is whole.
+"""An output file written over several runs of a command: committed parts survive a kill, and it appears when whole.
 
-.NAME.partial        what is written so far
-.NAME.partial.json   how much of it is committed, of how many inputs, and what work it belongs to
+.NAME.partial        the output so far
+.NAME.partial.json   bytes committed, number of inputs they stand for, and the job
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ FORMAT = 1
 
 
 class ResumableOutput:
-    """Appends to what will be ``path``; ``inputs`` is how many inputs the committed part stands for.
+    """A writer of what will become ``path``; ``inputs`` is the number of inputs that the committed part stands for.
 
-    ``job`` says what work it is: whatever changes the output. With ``resume`` an unfinished output of the same job is
-    gone on with, else it begins anew. ConfigError where the unfinished one is of another job.
+    ``job`` holds every setting that changes the output. With ``resume`` an unfinished output of the same job is
+    continued, and one of another job raises ConfigError; without, the output begins anew.
     """
 
     def __init__(self, path: Path, job: Mapping[str, Any], *, resume: bool) -> None:
@@ -47,7 +47,10 @@ class ResumableOutput:
             self._file.seek(self._bytes)
 
     def skip_committed(self, inputs: list[str]) -> bool:
-        """Whether the committed part stands for these next ``inputs``; ConfigError where they have changed since."""
+        """Whether the committed part already holds the outputs of these next ``inputs``.
+
+        Raises ConfigError if the inputs have changed since.
+        """
         if self._passed >= self.inputs:
             return False
         self._count(inputs)
@@ -57,11 +60,12 @@ class ResumableOutput:
         return True
 
     def write(self, data: bytes) -> None:
+        """Append to the uncommitted part."""
         with atomic_files.explain_os_errors(self.path):
             self._file.write(data)
 
     def commit(self, inputs: list[str]) -> None:
-        """What is written so far stands for these ``inputs``, too."""
+        """Commit what is written so far as the outputs of these ``inputs``, too."""
         self._count(inputs)
         with atomic_files.explain_os_errors(self.path):
             self._file.flush()
@@ -73,7 +77,7 @@ class ResumableOutput:
         atomic_files.write_json(self._record, record | {"digest": self._digest.hexdigest()})
 
     def finish(self) -> None:
-        """The output is whole: it takes its place."""
+        """Publish the output, which is whole, as ``path``."""
         if self._passed < self.inputs:
             self._refuse_changed()
         with atomic_files.explain_os_errors(self.path):
@@ -85,7 +89,7 @@ class ResumableOutput:
         atomic_files.remove_file(self._record)
 
     def close(self) -> None:
-        """Leave it unfinished: what is committed stays; where nothing is, nothing does."""
+        """Leave the output unfinished: the committed part stays for ``resume``; without one nothing stays."""
         self._file.close()
         if not self.inputs:
             atomic_files.remove_file(self._partial)
@@ -95,7 +99,7 @@ class ResumableOutput:
             self._digest.update(text.encode("utf-8", "surrogatepass") + b"\n")
 
     def _read(self) -> dict[str, Any] | None:
-        """The record of what is committed; None where there is none, or less is there than it says."""
+        """Read the record of the committed part; None if there is none, or the file is shorter than it says."""
         try:
             record: dict[str, Any] = parse_json(read_bytes(self._record, SMALL))
             if record["format"] == FORMAT and self._partial.stat().st_size >= record["bytes"]:
@@ -106,7 +110,7 @@ class ResumableOutput:
 
     def _refuse_changed(self) -> None:
         raise ConfigError(
-            f"the first {self.inputs:,} inputs are no longer those of before",
+            f"the first {self.inputs:,} inputs have changed since the interruption",
             where=str(self._record),
             help="leave out --resume to begin anew",
         )
@@ -115,8 +119,8 @@ class ResumableOutput:
         different = sorted(key for key in {*job, *self.job} if job.get(key) != self.job.get(key))
         if different:
             raise ConfigError(
-                f"what is unfinished at {self.path.name} was begun otherwise",
+                f"the unfinished output for {self.path.name} was begun with other options",
                 where=str(self._record),
                 why=f"it differs in {', '.join(different)}",
-                help="give the options of before, or leave out --resume to begin anew",
+                help="give the same options again, or leave out --resume to begin anew",
             )

@@ -1,4 +1,4 @@
-"""Standard streams that fail in plain words: full, closed, or with a reader that has gone away."""
+"""Standard streams that raise clear errors when they are full, closed, or no longer read."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["flush_output", "guard_streams"]
 def guard_streams() -> None:
     """Replace the standard streams of this process; called once, before anything is read or written.
 
-    A standard output that cannot be written is a StorageError, once; a reader that went away stays a BrokenPipeError.
-    What standard error cannot take is dropped: messages are no reason to lose the work they are about. A stream that
-    was closed keeps its number, so that no file which is opened later takes it and receives what is printed.
+    Failing to write standard output raises StorageError, once; a closed pipe stays a BrokenPipeError. What standard
+    error cannot take is dropped, so that messages never end the work they report on. A stream that was closed keeps its
+    descriptor, so that no file opened later takes it and receives what is printed.
     """
     for number, flags in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         if not _is_open(number):  # one that cannot be used that way round: its use then fails as it should
@@ -33,13 +33,13 @@ def guard_streams() -> None:
 
 
 def flush_output() -> None:
-    """Write what is printed. After a failure that was told, what is left is dropped."""
+    """Flush standard output; after a failure was raised once, the rest is dropped."""
     if sys.stdout is not None:
         sys.stdout.flush()
 
 
 class _Output(io.FileIO):
-    """Standard output."""
+    """Standard output, which fails once and then drops what follows."""
 
     _failed = False
 
@@ -58,7 +58,7 @@ class _Output(io.FileIO):
 
 
 class _Messages(io.FileIO):
-    """Standard error."""
+    """Standard error, which drops what it cannot write."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         with suppress(OSError):
@@ -75,7 +75,7 @@ def _is_open(number: int) -> bool:
 
 
 def _text(raw: io.FileIO, before: TextIO | None, *, at_once: bool = False) -> TextIO:
-    """As Python has it, but that a character which the encoding lacks is spelled and no failure."""
+    """Wrap a stream as Python does, but spell characters that the encoding lacks instead of failing."""
     encoding = before.encoding if before is not None else "utf-8"
     lines = at_once or raw.isatty()
     return io.TextIOWrapper(

@@ -1,6 +1,6 @@
-"""What a decoder, mixer or mechanism remembers between two calls, and the four things one may do to it.
+"""States of decoders, mixers and mechanisms between two calls, and the four operations on them.
 
-A state is a tree: ``()`` for the memoryless, a tensor whose dimension 0 is the batch, or a tuple (most often a
+A state is a tree: ``()`` where nothing is remembered, a tensor whose dimension 0 is the batch, or a tuple (most often a
 ``NamedTuple``) of states. The functions below work leaf by leaf. A node that must do it otherwise, such as a
 key/value cache whose rows have different lengths, has a method of the same name, which is called instead.
 
@@ -22,17 +22,17 @@ State = Any  # recursive: Tensor | tuple[State, ...]; Python cannot spell it in 
 
 
 def select(state: State, rows: Int[Tensor, "rows"]) -> State:
-    """The state of ``rows`` (any order, repeats allowed): beam reorder, or dropping finished rows."""
+    """Return the state of ``rows`` (any order, repeats allowed): beam reorder, or dropping finished rows."""
     return _walk(state, "select", lambda leaf: leaf.index_select(0, rows), rows)
 
 
 def repeat(state: State, times: int) -> State:
-    """Each row ``times`` times in a row, as when a beam is opened: rows 0, 0, …, 1, 1, …"""
+    """Return the state with each row ``times`` times in a row, as when a beam is opened: rows 0, 0, …, 1, 1, …"""
     return _walk(state, "repeat", lambda leaf: leaf.repeat_interleave(times, 0), times)
 
 
 def truncate(state: State, length: Int[Tensor, "batch"]) -> State:
-    """The state as it was after ``length`` positions of each row, to undo a rejected draft.
+    """Return the state as it was after ``length`` positions of each row, to undo a rejected draft.
 
     Raises ``TypeError`` for a memory that has forgotten how it was (a recurrent cell's): keep the earlier state.
     """
@@ -44,7 +44,7 @@ def truncate(state: State, length: Int[Tensor, "batch"]) -> State:
 
 
 def join(states: Sequence[State]) -> State:
-    """Rows of several states as one batch, in order: rows joining a running batch."""
+    """Return the rows of several states as one batch, in order: rows joining a running batch."""
     first = states[0]
     if isinstance(first, Tensor):
         return torch.cat(list(states), 0)
@@ -55,7 +55,7 @@ def join(states: Sequence[State]) -> State:
 
 
 def leaves(state: State) -> list[Tensor]:
-    """Every tensor of the state, depth first."""
+    """List every tensor of the state, depth first."""
     return [state] if isinstance(state, Tensor) else [leaf for child in state for leaf in leaves(child)]
 
 

@@ -1,4 +1,4 @@
-"""Named tensors as a whole: which of them are one, their fingerprint, their mean."""
+"""Operations on named tensors: finding shared ones, digest, mean."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["added_sums", "digest", "kept_buffers", "mean", "shared_names"]
 
 
 def shared_names(tensors: Mapping[str, Tensor]) -> dict[str, str]:
-    """The names whose tensor came before under another name, each with that first name.
+    """Map each name whose tensor already occurred under another name to that first name.
 
     Two names share when they are the same elements of the same memory, as tied embeddings are. Tensors that
     overlap only in part are separate.
@@ -32,7 +32,7 @@ def shared_names(tensors: Mapping[str, Tensor]) -> dict[str, str]:
 
 
 def kept_buffers(module: nn.Module) -> dict[str, Tensor]:
-    """What a module keeps beside its parameters, such as BatchNorm's running statistics, each once, by name."""
+    """Return the saved tensors of a module besides parameters, such as BatchNorm's statistics, each once, by name."""
     parameters = {name for name, _ in module.named_parameters(remove_duplicate=False)}
     buffers = {name: tensor for name, tensor in module.state_dict().items() if name not in parameters}
     shared = shared_names(buffers)
@@ -40,7 +40,7 @@ def kept_buffers(module: nn.Module) -> dict[str, Tensor]:
 
 
 def digest(groups: Mapping[str, Mapping[str, Tensor]]) -> str:
-    """The sha256 of every name, number format, shape and byte, whatever the order of the names.
+    """Return the sha256 of every name, number format, shape and byte, whatever the order of the names.
 
     Equal digests mean equal bits: -0.0 differs from 0.0, and bf16 from fp32.
     """
@@ -57,12 +57,12 @@ def digest(groups: Mapping[str, Mapping[str, Tensor]]) -> str:
 
 
 def mean(models: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The arithmetic mean of each floating-point tensor, taken in float64, given back in its own format.
+    """Return the arithmetic mean of each floating-point tensor, taken in float64, in the tensor's own format.
 
     Other tensors (counters, index buffers) are copied from the last model. Names that share one tensor share
     the mean. The mean of copies of one model has that model's bits. One model at a time is held in memory,
-    beside the float64 mean. Raises ModelError where the models differ in names, shapes or formats, and
-    ValueError where there is none.
+    beside the float64 mean. Raises ModelError if the models differ in names, shapes or formats, and ValueError if
+    there is none.
     """
     means: dict[str, Tensor] = {}
     kinds: dict[str, tuple[torch.dtype, torch.Size]] = {}
@@ -81,7 +81,7 @@ def mean(models: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def _moved(value: Tensor | None, tensor: Tensor, count: int) -> Tensor:
-    """The mean of ``count`` tensors from the mean of those before and the newest."""
+    """Return the mean of ``count`` tensors, given the mean of those before and the newest."""
     if value is None or not tensor.is_floating_point():
         return tensor.to(torch.float64, copy=True) if tensor.is_floating_point() else tensor.clone()
     newest = tensor.to(torch.float64)
@@ -105,7 +105,7 @@ def _require_same(
         different.append("which tensors are tied")
     if different:
         raise ModelError(
-            f"model {count} is not of the same make as the first: {different[0]} differs",
+            f"model {count} does not match the first: {different[0]} differs",
             help="average checkpoints of one run",
         )
 

@@ -1,7 +1,6 @@
-"""Files and texts that somebody else may have written: read up to a size, and JSON and TOML up to a depth.
+"""Readers for files from unknown sources: files up to a size, JSON and TOML up to a nesting depth.
 
-Every reader tells its user what the file is for. So a ValueError here holds the reason alone, and the reader makes its
-own error of it.
+A ValueError raised here holds the reason alone; the caller knows what the file is for and makes an error of it.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ DEPTH: Final = 32  # tables and lists inside each other; what Regard writes has 
 LINE: Final = 1 << 20  # bytes of one record
 RECORDS: Final = 1 << 30  # bytes of all records that are read
 
-# A string that never ends reaches to the end of its line, or of the text: each character is looked at once.
+# An unterminated string reaches to the end of the line or text, so that each character is examined once.
 _TOML = re.compile(
     r'"""(?:[^\\"]++|\\.|"(?!""))*+(?:""")?+'
     r"|'''(?:[^']++|'(?!''))*+(?:''')?+"
@@ -46,14 +45,14 @@ _TOML = re.compile(
 
 
 class TooDeep(ValueError):
-    """Tables or lists are nested deeper than anything that Regard reads."""
+    """Raised for tables or lists that are nested deeper than anything Regard writes."""
 
     def __init__(self) -> None:
         super().__init__(f"tables or lists are nested more than {DEPTH} deep")
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
-    """The bytes of a regular file. ValueError where it has more than ``limit``, OSError where it cannot be read."""
+    """Return the bytes of a regular file; raises ValueError above ``limit`` bytes and OSError if it cannot be read."""
     with open(path, "rb", opener=open_regular) as file:
         found = file.read(limit + 1)
     if len(found) > limit:
@@ -62,9 +61,10 @@ def read_bytes(path: Path, limit: int) -> bytes:
 
 
 def read_records(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The number from 1 and the bytes of each line of a regular file, its end included.
+    """Yield the number, from 1, and the bytes of each line of a regular file, line end included.
 
-    Lines of more than a megabyte are left out; nothing is read beyond the first gigabyte. OSError as ``read_bytes``.
+    Lines of more than a megabyte are left out; nothing is read beyond the first gigabyte. Raises OSError as
+    ``read_bytes`` does.
     """
     with open(path, "rb", opener=open_regular) as file:
         number, left = 0, RECORDS
@@ -78,7 +78,7 @@ def read_records(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """What JSON says. ValueError where it is none, and TooDeep."""
+    """Parse JSON; raises ValueError if it is malformed and TooDeep if it is nested too deep."""
     try:
         found = json.loads(text)
     except RecursionError:
@@ -88,7 +88,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """What TOML says. TOMLDecodeError or another ValueError where it is none, and TooDeep.
+    """Parse TOML; raises TOMLDecodeError or another ValueError if it is malformed and TooDeep if it is nested too deep.
 
     A key of many parts is refused before it is parsed: ``tomllib`` takes time and memory that grow with the square of
     their number.
@@ -113,7 +113,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def require_shallow(value: Any) -> None:
-    """TooDeep where containers are nested more than ``DEPTH`` deep; what walks them later may then recur."""
+    """Raise TooDeep if containers are nested more than ``DEPTH`` deep, so that later code may recurse."""
     level = [value]
     for _ in range(DEPTH + 1):
         containers = [each for each in level if isinstance(each, dict | list)]
@@ -124,12 +124,12 @@ def require_shallow(value: Any) -> None:
 
 
 def shortened(text: str) -> str:
-    """At most 200 characters of a text for a message to quote."""
+    """Return at most 200 characters of a text, for quoting in a message."""
     return text if len(text) <= 200 else f"{text[:199]}…"
 
 
 def open_regular(path: str, flags: int) -> int:
-    """Open without waiting, which a pipe would make one do; OSError for whatever is no regular file."""
+    """Open a regular file without blocking, as a pipe would; raises OSError for anything else."""
     descriptor = os.open(path, flags | os.O_NONBLOCK)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor

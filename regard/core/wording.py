@@ -1,4 +1,4 @@
-"""Failures of values in plain words: what pydantic says of them, and the name that was probably meant."""
+"""Messages for invalid values: pydantic's errors in plain words, and suggestions for misspelled names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["describe_failure", "describe_validation_error", "did_you_mean"]
 
-# What a value should be, by the type of pydantic's error; in braces what the error knows.
+# Expected value by the type of pydantic's error; the braces are filled from the error's context.
 SHOULD_BE = {
     "bool_parsing": "true or false",
     "bool_type": "true or false",
@@ -47,7 +47,7 @@ SHOULD_BE = {
 
 
 def describe_failure(failure: ErrorDetails) -> str:
-    """Why a value does not fit."""
+    """Return why a value is invalid."""
     kind, known = failure["type"], failure.get("ctx", {})
     if kind in ("value_error", "assertion_error"):  # raised by a validator of ours
         return str(known.get("error", failure["msg"]))
@@ -56,7 +56,7 @@ def describe_failure(failure: ErrorDetails) -> str:
     if kind == "missing":
         return "it is missing"
     if kind == "default_factory_not_called":
-        return "what it is unless given follows from another key, which does not fit"
+        return "the default depends on another key, which is invalid"
     if kind.startswith("union_tag"):
         return f"its kind should be one of {known['expected_tags']}" if "expected_tags" in known else "it has no kind"
     if kind in SHOULD_BE:
@@ -66,14 +66,14 @@ def describe_failure(failure: ErrorDetails) -> str:
 
 
 def describe_validation_error(error: ValidationError) -> str:
-    """Where and why a value of a file does not fit: the first of the failures."""
+    """Return the first failure as ``key: reason``."""
     failure = error.errors(include_url=False)[0]
     key = ".".join(map(str, failure["loc"]))
     return f"{key}: {describe_failure(failure)}" if key else describe_failure(failure)
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str | None:
-    """A question with the known name that is most like ``name``; None where none is."""
+    """Return "did you mean …?" with the known name most similar to ``name``; None if none is similar."""
     spelled = {each.lower(): each for each in known}
     found = difflib.get_close_matches(str(name).lower(), spelled, n=1, cutoff=0.6)
     return f"did you mean {spelled[found[0]]}?" if found else None

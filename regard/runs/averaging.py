@@ -1,4 +1,4 @@
-"""The mean of a run's last checkpoints as a checkpoint of its own, ``checkpoints/average``."""
+"""Averaging of a run's checkpoints into a checkpoint of its own, ``checkpoints/average``."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ __all__ = ["average_run"]
 def average_run(run: RunFolder, *, last: int = 10, steps: Sequence[int] | None = None) -> list[int]:
     """Write ``checkpoints/average`` from the ``last`` checkpoints of a run, or from ``steps``; returns the steps used.
 
-    Whole or not there, as any checkpoint. Raises ModelError where one is missing or damaged; the average that was
-    there before then stays.
+    The write is atomic. Raises ModelError if a checkpoint is missing or damaged; an earlier average then stays.
     """
     there = checkpoint.list_steps(run.checkpoints)
     used = there[-last:] if steps is None else sorted(set(steps))
@@ -37,7 +36,7 @@ def average_run(run: RunFolder, *, last: int = 10, steps: Sequence[int] | None =
         found = checkpoint.step_path(run.checkpoints, step)
         require_fitting(found, partial(run.task.build, run.config, spec), layers=run.config.layers)
     mean = checkpoint.average([checkpoint.step_path(run.checkpoints, step) for step in used])
-    # Made outside the folder of checkpoints, where a training that goes on would sweep it away half made.
+    # Made outside the checkpoints folder, where a training in progress would sweep it away half made.
     workshop = atomic_files.hidden_sibling(run.checkpoints, "tmp")
     with atomic_files.explain_os_errors(workshop):
         shutil.rmtree(workshop, ignore_errors=True)

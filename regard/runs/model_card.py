@@ -1,4 +1,4 @@
-"""The model card: what a run folder or an export says of itself to whoever opens it."""
+"""The model card: the README.md of a run folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["write_card"]
 
 
 def write_card(run: RunFolder, *, parameters: int, updates: int, seconds: float) -> str:
-    """Write README.md into the run folder and return it."""
+    """Write README.md into the run folder and return the text; ``seconds`` is the training time."""
     config = run.config
     best = read_best(run.checkpoints)
     task = run.task.card

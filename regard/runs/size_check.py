@@ -1,6 +1,6 @@
-"""Sizes, compared before memory is taken: what a config asks for, what a checkpoint holds, what the machine has.
+"""Checks of sizes before memory is taken: the config's against the checkpoint's and the machine's.
 
-All of it is done with shapes alone, on torch's meta device, and with the header of the file of weights.
+They use shapes alone: torch's meta device, and the header of the weights file.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from regard.runs import checkpoint
 __all__ = ["outline", "require_fitting", "require_room"]
 
 PER_PARAMETER = 16  # bytes in training, at least: float32 weight, gradient and the two moments of Adam
-MANY = 100  # layers: so many are built in less than a second
+MANY = 100  # layers that are built in less than a second
 NUMBERS = ("F64", "F32", "F16", "BF16")
 
 
 def outline(build: Callable[[], nn.Module]) -> dict[str, Tensor]:
     """The parameters and kept buffers of a model by name, without memory.
 
-    ConfigError where a tensor would have more elements than can be counted.
+    Raises ConfigError if a tensor would have more elements than torch can count.
     """
     try:
         with torch.device("meta"):
@@ -41,7 +41,7 @@ def outline(build: Callable[[], nn.Module]) -> dict[str, Tensor]:
 def require_fitting(path: Path, build: Callable[[], nn.Module], *, layers: int) -> None:
     """ModelError where the weights of the checkpoint ``path`` are not those of a model that ``build`` makes.
 
-    Reads nothing of the weights but their names, shapes and number formats; ``outline`` takes 10 ms a layer.
+    Reads only names, shapes and number formats of the weights; ``outline`` takes 10 ms a layer.
     """
     found = checkpoint.shapes(path, "model")
     if layers > max(len(found), MANY):
@@ -57,7 +57,7 @@ def require_fitting(path: Path, build: Callable[[], nn.Module], *, layers: int) 
 
 
 def require_room(model: dict[str, Tensor]) -> None:
-    """TrainingError where training a model of this ``outline`` takes more memory than the whole machine has."""
+    """Raise TrainingError if training a model of this ``outline`` needs more memory than the machine has."""
     parameters = sum(tensor.numel() for tensor in model.values())
     needed, there = parameters * PER_PARAMETER, total_memory()
     if needed > there:

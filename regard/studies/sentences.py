@@ -41,7 +41,7 @@ OF_SUBJECTS = (
 
 
 class SentenceScene(NamedTuple):
-    """One scene: an animal, a verb, an object and its adjectives, each with its German."""
+    """Words of a scene, each with its German: objects, verbs that animals do not do to them, adjectives of them."""
 
     objects: Sequence[tuple[str, str]]
     verbs: Sequence[tuple[str, str]]

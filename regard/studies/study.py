@@ -104,7 +104,7 @@ class Findings:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """Name, claim and source of a study, readable without torch; ``seconds`` is its duration in docs/evidence/studies.md."""
+    """Name, claim and source of a study, readable without torch; ``seconds``: its duration in docs/evidence."""
 
     name: str
     claim: str
