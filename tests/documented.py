@@ -73,7 +73,7 @@ def shown_in_recipe(text: str) -> Iterator[Shown]:
 def shown_in_epilogs() -> Iterator[Shown]:
     """Those that ``--help`` gives as examples."""
     for command in _commands(COMMAND):
-        for example in re.split(r"·|\|  |: ", command.epilog or ""):
+        for example in re.split(r"·|\|  |: |\n", command.epilog or ""):
             yield from _in_lines([re.sub(r"  +\(.*", "", example)], first="regard ")
 
 

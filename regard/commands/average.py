@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from regard.commands.options import Run
+from regard.commands.options import Run, epilog
 from regard.errors import ConfigError
 
 __all__ = ["register"]
 
-EPILOG = "Example: regard average runs/m30k --last 10   (translate and evaluate then use the average)"
+EPILOG = epilog("regard average runs/m30k --last 10")
 
 Last = Annotated[
     int | None, typer.Option("--last", min=1, metavar="K", help="Average the last K checkpoints.", show_default="10")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from regard.commands import completion
-from regard.commands.options import AsJson, PairTarget
+from regard.commands.options import AsJson, PairTarget, epilog
 from regard.commands.progress import progress
 from regard.errors import RegardError
 
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-EPILOG = (
-    "Exit code 0 if training could start, 3 if the corpus prevents it, 2 if the config does. "
-    "Examples: regard check train.en train.de --test test.en,test.de · regard check multi30k"
+EPILOG = epilog(
+    "regard check train.en train.de --test test.en,test.de",
+    "regard check multi30k",
+    notes="Exit code 0 if training could start, 3 if the corpus prevents it, 2 if the config does.",
 )
 
 Source = Annotated[
@@ -76,33 +77,33 @@ def check(
     If nothing is wrong, everything that training does before its first update is rehearsed: a corpus that passes can
     be trained on.
     """
-    asked = _asked(source, target, valid, valid_file)
-    held_out = [*asked.valid, *(_corpus(files) for files in test or [])]
-    looked = [(corpus, _look(corpus, held_out, most)) for corpus in asked.train]
-    looked += [(corpus, _look(corpus, (), most)) for corpus in asked.valid]
-    sound = not any(_is_error(kind) for _, found in looked for kind in found.counts)
-    remarks, refusal = _rehearse(asked.config) if sound else ([], None)
+    request = _check_request(source, target, valid, valid_file)
+    held_out = [*request.valid, *(_corpus(files) for files in test or [])]
+    checked = [(corpus, _lint_corpus(corpus, held_out, most)) for corpus in request.train]
+    checked += [(corpus, _lint_corpus(corpus, (), most)) for corpus in request.valid]
+    clean = not any(_is_error(kind) for _, found in checked for kind in found.counts)
+    remarks, refusal = _rehearse_training(request.config) if clean else ([], None)
     if as_json:
-        found = [_described(found) for _, found in looked]
-        described: Any = {"corpora": found} if asked.recipe else {**found[0], "valid": found[1:]}
+        found = [_as_json(found) for _, found in checked]
+        described: Any = {"corpora": found} if request.recipe else {**found[0], "valid": found[1:]}
         refused = None if refusal is None else {"what": refusal.what, "where": refusal.where, "why": refusal.why}
         print(json.dumps(described | {"remarks": remarks, "refused": refused}, indent=2, ensure_ascii=False))
     else:
-        for corpus, lint in looked:
-            _tell(corpus, lint)
+        for corpus, lint in checked:
+            _print_findings(corpus, lint)
         for remark in remarks:
             print(f"\n{remark}")
-        if sound and refusal is None:
-            plain = not remarks and not any(found.counts for _, found in looked)
-            print("nothing to remark" if plain else "\nit can be trained on as it is")
+        if clean and refusal is None:
+            plain = not remarks and not any(found.counts for _, found in checked)
+            print("no findings" if plain else "\ntraining can start with this corpus")
     if refusal is not None:
         raise refusal
-    if not sound:
+    if not clean:
         raise typer.Exit(3)
 
 
-class _Asked(NamedTuple):
-    """The corpora to look through, and the config that training would take."""
+class _CheckRequest(NamedTuple):
+    """Corpora to check, and the config that training would use."""
 
     train: Sequence[CorpusConfig]
     valid: Sequence[CorpusConfig]
@@ -110,9 +111,9 @@ class _Asked(NamedTuple):
     recipe: bool
 
 
-def _asked(
+def _check_request(
     source: Path, target: Path | None, valid: tuple[Path, Path] | None, valid_file: Path | None
-) -> _Asked:  # fmt: skip
+) -> _CheckRequest:  # fmt: skip
     from regard.commands.train import find_config
     from regard.data.corpora import CorpusConfig
 
@@ -120,17 +121,17 @@ def _asked(
     find = partial(find_config, names, valid, valid_file, [], say=lambda reason: None)
     if target is None and _is_recipe(source):
         config = find()
-        # Training and validation may share a file, dealt out by a hash of each sentence.
+        # Training and validation may share a file, split by a hash of each sentence.
         shared = {corpus.source for corpus in config.data.train}
         held_out = [corpus for corpus in config.data.valid or () if corpus.source not in shared]
-        return _Asked(config.data.train, held_out, lambda: config, True)
+        return _CheckRequest(config.data.train, held_out, lambda: config, True)
     files = [CorpusConfig(source=valid[0], target=valid[1])] if valid else []
     files = [CorpusConfig(source=valid_file)] if valid_file else files
-    return _Asked([CorpusConfig(source=source, target=target)], files, find, False)
+    return _CheckRequest([CorpusConfig(source=source, target=target)], files, find, False)
 
 
-def _rehearse(find: Callable[[], RunConfig]) -> tuple[list[str], RegardError | None]:
-    """What training would remark once the text is cut into pieces, or why it would refuse."""
+def _rehearse_training(find: Callable[[], RunConfig]) -> tuple[list[str], RegardError | None]:
+    """Prepare as training does, in a temporary folder; return the remarks, and the error if training would refuse."""
     import tempfile
 
     from regard.runs.run_folder import RunFolder
@@ -143,7 +144,7 @@ def _rehearse(find: Callable[[], RunConfig]) -> tuple[list[str], RegardError | N
         return [], error
 
 
-def _look(corpus: CorpusConfig, held_out: Sequence[CorpusConfig], most: int) -> Lint:
+def _lint_corpus(corpus: CorpusConfig, held_out: Sequence[CorpusConfig], most: int) -> Lint:
     from regard.data.lint.check import lint
 
     with progress("reading", None, unit="pairs") as advance:
@@ -158,7 +159,7 @@ def _look(corpus: CorpusConfig, held_out: Sequence[CorpusConfig], most: int) -> 
 
 
 def _is_recipe(source: Path) -> bool:
-    """A file of one, or a name: what is no file and has no ending is none of a corpus."""
+    """Whether the argument is a recipe: a .toml file, or a name without a suffix that is no file."""
     return source.suffix == ".toml" or (not source.suffix and not source.exists())
 
 
@@ -175,7 +176,7 @@ def _is_error(kind: str) -> bool:
     return KINDS[kind] == "error"
 
 
-def _tell(config: CorpusConfig, found: Lint) -> None:
+def _print_findings(config: CorpusConfig, found: Lint) -> None:
     from regard.data.lint.check import KINDS
 
     print(f"{found.lines:,} lines in {config.source}" + (f" and {config.target}" if config.target else ""))
@@ -191,7 +192,7 @@ def _tell(config: CorpusConfig, found: Lint) -> None:
         print(f"\nnot checked: {skipped}")
 
 
-def _described(found: Lint) -> dict[str, object]:
+def _as_json(found: Lint) -> dict[str, object]:
     return {
         "lines": found.lines,
         "counts": found.counts,

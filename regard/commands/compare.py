@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.commands import completion
-from regard.commands.options import AsJson, Beam
+from regard.commands.options import AsJson, Beam, epilog
 
 if TYPE_CHECKING:
     from regard.comparison.execution import Comparison
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 __all__ = ["register", "run_member"]
 
-EPILOG = (
-    "A budget is training time (90s, 10m, 1.5h; only updates count, so their number depends on the machine), target "
-    "tokens (2000000tokens, 2Mtokens) or updates (3000steps). It replaces steps, epochs, minutes, tokens and "
-    "early_stopping of every config. After an interruption the same command goes on. "
-    "Examples:  regard compare small.toml large.toml --budget 10m --seeds 2   |   regard compare multi30k "
-    "--vary model.cross_attention.kind=dot,additive,general --budget 3000steps --test test.en test.de"
+EPILOG = epilog(
+    "regard compare small.toml large.toml --budget 10m --seeds 2",
+    "regard compare multi30k --vary model.cross_attention.kind=dot,additive,general --budget 3000steps "
+    "--test test.en test.de",
+    notes="A budget is training time (90s, 10m, 1.5h; only updates count, so their number depends on the machine), "
+    "target tokens (2000000tokens, 2Mtokens) or updates (3000steps). It replaces steps, epochs, minutes, tokens and "
+    "early_stopping of every config. After an interruption the same command goes on.",
 )
 
 Sources = Annotated[

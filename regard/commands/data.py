@@ -23,7 +23,10 @@ __all__ = ["register"]
 commands = typer.Typer(no_args_is_help=True)
 
 Name = Annotated[
-    str, typer.Argument(help="Corpus name, as `regard data list` shows it.", autocompletion=completion.corpora)
+    str,
+    typer.Argument(
+        metavar="NAME", help="Corpus name, as `regard data list` shows it.", autocompletion=completion.corpora
+    ),
 ]
 Origin = Annotated[
     Path | None, typer.Option("--from", metavar="DIR", help="Copy the files from this folder instead of downloading.")

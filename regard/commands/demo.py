@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.commands.options import epilog
+
 if TYPE_CHECKING:
     from regard.data.public.cmudict import Dictionary
     from regard.tasks.translation.translator import Translator
@@ -30,7 +32,7 @@ QUICK = 50  # REGARD_QUICK keeps one word of so many: every part of the work, ha
 
 def register(app: typer.Typer) -> None:
     """Add ``regard demo`` to the command line."""
-    app.command("demo", epilog="Example:  regard demo --minutes 2")(demo)
+    app.command("demo", epilog=epilog("regard demo --minutes 2"))(demo)
 
 
 def demo(

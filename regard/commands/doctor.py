@@ -15,14 +15,12 @@ from typing import Annotated
 
 import typer
 
-from regard.commands.options import AsJson
+from regard.commands.options import AsJson, epilog
 from regard.core.installation import extra_command, extras
 
 __all__ = ["register"]
 
-EPILOG = (
-    "Exit code 6 if the current folder cannot be written. Example: regard doctor --markdown   (to paste into a report)"
-)
+EPILOG = epilog("regard doctor --markdown", notes="Exit code 6 if the current folder cannot be written.")
 PACKAGES = ("numpy", "pydantic", "typer", "rich", "sacrebleu", "safetensors", "sentencepiece", "tokenizers")
 WRITTEN = 8 << 20  # bytes of the disk test
 LOW = 2 << 30  # bytes of free space below which a warning is printed

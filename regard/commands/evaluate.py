@@ -21,6 +21,7 @@ from regard.commands.options import (
     Run,
     Threads,
     checkpoint_name,
+    epilog,
     open_model,
     search_settings,
 )
@@ -35,13 +36,14 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-EPILOG = (
-    "Metrics: bleu, chrf, ter (sacreBLEU) · bleu-tok-lc (BLEU of papers that print tokenised, lowercased figures) · "
-    "wer (per cent of items whose output equals none of their references: the word error rate of pronunciation) · "
+EPILOG = epilog(
+    "regard evaluate runs/m30k test.en test.de --metric bleu,chrf",
+    "regard evaluate runs/m30k test.en test.de --against runs/gru",
+    "regard evaluate runs/m30k test.en test.de --against outputs.txt --json",
+    notes="Metrics: bleu, chrf, ter (sacreBLEU) · bleu-tok-lc (BLEU as papers print it, tokenised and lowercased) "
+    "· wer (per cent of items whose output equals none of their references: the word error rate of pronunciation) · "
     "per (edits per reference token, to the nearest reference). For wer and per, lines with the same source are one "
-    "item with several references. Examples:  regard evaluate runs/m30k test.en test.de --metric bleu,chrf   |   "
-    "regard evaluate runs/m30k test.en test.de --against runs/gru   |   "
-    "regard evaluate runs/m30k test.en test.de --against outputs.txt --json"
+    "item with several references.",
 )
 
 Source = Annotated[

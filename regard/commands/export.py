@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from regard.commands.options import CheckpointName, Run, open_model
+from regard.commands.options import CheckpointName, Run, epilog, open_model
 from regard.core.installation import extra_command
 from regard.errors import ConfigError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-EPILOG = "Example:  regard export runs/m30k exported --to ctranslate2 --source test.en"
+EPILOG = epilog("regard export runs/m30k exported --to ctranslate2 --source test.en")
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="New folder for the export; must not exist.")]
 To = Annotated[

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
+from regard.commands.options import epilog
 from regard.errors import ConfigError, ModelError
 
 __all__ = ["register"]
 
-EPILOG = "Example:  regard import opus-mt-en-de runs/opus-en-de && regard translate runs/opus-en-de"
+EPILOG = epilog("regard import opus-mt-en-de runs/opus-en-de && regard translate runs/opus-en-de")
 
 Folder = Annotated[
     Path, typer.Argument(metavar="FOLDER", help="Marian model as transformers saves it, for example one of OPUS-MT.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.commands import completion
-from regard.commands.options import AsJson
+from regard.commands.options import AsJson, epilog
 from regard.core.wording import did_you_mean
 from regard.errors import ConfigError, ModelError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-EPILOG = "Examples: regard info runs/m30k · regard info base --types 37000"
+EPILOG = epilog("regard info runs/m30k", "regard info base --types 37000")
 
 RunOrPreset = Annotated[
     str,

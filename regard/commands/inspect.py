@@ -19,6 +19,7 @@ from regard.commands.options import (
     Port,
     Run,
     Threads,
+    epilog,
 )
 from regard.commands.output import printable
 from regard.errors import ConfigError
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-EPILOG = (
-    'Examples:  regard inspect runs/m30k   |   regard inspect runs/m30k "A dog runs." --html dog.html   |   '
-    'regard inspect runs/m30k "A dog runs." --against runs/gru'
+EPILOG = epilog(
+    "regard inspect runs/m30k",
+    'regard inspect runs/m30k "A dog runs." --html dog.html',
+    'regard inspect runs/m30k "A dog runs." --against runs/gru',
 )
 HOST = "127.0.0.1"
 
@@ -120,7 +122,7 @@ def _write(
     html, npz, as_json: which outputs are written.
     replay: whether the HTML file shows the text at every checkpoint.
     """
-    if text is None:
+    if text is None or not text.strip():
         raise ConfigError("TEXT is missing", help='regard inspect RUN "A dog runs." --html dog.html')
     if npz is not None and npz.suffix != ".npz":
         raise ConfigError(f"{npz} does not end in .npz", where="--npz")

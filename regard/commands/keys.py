@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from regard.commands.options import AsJson
+from regard.commands.options import AsJson, epilog
 
 __all__ = ["register"]
 
@@ -28,7 +28,7 @@ Characters = Annotated[
 def register(app: typer.Typer) -> None:
     """Add ``regard keys`` to the command line."""
     keys = typer.Typer(help="Add, list and remove the API keys of a server.", no_args_is_help=True)
-    keys.command("add", epilog="Example:  regard keys add keys.json alice && regard serve runs/m30k --keys keys.json")(
+    keys.command("add", epilog=epilog("regard keys add keys.json alice && regard serve runs/m30k --keys keys.json"))(
         add
     )
     keys.command("list")(list_)

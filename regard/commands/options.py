@@ -29,6 +29,7 @@ __all__ = [
     "Run",
     "Threads",
     "checkpoint_name",
+    "epilog",
     "open_model",
     "search_settings",
     "set_threads",
@@ -95,6 +96,11 @@ CoveragePenalty = Annotated[
     ),
 ]
 Beam = Annotated[int | None, typer.Option("--beam", min=1, metavar="N", help="Beam width; 1 is greedy search.")]
+
+
+def epilog(*examples: str, notes: str = "") -> str:
+    """Return the end of a help page: notes, then example commands, one a line."""
+    return "\n\n".join([*([notes] if notes else []), "Examples:" if len(examples) > 1 else "Example:", *examples])
 
 
 def set_threads(threads: int | None) -> None:

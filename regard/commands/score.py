@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.commands.options import CheckpointName, DeviceName, PairSource, PairTarget, Run, Threads, open_model
+from regard.commands.options import CheckpointName, DeviceName, PairSource, PairTarget, Run, Threads, epilog, open_model
 from regard.commands.progress import progress
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 CHUNK = 1024  # pairs in memory at a time
-EPILOG = "Example: regard score runs/m30k test.en test.de > log-probabilities.txt"
+EPILOG = epilog("regard score runs/m30k test.en test.de > log-probabilities.txt")
 
 AsJson = Annotated[
     bool,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.commands import completion
-from regard.commands.options import CheckpointName, DeviceName, EngineName, Port, Threads
+from regard.commands.options import CheckpointName, DeviceName, EngineName, Port, Threads, epilog
 from regard.core.installation import extra_command
 from regard.errors import ConfigError, ModelError
 
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["create_server", "register"]
 
-EPILOG = (
-    "Examples:  regard serve runs/m30k   |   regard serve en-de=runs/m30k de-en=runs/back --port 5000 --engine int8   |"
-    "   curl -s localhost:5000/v1/translate -H 'content-type: application/json' -d '{\"text\": \"A dog runs.\"}'"
+EPILOG = epilog(
+    "regard serve runs/m30k",
+    "regard serve en-de=runs/m30k de-en=runs/back --port 5000 --engine int8",
+    "curl -s localhost:5000/v1/translate -H 'content-type: application/json' -d '{\"text\": \"A dog runs.\"}'",
 )
 CONNECTIONS = 1024  # at once; more are refused with 503
 LOCAL = ("127.0.0.1", "::1", "localhost")

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.commands import completion
-from regard.commands.options import AsJson, Threads, set_threads
+from regard.commands.options import AsJson, Threads, epilog, set_threads
 
 if TYPE_CHECKING:
     from regard.studies.study import Cell, Study
 
 __all__ = ["register"]
 
-EPILOG = "Examples: regard study list · regard study saturation · regard study all --page docs/evidence/studies.md"
+EPILOG = epilog("regard study list", "regard study saturation", "regard study all --page docs/evidence/studies.md")
 
 Names = Annotated[
     list[str],
@@ -32,7 +32,7 @@ Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder for r
 Page = Annotated[
     Path | None,
     typer.Option(
-        "--page", metavar="FILE", help="Also write the page of all studies to this file.", show_default="OUT/studies.md"
+        "--page", metavar="FILE", help="Write the page of all studies to this file.", show_default="OUT/studies.md"
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all random numbers.")]

@@ -24,6 +24,7 @@ from regard.commands.options import (
     Run,
     Threads,
     checkpoint_name,
+    epilog,
     open_model,
     search_settings,
 )  # fmt: skip
@@ -98,7 +99,7 @@ AsJson = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add ``regard translate`` to the command line."""
-    app.command("translate", epilog="Example: regard translate runs/m30k < in.txt > out.txt")(translate)
+    app.command("translate", epilog=epilog("regard translate runs/m30k < in.txt > out.txt"))(translate)
 
 
 def translate(

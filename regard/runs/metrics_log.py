@@ -22,14 +22,14 @@ _FIGURES = TypeAdapter(dict[str, float])
 
 
 class MetricsRecord(NamedTuple):
-    """The figures after update ``step``, by name: those of the update itself, or those of a validation."""
+    """Figures after update ``step``, by name: those of the update itself, or those of a validation."""
 
     step: int
     figures: dict[str, float]
 
 
 class MetricsLog:
-    """The writer of ``metrics.jsonl``: appends lines, and is cut back to a checkpoint's size before the first one."""
+    """Writer of ``metrics.jsonl``: appends lines, and is cut back to a checkpoint's size before the first one."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.size = path, 0
