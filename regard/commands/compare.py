@@ -103,7 +103,7 @@ def compare(
     from regard.errors import ConfigError
     from regard.metrics.text import check_names
 
-    if os.environ.get("REGARD_QUICK"):  # as in train: every part of the work, hardly any of it
+    if os.environ.get("REGARD_QUICK"):  # run every part of the work as briefly as possible, as train does
         budget = "3steps"
     if metric != "loss":
         check_names([metric])

@@ -72,7 +72,9 @@ def corpora(incomplete: str) -> list[str]:
 
 def checkpoints(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete checkpoint names, and the steps of the run that was typed before."""
-    before = map(Path, filter(None, [ctx.params.get("run"), *ctx.args]))  # where an option lacks its value, in args
+    before = map(
+        Path, filter(None, [ctx.params.get("run"), *ctx.args])
+    )  # the run is in args where an option lacks its value
     run = next((path for path in before if (path / "config.toml").is_file()), None)
     folders = sorted(run.glob("checkpoints/step-*")) if run else []
     steps = [str(int(folder.name.removeprefix("step-"))) for folder in folders if folder.name[5:].isdigit()]

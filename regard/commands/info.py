@@ -105,7 +105,7 @@ def _run(run: RunFolder) -> dict[str, Any]:
 def _corpora(run: RunFolder) -> Iterator[tuple[str, Any]]:
     from regard.data.corpora import Corpus
 
-    for path in sorted(run.data.glob("*/corpus.json")):  # the token arrays may be deleted once training is over
+    for path in sorted(run.data.glob("*/corpus.json")):  # absent if the token arrays were deleted after training
         corpus = Corpus.open(path.parent)
         yield path.parent.name, {"name": corpus.name, **corpus.report._asdict()}
 

@@ -62,7 +62,7 @@ def score(
             if not as_json:
                 print("\n" * (number - printed - 1), end="")
             line = _as_json(number, scores, names) if as_json else f"{math.fsum(scores):.4f}"
-            print(line, flush=True)  # whose reader goes away, as head does, is not kept waiting
+            print(line, flush=True)  # flushed, so that a reader that leaves early, as head does, ends the work
             log_p, pieces, printed = log_p + math.fsum(scores), pieces + len(scores), number
             advance(1)
     perplexity = math.exp(-log_p / pieces) if pieces else math.nan

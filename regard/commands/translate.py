@@ -185,7 +185,7 @@ class _Translation(NamedTuple):
     search: SearchConfig
     prefixes: _Prefixes
     form: Callable[[int, Translation], str]  # a line's number and its translation to the text of the output
-    seed: int  # of the first chunk; each further one adds 1
+    seed: int  # seed of the first chunk; each further chunk adds 1
 
     def run(
         self, parts: Iterable[list[str]], lines: LineWriter, advance: Callable[[int], None],

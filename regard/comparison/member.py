@@ -138,7 +138,7 @@ def _measure(run: RunFolder, key: dict[str, Any]) -> dict[str, Any]:
 
     plan = run.read_plan()
     if plan is not None:
-        torch.set_num_threads(plan.threads)  # as in training
+        torch.set_num_threads(plan.threads)  # the number that training used
     if key["average"]:
         average_run(run, last=key["average"])
     model = load(run.path)  # an average where this or train.average has made one

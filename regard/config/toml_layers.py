@@ -21,8 +21,8 @@ __all__ = ["Key", "TomlLayer", "dotted", "locate", "merge", "merge_into", "parse
 Key = tuple[str | int, ...]
 
 _HEADER = re.compile(r"(\[\[?)([^\[\]]+)\]")
-LIMIT = 1 << 18  # bytes of a file
-PARTS = 16  # of a dotted key; a config has six at most
+LIMIT = 1 << 18  # bytes a file may have
+PARTS = 16  # parts a dotted key may have; a config has six at most
 
 
 class TomlLayer(NamedTuple):

@@ -52,7 +52,7 @@ def save_figure(draw: Callable[[Figure], None], folder: Path) -> list[Path]:
         figure = Figure(figsize=SIZE, layout="constrained")
         draw(figure)
         for axes in figure.axes:
-            axes.minorticks_off()  # those of a logarithmic axis would be most of the file
+            axes.minorticks_off()  # minor ticks of a logarithmic axis would be most of the file
         for kind, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
             file = BytesIO()
             figure.savefig(file, format=kind, dpi=120, metadata=metadata)

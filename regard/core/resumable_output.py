@@ -40,7 +40,7 @@ class ResumableOutput:
             self._refuse_other(record["job"])
             self.inputs, self._bytes, self._expected = record["inputs"], record["bytes"], record["digest"]
         if not self._bytes:
-            atomic_files.remove_file(self._record)  # of an earlier beginning: it must not vouch for what is written now
+            atomic_files.remove_file(self._record)  # an older record must not vouch for what is written now
         with atomic_files.explain_os_errors(self.path):
             self._file: BinaryIO = self._partial.open("r+b" if self._bytes else "wb")
             self._file.truncate(self._bytes)

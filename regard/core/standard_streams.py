@@ -26,7 +26,7 @@ def guard_streams() -> None:
     """
     for number, flags in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         if not _is_open(number):  # one that cannot be used that way round: its use then fails as it should
-            os.set_inheritable(os.open(os.devnull, flags), True)  # the lowest number that is free, hence this one
+            os.set_inheritable(os.open(os.devnull, flags), True)  # open takes the lowest free number, which is this one
     sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)
     sys.stdout = _text(_Output(1, "w", closefd=False), sys.stdout)
     sys.stderr = _text(_Messages(2, "w", closefd=False), sys.stderr, at_once=True)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 TYPES, WIDTH, ROWS = 8, 64, 32
-SHORTEST, LONGEST, TIMES = 5, 15, (1, 2, 3, 5)  # of training; its longest times these are tried
+SHORTEST, LONGEST, TIMES = 5, 15, (1, 2, 3, 5)  # lengths of training; tests have LONGEST times each of TIMES
 SHARP = 2.0
 CONTENT: dict[str, Any] = {"kind": "additive"}
 LOCATION: dict[str, Any] = {"kind": "location-aware", "reach": 3, "channels": 4, "initial": "first"}

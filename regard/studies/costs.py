@@ -42,7 +42,7 @@ def seconds(forward: Function, n: int, d: int, *, repeats: int) -> float:
 def bytes_kept(forward: Function, n: int, d: int) -> int:
     """Count the bytes kept for the backward pass, parameters included; shared memory counts once."""
     kept: dict[int, int] = {}
-    held = []  # so that no address comes twice
+    held = []  # keeps storages alive, so that no address is reused
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
@@ -61,7 +61,7 @@ class _Depths(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.depths: dict[int, int] = {}
-        self.held: list[Any] = []  # so that no identity comes twice
+        self.held: list[Any] = []  # keeps tensors alive, so that no id is reused
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = function(*args, **(kwargs or {}))

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 KEYS, SHOWN, VALUES = 64, 16, 16
-EXAMPLES, JUDGED = 64, 50  # an update; updates at the end whose accuracy counts
+EXAMPLES, JUDGED = 64, 50  # examples per update; updates at the end whose accuracy counts
 NARROW = 64  # from here on the task is easy for a score that works; also the additive score's own width
 
-Score = Callable[[int], Mechanism]  # of a width
+Score = Callable[[int], Mechanism]  # width → attention
 SCORES: dict[str, Score] = {
     "q·k": lambda width: Dot(scale=1.0),
     "q·k / √d": lambda width: Dot(),

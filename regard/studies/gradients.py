@@ -37,7 +37,7 @@ LAST = STEPS - 1
 SHOWN = (0, 10, 25, 50, LAST)
 ROUNDING = 1e-9
 INPUT = 0.1  # size of the inputs; larger ones saturate the tanh
-OPEN = 3.0  # the bias of a gate that starts open: it keeps σ(3) = 95 % a step
+OPEN = 3.0  # bias of a gate that starts open and keeps σ(3) = 95 % of the state a step
 LINEAR, TANH = (0.9, 1.0, 1.1), (0.9, 1.0, 1.5)
 
 Curve = list[float]  # over τ = 0 … 99

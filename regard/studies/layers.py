@@ -40,16 +40,16 @@ if TYPE_CHECKING:
 __all__ = ["MeasuredLayer", "run"]
 
 KERNEL, RADIUS = 3, 4
-EXACT = 0.05  # what a fitted exponent may be off
+EXACT = 0.05  # allowed error of a fitted exponent
 
 
 class MeasuredLayer(NamedTuple):
     """A kind of layer; ``make(d, size)`` builds one of width d; size is k or r, where the kind has it."""
 
     theory: str
-    exponents: tuple[int, int]  # of the operations, in n and in d
+    exponents: tuple[int, int]  # exponents of the operations in n and in d
     sequential: int  # exponent of the products in a row, in n
-    path: Callable[[int], int]  # the longest, for n positions
+    path: Callable[[int], int]  # n → length of the longest path
     make: Callable[[int, int], Function]
     size: int = 0
     step: Callable[[int, int, int], Function] | None = None  # (d, size, number) → one step, if not the whole layer

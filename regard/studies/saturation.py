@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-QUERIES, KEYS = 128, 64  # of one set
+QUERIES, KEYS = 128, 64  # in one set
 LARGE = 256  # from here on the unscaled softmax is saturated, and its decay is fitted
 
 

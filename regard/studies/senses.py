@@ -1,4 +1,4 @@
-"""One vector for all senses of a word, or one for each time it stands in a sentence.
+"""Word senses in embeddings and in encoder states.
 
 Claim: a word's embedding is one vector for all of its senses; the states that an encoder gives it in its sentence tell
 them apart, so that a linear classifier reads the sense off them (Peters et al. 2018, §5.3; Tang et al. 2018 for
