@@ -86,10 +86,10 @@ def test_without_resume_it_begins_anew(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"job": {"run": "m30k", "beam": 4}}, "begun otherwise"),
-        ({"inputs": [["other"], *INPUTS]}, "no longer those"),
-        ({"inputs": [["line 0", "line 1", "lime 2"], *INPUTS[1:]]}, "no longer those"),
-        ({"inputs": INPUTS[:1]}, "no longer those"),
+        ({"job": {"run": "m30k", "beam": 4}}, "begun with other options"),
+        ({"inputs": [["other"], *INPUTS]}, "have changed since"),
+        ({"inputs": [["line 0", "line 1", "lime 2"], *INPUTS[1:]]}, "have changed since"),
+        ({"inputs": INPUTS[:1]}, "have changed since"),
     ],
 )
 def test_nothing_of_another_job_is_gone_on_with(tmp_path: Path, change: dict[str, object], told: str) -> None:
