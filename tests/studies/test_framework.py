@@ -48,9 +48,9 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         report(1.0)
         return findings(at_least("drawn", float(torch.rand(())), 0.5 if quick else 2.0))
 
-    module = ModuleType("regard.studies.toy_tasks")
+    module = ModuleType("regard.studies.toy")
     module.run = run  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "regard.studies.toy_tasks", module)
+    monkeypatch.setitem(sys.modules, "regard.studies.toy", module)
     monkeypatch.setattr(catalogue, "STUDIES", {"toy": TOY})
     monkeypatch.setattr("regard.studies.page.STUDIES", {"toy": TOY})
     return module
