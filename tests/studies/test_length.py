@@ -27,7 +27,7 @@ def test_each_criterion_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_words_count_where_they_belong(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first copy lacks its end, the second slips by one place from its second word on."""
-    monkeypatch.setattr(toy_tasks, "translate", lambda model, sources: [[4, 5], [6, 8, 7]])
+    monkeypatch.setattr(toy_tasks, "translate_greedily", lambda model, sources: [[4, 5], [6, 8, 7]])
     model: Any = None
     assert length._in_place(model, [[4, 5, 6], [6, 7, 8]]) == pytest.approx(3 / 6)
 

@@ -63,7 +63,7 @@ def test_right_is_the_word_after_weil(model: EncoderDecoder, monkeypatch: pytest
     texts = [each.target for each in judged]
     assert all("weil es" in text for text in texts)
     said = [texts[0], texts[1].replace("weil es", "weil sie"), "das Tier weil", "das Tier"]
-    monkeypatch.setattr(toy_tasks, "translate", lambda *rest: TOKENIZER.encode_lines(said))
+    monkeypatch.setattr(toy_tasks, "translate_greedily", lambda *rest: TOKENIZER.encode_lines(said))
     assert pronoun._right(model, judged, TOKENIZER) == 0.25
 
 

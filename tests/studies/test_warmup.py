@@ -27,7 +27,7 @@ def test_it_fails_where_nobody_learned() -> None:
 
 def test_it_fails_where_post_norm_learns_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     losses = {"post": 2.0, "pre": 1.0}
-    monkeypatch.setattr(toy_tasks, "updates", lambda model, *rest, **more: [losses[_norm(model)]] * 6)
+    monkeypatch.setattr(toy_tasks, "train_updates", lambda model, *rest, **more: [losses[_norm(model)]] * 6)
     found = warmup.run(seed=1, quick=True, report=ignore_report)
     assert [criterion.holds for criterion in found.criteria] == [False, True, True, True]
     assert found.rows[0][-1] == pytest.approx(warmup.CHANCE - 2.0)
