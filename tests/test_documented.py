@@ -93,6 +93,27 @@ def test_a_page_that_trains_a_recipe_says_how_to_get_its_data(where: str) -> Non
     assert {name: missing for name in sorted(recipes) if (missing := _corpora_of(name) - fetched)} == {}
 
 
+RECIPES = [
+    pytest.param(block, id=f"{page.relative_to(ROOT)}-{number}")
+    for page in PAGES
+    for number, block in enumerate(
+        re.findall(r"^```toml\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    )
+    if re.search(r"^(extends|name) = ", block, re.MULTILINE)
+]
+
+
+@pytest.mark.parametrize("text", RECIPES)
+def test_a_recipe_that_a_page_shows_can_be_read(text: str, tmp_path: Path) -> None:
+    recipe = tmp_path / "shown.toml"
+    recipe.write_text(text, encoding="utf-8")
+    assert load_config(str(recipe)).name
+
+
+def test_pages_show_recipes() -> None:
+    assert len(RECIPES) >= 2
+
+
 def _corpora_of(recipe: str) -> set[str]:
     sources = {Path(each.source).parent.name for each in load_config(recipe).data.train}
     return sources.intersection(corpora())
