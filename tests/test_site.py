@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -117,6 +118,15 @@ def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
 def test_what_is_cited_is_this_version() -> None:
     text = (ROOT / "CITATION.cff").read_text("utf-8")
     assert re.findall(r"^(?:cff-)?version: (.+)$", text, re.MULTILINE) == ["1.2.0", regard.__version__]
+
+
+def test_the_drawings_are_those_of_their_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = runpy.run_path(str(DOCS / "pictures" / "draw.py"))
+    monkeypatch.setitem(source["Drawing"].save.__globals__, "FOLDER", tmp_path)
+    for draw in source["ALL"]:
+        draw()
+    drawn = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert drawn == {path.name: path.read_bytes() for path in (DOCS / "pictures").glob("*.svg")}, "run draw.py there"
 
 
 @pytest.mark.parametrize("drawing", sorted((DOCS / "pictures").glob("*.svg")), ids=lambda path: path.stem)

@@ -205,6 +205,18 @@ def masks() -> None:
 
 def gates() -> None:
     d = Drawing(860, 400, "The gates of an LSTM cell and of a GRU cell")
+    _lstm(d)
+    _gru(d)
+    d.save("gates")
+
+
+def _gate(d: Drawing, x: float, name: str, meaning: str) -> None:
+    d.box(x, 230, 70, 34, name, GREEN)
+    d.text(x + 35, 282, meaning, size=12)
+    d.line((x + 35, 320), (x + 35, 290), head=False)
+
+
+def _lstm(d: Drawing) -> None:
     d.text(215, 28, "LSTM", bold=True)
     d.line((20, 90), (410, 90))
     d.text(30, 80, "c⁻", anchor="start")
@@ -213,15 +225,10 @@ def gates() -> None:
     d.circle(230, 90, "+", ORANGE)
     d.circle(230, 160, "×", ORANGE)
     d.circle(350, 190, "×", ORANGE)
-    for x, name, what in (
-        (80, "f = σ", "forget"),
-        (160, "i = σ", "write"),
-        (240, "g = tanh", "what"),
-        (320, "o = σ", "show"),
-    ):
-        d.box(x, 230, 70, 34, name, GREEN)
-        d.text(x + 35, 282, what, size=12)
-        d.line((x + 35, 320), (x + 35, 290), head=False)
+    _gate(d, 80, "f = σ", "forget")
+    _gate(d, 160, "i = σ", "write")
+    _gate(d, 240, "g = tanh", "what")
+    _gate(d, 320, "o = σ", "show")
     d.line((110, 230), (110, 103))
     d.line((195, 230), (195, 160), (217, 160))
     d.line((275, 230), (275, 160), (243, 160))
@@ -234,6 +241,9 @@ def gates() -> None:
     d.line((20, 320), (355, 320), head=False)
     d.text(30, 340, "[x; h⁻], each gate has W, U and b of its own", anchor="start", size=12)
     d.text(215, 378, "c = f ∘ c⁻ + i ∘ g and h = o ∘ tanh(c)")
+
+
+def _gru(d: Drawing) -> None:
     d.text(645, 28, "GRU", bold=True)
     d.line((450, 90), (840, 90))
     d.text(460, 80, "h⁻", anchor="start")
@@ -242,10 +252,9 @@ def gates() -> None:
     d.circle(740, 90, "+", ORANGE)
     d.circle(740, 150, "×", ORANGE)
     d.circle(520, 190, "×", ORANGE)
-    for x, name, what in ((485, "r = σ", "reset"), (575, "z = σ", "keep"), (705, "n = tanh", "new")):
-        d.box(x, 230, 70, 34, name, GREEN)
-        d.text(x + 35, 282, what, size=12)
-        d.line((x + 35, 320), (x + 35, 290), head=False)
+    _gate(d, 485, "r = σ", "reset")
+    _gate(d, 575, "z = σ", "keep")
+    _gate(d, 705, "n = tanh", "new")
     d.line((520, 230), (520, 203))
     d.line((490, 90), (490, 190), (507, 190))
     d.line((533, 190), (690, 190), (690, 247), (704, 247))
@@ -258,7 +267,6 @@ def gates() -> None:
     d.line((460, 320), (740, 320), head=False)
     d.text(460, 340, "x and h⁻; n takes r ∘ h⁻ in its place", anchor="start", size=12)
     d.text(645, 378, "h = z ∘ h⁻ + (1 − z) ∘ n")
-    d.save("gates")
 
 
 def rnn() -> None:
@@ -368,6 +376,8 @@ def graph() -> None:
     d.save("graph")
 
 
+ALL = (heads, block, transformer, masks, gates, rnn, readers, graph)
+
 if __name__ == "__main__":
-    for draw in (heads, block, transformer, masks, gates, rnn, readers, graph):
+    for draw in ALL:
         draw()
