@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from regard.config.constructor_options import checked
 from regard.config.explain import fields_of, short_keys
 from regard.config.settings import SearchConfig, TrainConfig
 from regard.config.toml_layers import parse_override
@@ -471,3 +472,11 @@ def test_positions_of_self_attention_need_self_attention() -> None:
     mixed = ["model.encoder.kind=recurrent", "model.decoder.mixer=ssru"]
     assert "there is none" in (failure(TOY, *mixed, "model.position=rotary").why or "")
     assert load_config(TOY, [*sizes, "model.decoder.kind=transformer"]).model.position.kind == "alibi"
+
+
+def test_an_option_without_a_declared_type_is_taken_as_it_is() -> None:
+    class Made:
+        def __init__(self, *, heads, start=1.0):
+            pass
+
+    assert checked(Made, {"start": 2.0}, given=("heads",), where="model.cross_attention") == {"start": 2.0}

@@ -31,7 +31,7 @@ def validate_options(make: type, options: Mapping[str, Any], *, given: Collectio
             meant = did_you_mean(key, [f"{where}.{other}" for other in known])
             raise ConfigError(f"unknown key {key}", where=key, why=why, help=meant)
         try:
-            fitting[name] = TypeAdapter(hints[name], config=TYPES).validate_python(value)
+            fitting[name] = TypeAdapter(hints.get(name, Any), config=TYPES).validate_python(value)
         except ValidationError as error:
             why = describe_failure(error.errors(include_url=False)[0])
             raise ConfigError(f"{key} cannot be {value!r}", where=key, why=why) from error
