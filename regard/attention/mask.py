@@ -137,7 +137,7 @@ class Window(Mask):
 
 @dataclass(frozen=True)
 class Padding(Mask):
-    """Look at valid keys only. What a padded *query* sees does not matter and is not restricted."""
+    """Look at valid keys only. What a padded *query* sees does not matter: all that is valid, or nothing."""
 
     def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
         return key.valid[batch, j]
