@@ -193,7 +193,8 @@ def _draw(found: dict[str, list[Point]], path: Path) -> None:
                     axes[row, column].loglog([point.value for point in points], heights, marker="o", label=label)
             axes[row, column].set(xlabel=name, ylabel=unit)
             axes[row, column].grid(alpha=0.3)
-            axes[row, column].legend()
+            if axes[row, column].lines:
+                axes[row, column].legend()
     figure.savefig(path, dpi=110)
     print(f"\n{path.relative_to(ROOT)}")
 
