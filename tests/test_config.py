@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from regard.config.constructor_options import checked
+from regard.config.constructor_options import validate_options
 from regard.config.explain import fields_of, short_keys
 from regard.config.settings import SearchConfig, TrainConfig
 from regard.config.toml_layers import parse_override
@@ -479,4 +479,4 @@ def test_an_option_without_a_declared_type_is_taken_as_it_is() -> None:
         def __init__(self, *, heads, start=1.0):
             pass
 
-    assert checked(Made, {"start": 2.0}, given=("heads",), where="model.cross_attention") == {"start": 2.0}
+    assert validate_options(Made, {"start": 2.0}, given=("heads",), where="model.cross_attention") == {"start": 2.0}

@@ -17,7 +17,7 @@ from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.data.corpora import CorpusConfig
-    from regard.data.lint.check import Lint
+    from regard.data.lint.check import LintReport
     from regard.runs.config import RunConfig
 
 __all__ = ["register"]
@@ -144,7 +144,7 @@ def _rehearse_training(find: Callable[[], RunConfig]) -> tuple[list[str], Regard
         return [], error
 
 
-def _lint_corpus(corpus: CorpusConfig, held_out: Sequence[CorpusConfig], most: int) -> Lint:
+def _lint_corpus(corpus: CorpusConfig, held_out: Sequence[CorpusConfig], most: int) -> LintReport:
     from regard.data.lint.check import lint
 
     with progress("reading", None, unit="pairs") as advance:
@@ -155,7 +155,7 @@ def _lint_corpus(corpus: CorpusConfig, held_out: Sequence[CorpusConfig], most: i
             advance(line - done)
             done = line
 
-        return lint(corpus, held_out=held_out, most=most, progress=read)
+        return lint(corpus, held_out=held_out, max_findings=most, progress=read)
 
 
 def _is_recipe(source: Path) -> bool:
@@ -176,7 +176,7 @@ def _is_error(kind: str) -> bool:
     return KINDS[kind] == "error"
 
 
-def _print_findings(config: CorpusConfig, found: Lint) -> None:
+def _print_findings(config: CorpusConfig, found: LintReport) -> None:
     from regard.data.lint.check import KINDS
 
     print(f"{found.lines:,} lines in {config.source}" + (f" and {config.target}" if config.target else ""))
@@ -192,7 +192,7 @@ def _print_findings(config: CorpusConfig, found: Lint) -> None:
         print(f"\nnot checked: {skipped}")
 
 
-def _as_json(found: Lint) -> dict[str, object]:
+def _as_json(found: LintReport) -> dict[str, object]:
     return {
         "lines": found.lines,
         "counts": found.counts,

@@ -16,7 +16,7 @@ from regard.commands.options import AsJson
 
 if TYPE_CHECKING:
     from regard.data.public.catalogue import PublicCorpus, PublicFile
-    from regard.data.public.fetch import Fetched, Progress
+    from regard.data.public.fetch import FetchedFile, Progress
 
 __all__ = ["register"]
 
@@ -121,7 +121,7 @@ def _described(corpus: PublicCorpus) -> dict[str, object]:
     }
 
 
-def _files(fetched: list[Fetched]) -> list[dict[str, object]]:
+def _files(fetched: list[FetchedFile]) -> list[dict[str, object]]:
     return [
         {
             "name": entry.file.name,

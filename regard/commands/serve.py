@@ -159,8 +159,9 @@ def create_server(
 
         from regard.server.app import create_app
         from regard.server.batching.metrics import ServerMetrics
-        from regard.server.batching.models import Models
-        from regard.server.keys import Keys
+        from regard.server.batching.models import ModelRegistry
+        from regard.server.connections import limited_protocol
+        from regard.server.keys import KeyStore
         from regard.server.service import Service
         from regard.server.settings import ServerSettings
     except ImportError as error:
@@ -170,8 +171,8 @@ def create_server(
 
     port = _free_port(host, port)
     chosen, metrics = _settings(ServerSettings, settings or {}), ServerMetrics()
-    models = Models([_served(given, chosen, metrics, **opening) for given in runs])
-    service = Service(models, chosen, metrics, keys=Keys(keys) if keys else None, glossaries=glossaries)
+    models = ModelRegistry([_served(given, chosen, metrics, **opening) for given in runs])
+    service = Service(models, chosen, metrics, keys=KeyStore(keys) if keys else None, glossaries=glossaries)
     address = {"host": host, "port": port, "log_level": log_level}
     return uvicorn.Server(_uvicorn_config(create_app(service), chosen, trusted_proxy, **address)), port
 
@@ -179,10 +180,10 @@ def create_server(
 def _uvicorn_config(app: Any, chosen: ServerSettings, trusted_proxy: str | None, **address: Any) -> uvicorn.Config:
     import uvicorn
 
-    from regard.server.connections import limited
+    from regard.server.connections import limited_protocol
 
     return uvicorn.Config(
-        app, access_log=False, server_header=False, http=limited(chosen, trusted_proxy), ws="none",
+        app, access_log=False, server_header=False, http=limited_protocol(chosen, trusted_proxy), ws="none",
         timeout_graceful_shutdown=round(chosen.seconds) + 1, limit_concurrency=max(CONNECTIONS, 4 * chosen.waiting),
         timeout_keep_alive=5, proxy_headers=trusted_proxy is not None, forwarded_allow_ips=trusted_proxy or [],
         **address,
@@ -234,7 +235,7 @@ def _served(
     from regard.commands.options import open_model
     from regard.inspection.inspector import Inspector
     from regard.runs.run_folder import RunFolder
-    from regard.server.batching.metrics import ModelWatch
+    from regard.server.batching.metrics import ModelMetrics
     from regard.server.batching.models import ServedModel
     from regard.server.batching.scheduler import Limits
     from regard.tasks.translation.config import translation_config
@@ -255,9 +256,9 @@ def _served(
     config = translation_config(run)
     data = config.data
     model = ServedModel(
-        name, load=load, search=config.search, source=data.source_language, target=data.target_language,
-        limits=Limits(rows=settings.rows, waiting=settings.waiting), watch=ModelWatch(metrics, name), threads=threads,
-        inspector=Inspector(run, name=name, open=open, checkpoint=checkpoint),
+        name, load_translator=load, search=config.search, source=data.source_language, target=data.target_language,
+        limits=Limits(rows=settings.rows, waiting=settings.waiting), observer=ModelMetrics(metrics, name),
+        threads=threads, inspector=Inspector(run, name=name, open=open, checkpoint=checkpoint),
     )  # fmt: skip
     return model
 

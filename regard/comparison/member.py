@@ -185,6 +185,6 @@ def _score(
         pieces = model.score(sources, targets)
         value = -sum(map(sum, pieces)) / sum(map(len, pieces))
         return value, "nats per target piece, end symbols included, no smoothing"
-    examples = EvaluationSet(sources, [[model.target.config.joined(target)] for target in targets])
+    examples = EvaluationSet(sources, [[model.target.config.remove_joiners(target)] for target in targets])
     score = score_texts(metric, texts, examples, language=language)
     return score.value, score.signature

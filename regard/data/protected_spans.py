@@ -1,4 +1,4 @@
-"""What has to come out as it went in: placeholders, addresses and numbers; and whether an output has them."""
+"""Placeholders, addresses and numbers, which translations must repeat; and required terms that an output lacks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
-__all__ = ["Demand", "capitalised", "kept", "missing"]
+__all__ = ["RequiredTerm", "capitalised", "find_protected_spans", "missing_terms"]
 
-# None of them looks at a letter more than a few times, however long a text is.
+# Each pattern visits a character a bounded number of times, so that long texts take linear time.
 ADDRESS = (
     r"(?<!\w)(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?'’”)\]}…]"
     r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+"
@@ -21,44 +21,48 @@ PLACEHOLDER = (
     r"|(?<![\w%])%(?:\(\w{1,64}\)|\d{1,3}\$)?[-+0#]{0,4}\d{0,4}(?:\.\d{1,4})?[sdiufFeEgGxXoc@](?!\w)"
 )
 NUMBER = r"(?<![\w.,])(?<!\d[:/'’\u00a0\u202f-])\d+(?:[.,:/'’\u00a0\u202f-]\d+)*(?!\w|[.,:/-]\d)"
-MOST = 100  # things of one sentence
-THING = re.compile(rf"(?P<address>{ADDRESS})|(?P<placeholder>{PLACEHOLDER})|(?P<number>{NUMBER})")
-GROUPED = re.compile(r"\d+(?:[.,:/'’\u00a0\u202f -]\d+)*")
+MAX_SPANS = 100  # protected spans of one sentence
+PROTECTED = re.compile(rf"(?P<address>{ADDRESS})|(?P<placeholder>{PLACEHOLDER})|(?P<number>{NUMBER})")
+GROUPED_NUMBER = re.compile(r"\d+(?:[.,:/'’\u00a0\u202f -]\d+)*")
 DIGITS = re.compile(r"\d+")
 
 
-class Demand(NamedTuple):
-    """``text`` has to be in the output, for ``source``, which stands from ``start`` to ``end`` in the sentence."""
+class RequiredTerm(NamedTuple):
+    """Text that an output must contain, for the source phrase ``sentence[start:end]``.
+
+    ``text`` equals ``source`` for a protected span, and is the target phrase for a term of a glossary.
+    """
 
     start: int
     end: int
     source: str
     text: str
-    number: bool = False  # its digits will do, however they are grouped
+    is_number: bool = False  # its digits suffice, grouped in any way
 
 
-def kept(sentence: str) -> list[Demand]:
-    """What stands in a sentence and should in its translation, in its order; the first MOST."""
-    things = islice(THING.finditer(sentence), MOST)
-    return [Demand(*found.span(), found[0], found[0], found.lastgroup == "number") for found in things]
+def find_protected_spans(sentence: str) -> list[RequiredTerm]:
+    """Return the first MAX_SPANS placeholders, addresses and numbers of a sentence, in order."""
+    matches = islice(PROTECTED.finditer(sentence), MAX_SPANS)
+    return [RequiredTerm(*match.span(), match[0], match[0], match.lastgroup == "number") for match in matches]
 
 
-def missing(demands: Sequence[Demand], output: str) -> list[Demand]:
-    """Those that the output has not, or not as often: of several alike the last."""
-    plain = Counter((demand.source, demand.text) for demand in demands if not demand.number)
-    lacking = {key: count - _count(*key, output) for key, count in plain.items()}
-    said = [[_digits(group) for group in DIGITS.findall(each)] for each in GROUPED.findall(output)]
-    found = [demand for demand in demands if demand.number and not _taken(demand.text, said)]
-    for demand in reversed(demands):
-        if not demand.number and lacking[demand.source, demand.text] > 0:
-            lacking[demand.source, demand.text] -= 1
-            found.append(demand)
-    return sorted(found)
+def missing_terms(terms: Sequence[RequiredTerm], output: str) -> list[RequiredTerm]:
+    """Return the terms that ``output`` lacks, in order; of a term that occurs too seldom, the last ones."""
+    required = Counter((term.source, term.text) for term in terms if not term.is_number)
+    lacking = {key: count - _occurrences(*key, output) for key, count in required.items()}
+    numbers = [[_ascii_digits(group) for group in DIGITS.findall(match)] for match in GROUPED_NUMBER.findall(output)]
+    missing = [term for term in terms if term.is_number and not _consume_number(term.text, numbers)]
+    for term in reversed(terms):
+        if not term.is_number and lacking[term.source, term.text] > 0:
+            lacking[term.source, term.text] -= 1
+            missing.append(term)
+    return sorted(missing)
 
 
-def _count(source: str, text: str, output: str) -> int:
-    """How often it is there. What is to stay as it is ends where it ends; a term may have an ending of its own,
-    and a capital at the beginning.
+def _occurrences(source: str, text: str, output: str) -> int:
+    """Count the occurrences of a term in ``output``.
+
+    A protected span must stand as a whole word. A term of a glossary may be inflected, and capitalised at the start.
     """
     if source != text:
         capital = capitalised(text)
@@ -68,24 +72,28 @@ def _count(source: str, text: str, output: str) -> int:
 
 
 def capitalised(text: str) -> str:
-    """As it begins a sentence."""
+    """Return ``text`` with a capital first letter, the rest unchanged."""
     return text[:1].upper() + text[1:]
 
 
-def _taken(number: str, said: list[list[str]]) -> bool:
-    """Whether its digits stand together in the output, or group by group; then they stand for no other number."""
-    parts = [_digits(group) for group in DIGITS.findall(number)]
-    for each in said:
-        if "".join(each) == "".join(parts):
-            each.clear()
+def _consume_number(number: str, output_numbers: list[list[str]]) -> bool:
+    """Return whether the digits of ``number`` stand in the output, and remove them, so that they count once.
+
+    ``output_numbers``: of each number of the output, its groups of digits. The digits may stand in one number, however
+    grouped, or group by group in several.
+    """
+    groups = [_ascii_digits(group) for group in DIGITS.findall(number)]
+    for output_groups in output_numbers:
+        if "".join(output_groups) == "".join(groups):
+            output_groups.clear()
             return True
-    if not Counter(parts) <= Counter(group for each in said for group in each):
+    if not Counter(groups) <= Counter(group for output_groups in output_numbers for group in output_groups):
         return False
-    for part in parts:
-        next(each for each in said if part in each).remove(part)
+    for group in groups:
+        next(output_groups for output_groups in output_numbers if group in output_groups).remove(group)
     return True
 
 
-def _digits(number: str) -> str:
-    """In the digits of this file, whatever script they are of."""
-    return "".join(str(unicodedata.decimal(sign)) for sign in number if sign.isdecimal())
+def _ascii_digits(number: str) -> str:
+    """Return the digits of ``number`` in ASCII, whatever script they are written in."""
+    return "".join(str(unicodedata.decimal(character)) for character in number if character.isdecimal())

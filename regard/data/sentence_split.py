@@ -1,4 +1,4 @@
-"""A text as the sentences that a model translates, and all that stands between them, which stays as it is."""
+"""Sentence splitting that keeps the text between sentences: white space, list markers, numbering."""
 
 from __future__ import annotations
 
@@ -7,44 +7,49 @@ from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from regard.data.protected_spans import kept
+from regard.data.protected_spans import find_protected_spans
 
-__all__ = ["SplitText", "segments"]
+__all__ = ["SplitText", "split_sentences"]
 
-# Marks of lists and quotations, and numbering, that a line begins with: "- ", "> * ", "1. ", "2.1. ", "(a) ", "[x] ".
+# Markers of lists and quotations, and numbering, at the start of a line: "- ", "> * ", "1. ", "2.1. ", "(a) ", "[x] ".
 BULLET = r"[-*+•‣▪◦●○·–—]"
 NUMBER = r"\d{1,3}(?:\.\d{1,3}){0,4}\.|\(?(?:\d{1,3}|[A-Za-z]|[ivxIVX]{1,5})\)"
-MARK = re.compile(rf"\s*(?:(?:>+|{BULLET}|{NUMBER}|\[[ xX]\])[ \t\u00a0]+)*")
-ORDINAL = re.compile(r"\s*\d{1,3}\.\s+")  # "3. Oktober", "1. FC", where no list is about
+LIST_MARKER = re.compile(rf"\s*(?:(?:>+|{BULLET}|{NUMBER}|\[[ xX]\])[ \t\u00a0]+)*")
+ORDINAL = re.compile(r"\s*\d{1,3}\.\s+")  # "3. Oktober", "1. FC": an ordinal where no list surrounds it
 
 
 class SplitText(NamedTuple):
-    """``between`` has one more than ``sentences``: what stands before the first, between two, and after the last."""
+    """Sentences of a text, and the strings around them.
+
+    ``between`` is one longer than ``sentences``: before the first, between each two, after the last.
+    """
 
     sentences: list[str]
     between: list[str]
 
     @property
-    def linked(self) -> Collection[int]:
+    def needs_alignment(self) -> Collection[int]:
+        """Numbers of the sentences whose word alignment ``join`` reads: none."""
         return ()
 
-    def joined(self, sentences: Sequence[str], links: Mapping[int, Sequence[int]] | None = None) -> str:
-        """These in the place of the sentences; the text itself for its own sentences."""
+    def join(self, sentences: Sequence[str], alignments: Mapping[int, Sequence[int]] | None = None) -> str:
+        """Return the text with ``sentences`` in place of its own; ``alignments`` are not read."""
         inner = [part for pair in zip(sentences, self.between[1:], strict=True) for part in pair]
         return "".join([self.between[0], *inner])
 
 
-def segments(text: str, language: str | None) -> SplitText:
-    """Lines are never joined; sentences of one are told apart by the habits of ``language``, English unless given.
+def split_sentences(text: str, language: str | None) -> SplitText:
+    """Split each line into sentences by the rules of ``language`` (a code; English if None). Lines are never joined.
 
-    Blanks, marks of lists, numbering, and what has no letter and no digit are between sentences. A number with a point
-    is numbering where the line before or after has a mark, too; else it may be an ordinal, and is part of its sentence.
+    White space, list markers, numbering, and parts without a letter or a digit stand between sentences. A number with
+    a point is numbering if the line before or after has a marker too; otherwise it may be an ordinal, and belongs to
+    its sentence.
     """
     sentences, between = [], [""]
     lines = text.splitlines(keepends=True)
-    for line, begin in zip(lines, _marks(lines), strict=True):
-        between[-1] += line[:begin]
-        for part in _parted(line[begin:], language or "en"):
+    for line, marker_end in zip(lines, _marker_ends(lines), strict=True):
+        between[-1] += line[:marker_end]
+        for part in _split_line(line[marker_end:], language or "en"):
             core = part.strip()
             if not any(map(str.isalnum, core)):
                 between[-1] += part
@@ -56,26 +61,29 @@ def segments(text: str, language: str | None) -> SplitText:
     return SplitText(sentences, between)
 
 
-def _marks(lines: Sequence[str]) -> list[int]:
-    """How much of each line is its mark, blanks before it included."""
-    found = [match.end() if (match := MARK.match(line)) else 0 for line in lines]
-    blanks = [len(line) - len(line.lstrip()) for line in lines]
+def _marker_ends(lines: Sequence[str]) -> list[int]:
+    """Return the length of the list marker of each line in characters, the white space before it included."""
+    ends = [match.end() if (match := LIST_MARKER.match(line)) else 0 for line in lines]
+    indents = [len(line) - len(line.lstrip()) for line in lines]
     filled = [number for number, line in enumerate(lines) if line.strip()]
-    listed = [found[number] > blanks[number] for number in filled]
+    has_marker = [ends[number] > indents[number] for number in filled]
     for at, number in enumerate(filled):
-        beside = [*listed[max(at - 1, 0) : at], *listed[at + 1 : at + 2]]
-        if ORDINAL.match(lines[number]) and not any(beside):
-            found[number] = blanks[number]
-    return found
+        neighbours = [*has_marker[max(at - 1, 0) : at], *has_marker[at + 1 : at + 2]]
+        if ORDINAL.match(lines[number]) and not any(neighbours):
+            ends[number] = indents[number]
+    return ends
 
 
-def _parted(line: str, language: str) -> list[str]:
-    """Whoever parts it, nothing is lost. Without ``sentencex``, which servers have, a line is a sentence."""
+def _split_line(line: str, language: str) -> list[str]:
+    """Split a line by ``sentencex``; the parts always join to the line.
+
+    The line stays whole where ``sentencex`` is not installed (the extra "serve" has it), fails, or changes text.
+    """
     try:
         import sentencex
 
         parts: list[str] = list(sentencex.segment(language.lower().partition("-")[0], line))
-    except BaseException as error:  # it panics at some texts
+    except BaseException as error:  # its Rust code panics at some texts, and a panic is no Exception
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise
         return [line]
@@ -83,19 +91,19 @@ def _parted(line: str, language: str) -> list[str]:
         return [line]
     if len(parts) > 1 and ORDINAL.fullmatch(parts[0]):
         parts[:2] = ["".join(parts[:2])]
-    return _unbroken(parts, line)
+    return _rejoin_protected(parts, line)
 
 
-def _unbroken(parts: Sequence[str], line: str) -> list[str]:
-    """No sentence ends inside an address, a placeholder or a number."""
-    things = kept(line)
-    starts = [thing.start for thing in things]
-    found, at = [""], 0
+def _rejoin_protected(parts: Sequence[str], line: str) -> list[str]:
+    """Join the parts whose border lies inside a protected span: an address, a placeholder, a number."""
+    spans = find_protected_spans(line)
+    starts = [span.start for span in spans]
+    sentences, at = [""], 0
     for part in parts:
         number = bisect_left(starts, at) - 1
-        if number >= 0 and at < things[number].end:
-            found[-1] += part
+        if number >= 0 and at < spans[number].end:
+            sentences[-1] += part
         else:
-            found.append(part)
+            sentences.append(part)
         at += len(part)
-    return found
+    return sentences

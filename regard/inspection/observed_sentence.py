@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.attention.observe import AttentionCall, observe_calls
 from regard.config.settings import SearchConfig
-from regard.data.sentence_split import segments
+from regard.data.sentence_split import split_sentences
 from regard.data.tokenizers.catalogue import END
 from regard.errors import ConfigError
 from regard.inference.decoding import SYMBOLS
@@ -50,7 +50,7 @@ def beam_settings(settings: SearchConfig) -> SearchConfig:
 
 def split_sentences(text: str, language: str | None) -> list[str]:
     """The sentences of a text as a server splits them; ConfigError for a blank text."""
-    found = segments(text, language).sentences or ([text.strip()] if text.strip() else [])
+    found = split_sentences(text, language).sentences or ([text.strip()] if text.strip() else [])
     if not found:
         raise ConfigError("there is no text to look at")
     return found

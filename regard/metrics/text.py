@@ -107,7 +107,7 @@ def read_examples(source: Path, targets: Sequence[Path] = (), *, tokenizer: Toke
         if number == 0:
             sources, references = [left for left, _ in pairs], [[] for _ in pairs]
         for known, (_, right) in zip(references, pairs, strict=True):
-            known.append(tokenizer.joined(right))
+            known.append(tokenizer.remove_joiners(right))
     return EvaluationSet(sources, references)
 
 
@@ -135,7 +135,7 @@ def validation_metrics(
     if not names:
         return {}
     check_names(names)
-    examples = EvaluationSet(list(sources), [[translator.target.config.joined(target)] for target in targets])
+    examples = EvaluationSet(list(sources), [[translator.target.config.remove_joiners(target)] for target in targets])
     distinct = list(dict.fromkeys(sources))
     try:
         found = translator.translate(distinct, interrupted=interrupted)

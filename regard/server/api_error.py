@@ -1,4 +1,4 @@
-"""What a server says instead of a translation; each dialect gives it the shape that its clients know."""
+"""API errors: failures that a client is told, formatted by each interface as its clients expect."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from typing import Literal
 
 from starlette.exceptions import HTTPException
 
-__all__ = ["ApiError", "Reason"]
+__all__ = ["ApiError", "ErrorReason"]
 
 
-Reason = Literal["no key", "wrong key", "quota", "other"]
+ErrorReason = Literal["no key", "wrong key", "quota", "other"]
 
 
 class ApiError(HTTPException):
-    """``status`` as in HTTP; ``message`` is for the client's eyes and names no file; ``retry_after`` in seconds.
+    """Error response of any interface.
 
-    For some a ``reason``, to which dialects give a status of their own.
+    ``status``: the HTTP status. ``message``: for the client; names no file of the server. ``retry_after``: in seconds,
+    for the header of that name. ``reason``: for failures to which some interfaces give a status of their own.
     """
 
     def __init__(
-        self, status: int, message: str, *, retry_after: float | None = None, reason: Reason = "other"
+        self, status: int, message: str, *, retry_after: float | None = None, reason: ErrorReason = "other"
     ) -> None:
         headers = None if retry_after is None else {"Retry-After": str(max(1, round(retry_after)))}
         super().__init__(status, message, headers)

@@ -1,4 +1,4 @@
-"""The HTTP application: three dialects over one service, each with errors in its own shape."""
+"""HTTP application: three interfaces over one service, each with its own format of errors."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import regard
-from regard.core.wording import describe_failure
+from regard.core.wording import describe_failure, did_you_mean
 from regard.server.api import api_v1, deepl, deepl_glossaries, inspection_api, libretranslate
-from regard.server.api.requests import ClientGone
+from regard.server.api.requests import ClientDisconnected
 from regard.server.api_error import ApiError
 from regard.server.service import Service
 
@@ -33,66 +33,84 @@ HEADERS = {
 
 
 def create_app(service: Service, *, warm: bool = True) -> FastAPI:
-    """``warm``: load the first model at once, in the background; the others when first asked."""
+    """Return the application; ``warm``: load the first model at once, in the background, the others at first use."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        warming = asyncio.create_task(asyncio.to_thread(_warm, service)) if warm else None
+        warming = asyncio.create_task(asyncio.to_thread(_load_first_model, service)) if warm else None
         yield
         if warming is not None:
             await warming
-        await asyncio.to_thread(service.stop)  # what was accepted is finished
+        await asyncio.to_thread(service.stop)  # finishes accepted requests
 
     app = FastAPI(
         title="Regard", version=regard.__version__, lifespan=lifespan,
         description="Translates with models that Regard trained; also speaks LibreTranslate and DeepL v2.",
-        docs_url=None, redoc_url=None, redirect_slashes=False,  # it would redirect to what the header Host says
-
+        docs_url=None, redoc_url=None, redirect_slashes=False,  # a redirect would trust the header Host
     )  # fmt: skip
     for module in (api_v1, inspection_api, libretranslate, deepl, deepl_glossaries):
         app.include_router(module.router(service))
     app.include_router(inspection_api.pages())
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=service.settings.body_bytes)
-    app.add_middleware(_Watched, service=service)  # the last one stands outside
-
-    @app.exception_handler(ApiError)
-    async def refused(request: Request, error: ApiError) -> Response:
-        return _shape(request)(error)
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"] if part != "body")
-        return _shape(request)(ApiError(422, f"Invalid request: {where or 'body'}: {describe_failure(first)}"))
-
-    @app.exception_handler(HTTPException)
-    async def http(request: Request, error: HTTPException) -> Response:
-        return _shape(request)(ApiError(error.status_code, str(error.detail)))
-
-    @app.exception_handler(ClientGone)
-    async def gone(request: Request, error: ClientGone) -> Response:
-        return Response(status_code=499)  # nobody reads it
-
+    app.add_middleware(_RequestMiddleware, service=service)  # the last one added is the outermost
+    _add_error_handlers(app)
     return app
 
 
-def _warm(service: Service) -> None:
-    """A model that cannot be loaded is told when it is asked."""
+def _add_error_handlers(app: FastAPI) -> None:
+    """Add handlers that answer each failure in the format of its interface."""
+
+    @app.exception_handler(ApiError)
+    async def api_error(request: Request, error: ApiError) -> Response:
+        return _error_format(request)(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid_request(request: Request, error: RequestValidationError) -> Response:
+        return _error_format(request)(ApiError(422, f"Invalid request: {_explain(request, error)}"))
+
+    @app.exception_handler(HTTPException)
+    async def http_error(request: Request, error: HTTPException) -> Response:
+        return _error_format(request)(ApiError(error.status_code, str(error.detail)))
+
+    @app.exception_handler(ClientDisconnected)
+    async def disconnected(request: Request, error: ClientDisconnected) -> Response:
+        return Response(status_code=499)  # nobody reads it
+
+
+def _explain(request: Request, error: RequestValidationError) -> str:
+    """Return field and describe_failure of the first failure; for an unknown field, the known name most like it."""
+    failure = error.errors()[0]
+    field = ".".join(str(part) for part in failure["loc"] if part != "body") or "body"
+    if failure["type"] != "extra_forbidden":
+        return f"{field}: {describe_failure(failure)}"
+    hint = did_you_mean(failure["loc"][-1], _body_fields(request))
+    return f"{field}: there is no such field" + (f"; {hint}" if hint else "")
+
+
+def _body_fields(request: Request) -> list[str]:
+    """Return the names of the fields that a request's JSON body may have."""
+    body = request.scope["route"].body_field
+    return list(body.field_info.annotation.model_fields)
+
+
+def _load_first_model(service: Service) -> None:
+    """Load the first model; a failure is logged, and told to each client that asks for the model."""
     try:
         service.models.all[0].start()
     except Exception as error:  # noqa: BLE001 - the server stays up for its other models
         log.error("the model %s cannot be loaded: %s", service.models.all[0].name, error)
 
 
-def _shape(request: Request) -> Callable[[ApiError], JSONResponse]:
+def _error_format(request: Request) -> Callable[[ApiError], JSONResponse]:
+    """Return the function that formats errors for the interface of a path."""
     path = request.url.path
     if path.startswith("/v2/"):
-        return deepl.shaped
-    return libretranslate.shaped if libretranslate.speaks(path) else api_v1.shaped
+        return deepl.error_response
+    return libretranslate.error_response if libretranslate.handles(path) else api_v1.error_response
 
 
-class _Watched:
-    """Counts requests, adds headers to answers, and logs who asked what, never which text."""
+class _RequestMiddleware:
+    """Middleware that limits the time of a body, counts requests, adds headers, and logs requests without texts."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app, self.service = app, service
@@ -101,48 +119,50 @@ class _Watched:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, status, read = time.perf_counter(), 0, False
+        start, status, body_read = time.perf_counter(), 0, False
 
-        async def hurried() -> Message:
-            """The body has to arrive in time; what comes after it, a hang-up, may take for ever."""
-            nonlocal read
-            if read:
+        async def receive_in_time() -> Message:
+            """Receive a message of the body within the time of a request; messages after the body may take for ever."""
+            nonlocal body_read
+            if body_read:
                 return await receive()
-            left = self.service.settings.seconds - (time.perf_counter() - began)
+            left = self.service.settings.seconds - (time.perf_counter() - start)
             try:
                 message = await asyncio.wait_for(receive(), max(left, 0))
             except TimeoutError as error:
                 raise ApiError(408, "The body did not arrive in time.") from error
-            read = not message.get("more_body", False)
+            body_read = not message.get("more_body", False)
             return message
 
-        async def watched(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message["headers"], *HEADERS.items()]
             await send(message)
 
-        app, most = self.app, self.service.settings.body_bytes
-        if _declared(scope) > most:  # in the shape of its dialect, which Starlette's own answer has not
-            app = _shape(Request(scope))(ApiError(413, f"Invalid request: a body of more than {most} bytes"))
+        app, limit = self.app, self.service.settings.body_bytes
+        if _content_length(scope) > limit:  # Starlette's own response would not have the interface's format
+            app = _error_format(Request(scope))(ApiError(413, f"Invalid request: a body of more than {limit} bytes"))
         try:
-            await app(scope, hurried, watched)
+            await app(scope, receive_in_time, send_with_headers)
         except Exception as error:
-            # No more than its type: what it says may quote a text. Starlette would hand it on to be logged whole.
-            log.error("a defect: %s", type(error).__name__)
+            # Its type alone: the message may quote a text, and Starlette would log it whole.
+            log.error("internal error: %s", type(error).__name__)
             if status:
                 raise
-            await _shape(Request(scope))(ApiError(500, "Internal server error"))(scope, receive, watched)
+            await _error_format(Request(scope))(ApiError(500, "Internal server error"))(
+                scope, receive, send_with_headers
+            )
         finally:
-            seconds = time.perf_counter() - began
-            route = getattr(scope.get("route"), "path", "other")  # never what a client made up
-            self.service.metrics.requested(route, status, seconds)
+            seconds = time.perf_counter() - start
+            route = getattr(scope.get("route"), "path", "other")  # never a path that a client invented
+            self.service.metrics.count_request(route, status, seconds)
             who = scope["client"][0] if scope.get("client") else "-"
             log.info("%s %s %s %d %.3f s", who, scope["method"], route, status, seconds)
 
 
-def _declared(scope: Scope) -> int:
-    """The length of the body, if its client says it."""
-    given = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-    return int(given) if given.isdigit() else 0
+def _content_length(scope: Scope) -> int:
+    """Return the length of the body that the client declares, in bytes; 0 if it declares none."""
+    length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    return int(length) if length.isdigit() else 0

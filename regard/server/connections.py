@@ -1,7 +1,7 @@
-"""Connections to the server: how long a request's head may take, and how many one address may hold open.
+"""Limits of connections: the time for a request's head, and the number that one address may hold open.
 
-uvicorn closes a connection that is idle after an answer. One that has sent half of a head, or nothing, it keeps for
-ever, and some thousand of those shut the server for everybody.
+uvicorn closes a connection that is idle after a response. One that has sent nothing, or half of a head, it keeps for
+ever, and some thousand of those would shut the server for everybody.
 """
 
 from __future__ import annotations
@@ -17,99 +17,104 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from regard.server.api.requests import network_of
+from regard.server.api.requests import client_network
 from regard.server.settings import ServerSettings
 
-__all__ = ["Connection", "Doors", "limited"]
+__all__ = ["Connection", "ConnectionLimits", "limited_protocol"]
 
 
-class Doors:
-    """What all connections of a server share: the limits, and how many each address holds.
+class ConnectionLimits:
+    """Limits and counts that all connections of a server share.
 
-    ``proxies``, as uvicorn takes them (addresses and networks with commas between, or ``*``), may hold any number: all
-    clients have their address.
+    ``proxies``: addresses and networks with commas between, or ``*``, as uvicorn takes them. They may hold any number
+    of connections, since all clients share their address.
     """
 
     def __init__(self, settings: ServerSettings, proxies: str | None = None) -> None:
-        self.seconds, self.most = settings.head_seconds, settings.connections
-        self.held: Counter[str] = Counter()
-        given = [each.strip() for each in (proxies or "").split(",")]
-        self._any = "*" in given
-        self._proxies = [network for each in given if (network := _network(each)) is not None]
+        self.seconds, self.max_connections = settings.head_seconds, settings.connections
+        self.open_connections: Counter[str] = Counter()
+        names = [name.strip() for name in (proxies or "").split(",")]
+        self._any_proxy = "*" in names
+        self._proxies = [network for name in names if (network := _parse_network(name)) is not None]
 
-    def unlimited(self, host: str) -> bool:
-        """Whether an address is that of a proxy."""
-        return self._any or any(_plain(host) in network for network in self._proxies if _network(host))
+    def is_proxy(self, host: str) -> bool:
+        """Return whether an address is that of a trusted proxy, which may hold any number of connections."""
+        return self._any_proxy or any(
+            _parse_address(host) in network for network in self._proxies if _parse_network(host)
+        )
 
-    def left(self, who: str) -> None:
-        self.held[who] -= 1
-        if not self.held[who]:
-            del self.held[who]
+    def release(self, network: str) -> None:
+        """Count a closed connection of a client network."""
+        self.open_connections[network] -= 1
+        if not self.open_connections[network]:
+            del self.open_connections[network]
 
 
-def _plain(host: str) -> IPv4Address | IPv6Address:
-    """The address itself: a socket of both kinds writes one of IPv4 as IPv6."""
+def _parse_address(host: str) -> IPv4Address | IPv6Address:
+    """Return an address; one of IPv4 that a dual-stack socket writes as IPv6 becomes IPv4."""
     address = ip_address(host)
     return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
 
 
-def _network(given: str) -> IPv4Network | IPv6Network | None:
+def _parse_network(text: str) -> IPv4Network | IPv6Network | None:
+    """Return the network of an address or a network in CIDR notation; None if ``text`` is neither."""
     try:
-        return ip_network(given, strict=False)
+        return ip_network(text, strict=False)
     except ValueError:
         return None
 
 
 class Connection(H11Protocol):
-    """One of them."""
+    """HTTP connection under ConnectionLimits."""
 
-    def __init__(self, *, doors: Doors, **given: Any) -> None:
-        super().__init__(**given)
-        self._doors = doors
-        self._late: asyncio.TimerHandle | None = None
-        self._who: str | None = None  # counted under this name
+    def __init__(self, *, limits: ConnectionLimits, **options: Any) -> None:
+        super().__init__(**options)
+        self._limits = limits
+        self._timer: asyncio.TimerHandle | None = None
+        self._counted: str | None = None  # client network under which the connection is counted
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         host = self.client[0] if self.client else ""
-        if not self._doors.unlimited(host):
-            self._who = network_of(host)
-            self._doors.held[self._who] += 1
-            if self._doors.held[self._who] > self._doors.most:
+        if not self._limits.is_proxy(host):
+            self._counted = client_network(host)
+            self._limits.open_connections[self._counted] += 1
+            if self._limits.open_connections[self._counted] > self._limits.max_connections:
                 self._refuse(HTTPStatus.TOO_MANY_REQUESTS, "Too many connections from one address.")
                 return
-        self._expect()
+        self._watch_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._late is not None:
-            self._late.cancel()
-        if self._who is not None:
-            self._doors.left(self._who)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._counted is not None:
+            self._limits.release(self._counted)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._expect()
+        self._watch_head()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._expect()
+        self._watch_head()
 
-    def _expect(self) -> None:
-        """The clock runs while no whole head of a request is here, and the bytes of a part of one do not stop it."""
+    def _watch_head(self) -> None:
+        """Run the timer while no whole head of a request is here; bytes of a part of one do not stop it."""
         waiting = self.conn.their_state is h11.IDLE and not self.transport.is_closing()
-        if waiting and self._late is None:
-            self._late = self.loop.call_later(self._doors.seconds, self._too_late)
-        elif not waiting and self._late is not None:
-            self._late.cancel()
-            self._late = None
+        if waiting and self._timer is None:
+            self._timer = self.loop.call_later(self._limits.seconds, self._head_timed_out)
+        elif not waiting and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-    def _too_late(self) -> None:
-        self._late = None
+    def _head_timed_out(self) -> None:
+        self._timer = None
         if not self.transport.is_closing():
             self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The head of the request did not arrive in time.")
 
     def _refuse(self, status: HTTPStatus, message: str) -> None:
+        """Answer with an error and close."""
         body = json.dumps({"error": message}).encode()
         headers = [
             (b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()),
@@ -121,6 +126,6 @@ class Connection(H11Protocol):
         self.transport.close()
 
 
-def limited(settings: ServerSettings, proxies: str | None = None) -> Any:
-    """For ``uvicorn.Config(http=…)``."""
-    return partial(Connection, doors=Doors(settings, proxies))
+def limited_protocol(settings: ServerSettings, proxies: str | None = None) -> Any:
+    """Return the protocol for ``uvicorn.Config(http=…)``, with limits for all of its connections."""
+    return partial(Connection, limits=ConnectionLimits(settings, proxies))

@@ -1,4 +1,4 @@
-"""What a client asks for and what it is answered, whatever the dialect."""
+"""Translation requests and results, common to all HTTP interfaces."""
 
 from __future__ import annotations
 
@@ -7,53 +7,65 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from regard.data.sentence_split import segments
+from regard.data.sentence_split import split_sentences
 from regard.inference.results import Translation
-from regard.server.api.requests import Sender
+from regard.server.api.requests import Credentials
 from regard.server.batching.models import ServedModel
 from regard.server.text.documents import Document
 from regard.server.text.glossary import Glossary
 from regard.server.text.languages import Language
-from regard.server.text.markdown import markdown
-from regard.server.text.markup_document import Marked
+from regard.server.text.markdown import parse_markdown
+from regard.server.text.markup_document import MarkupDocument
 from regard.server.text.markup_tokenizer import Markup
-from regard.server.text.word_alignment import Links
-from regard.server.text.word_spans import words
+from regard.server.text.word_alignment import WordAlignment
+from regard.server.text.word_spans import word_spans
 
-__all__ = ["ModelChoice", "TranslationRequest", "TranslationResult", "candidates_of", "document_of", "links_of"]
+__all__ = [
+    "ModelChoice",
+    "TranslationRequest",
+    "TranslationResult",
+    "align_sentences",
+    "join_candidates",
+    "parse_document",
+]
 
 
 @dataclass(frozen=True)
 class TranslationRequest:
-    """Texts to translate. ``source`` None: find out. ``search``: fields of SearchConfig other than the run's own.
+    """Texts to translate and how.
 
-    ``keep``: placeholders, addresses and numbers come out as they went in. ``markup``: what a text is read as.
+    ``texts``: one or more texts. ``source``: language code; None to identify it. ``target``: language code; None for
+    any. ``credentials``: key and address of the client. ``model``: name of the model; None to choose by languages.
+    ``search``: fields of SearchConfig that differ from the run's own. ``glossary``: required terms. ``protect``:
+    placeholders, addresses and numbers come out unchanged. ``markup``: the format; None for plain text.
     """
 
     texts: Sequence[str]
     source: str | None
     target: str | None
-    sender: Sender
+    credentials: Credentials
     model: str | None = None
     search: Mapping[str, float | int | None] = field(default_factory=dict)
     glossary: Glossary | None = None
-    keep: bool = True
+    protect: bool = True
     markup: Markup | None = None
 
-    def documents(self, texts: Sequence[str], language: str | None) -> list[Document]:
-        """What is to be translated of each, and what is not."""
-        return [document_of(text, self.markup, language) for text in texts]
+    def parse(self, texts: Sequence[str], language: str | None) -> list[Document]:
+        """Return the document of each text; ``language``: the code for splitting sentences."""
+        return [parse_document(text, self.markup, language) for text in texts]
 
 
-def document_of(text: str, markup: Markup | None, language: str | None) -> Document:
-    """A text read as ``markup``."""
+def parse_document(text: str, markup: Markup | None, language: str | None) -> Document:
+    """Return the document of a text in the format ``markup``."""
     if markup is None:
-        return segments(text, language)
-    return markdown(text, language) if markup.kind == "markdown" else Marked(text, markup, language)
+        return split_sentences(text, language)
+    if markup.kind == "markdown":
+        return parse_markdown(text, language)
+    return MarkupDocument(text, markup, language)
 
 
 class ModelChoice(NamedTuple):
-    """Of one text: the model, the language that it reads, and what was found out of it."""
+    """Model chosen for a text, the code of its source language, and that language if it was identified."""
 
     model: ServedModel
     source: str | None
@@ -61,7 +73,11 @@ class ModelChoice(NamedTuple):
 
 
 class TranslationResult(NamedTuple):
-    """Of one text: its ``candidates``, best first, by text and score; several only where it is one sentence."""
+    """Translation of one text.
+
+    ``candidates``: (text, score), best first; several only for a text of one sentence. ``model``, ``source``,
+    ``detected``: as in ModelChoice. ``sentences``: the translation of each sentence.
+    """
 
     candidates: list[tuple[str, float]]
     model: ServedModel
@@ -71,23 +87,37 @@ class TranslationResult(NamedTuple):
 
     @property
     def text(self) -> str:
+        """Text of the best candidate."""
         return self.candidates[0][0]
 
 
-def links_of(model: ServedModel, document: Document, its: Sequence[Translation], until: float) -> dict[int, Links]:
-    """Of the sentences that it wants them of. What there is no time for goes by place, which asks no model."""
-    found: dict[int, Links] = {}
-    for number in document.linked:
-        if time.monotonic() < until:
-            before = len(words(its[number].source)) - len(words(document.sentences[number]))  # a mark put before it
-            found[number] = [max(at - before, 0) for at in model.links(its[number])]
-    return found
+def align_sentences(
+    model: ServedModel, document: Document, translations: Sequence[Translation], deadline: float
+) -> dict[int, WordAlignment]:
+    """Return the word alignments that ``document`` needs, by number of sentence.
+
+    Sentences that are not aligned before ``deadline`` (``time.monotonic``) are left out: joining aligns by position.
+    """
+    alignments: dict[int, WordAlignment] = {}
+    for number in document.needs_alignment:
+        if time.monotonic() < deadline:
+            translation = translations[number]
+            # The sentence that the model read may begin with the mark of a target language.
+            mark = len(word_spans(translation.source)) - len(word_spans(document.sentences[number]))
+            alignments[number] = [max(word - mark, 0) for word in model.align_words(translation)]
+    return alignments
 
 
-def candidates_of(
-    document: Document, sentences: Sequence[Translation], links: Mapping[int, Links]
+def join_candidates(
+    document: Document, translations: Sequence[Translation], alignments: Mapping[int, WordAlignment]
 ) -> list[tuple[str, float]]:
-    """The outputs of a text that is one sentence, or the best of one that is several, or has tags."""
-    count = len(sentences[0].candidates) if len(sentences) == 1 and not document.linked else 1
-    ranks = [[one.candidates[rank] for one in sentences] for rank in range(count)]
-    return [(document.joined([one.text for one in each], links), sum(one.score for one in each)) for each in ranks]
+    """Return the candidates (text, score) of a document, best first.
+
+    All candidates of a text that is one sentence without tags; otherwise the best one, with summed scores.
+    """
+    count = len(translations[0].candidates) if len(translations) == 1 and not document.needs_alignment else 1
+    ranks = [[translation.candidates[rank] for translation in translations] for rank in range(count)]
+    return [
+        (document.join([each.text for each in candidates], alignments), sum(each.score for each in candidates))
+        for candidates in ranks
+    ]

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from regard.data.corpora import CorpusConfig
 from regard.data.lint import check
 from regard.data.lint.check import KINDS, lint
-from regard.data.lint.corpus_rules import BLOCK, odd_ratios, repeats, shifted_stretches, unrelated
-from regard.data.lint.languages import SAMPLE, Sample, strangers
-from regard.data.lint.line_rules import judge_pair, main_script
+from regard.data.lint.corpus_rules import BLOCK, find_repeats, odd_length_ratios, shifted_ranges, unrelated_correlation
+from regard.data.lint.languages import SAMPLE_SIZE, PairSample, wrong_language_lines
+from regard.data.lint.line_rules import check_pair, main_script
 from regard.errors import DataError
 
 
@@ -91,12 +91,12 @@ def test_every_kind_has_a_test():
     "text", ["für Größe", "Ça va, n’est-ce pas ?", "NÃO É", "Ångström", "日本語です", "Âge", "Ñandú"]
 )
 def test_honest_accents_are_no_mojibake(text):
-    assert list(judge_pair(text, "x")) == []
+    assert list(check_pair(text, "x")) == []
 
 
 @given(st.text("äöüßéèñçÅ", min_size=1))
 def test_utf8_read_as_something_else_is_mojibake(text):
-    assert "mojibake" in dict(judge_pair(text.encode().decode("latin-1"), "x"))
+    assert "mojibake" in dict(check_pair(text.encode().decode("latin-1"), "x"))
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_a_missing_file_is_an_error_all_the_same(tmp_path):
 
 
 def test_many_findings_are_counted_but_not_all_named(tmp_path):
-    report = lint(corpus(tmp_path, [(f"same {number}", f"same {number}") for number in range(90)]), most=5)
+    report = lint(corpus(tmp_path, [(f"same {number}", f"same {number}") for number in range(90)]), max_findings=5)
     assert report.counts["identical"] == 90
     assert [finding.line for finding in report.findings if finding.kind == "identical"] == [1, 2, 3, 4, 5]
 
@@ -236,33 +236,33 @@ def test_without_the_library_the_language_check_says_that_it_is_skipped(tmp_path
     assert "py3langid is not installed" in lint(corpus(tmp_path, clean_pairs(5))).skipped[0]
 
 
-@given(st.integers(0, 5 * SAMPLE))
+@given(st.integers(0, 5 * SAMPLE_SIZE))
 def test_the_sample_is_even_and_bounded(count):
-    sample = Sample()
+    sample = PairSample()
     for number in range(count):
-        sample.offer(number, "a b c d e", "a b c d e")
+        sample.add(number, "a b c d e", "a b c d e")
     lines = [row[0] for row in sample.rows]
-    assert min(count, SAMPLE // 2) <= len(lines) <= SAMPLE
+    assert min(count, SAMPLE_SIZE // 2) <= len(lines) <= SAMPLE_SIZE
     assert len(set(np.diff(lines))) <= 1
 
 
 def test_short_lines_show_no_language():
-    sample = Sample()
-    sample.offer(1, "too short", "a b c d e")
+    sample = PairSample()
+    sample.add(1, "too short", "a b c d e")
     assert sample.rows == []
-    assert strangers([], identify) == []
+    assert wrong_language_lines([], identify) == []
 
 
 @given(st.lists(st.integers(0, 9)))
 def test_repeats_name_the_first_place(values):
-    later, first = repeats(np.array(values, np.int64))
+    later, first = find_repeats(np.array(values, np.int64))
     expected = [(place, values.index(value)) for place, value in enumerate(values) if value in values[:place]]
     assert list(zip(later.tolist(), first.tolist(), strict=True)) == expected
 
 
 def test_rules_are_silent_on_too_little_text():
     few = np.array([1.0, 50.0, 3.0])
-    assert len(odd_ratios(few, few[::-1])) == 0
-    assert unrelated(few, few[::-1]) is None
-    assert list(shifted_stretches(few, few)) == []
-    assert unrelated(np.ones(100), np.ones(100)) is None
+    assert len(odd_length_ratios(few, few[::-1])) == 0
+    assert unrelated_correlation(few, few[::-1]) is None
+    assert list(shifted_ranges(few, few)) == []
+    assert unrelated_correlation(np.ones(100), np.ones(100)) is None

@@ -32,8 +32,8 @@ from regard.errors import ConfigError, DataError, ModelError, RegardError, Stora
 from regard.inspection.aligner import find_aligner
 from regard.inspection.run_history import checkpoints, describe_run
 from regard.runs.run_folder import RunFolder
-from regard.server.glossaries import Glossaries
-from regard.server.keys import Keys, add_key
+from regard.server.glossaries import GlossaryStore
+from regard.server.keys import KeyStore, add_key
 from regard.share.hub import write as write_hub
 from regard.share.import_marian import import_marian
 from regard.studies.record import read_record
@@ -129,7 +129,7 @@ def journal(shelf: Shelf) -> None:
 
 
 def glossaries(shelf: Shelf) -> None:
-    for each in Glossaries(shelf.path / "glossaries").of("me"):
+    for each in GlossaryStore(shelf.path / "glossaries").owned_by("me"):
         each.glossary.demands("a dog runs")
 
 
@@ -188,7 +188,7 @@ READERS: dict[str, list[Read]] = {
     f"{MARIAN}/model.safetensors": [imported],
     f"{MARIAN}/source.spm": [imported],
     f"{MARIAN}/target.spm": [imported],
-    "keys.json": [lambda shelf: Keys(shelf.path / "keys.json").find("x")],
+    "keys.json": [lambda shelf: KeyStore(shelf.path / "keys.json").find("x")],
     "glossaries/00000000-0000-4000-8000-000000000001.json": [glossaries],
     "study/result.json": [lambda shelf: read_record(shelf.path / "study/result.json")],
     "compared/training.json": [lambda shelf: read_json_object(shelf.path / "compared/training.json")],
@@ -225,7 +225,7 @@ def filled(path: Path, small: Path) -> Shelf:
     import_marian(marian, path / "imported").load_tokenizers()[0].save(path / "tokenizers", "listed")
     shutil.rmtree(path / "imported")
     add_key(path / "keys.json", "me", requests_per_minute=10, characters=1000)
-    kept = Glossaries(path / "glossaries").add("me", "x", "EN", "DE", {"a dog": "ein Hund"})
+    kept = GlossaryStore(path / "glossaries").add("me", "x", "EN", "DE", {"a dog": "ein Hund"})
     (path / "glossaries" / f"{kept.id}.json").unlink()
     named = kept.model_copy(update={"id": "00000000-0000-4000-8000-000000000001"})
     (path / "glossaries" / f"{named.id}.json").write_text(named.model_dump_json(warnings=False))

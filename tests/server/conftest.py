@@ -13,9 +13,9 @@ import uvicorn
 
 from regard.server.app import create_app
 from regard.server.batching.metrics import ServerMetrics
-from regard.server.batching.models import Models, ServedModel
-from regard.server.connections import limited
-from regard.server.keys import Keys
+from regard.server.batching.models import ModelRegistry, ServedModel
+from regard.server.connections import limited_protocol
+from regard.server.keys import KeyStore
 from regard.server.service import Service
 from regard.server.settings import ServerSettings
 
@@ -33,12 +33,14 @@ class Running(NamedTuple):
 
 
 @contextmanager
-def serving(models: list[ServedModel], *, keys: Keys | None = None, **settings: Any) -> Iterator[tuple[int, Service]]:
+def serving(
+    models: list[ServedModel], *, keys: KeyStore | None = None, **settings: Any
+) -> Iterator[tuple[int, Service]]:
     allowed = ServerSettings(**({"requests_per_minute": 10_000} | settings))
-    service = Service(Models(models), allowed, ServerMetrics(), keys=keys)
+    service = Service(ModelRegistry(models), allowed, ServerMetrics(), keys=keys)
     config = uvicorn.Config(
         create_app(service), host="127.0.0.1", port=0, log_level="warning", access_log=False, server_header=False,
-        http=limited(allowed),
+        http=limited_protocol(allowed),
     )  # fmt: skip
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -79,7 +80,7 @@ class Capitals:
 
     def __init__(self, read: Callable[[str], str]) -> None:
         self.decoding, self.read = Copying(), read
-        self.source: Any = None  # a tokenizer
+        self.source: Any = SimpleNamespace(reads_language_marks=False)  # a tokenizer
 
     def spelled(self, phrase: str) -> list[int] | None:
         """It has no letters beyond Latin ones."""
@@ -115,6 +116,6 @@ def capitals(
     translator: Any = Capitals(read)
     search = SearchConfig(beam=1, length_penalty=0.0)
     model = ServedModel(
-        name, load=lambda: translator, search=search, source=source, target=target, limits=Limits(**limits)
+        name, load_translator=lambda: translator, search=search, source=source, target=target, limits=Limits(**limits)
     )
     return model, translator.decoding

@@ -84,7 +84,7 @@ def test_who_asks_for_a_model_or_a_language_gets_that_one_or_a_reason() -> None:
         ({}, {"beam": 2, "nbest": 3}, 400, "a beam of 2 cannot hold the 3 best"),
         ({}, {"beam": 0}, 422, "beam"),
         ({}, {"text": 5}, 422, "text"),
-        ({}, {"colour": "red"}, 422, "colour"),
+        ({}, {"colour": "red"}, 422, "Invalid request: colour: there is no such field"),
         ({}, {"text": []}, 400, "there is no text"),
         ({}, {"text": "\ud800"}, 400, "not Unicode"),
     ],
@@ -97,6 +97,24 @@ def test_what_is_too_much_or_makes_no_sense_is_refused(
     answer = httpx.post(f"{server.url}/v1/translate", content=body, headers={"content-type": "application/json"})
     assert answer.status_code == status, answer.text
     assert told in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "meant"),
+    [
+        ("/v1/translate", "beem", "beam"),
+        ("/v1/translate", "Sources", "source"),
+        ("/v1/score", "target", "targets"),
+        ("/v1/inspect", "candidates", "candidate"),
+    ],
+)
+def test_an_unknown_field_is_told_with_the_one_that_was_probably_meant(
+    serve: Serve, path: str, field: str, meant: str
+) -> None:
+    known = {"sources": ["a"], "targets": ["a"]} if path == "/v1/score" else {"text": "a"}
+    answer = httpx.post(f"{serve().url}{path}", json=known | {field: 1})
+    assert answer.status_code == 422
+    assert answer.json() == {"error": f"Invalid request: {field}: there is no such field; did you mean {meant}?"}
 
 
 @pytest.mark.parametrize("path", ["/v1/translate", "/translate", "/v2/translate"])

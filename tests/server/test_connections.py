@@ -11,8 +11,8 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
-from regard.server.api.requests import network_of
-from regard.server.connections import Doors
+from regard.server.api.requests import client_network
+from regard.server.connections import ConnectionLimits
 from regard.server.settings import ServerSettings
 
 from .conftest import Running
@@ -77,32 +77,34 @@ def test_a_slow_answer_and_a_slow_body_have_their_own_time(serve: Serve) -> None
 def test_an_address_holds_so_many_connections_and_others_are_served(serve: Serve) -> None:
     server = serve(connections=3)
     with ExitStack() as stack:
-        held = [stack.enter_context(connected(server)) for _ in range(3)]
-        for opened in held:
+        open_connections = [stack.enter_context(connected(server)) for _ in range(3)]
+        for opened in open_connections:
             opened.sendall(HEAD)
         with connected(server) as fourth:
             found = said(fourth)
         assert found.startswith(b"HTTP/1.1 429 ") and b"Too many connections" in found
-        held[0].sendall(b"connection: close\r\n\r\n")
-        assert said(held[0]).startswith(b"HTTP/1.1 200 ")
-        held[0].close()
+        open_connections[0].sendall(b"connection: close\r\n\r\n")
+        assert said(open_connections[0]).startswith(b"HTTP/1.1 200 ")
+        open_connections[0].close()
         with connected(server) as again:
             again.sendall(HEAD + b"connection: close\r\n\r\n")
             assert said(again).startswith(b"HTTP/1.1 200 ")
 
 
 def test_a_proxy_holds_as_many_as_it_likes() -> None:
-    doors = Doors(ServerSettings(), "10.0.0.1, 192.168.0.0/16,proxy")
-    assert [doors.unlimited(host) for host in ("10.0.0.1", "192.168.3.4", "10.0.0.2", "proxy", "")] == [
+    doors = ConnectionLimits(ServerSettings(), "10.0.0.1, 192.168.0.0/16,proxy")
+    assert [doors.is_proxy(host) for host in ("10.0.0.1", "192.168.3.4", "10.0.0.2", "proxy", "")] == [
         True, True, False, False, False,
     ]  # fmt: skip
-    assert Doors(ServerSettings(), "*").unlimited("1.2.3.4") and not Doors(ServerSettings()).unlimited("1.2.3.4")
+    assert ConnectionLimits(ServerSettings(), "*").is_proxy("1.2.3.4") and not ConnectionLimits(
+        ServerSettings()
+    ).is_proxy("1.2.3.4")
 
 
 def test_clients_are_told_apart_by_what_they_cannot_choose() -> None:
-    assert network_of("2001:db8::1") == network_of("2001:db8::ffff") != network_of("2001:db8:1::1")
-    assert network_of("::ffff:192.0.2.1") == "192.0.2.1" != network_of("::ffff:192.0.2.2")
-    assert network_of("a.unix.socket") == "unknown"
+    assert client_network("2001:db8::1") == client_network("2001:db8::ffff") != client_network("2001:db8:1::1")
+    assert client_network("::ffff:192.0.2.1") == "192.0.2.1" != client_network("::ffff:192.0.2.2")
+    assert client_network("a.unix.socket") == "unknown"
 
 
 def test_no_answer_names_the_address_that_a_client_made_up(serve: Serve) -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from regard.errors import ConfigError
 from regard.server.api_error import ApiError
-from regard.server.glossaries import Glossaries
-from regard.server.keys import Keys, add_key
+from regard.server.glossaries import GlossaryStore
+from regard.server.keys import KeyStore, add_key
 
 from .conftest import Running, serving
 from .copying import capitals
@@ -79,7 +79,7 @@ def test_what_is_wrong_with_a_glossary_is_told(serve: Serve) -> None:
 def test_each_key_has_its_own(tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
     alice, bob = (add_key(file, name, requests_per_minute=None, characters=None) for name in ("alice", "bob"))
-    with serving([capitals()[0]], keys=Keys(file)) as (port, _):
+    with serving([capitals()[0]], keys=KeyStore(file)) as (port, _):
         clients = [deepl.DeepLClient(key, server_url=f"http://127.0.0.1:{port}") for key in (alice, f"{alice}:fx", bob)]
         made = clients[0].create_glossary("a", "EN", "DE", {"a": "b"})
         assert [len(client.list_glossaries()) for client in clients] == [1, 1, 0]
@@ -90,7 +90,7 @@ def test_each_key_has_its_own(tmp_path: Path) -> None:
 
 def test_a_folder_keeps_them_and_nothing_else_is_read_or_written(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "glossaries"
-    first = Glossaries(folder)
+    first = GlossaryStore(folder)
     kept = first.add("alice", "../../name", "EN", "DE", {"a": "b"})
     gone = first.add("alice", "b", "EN", "DE", {"a": "b"})
     first.remove("alice", str(gone.id))
@@ -99,11 +99,11 @@ def test_a_folder_keeps_them_and_nothing_else_is_read_or_written(tmp_path: Path)
     assert json.loads((folder / f"{kept.id}.json").read_text())["entries"] == {"a": "b"}
     (folder / "other.json").write_text("{}")
     (folder / "copy.json").write_bytes((folder / f"{kept.id}.json").read_bytes())
-    again = Glossaries(folder)
-    assert again.of("alice") == [kept] and again.of("bob") == []
+    again = GlossaryStore(folder)
+    assert again.owned_by("alice") == [kept] and again.owned_by("bob") == []
     for owner, id in (("bob", str(kept.id)), ("alice", "../other"), ("alice", "")):
         with pytest.raises(ApiError):
             again.find(owner, id)
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="no folder"):
-        Glossaries(tmp_path / "file")
+        GlossaryStore(tmp_path / "file")

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.config.settings import SearchConfig
-from regard.data.protected_spans import Demand, kept, missing
-from regard.data.sentence_split import segments
+from regard.data.protected_spans import RequiredTerm, find_protected_spans, missing_terms
+from regard.data.sentence_split import split_sentences
 from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
 from regard.errors import DataError
 from regard.inference.results import Candidate, Translation
@@ -24,13 +24,12 @@ from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.search.beam import length_normaliser
 from regard.server.api_error import ApiError
-from regard.server.batching.constraints import constraints_of, widened
-from regard.server.text.enforce_terms import _better
-from regard.server.text.glossary import Glossary, entries_of, tsv
-from regard.server.text.term_insertion import inserted
-from regard.server.text.word_alignment import even_links, links, piece_places
-from regard.server.text.word_spans import words
-from regard.tasks.translation.translator import Translator
+from regard.server.batching.constraints import term_constraints, widen_beam
+from regard.server.text.enforce_terms import _more_probable
+from regard.server.text.glossary import Glossary, format_tsv, parse_entries
+from regard.server.text.term_insertion import insert_terms
+from regard.server.text.word_alignment import align_words, even_alignment, piece_spans
+from regard.server.text.word_spans import word_spans
 
 from ..inspection.models import translator
 from .conftest import Running, serving
@@ -53,7 +52,7 @@ Serve = Callable[..., Running]
     ],
 )
 def test_placeholders_addresses_and_numbers_are_found(sentence: str, things: list[str]) -> None:
-    found = kept(sentence)
+    found = find_protected_spans(sentence)
     assert [each.text for each in found] == things
     assert all(sentence[each.start : each.end] == each.text for each in found)
 
@@ -76,27 +75,27 @@ def test_placeholders_addresses_and_numbers_are_found(sentence: str, things: lis
     ],
 )
 def test_what_an_output_lacks(sentence: str, output: str, lacking: list[str]) -> None:
-    assert [each.text for each in missing(kept(sentence), output)] == lacking
+    assert [each.text for each in missing_terms(find_protected_spans(sentence), output)] == lacking
 
 
 def test_a_term_may_be_inflected() -> None:
-    demand = Demand(0, 3, "dog", "Hund")
-    assert missing([demand], "die Hunde") == [] and missing([demand], "die Katze") == [demand]
+    term = RequiredTerm(0, 3, "dog", "Hund")
+    assert missing_terms([term], "die Hunde") == [] and missing_terms([term], "die Katze") == [term]
 
 
 def test_a_term_may_begin_a_sentence() -> None:
-    men = Demand(0, 7, "Two men", "zwei Herren")
-    assert missing([men], "Zwei Herren gehen") == [] and missing([men], "da sind Zwei Herren") == [men]
-    assert inserted("Two men go", "Zwei Männer gehen", [0, 1, 2], [men]) == "Zwei Herren gehen"
+    men = RequiredTerm(0, 7, "Two men", "zwei Herren")
+    assert missing_terms([men], "Zwei Herren gehen") == [] and missing_terms([men], "da sind Zwei Herren") == [men]
+    assert insert_terms("Two men go", "Zwei Männer gehen", [0, 1, 2], [men]) == "Zwei Herren gehen"
 
 
 @given(text=st.text(max_size=200))
 def test_whatever_the_text_is_nothing_fails_and_a_copy_lacks_nothing(text: str) -> None:
-    assert missing(kept(text), text) == []
-    places = words(text)
+    assert missing_terms(find_protected_spans(text), text) == []
+    places = word_spans(text)
     assert "".join(text[word.start : word.end] for word in places) == "".join(text.split())
     assert sum(
-        end - start for start, end in piece_places([text[word.start : word.end] for word in places], text)
+        end - start for start, end in piece_spans([text[word.start : word.end] for word in places], text)
     ) == len("".join(text.split()))
 
 
@@ -106,26 +105,26 @@ def test_whatever_the_text_is_nothing_fails_and_a_copy_lacks_nothing(text: str) 
 def test_much_of_it_takes_no_long_time(text: str) -> None:
     began = time.monotonic()
     whole = text * (100_000 // len(text)) + "a"
-    found = kept(whole)
+    found = find_protected_spans(whole)
     assert len(found) <= 100
-    missing(found, whole)
-    segments(whole, "en")
+    missing_terms(found, whole)
+    split_sentences(whole, "en")
     assert time.monotonic() - began < 10
 
 
 def test_terms_are_whole_words_in_any_case_and_the_longest_win() -> None:
     glossary = Glossary({"ice cream": "Eis", "cream": "Sahne", "Dog": "Hündin", "C++": "C++", "  ": "x"})
-    found = glossary.demands("ICE cream for a dog, cream for dogs; iced cream in C++.")
+    found = glossary.find_terms("ICE cream for a dog, cream for dogs; iced cream in C++.")
     assert [(each.source, each.text) for each in found] == [
         ("ICE cream", "Eis"), ("dog", "Hündin"), ("cream", "Sahne"), ("cream", "Sahne"), ("C++", "C++"),
     ]  # fmt: skip
-    assert Glossary({}).demands("a") == []
+    assert Glossary({}).find_terms("a") == []
 
 
 def test_entries_are_read_and_written() -> None:
-    assert entries_of("a\tb\n\n c \t d e\n", "tsv") == {"a": "b", "c": "d e"}
-    assert entries_of('a,b\n"c, d",e\nf,g,en,de\n', "csv") == {"a": "b", "c, d": "e", "f": "g"}
-    assert entries_of(tsv({"a b": "c"}), "tsv") == {"a b": "c"}
+    assert parse_entries("a\tb\n\n c \t d e\n", "tsv") == {"a": "b", "c": "d e"}
+    assert parse_entries('a,b\n"c, d",e\nf,g,en,de\n', "csv") == {"a": "b", "c, d": "e", "f": "g"}
+    assert parse_entries(format_tsv({"a b": "c"}), "tsv") == {"a b": "c"}
 
 
 @pytest.mark.parametrize(
@@ -135,17 +134,17 @@ def test_entries_are_read_and_written() -> None:
 )  # fmt: skip
 def test_entries_that_are_none_are_refused(text: str, format: str) -> None:
     with pytest.raises(ApiError) as caught:
-        entries_of(text, format)
+        parse_entries(text, format)
     assert caught.value.status == 400
 
 
-def demand(sentence: str, text: str, *, number: bool = False) -> Demand:
+def term(sentence: str, text: str, *, is_number: bool = False) -> RequiredTerm:
     start = sentence.index(text)
-    return Demand(start, start + len(text), text, text, number)
+    return RequiredTerm(start, start + len(text), text, text, is_number)
 
 
 @pytest.mark.parametrize(
-    ("source", "output", "links", "text", "expected"),
+    ("source", "output", "alignment", "text", "expected"),
     [
         ("open {x} now", "jetzt öffnen", [4, 0], "{x}", "jetzt öffnen {x}"),
         ("{x} is open", "ist offen .", [3, 4, 4], "{x}", "{x} ist offen ."),
@@ -158,11 +157,11 @@ def demand(sentence: str, text: str, *, number: bool = False) -> Demand:
     ],
 )
 def test_what_is_lost_comes_beside_the_words_of_its_neighbours(
-    source: str, output: str, links: list[int], text: str, expected: str
+    source: str, output: str, alignment: list[int], text: str, expected: str
 ) -> None:
-    its = demand(source, text, number=text[0].isdigit())
+    its = term(source, text, is_number=text[0].isdigit())
     its = its._replace(text="DOG") if text == "dog" else its  # a term
-    assert inserted(source, output, links, [its]) == expected
+    assert insert_terms(source, output, alignment, [its]) == expected
 
 
 @given(
@@ -170,16 +169,18 @@ def test_what_is_lost_comes_beside_the_words_of_its_neighbours(
 )
 def test_wherever_it_comes_it_is_there(output: str, texts: list[str], data: st.DataObject) -> None:
     source = " and ".join(texts) + " end"
-    count = len(words(source))
-    links = data.draw(st.lists(st.integers(0, count - 1), min_size=len(words(output)), max_size=len(words(output))))
-    lost = missing(kept(source), output)
-    found = inserted(source, output, links, [each._replace(number=False) for each in lost])
+    count = len(word_spans(source))
+    alignment = data.draw(
+        st.lists(st.integers(0, count - 1), min_size=len(word_spans(output)), max_size=len(word_spans(output)))
+    )
+    lost = missing_terms(find_protected_spans(source), output)
+    found = insert_terms(source, output, alignment, [each._replace(is_number=False) for each in lost])
     assert all(each.text in found for each in lost)
 
 
 def test_links_by_place_go_from_end_to_end() -> None:
-    assert even_links(3, 5) == [0, 0, 1, 2, 2] and even_links(5, 2) == [0, 4]
-    assert even_links(0, 2) == [] and even_links(2, 1) == [0]
+    assert even_alignment(3, 5) == [0, 0, 1, 2, 2] and even_alignment(5, 2) == [0, 4]
+    assert even_alignment(0, 2) == [] and even_alignment(2, 1) == [0]
 
 
 def test_constraints_go_to_the_part_in_which_they_stand_and_are_not_without_end() -> None:
@@ -188,10 +189,12 @@ def test_constraints_go_to_the_part_in_which_they_stand_and_are_not_without_end(
     built = build(ModelConfig(**sizes, dropout=0.0), source_types=len(text), target_types=len(text))
     model = Translator(built, text, text, SearchConfig(max_extra=4), max_length=3)
     parts = model.parts("a b c d e f g")
-    found = constraints_of(model, parts, [Demand(8, 9, "e", "a b"), Demand(0, 1, "a", "unknown")], model.search)
+    found = term_constraints(
+        model, parts, [RequiredTerm(8, 9, "e", "a b"), RequiredTerm(0, 1, "a", "unknown")], model.search
+    )
     assert found == [[], [text.encode("a b")], []]
-    assert constraints_of(model, parts[:1], [Demand(0, 1, "a", "a b c d e f")], model.search) == [[]]
-    wide = widened(SearchConfig(beam=1, temperature=1.0, top_k=3))
+    assert term_constraints(model, parts[:1], [RequiredTerm(0, 1, "a", "a b c d e f")], model.search) == [[]]
+    wide = widen_beam(SearchConfig(beam=1, temperature=1.0, top_k=3))
     assert wide.beam >= 8 and wide.temperature is None and wide.top_k is None
     assert model.spelled("b  c") == text.encode("b c") and model.spelled("z") is None and model.spelled(" ") is None
 
@@ -229,7 +232,7 @@ def test_a_glossary_says_what_things_are_called(serve: Serve) -> None:
     for glossary in ({"a": ""}, {"": "a"}, {"a": "b\nc"}):
         answer = httpx.post(f"{server.url}/v1/translate", json={"text": "a", "glossary": glossary})
         assert answer.status_code == 400 and "term" in answer.json()["error"]
-    many = {f"term {number}": "x" for number in range(6000)}
+    many = {f"term {is_number}": "x" for is_number in range(6000)}
     answer = httpx.post(f"{server.url}/v1/translate", json={"text": "a", "glossary": many})
     assert answer.status_code in (400, 413)
 
@@ -290,8 +293,8 @@ class Judge:
     def __init__(self) -> None:
         self.asked = 0
 
-    def links(self, translation: Translation) -> list[int]:
-        return even_links(len(words(translation.source)), len(words(translation.text)))
+    def align_words(self, translation: Translation) -> list[int]:
+        return even_alignment(len(word_spans(translation.source)), len(word_spans(translation.text)))
 
     def score(self, sources: list[str], targets: list[str]) -> list[list[float]]:
         self.asked += 1
@@ -305,7 +308,7 @@ def test_the_more_probable_output_of_those_with_all_that_is_demanded_is_taken() 
         return Translation("a {x} b", [Candidate(text, 0.0, 0.0, [], [], finished)], dict)
 
     def better(first: Translation, second: Translation | None, until: float = math.inf) -> str:
-        return _better(judge, first, second, kept("a {x} b"), until).text  # type: ignore[arg-type]
+        return _more_probable(judge, first, second, find_protected_spans("a {x} b"), until).text  # type: ignore[arg-type]
 
     judge = Judge()
     first = said("eins zwei drei")
@@ -328,17 +331,17 @@ def test_links_are_those_of_the_largest_weights() -> None:
     pieces = ["▁it", "▁", "is", "▁red", "."]
     translation = Translation("it is red.", [best], lambda: {"x": weights}, pieces=pieces)
     late = Aligner("x", 1, 1, None, 0)  # a piece is aligned by the row after it
-    assert links(translation, late) == [2, 0]
-    assert links(translation, None) == even_links(4, 2) == [0, 3]
-    assert links(translation, late._replace(head=0, shift=0)) == [0, 3], "a piece without letters is no word's"
+    assert align_words(translation, late) == [2, 0]
+    assert align_words(translation, None) == even_alignment(4, 2) == [0, 3]
+    assert align_words(translation, late._replace(head=0, shift=0)) == [0, 3], "a piece without letters is no word's"
     blank = Translation("it is", [best._replace(text="", pieces=[])], lambda: {"x": weights}, pieces=["▁it", "▁is"])
-    assert links(blank, late) == []
+    assert align_words(blank, late) == []
 
 
 def test_pieces_are_found_in_their_text() -> None:
     text = train_tokenizer(["the dogs run in the house over there"] * 9, TokenizerConfig(kind="bpe", size=40))
     line = "The dogs, ran in the house"
-    places = piece_places(text.pieces(text.encode(line)), line)
+    places = piece_spans(text.pieces(text.encode(line)), line)
     assert len(places) == len(text.encode(line))
     assert "".join(line[place.start : place.end] for place in places).endswith("house")
     assert torch.tensor([place.start for place in places]).diff().ge(0).all()

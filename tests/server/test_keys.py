@@ -16,7 +16,7 @@ from libretranslatepy import LibreTranslateAPI
 
 from regard import cli
 from regard.errors import ConfigError
-from regard.server.keys import KeyFile, Keys, add_key, remove_key
+from regard.server.keys import KeyFile, KeyStore, add_key, remove_key
 
 from .conftest import serving
 from .copying import capitals
@@ -32,7 +32,7 @@ class Guarded(NamedTuple):
 def guarded(tmp_path: Path) -> Iterator[Guarded]:
     file = tmp_path / "keys.json"
     key = add_key(file, "alice", requests_per_minute=None, characters=20)
-    with serving([capitals()[0]], keys=Keys(file)) as (port, _):
+    with serving([capitals()[0]], keys=KeyStore(file)) as (port, _):
         yield Guarded(f"http://127.0.0.1:{port}", file, key)
 
 
@@ -47,7 +47,7 @@ def test_the_file_keeps_no_key_and_is_its_owners_alone(tmp_path: Path) -> None:
     text = file.read_text()
     assert keys[0] != keys[1] and not any(key in text for key in keys)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    found = Keys(file)
+    found = KeyStore(file)
     assert [getattr(found.find(key), "name", None) for key in [*keys, "", "x", keys[0][:-1]]] == ["a", "b", *[None] * 3]
     with pytest.raises(ConfigError, match="has a key for a"):
         add_key(file, "a", requests_per_minute=None, characters=None)
@@ -60,7 +60,7 @@ def test_the_file_keeps_no_key_and_is_its_owners_alone(tmp_path: Path) -> None:
 )
 def test_a_file_that_is_none_is_told(tmp_path: Path, text: str) -> None:
     (tmp_path / "keys.json").write_text(text)
-    with pytest.raises(ConfigError, match="no file of keys"):
+    with pytest.raises(ConfigError, match="not a file of API keys"):
         KeyFile.read(tmp_path / "keys.json")
 
 
@@ -122,7 +122,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
     file = str(tmp_path / "keys.json")
     code, key = said("add", file, "alice", "--req-limit", "600")
-    found = Keys(tmp_path / "keys.json").find(key.strip())
+    found = KeyStore(tmp_path / "keys.json").find(key.strip())
     assert code == 0 and found is not None and found.name == "alice"
     assert said("list", file) == (0, "alice\t600 requests a minute\n")
     assert said("list", file, "--json")[1] == '[{"name": "alice", "requests_per_minute": 600, "characters": null}]\n'

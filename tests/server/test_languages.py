@@ -11,8 +11,8 @@ import pytest
 from libretranslatepy import LibreTranslateAPI
 
 from regard.server.api_error import ApiError
-from regard.server.batching.models import Models
-from regard.server.text.languages import fit
+from regard.server.batching.models import ModelRegistry
+from regard.server.text.languages import match_language
 
 from .conftest import serving
 from .copying import capitals
@@ -115,17 +115,17 @@ def test_of_several_without_languages_none_is_asked_unnamed() -> None:
     ],
 )  # fmt: skip
 def test_how_well_a_language_fits(language: str | None, wanted: str | None, well: int | None) -> None:
-    assert fit(language, wanted) == well
+    assert match_language(language, wanted) == well
 
 
 def test_the_nearest_region_answers_and_a_model_of_one_side_comes_last() -> None:
     pairs = [("any-de", None, "de"), ("us", "en-US", "de"), ("plain", "en", "de"), ("gb", "en-GB", "de")]
-    models = Models([capitals(*each)[0] for each in pairs])
+    models = ModelRegistry([capitals(*each)[0] for each in pairs])
     asked = {"en-GB": "gb", "en-US": "us", "en": "plain", "en-AU": "plain", "fr": "any-de"}
     try:
-        assert {source: models.between(source, "de").name for source in asked} == asked
+        assert {source: models.for_languages(source, "de").name for source in asked} == asked
         with pytest.raises(ApiError):
-            models.between("en", "fr")
+            models.for_languages("en", "fr")
     finally:
         models.stop()
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.server.text.documents import Document
-from regard.server.text.markdown import markdown
-from regard.server.text.markdown_inline import PARSER, _marks
-from regard.server.text.word_alignment import even_links
-from regard.server.text.word_spans import words
+from regard.server.text.markdown import parse_markdown
+from regard.server.text.markdown_inline import PARSER, _structure
+from regard.server.text.word_alignment import even_alignment
+from regard.server.text.word_spans import word_spans
 
 from .conftest import serving
 from .copying import capitals
@@ -26,16 +26,16 @@ def post(url: str, **options: Any) -> httpx.Response:
 
 def loud(text: str) -> str:
     """In capitals, word for word."""
-    return said(markdown(text, "en"), str.upper)
+    return said(parse_markdown(text, "en"), str.upper)
 
 
 def said(document: Document, say: object) -> str:
     outputs = [say(sentence) for sentence in document.sentences]  # type: ignore[operator]
-    links = {
-        number: even_links(len(words(document.sentences[number])), len(words(outputs[number])))
-        for number in document.linked
+    alignments = {
+        number: even_alignment(len(word_spans(document.sentences[number])), len(word_spans(outputs[number])))
+        for number in document.needs_alignment
     }
-    return document.joined(outputs, links)
+    return document.join(outputs, alignments)
 
 
 @pytest.mark.parametrize(
@@ -102,19 +102,19 @@ def test_an_output_that_would_be_read_as_marks_is_escaped() -> None:
         ]
     }
     for output in outputs["a dog"]:
-        found = said(markdown("a dog\n", "en"), lambda sentence, output=output: output)
+        found = said(parse_markdown("a dog\n", "en"), lambda sentence, output=output: output)
         tokens = PARSER.parse(found)
         assert [token.type for token in tokens] == ["paragraph_open", "inline", "paragraph_close"], found
         children = tokens[1].children or []
-        assert "".join(child.content for child in children) == output and not _marks(children), found
-    cell = said(markdown("|a|\n|-|\n|b|\n", "en"), lambda sentence: "x | y")
+        assert "".join(child.content for child in children) == output and not _structure(children), found
+    cell = said(parse_markdown("|a|\n|-|\n|b|\n", "en"), lambda sentence: "x | y")
     assert cell == "|x \\| y|\n|-|\n|x \\| y|\n"
 
 
 def test_marks_go_with_the_words_that_they_are_around() -> None:
-    document = markdown("a **red** [cat](x)", "en")
-    assert document.sentences == ["a red cat"] and list(document.linked) == [0]
-    assert document.joined(["un chat rouge"], {0: [0, 2, 1]}) == "un [chat](x) **rouge**"
+    document = parse_markdown("a **red** [cat](x)", "en")
+    assert document.sentences == ["a red cat"] and list(document.needs_alignment) == [0]
+    assert document.join(["un chat rouge"], {0: [0, 2, 1]}) == "un [chat](x) **rouge**"
 
 
 WORDS = [
@@ -128,8 +128,8 @@ WORDS = [
 def test_nothing_but_words_changes(parts: list[str]) -> None:
     """Said as it is read, all letters are there in their order, and blocks and code stay what they are."""
     text = "".join(parts)
-    document = markdown(text, "en")
-    found = document.joined(document.sentences, {})
+    document = parse_markdown(text, "en")
+    found = document.join(document.sentences, {})
     blocks = [[(each.type, each.tag, each.level) for each in PARSER.parse(one)] for one in (text, found)]
     assert blocks[0] == blocks[1], (text, found)
     code = [
@@ -141,8 +141,8 @@ def test_nothing_but_words_changes(parts: list[str]) -> None:
 @settings(deadline=None)
 @given(text=st.text(st.sampled_from([*string.printable, "\x00", "é", "漢", " "]), max_size=80))
 def test_whatever_is_no_markdown_does_no_harm(text: str) -> None:
-    document = markdown(text, "de")
-    assert len(document.joined(["x"] * len(document.sentences), {})) >= 0
+    document = parse_markdown(text, "de")
+    assert len(document.join(["x"] * len(document.sentences), {})) >= 0
 
 
 def test_markdown_through_our_own_interface() -> None:

@@ -12,24 +12,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.server.text.markup_document import Marked
-from regard.server.text.markup_tokenizer import Markup, Token, scan
-from regard.server.text.word_spans import words
+from regard.server.text.markup_document import MarkupDocument
+from regard.server.text.markup_tokenizer import Markup, MarkupToken, tokenize_markup
+from regard.server.text.word_spans import word_spans
 
 from .conftest import Running
 
 Serve = Callable[..., Running]
-HTML, XML = Markup.of("html"), Markup.of("xml")
+HTML, XML = Markup.create("html"), Markup.create("xml")
 
 
 def copied(text: str, markup: Markup = HTML) -> str:
-    document = Marked(text, markup, "en")
+    document = MarkupDocument(text, markup, "en")
     said = document.sentences
-    return document.joined(said, {number: range(len(words(said[number]))) for number in document.linked})
+    return document.join(said, {number: range(len(word_spans(said[number]))) for number in document.needs_alignment})
 
 
-def tags(text: str, markup: Markup) -> list[Token]:
-    return [token for token in scan(text, markup) if token.kind != "text"]
+def tags(text: str, markup: Markup) -> list[MarkupToken]:
+    return [token for token in tokenize_markup(text, markup) if token.kind != "text"]
 
 
 @pytest.mark.parametrize(
@@ -57,20 +57,22 @@ def test_what_is_copied_stays_as_it_was(text: str) -> None:
 
 def test_only_what_a_reader_reads_is_translated() -> None:
     text = '<p title="None">Tom &amp; <b>Jerry</b> &lt;3<!-- none --></p><script>none()</script><p>End\n of it</p>'
-    assert Marked(text, HTML, "en").sentences == ["Tom & Jerry <3", "End of it"]
-    assert Marked("<a>One</a><b>Two <i>words</i></b>", XML, "en").sentences == ["One", "Two words"]
-    flat = Markup.of("xml", outline=False)
-    assert Marked("<a>One</a> <b>Two</b>", flat, "en").sentences == ["One Two"]
-    assert Marked("x <a>One</a> y", Markup.of("xml", splitting=["a"]), "en").sentences == ["x", "One", "y"]
-    assert Marked("<a>One</a> <b>Two</b>", Markup.of("xml", non_splitting=["a", "b"]), "en").sentences == ["One Two"]
-    assert Marked("x <a>One</a> y", Markup.of("xml", ignore=["a"]), "en").sentences == ["x y"]
-    assert Marked("x <A>One</A> y", Markup.of("xml", ignore=["a"]), "en").sentences == ["x One y"]
-    assert Marked("x <A>One</A> y", Markup.of("html", ignore=["a"]), "en").sentences == ["x y"]
+    assert MarkupDocument(text, HTML, "en").sentences == ["Tom & Jerry <3", "End of it"]
+    assert MarkupDocument("<a>One</a><b>Two <i>words</i></b>", XML, "en").sentences == ["One", "Two words"]
+    flat = Markup.create("xml", outline=False)
+    assert MarkupDocument("<a>One</a> <b>Two</b>", flat, "en").sentences == ["One Two"]
+    assert MarkupDocument("x <a>One</a> y", Markup.create("xml", splitting=["a"]), "en").sentences == ["x", "One", "y"]
+    assert MarkupDocument("<a>One</a> <b>Two</b>", Markup.create("xml", non_splitting=["a", "b"]), "en").sentences == [
+        "One Two"
+    ]
+    assert MarkupDocument("x <a>One</a> y", Markup.create("xml", ignore=["a"]), "en").sentences == ["x y"]
+    assert MarkupDocument("x <A>One</A> y", Markup.create("xml", ignore=["a"]), "en").sentences == ["x One y"]
+    assert MarkupDocument("x <A>One</A> y", Markup.create("html", ignore=["a"]), "en").sentences == ["x y"]
     assert copied("x &unknown; y &eacute; &#65;", XML) == "x &unknown; y é A"
 
 
 @pytest.mark.parametrize(
-    ("source", "output", "links", "expected"),
+    ("source", "output", "alignment", "expected"),
     [
         ("a <b>red</b> dog", "ein roter Hund", [0, 1, 2], "ein <b>roter</b> Hund"),
         ("a <b>red</b> dog", "un chien rouge", [0, 2, 1], "un chien <b>rouge</b>"),
@@ -85,10 +87,10 @@ def test_only_what_a_reader_reads_is_translated() -> None:
     ],
 )
 def test_tags_go_with_the_words_that_stand_for_theirs(
-    source: str, output: str, links: list[int], expected: str
+    source: str, output: str, alignment: list[int], expected: str
 ) -> None:
-    document = Marked(source, HTML, "en")
-    assert document.joined([output], {0: links}) == expected
+    document = MarkupDocument(source, HTML, "en")
+    assert document.join([output], {0: alignment}) == expected
 
 
 WORD = st.sampled_from(["dog", "a", "runs.", "H2O", "x", "{y}", "&amp;", "Ünder", "犬", "I'm", "3,5", "&lt;b&gt;"])
@@ -114,10 +116,10 @@ LOOSE = st.lists(
 ).map("".join)
 
 
-def numbered(text: str, markup: Markup) -> tuple[str, list[Token]]:
+def numbered(text: str, markup: Markup) -> tuple[str, list[MarkupToken]]:
     """The text with a number in each tag, so that each is known again; and the tags that have a partner."""
     parts, count = [], 0
-    for token in scan(text, markup):
+    for token in tokenize_markup(text, markup):
         if token.kind in ("open", "empty"):
             count += 1
             parts.append(token.raw.replace(token.name, f"{token.name} n={count} ", 1))
@@ -127,7 +129,7 @@ def numbered(text: str, markup: Markup) -> tuple[str, list[Token]]:
     return whole, tags(whole, markup)
 
 
-def nested(found: Sequence[Token]) -> list[tuple[str, tuple[str, ...]]]:
+def nested(found: Sequence[MarkupToken]) -> list[tuple[str, tuple[str, ...]]]:
     """Each tag, and those around it."""
     open: list[str] = []
     said = []
@@ -145,21 +147,21 @@ def nested(found: Sequence[Token]) -> list[tuple[str, tuple[str, ...]]]:
 @given(
     text=st.one_of(TREES, LOOSE),
     data=st.data(),
-    markup=st.sampled_from([HTML, XML, Markup.of("xml", ["i"], ["p"], ["b"])]),
+    markup=st.sampled_from([HTML, XML, Markup.create("xml", ["i"], ["p"], ["b"])]),
 )
 def test_whatever_the_links_are_the_same_tags_are_nested_as_before(
     text: str, data: st.DataObject, markup: Markup
 ) -> None:
     text, before = numbered(text, markup)
-    document = Marked(text, markup, "en")
+    document = MarkupDocument(text, markup, "en")
     sentences = document.sentences
-    outputs, links = [], {}
+    outputs, alignments = [], {}
     for number, sentence in enumerate(sentences):
         output = " ".join(data.draw(st.lists(st.sampled_from(["Hund", "der", "läuft", "<", ",", "7"]), max_size=6)))
         outputs.append(output)
-        size, most = len(words(output)), max(len(words(sentence)) - 1, 0)
-        links[number] = data.draw(st.lists(st.integers(0, most), min_size=size, max_size=size))
-    found = document.joined(outputs, links)
+        size, most = len(word_spans(output)), max(len(word_spans(sentence)) - 1, 0)
+        alignments[number] = data.draw(st.lists(st.integers(0, most), min_size=size, max_size=size))
+    found = document.join(outputs, alignments)
     after = tags(found, markup)
     assert sorted(token.raw for token in after) == sorted(token.raw for token in before)
     assert nested(after) == nested(before)
@@ -174,9 +176,9 @@ def test_a_model_that_copies_changes_neither_tags_nor_words(text: str, markup: M
     def said(of: str) -> list[str]:
         return [
             word
-            for token in scan(of, markup)
+            for token in tokenize_markup(of, markup)
             if token.kind == "text"
-            for word in Marked(token.raw, markup, "en").sentences
+            for word in MarkupDocument(token.raw, markup, "en").sentences
         ]
 
     assert "".join("".join(said(found)).split()) == "".join("".join(said(text)).split())
@@ -186,7 +188,7 @@ def test_a_model_that_copies_changes_neither_tags_nor_words(text: str, markup: M
 @given(text=st.text(alphabet="<>/!-'\"&;=ab p[]CDATA?#\n", max_size=120))
 def test_what_is_no_markup_never_fails_and_nothing_of_it_is_lost(text: str) -> None:
     for markup in (HTML, XML):
-        assert "".join(token.raw for token in scan(text, markup)) == text
+        assert "".join(token.raw for token in tokenize_markup(text, markup)) == text
         copied(text, markup)
 
 
@@ -251,5 +253,5 @@ def test_markup_in_each_dialect(serve: Serve) -> None:
     ],
 )
 def test_tags_around_what_is_not_translated_stay_there(text: str, wanted: str) -> None:
-    document = Marked(text, HTML, "en")
-    assert document.joined([each.upper() for each in document.sentences], {}) == wanted
+    document = MarkupDocument(text, HTML, "en")
+    assert document.join([each.upper() for each in document.sentences], {}) == wanted

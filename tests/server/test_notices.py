@@ -10,7 +10,7 @@ import pytest
 
 from regard.server.batching.models import ServedModel
 from regard.server.batching.scheduler import Limits
-from regard.server.text.languages import Identifier
+from regard.server.text.languages import LanguageIdentifier
 
 from ..inspection.models import translator
 from .conftest import serving
@@ -25,7 +25,13 @@ def of_words() -> ServedModel:
     """It knows the words a to h."""
     model = translator()
     return ServedModel(
-        "words", load=lambda: model, search=model.search, source="en", target="de", limits=Limits(), threads=1
+        "words",
+        load_translator=lambda: model,
+        search=model.search,
+        source="en",
+        target="de",
+        limits=Limits(),
+        threads=1,
     )
 
 
@@ -68,4 +74,4 @@ def test_a_language_that_is_not_sure_is_said_and_the_text_translated() -> None:
     [("Hi", True), ("12345", True), ("日本語", True), ("A dog runs.", False), ("Der Hund läuft.", False)],
 )
 def test_a_text_of_a_word_or_in_another_script_is_uncertain(text: str, uncertain: bool) -> None:
-    assert Identifier(["en", "de"])(text)[0].uncertain == uncertain
+    assert LanguageIdentifier(["en", "de"])(text)[0].uncertain == uncertain

@@ -19,7 +19,15 @@ from regard.search.constrained import start_constrained_beam
 from regard.search.constraint_state import Constraints
 from regard.search.contract import Reduce, StatePair, Symbols
 from regard.search.greedy import start_greedy
-from regard.server.batching.scheduler import Closed, Deadline, Job, Limits, Overloaded, Scheduler, TooMany
+from regard.server.batching.scheduler import (
+    DeadlineExceeded,
+    Job,
+    Limits,
+    Overloaded,
+    Scheduler,
+    SchedulerClosed,
+    TooManySources,
+)
 
 BEGIN, END, WORD = 0, 1, 2
 GREEDY, BEAM = SearchConfig(beam=1, length_penalty=0.0), SearchConfig(beam=3, length_penalty=0.0)
@@ -138,7 +146,7 @@ def test_each_accepted_source_is_answered_once_and_as_alone(events: list[Any], r
         assert each.future.done()
         if each.future.cancelled():
             continue
-        if isinstance(each.future.exception(), Deadline):
+        if isinstance(each.future.exception(), DeadlineExceeded):
             assert clock.now >= each.deadline
         else:
             assert said(each) == words
@@ -160,8 +168,8 @@ def test_clients_take_turns() -> None:
     scheduler.submit(many)
     scheduler.submit([job(7, client="b")])
     scheduler.turn()
-    entered = [words for group in model.opened for words in group]
-    assert 7 in entered and len(entered) == 4, "the one source of another does not wait for twenty"
+    on_admitted = [words for group in model.opened for words in group]
+    assert 7 in on_admitted and len(on_admitted) == 4, "the one source of another does not wait for twenty"
 
 
 def test_who_is_wider_than_what_is_free_is_not_starved_by_who_fits() -> None:
@@ -229,17 +237,17 @@ def test_a_full_queue_of_one_client_leaves_room_for_another() -> None:
         except Overloaded:
             break
     assert scheduler.load[0] <= 24
-    with pytest.raises(TooMany):
+    with pytest.raises(TooManySources):
         scheduler.submit([job(1, client="c") for _ in range(7)])
     until_done(scheduler)
 
 
 def test_ways_of_searching_that_cost_a_pass_each_are_few() -> None:
-    scheduler, _, _ = made(lanes=2, patience=0)
+    scheduler, _, _ = made(groups=2, patience=0)
     several = [job(4, SearchConfig(beam=2, length_penalty=number / 10)) for number in range(7)]
     scheduler.submit(several)
     scheduler.turn()
-    assert len(scheduler._lanes) == 2 and scheduler.load == (5, 2)
+    assert len(scheduler._batches) == 2 and scheduler.load == (5, 2)
     until_done(scheduler)
     assert [said(each) for each in several] == [4] * 7
 
@@ -254,7 +262,7 @@ def test_what_must_be_in_an_output_is_each_sources_own() -> None:
     scheduler.turn()
     scheduler.submit([demanding[1]])
     scheduler.turn()
-    assert len(scheduler._lanes) == 2
+    assert len(scheduler._batches) == 2
     until_done(scheduler)
     for count, each in enumerate(demanding, start=1):
         best = each.future.result(timeout=0)[0]
@@ -295,10 +303,10 @@ def test_late_ones_are_told_and_make_room() -> None:
     scheduler.turn()
     clock.now = 5.5
     scheduler.turn()
-    assert isinstance(running.future.exception(timeout=0), Deadline) and not waiting.future.done()
+    assert isinstance(running.future.exception(timeout=0), DeadlineExceeded) and not waiting.future.done()
     clock.now = 6.0
     scheduler.turn()
-    assert isinstance(waiting.future.exception(timeout=0), Deadline)
+    assert isinstance(waiting.future.exception(timeout=0), DeadlineExceeded)
     until_done(scheduler)
     assert said(patient) == 2
 
@@ -327,7 +335,7 @@ def test_closing_finishes_what_was_accepted_and_nothing_more() -> None:
     thread.join(timeout=20)
     assert not thread.is_alive()
     assert [said(each) for each in accepted] == [number % 5 for number in range(12)]
-    with pytest.raises(Closed):
+    with pytest.raises(SchedulerClosed):
         scheduler.submit([job(1)])
 
 

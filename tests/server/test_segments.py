@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.sentence_split import MARK, segments
+from regard.data.sentence_split import LIST_MARKER, split_sentences
 from regard.data.tokenizers.subword import MarianTokenizer
+from regard.data.tokenizers.tokenizer import TokenizerConfig
 
 from .copying import capitals
 
@@ -18,11 +19,11 @@ CHARACTERS = st.sampled_from([*LETTERS, "Mr. ", "z. B. ", "\n\n", "  "])
 @given(pieces=st.lists(CHARACTERS, max_size=60), language=st.sampled_from([None, "en", "de-AT", "zh", "xx", ""]))
 def test_nothing_is_lost(pieces: list[str], language: str | None) -> None:
     text = "".join(pieces)
-    found = segments(text, language)
-    assert found.joined(found.sentences) == text
+    found = split_sentences(text, language)
+    assert found.join(found.sentences) == text
     assert len(found.between) == len(found.sentences) + 1
     assert all(sentence == sentence.strip() != "" for sentence in found.sentences)
-    between = [MARK.sub("", line) for each in found.between for line in each.splitlines()]
+    between = [LIST_MARKER.sub("", line) for each in found.between for line in each.splitlines()]
     assert not any(map(str.isalnum, "".join(between))), "whatever is no mark and has a letter or digit is translated"
     assert all(len(sentence.splitlines()) == 1 for sentence in found.sentences), "lines are never joined"
 
@@ -47,27 +48,28 @@ def test_nothing_is_lost(pieces: list[str], language: str | None) -> None:
     ],
 )
 def test_sentences_are_what_people_take_them_for(text: str, sentences: list[str]) -> None:
-    assert segments(text, "en").sentences == sentences
+    assert split_sentences(text, "en").sentences == sentences
 
 
 def test_what_stands_between_stays() -> None:
-    assert segments(" A dog.  A cat.\n\n B\n", "en").joined(["1", "2", "3"]) == " 1  2\n\n 3\n"
+    assert split_sentences(" A dog.  A cat.\n\n B\n", "en").join(["1", "2", "3"]) == " 1  2\n\n 3\n"
 
 
 def test_no_sentence_ends_inside_an_address() -> None:
-    found = segments("See www.я.example now. Or ask a.B.c@mail.example. Then go.", "en").sentences
+    found = split_sentences("See www.я.example now. Or ask a.B.c@mail.example. Then go.", "en").sentences
     assert found == ["See www.я.example now.", "Or ask a.B.c@mail.example.", "Then go."]
 
 
 def test_a_mark_of_the_target_language_is_before_every_sentence_of_a_model_that_knows_marks() -> None:
     model, _ = capitals()
     text = ">>deu<< A dog runs. It barks.\nA cat."
-    parted = segments(text, "en")
-    assert model.addressed(text, parted) == parted.sentences  # letters: a mark is text like any other
+    parted = split_sentences(text, "en")
+    assert model.mark_sentences(text, parted) == parted.sentences  # letters: a mark is text like any other
     translator = model.start()[0]
     translator.source = MarianTokenizer.__new__(MarianTokenizer)  # type: ignore[misc]
+    translator.source.config = TokenizerConfig(kind="listed")
     try:
-        assert model.addressed(text, parted) == [">>deu<< A dog runs.", ">>deu<< It barks.", ">>deu<< A cat."]
-        assert model.addressed("A dog.", segments("A dog.", "en")) == ["A dog."]
+        assert model.mark_sentences(text, parted) == [">>deu<< A dog runs.", ">>deu<< It barks.", ">>deu<< A cat."]
+        assert model.mark_sentences("A dog.", split_sentences("A dog.", "en")) == ["A dog."]
     finally:
         model.stop()

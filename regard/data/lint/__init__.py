@@ -1,1 +1,1 @@
-"""Findings in parallel text before training."""
+"""Lint of parallel text before training."""

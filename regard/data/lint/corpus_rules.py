@@ -1,4 +1,4 @@
-"""What only shows in a whole corpus: repeats, odd ratios of length, stretches that are shifted."""
+"""Lint rules for a whole corpus: repeated lines, odd ratios of length, shifted ranges."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["odd_ratios", "repeats", "shifted_stretches", "unrelated"]
+__all__ = ["find_repeats", "odd_length_ratios", "shifted_ranges", "unrelated_correlation"]
 
-Numbers = npt.NDArray[Any]
+Array = npt.NDArray[Any]
 BLOCK = 100  # lines judged together when looking for a shift
-REACH = 3  # lines of shift looked for, either way
-ODD = 6.0  # robust standard deviations
+MAX_SHIFT = 3  # lines of shift looked for, either way
+MAX_DEVIATION = 6.0  # robust standard deviations
 
 
-def repeats(hashes: Numbers) -> tuple[Numbers, Numbers]:
-    """Positions whose hash stood at an earlier position, and the first such position, in rising order."""
+def find_repeats(hashes: Array) -> tuple[Array, Array]:
+    """Return the positions whose hash occurred before, rising, and the position of its first occurrence for each."""
     order = np.argsort(hashes, kind="stable")
     ordered = hashes[order]
-    again = np.zeros(len(ordered), np.bool_)
-    again[1:] = ordered[1:] == ordered[:-1]
+    repeated = np.zeros(len(ordered), np.bool_)
+    repeated[1:] = ordered[1:] == ordered[:-1]
     # The first of each run of equals is carried along the run.
-    head = np.maximum.accumulate(np.where(again, 0, np.arange(len(ordered))))
-    later, first = order[again], order[head[again]]
+    head = np.maximum.accumulate(np.where(repeated, 0, np.arange(len(ordered))))
+    later, first = order[repeated], order[head[repeated]]
     rising = np.argsort(later)
     return later[rising], first[rising]
 
 
-def odd_ratios(source: Numbers, target: Numbers) -> Numbers:
-    """Positions whose lengths (characters) do not go together, in rising order.
+def odd_length_ratios(source: Array, target: Array) -> Array:
+    """Return the positions, rising, whose lengths (characters) do not fit together.
 
-    Gale and Church: a target's length is c times its source's, give or take a variance that grows with
-    the length. c is the ratio of the sums, the spread is estimated robustly (median absolute deviation), and what is
-    more than ODD spreads away is odd, if also twice as long or half as long as expected.
+    Gale and Church: a target's length is c times its source's, with a variance that grows with the length. c is the
+    ratio of the sums; the spread is estimated robustly (median absolute deviation). A length is odd if it lies more
+    than MAX_DEVIATION spreads away and is more than twice, or less than half, what is expected.
     """
     if len(source) < 20:
         return np.empty(0, np.int64)
@@ -43,11 +43,11 @@ def odd_ratios(source: Numbers, target: Numbers) -> Numbers:
     deviation -= np.median(deviation)
     spread = max(1.4826 * float(np.median(np.abs(deviation))), 0.25)
     factor = np.abs(np.log((target + 1.0) / (expected + 1.0)))
-    return np.flatnonzero((np.abs(deviation) > ODD * spread) & (factor > np.log(2)))
+    return np.flatnonzero((np.abs(deviation) > MAX_DEVIATION * spread) & (factor > np.log(2)))
 
 
-def unrelated(source: Numbers, target: Numbers) -> float | None:
-    """The correlation of the log lengths when it is too small for translations (< 0.2); None otherwise."""
+def unrelated_correlation(source: Array, target: Array) -> float | None:
+    """Return the correlation of the log lengths if it is too small for translations (< 0.2), else None."""
     if len(source) < 50:
         return None
     first, second = np.log1p(source), np.log1p(target)
@@ -57,35 +57,35 @@ def unrelated(source: Numbers, target: Numbers) -> float | None:
     return correlation if correlation < 0.2 else None
 
 
-def shifted_stretches(source: Numbers, target: Numbers) -> Iterator[tuple[int, int, int]]:
-    """(first, last, shift): positions between which line i of the source goes with line i + shift of the target.
+def shifted_ranges(source: Array, target: Array) -> Iterator[tuple[int, int, int]]:
+    """Yield (first, last, shift): positions between which source line i matches target line i + shift.
 
-    Blocks of BLOCK lines are compared at every shift up to REACH; a block counts as shifted when its lengths
-    go together there clearly better (cost below 0.7) than as they stand. Neighbouring blocks are joined.
+    Blocks of BLOCK lines are compared at every shift up to MAX_SHIFT. A block counts as shifted if its lengths fit
+    clearly better there (cost below 0.7) than unshifted. Neighbouring blocks with the same shift are joined.
     """
     count = len(source)
-    if count < BLOCK + 2 * REACH:
+    if count < BLOCK + 2 * MAX_SHIFT:
         return
     ratio = np.log1p(target) - np.log1p(source)
-    usual = np.median(ratio)
-    blocks = (count - 2 * REACH) // BLOCK
-    inner = np.log1p(source[REACH : REACH + blocks * BLOCK])
-    shifts = range(-REACH, REACH + 1)
+    median_ratio = np.median(ratio)
+    blocks = (count - 2 * MAX_SHIFT) // BLOCK
+    inner = np.log1p(source[MAX_SHIFT : MAX_SHIFT + blocks * BLOCK])
+    shifts = range(-MAX_SHIFT, MAX_SHIFT + 1)
     costs = np.stack(
         [
-            np.abs(np.log1p(target[REACH + shift : REACH + shift + blocks * BLOCK]) - inner - usual)
+            np.abs(np.log1p(target[MAX_SHIFT + shift : MAX_SHIFT + shift + blocks * BLOCK]) - inner - median_ratio)
             .reshape(blocks, BLOCK)
             .mean(1)
             for shift in shifts
         ]
     )
-    best = np.argmin(costs, axis=0) - REACH
-    shifted = costs.min(0) < 0.7 * costs[REACH]
+    best = np.argmin(costs, axis=0) - MAX_SHIFT
+    shifted = costs.min(0) < 0.7 * costs[MAX_SHIFT]
     start = 0
     for block in range(blocks):
         following = block + 1
         if not shifted[block]:
             start = following
         elif following == blocks or not shifted[following] or best[following] != best[block]:
-            yield REACH + start * BLOCK, REACH + following * BLOCK - 1, int(best[block])
+            yield MAX_SHIFT + start * BLOCK, MAX_SHIFT + following * BLOCK - 1, int(best[block])
             start = following

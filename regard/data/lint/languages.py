@@ -1,4 +1,4 @@
-"""Lines in the wrong language, as far as the optional ``py3langid`` can tell."""
+"""Lint rule for lines in the wrong language, by the optional package ``py3langid``."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ from collections import Counter
 from collections.abc import Callable
 from importlib import import_module
 
-__all__ = ["Sample", "language_identifier", "strangers"]
+__all__ = ["PairSample", "language_identifier", "wrong_language_lines"]
 
-SAMPLE = 1000
-ENOUGH = 5  # words a line needs to show its language
+SAMPLE_SIZE = 1000
+MIN_WORDS = 5  # words of a line whose language can be identified
 
 Identify = Callable[[str], str]
 
 
-class Sample:
-    """Up to SAMPLE pairs spread evenly over a stream of unknown length; the same stream, the same pairs."""
+class PairSample:
+    """Sample of up to SAMPLE_SIZE pairs, spread evenly over a stream of unknown length, without randomness."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[int, str, str]] = []
         self._stride, self._seen = 1, 0
 
-    def offer(self, line: int, source: str, target: str) -> None:
-        if min(source.count(" "), target.count(" ")) + 1 < ENOUGH:
+    def add(self, line: int, source: str, target: str) -> None:
+        """Add a pair of the stream, if it falls into the sample and both sides have MIN_WORDS."""
+        if min(source.count(" "), target.count(" ")) + 1 < MIN_WORDS:
             return
         if self._seen % self._stride == 0:
-            if len(self.rows) == SAMPLE:
+            if len(self.rows) == SAMPLE_SIZE:
                 self.rows = self.rows[::2]
                 self._stride *= 2
             if self._seen % self._stride == 0:
@@ -34,7 +35,7 @@ class Sample:
 
 
 def language_identifier() -> Identify | None:
-    """A function from text to a language code, or None where ``py3langid`` is not installed."""
+    """Return a function from text to language code, None if ``py3langid`` is not installed."""
     try:
         library = import_module("py3langid")
     except ImportError:
@@ -42,20 +43,20 @@ def language_identifier() -> Identify | None:
     return lambda text: str(library.classify(text)[0])
 
 
-def strangers(rows: list[tuple[int, str, str]], identify: Identify) -> list[tuple[int, str]]:
-    """(line, message) of sampled lines that are in the other side's language: untranslated, or sides swapped.
+def wrong_language_lines(rows: list[tuple[int, str, str]], identify: Identify) -> list[tuple[int, str]]:
+    """Return (line, message) for sampled lines in the other side's language: untranslated, or sides swapped.
 
-    A single line's language is often misjudged, but seldom exactly as the other side's.
+    The language of a single line is often misjudged, but seldom exactly as the other side's.
     """
     languages = [(identify(source), identify(target)) for _, source, target in rows]
     if not languages:
         return []
-    usual = [Counter(side).most_common(1)[0][0] for side in zip(*languages, strict=True)]
-    if usual[0] == usual[1]:
-        return [(rows[0][0], f"both sides look like the same language, {usual[0]}")]
-    found = []
+    main = [Counter(side).most_common(1)[0][0] for side in zip(*languages, strict=True)]
+    if main[0] == main[1]:
+        return [(rows[0][0], f"both sides look like the same language, {main[0]}")]
+    messages = []
     for (line, _, _), pair in zip(rows, languages, strict=True):
-        for side, language, other in (("source", pair[0], usual[1]), ("target", pair[1], usual[0])):
+        for side, language, other in (("source", pair[0], main[1]), ("target", pair[1], main[0])):
             if language == other:
-                found.append((line, f"the {side} looks like {language}, the language of the other side"))
-    return found
+                messages.append((line, f"the {side} looks like {language}, the language of the other side"))
+    return messages

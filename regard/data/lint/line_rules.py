@@ -1,4 +1,4 @@
-"""What can be wrong with one line or one pair, seen by itself."""
+"""Lint rules for one line or one pair."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 
-__all__ = ["LONG_CHARACTERS", "LONG_WORDS", "judge_pair", "main_script"]
+__all__ = ["MAX_CHARACTERS", "MAX_WORDS", "check_pair", "main_script"]
 
-LONG_WORDS, LONG_CHARACTERS = 250, 2000
+MAX_WORDS, MAX_CHARACTERS = 250, 2000
 
-# Controls but for the tab, line and paragraph separators, byte-order marks inside text, direction overrides.
-_CONTROL = re.compile("[\\x00-\\x08\\x0a-\\x1f\\x7f-\\x9f\\u2028\\u2029\\u202a-\\u202e\\ufeff]")
-# UTF-8 that somebody read as Windows-1252 or Latin-1: Ã¤ for ä, â€™ for ’.
-_SECOND = "\\x80-\\xbf" + "".join(bytes([byte]).decode("cp1252", errors="ignore") for byte in range(0x80, 0xA0))
-_MOJIBAKE = re.compile(f"[ÂÃÄÅÐÑ][{_SECOND}]|â[\\x80€][{_SECOND}]|ï¿½")
-_SAME_SCRIPT = {"CJK": "Han", "HIRAGANA": "Han", "KATAKANA": "Han", "IDEOGRAPHIC": "Han", "FULLWIDTH": "Latin"}
+# Control characters except the tab; line and paragraph separators, byte-order marks, direction overrides.
+CONTROL = re.compile("[\\x00-\\x08\\x0a-\\x1f\\x7f-\\x9f\\u2028\\u2029\\u202a-\\u202e\\ufeff]")
+# UTF-8 that was decoded as Windows-1252 or Latin-1: Ã¤ for ä, â€™ for ’.
+CONTINUATION = "\\x80-\\xbf" + "".join(bytes([byte]).decode("cp1252", errors="ignore") for byte in range(0x80, 0xA0))
+MOJIBAKE = re.compile(f"[ÂÃÄÅÐÑ][{CONTINUATION}]|â[\\x80€][{CONTINUATION}]|ï¿½")
+SAME_SCRIPT = {"CJK": "Han", "HIRAGANA": "Han", "KATAKANA": "Han", "IDEOGRAPHIC": "Han", "FULLWIDTH": "Latin"}
 
 
-def judge_pair(source: str, target: str) -> Iterator[tuple[str, str]]:
-    """(kind, message) of everything suspicious about a pair, neither side of which is blank."""
+def check_pair(source: str, target: str) -> Iterator[tuple[str, str]]:
+    """Yield (kind, message) for each suspicious property of a pair, neither side of which is blank."""
     for side, text in (("source", source), ("target", target)):
-        if not text.isprintable() and (found := _CONTROL.search(text)):
+        if not text.isprintable() and (found := CONTROL.search(text)):
             yield "control", f"the {side} has the control character U+{ord(found[0]):04X}"
         if not text.isascii():
             if "\ufffd" in text:
-                yield "mojibake", f"the {side} has U+FFFD, the mark of text lost in decoding"
-            elif found := _MOJIBAKE.search(text):
-                yield "mojibake", f"the {side} has {found[0]!r}, as of UTF-8 read in another encoding"
-        if len(text) > LONG_WORDS:  # fewer characters cannot be more words
+                yield "mojibake", f"the {side} has U+FFFD, which replaces text lost in decoding"
+            elif found := MOJIBAKE.search(text):
+                yield "mojibake", f"the {side} has {found[0]!r}, which looks like UTF-8 decoded as another encoding"
+        if len(text) > MAX_WORDS:  # fewer characters cannot be more words
             words = len(text.split())
-            if words > LONG_WORDS or len(text) > LONG_CHARACTERS:
+            if words > MAX_WORDS or len(text) > MAX_CHARACTERS:
                 yield "long", f"the {side} has {words:,} words, {len(text):,} characters"
     if source == target:
         yield "identical", f"source and target are the same: {source[:40]!r}"
 
 
 def main_script(text: str) -> str | None:
-    """The script most letters of ``text`` belong to: Latin, Cyrillic, Han (with kana) …; None without letters."""
+    """Return the script of most letters of ``text``: Latin, Cyrillic, Han (with kana) …; None without letters."""
     if text.isascii():
         return "Latin" if any(map(str.isalpha, text)) else None
     counts = Counter(map(_script, text))
@@ -49,8 +49,9 @@ def main_script(text: str) -> str | None:
 
 @lru_cache(maxsize=65536)
 def _script(character: str) -> str | None:
+    """Return the script of a letter, None for other characters."""
     if not character.isalpha():
         return None
     # The first word of a letter's Unicode name is its script.
     first = unicodedata.name(character, "").split(" ")[0]
-    return _SAME_SCRIPT.get(first, first.capitalize()) or None
+    return SAME_SCRIPT.get(first, first.capitalize()) or None

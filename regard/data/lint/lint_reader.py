@@ -1,4 +1,4 @@
-"""Reading for the lint: whatever is wrong with a line becomes a remark on it, and reading goes on."""
+"""Reader for the lint: defects of a line become problems of that line, and reading goes on."""
 
 from __future__ import annotations
 
@@ -13,42 +13,46 @@ __all__ = ["LintRow", "read_rows"]
 
 
 class LintRow(NamedTuple):
-    """One line of a corpus. A side is None where its file has ended or the line has no such side.
+    """Line of a corpus. A side is None where its file has ended or the line has no such side.
 
-    ``remarks`` are (kind, message) of what was wrong already in reading.
+    ``problems``: (kind, message) of each defect found in reading.
     """
 
     line: int
     source: str | None
     target: str | None
-    remarks: tuple[tuple[str, str], ...]
+    problems: tuple[tuple[str, str], ...]
 
 
 def read_rows(config: CorpusConfig) -> Iterator[LintRow]:
-    """Every line of ``config``, blank ones too. Raises only where a file cannot be read at all, or only once."""
+    """Yield every line of ``config``, blank ones too.
+
+    Raises only if a file cannot be read at all, or can be read only once.
+    """
     refuse_pipes(config)
     if layout(config) == "two files":
         assert config.target is not None
         sides = zip_longest(read_raw_lines(config.source), read_raw_lines(config.target))
         for number, (first, second) in enumerate(sides, start=1):
-            source, source_remarks = _decode(first, "source")
-            target, target_remarks = _decode(second, "target")
-            yield LintRow(number, source, target, source_remarks + target_remarks)
+            source, source_problems = _decode(first, "source")
+            target, target_problems = _decode(second, "target")
+            yield LintRow(number, source, target, source_problems + target_problems)
         return
     for number, raw in enumerate(read_raw_lines(config.source), start=1):
-        line, remarks = _decode(raw, "line")
+        line, problems = _decode(raw, "line")
         assert line is not None
         try:
             if layout(config) == "tsv":
-                yield LintRow(number, *parse_tab_pair(line, where=""), remarks)
+                yield LintRow(number, *parse_tab_pair(line, where=""), problems)
             else:
-                yield LintRow(number, *parse_json_pair(line, config, where=""), remarks)
+                yield LintRow(number, *parse_json_pair(line, config, where=""), problems)
         except DataError as error:
             message = error.what if error.why is None else f"{error.what.removesuffix('.')}: {error.why}"
-            yield LintRow(number, None, None, (*remarks, ("format", message)))
+            yield LintRow(number, None, None, (*problems, ("format", message)))
 
 
 def _decode(raw: bytes | None, side: str) -> tuple[str | None, tuple[tuple[str, str], ...]]:
+    """Return the text of a line, with U+FFFD for invalid bytes, and its problems; ``side``: for the message."""
     if raw is None:
         return None, ()
     try:

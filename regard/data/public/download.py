@@ -1,6 +1,6 @@
-"""One file over HTTP: resumed where it broke off, tried again when the network hiccups, never larger than allowed.
+"""Download of one file over HTTP: resumed, retried after transient failures, limited in size.
 
-What arrives is not to be believed before its checksum is: see ``fetch``.
+The content is not verified here: see ``fetch``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["PAUSES", "Progress", "download"]
 CHUNK = 1 << 16  # bytes asked for at once
 TIMEOUT = 30.0  # seconds without a byte
 PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds before each further try
-TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})  # answers that may be others a moment later
+TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses that may change on another try
 
 Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all where the server told
 
@@ -40,11 +40,12 @@ def download(
     progress: Progress | None = None,
     pauses: Sequence[float] = PAUSES,
 ) -> None:
-    """Bring the file at ``address`` into ``partial``, going on after the bytes that ``partial`` has already.
+    """Download ``address`` into ``partial``, continuing after the bytes that ``partial`` already has.
 
-    At most ``limit`` bytes are taken. Proxies come from the environment (``https_proxy``, ``no_proxy``).
-    ``partial`` stays when this is interrupted, so that the next call goes on. Raises DataError, ending with
-    ``help``, when the server refuses, sends too much, or fails on every try; StorageError from the disk.
+    ``limit``: bytes accepted at most. ``help``: the hint that ends every error. ``progress``: called with bytes so far
+    and in all. ``pauses``: seconds before each further try. Proxies come from the environment (``https_proxy``,
+    ``no_proxy``). ``partial`` stays after an interruption, so that the next call continues. Raises DataError if the
+    server refuses, sends too much, or fails on every try; StorageError from the disk.
     """
     for pause in (*pauses, None):
         try:
@@ -57,6 +58,7 @@ def download(
 
 
 def _receive(address: str, partial: Path, limit: int, help: str, progress: Progress | None) -> None:
+    """Try once to receive the rest of the file."""
     done = partial.stat().st_size if partial.exists() else 0
     with _open(address, done, help) as response:
         done = _start(response, done)
@@ -77,6 +79,7 @@ def _receive(address: str, partial: Path, limit: int, help: str, progress: Progr
 
 
 def _open(address: str, done: int, help: str) -> HTTPResponse:
+    """Return the response to a request for the bytes from ``done`` on."""
     headers = {"User-Agent": "regard", "Accept-Encoding": "identity"}
     if done:
         headers["Range"] = f"bytes={done}-"
@@ -88,28 +91,29 @@ def _open(address: str, done: int, help: str) -> HTTPResponse:
             answer = f"the server answered {error.code} {error.reason}"
         if error.code in TRANSIENT:
             raise _Interrupted(answer) from error
-        if error.code == 416 and done:  # nothing follows the part at hand: take the whole anew, and judge that
+        if error.code == 416 and done:  # nothing follows the partial file: download the whole again
             return _open(address, 0, help)
         raise DataError("The file cannot be downloaded.", where=address, why=answer, help=help) from error
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
-        if isinstance(reason, gaierror):  # no network at all, as a rule: waiting would only make a person wait
+        if isinstance(reason, gaierror):  # usually no network at all: more tries would only waste time
             why = f"the name of the server cannot be looked up: {reason.strerror}"
             raise DataError("The download failed.", where=address, why=why, help=help) from error
         raise _Interrupted(f"the server cannot be reached: {reason}") from error
 
 
 def _start(response: HTTPResponse, done: int) -> int:
-    """The byte at which the answer begins: ``done`` if the server honours the range, else 0."""
+    """Return the byte at which the response begins: ``done`` if the server honours the range, else 0."""
     if response.status != 206:
         return 0
     span = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
     if span is None or int(span[1]) != done:
-        raise _Interrupted("the server sent another part of the file than was asked for")
+        raise _Interrupted("the server sent another part of the file than requested")
     return done
 
 
 def _read(response: HTTPResponse) -> bytes:
+    """Return the next bytes of a response. Raises _Interrupted if the connection broke."""
     try:
         return response.read1(CHUNK)
     except (OSError, HTTPException) as error:
@@ -117,8 +121,9 @@ def _read(response: HTTPResponse) -> bytes:
 
 
 def _too_large(address: str, limit: int, help: str) -> DataError:
+    """Return the error for a response of more than ``limit`` bytes."""
     return DataError(
-        "The server sends something else than the file.",
+        "The server sent something other than the file.",
         where=address,
         why=f"it is larger than {limit:,} bytes",
         help=help,

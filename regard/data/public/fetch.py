@@ -1,7 +1,7 @@
-"""Public corpora brought into a folder: downloaded, or copied from files at hand; the same checksums either way.
+"""Public corpora in a folder: downloaded, or copied from local files, with the same checksums.
 
-A file appears under its name only when its text has the pinned sha256. What a broken download left lies
-beside it as ``.NAME.part`` and is continued by the next call.
+A file appears under its name only if its text has the pinned SHA-256. What a broken download left lies beside it as
+``.NAME.part``, and the next call continues it.
 """
 
 from __future__ import annotations
@@ -20,62 +20,61 @@ from regard.data.public.catalogue import PublicCorpus, PublicFile
 from regard.data.public.download import PAUSES, download
 from regard.errors import DataError, StorageError
 
-__all__ = ["Fetched", "Progress", "copy", "fetch"]
+__all__ = ["FetchedFile", "Progress", "copy", "fetch"]
 
 CHUNK = 1 << 20
-PACKING = 1 << 16  # bytes by which a .gz may exceed its text
+MAX_GZIP_OVERHEAD = 1 << 16  # bytes by which a .gz may exceed its text
 
 Progress = Callable[[PublicFile, int, int | None], None]  # the file, bytes so far, bytes in all where known
 
 
 @dataclass(frozen=True)
-class Fetched:
-    """A file of a corpus that is now in place, and how it came there."""
+class FetchedFile:
+    """File of a corpus that is now in place, and how it got there."""
 
     file: PublicFile
     path: Path
     state: Literal["present", "downloaded", "copied"]
 
 
-class _Different(Exception):
-    """A file is not the published one; the message tells in what."""
+class _ChecksumMismatch(Exception):
+    """A file is not the published one; the message tells the difference."""
 
 
 def fetch(
     corpus: PublicCorpus, folder: Path, *, progress: Progress | None = None, pauses: Sequence[float] = PAUSES
-) -> list[Fetched]:
-    """Download what ``folder`` has not yet of ``corpus``, file by file, unpacked and verified.
+) -> list[FetchedFile]:
+    """Download the files of ``corpus`` that ``folder`` lacks, one by one, unpacked and verified.
 
-    ``pauses`` are the seconds before each further try. Raises DataError where the corpus has no public
-    address, a server fails or serves another file, or the folder holds another file of that name, which is
-    left alone. Files that are complete stay, so that calling again goes on.
+    ``pauses``: seconds before each further try. Raises DataError if the corpus has no public address, a server fails or
+    serves another file, or the folder holds another file of that name, which is left alone. Complete files stay, so
+    that calling again continues.
     """
-    address, help = corpus.address, _help(corpus)
+    address, help = corpus.address, _how_to_copy(corpus)
     if address is None:
         raise DataError(f"{corpus.name} can only be copied.", why="its files have no lasting address", help=help)
     result = []
     for file, path, present in _survey(corpus, folder):
         if not present:
             _download(f"{address}/{file.remote}", file, path, help, progress, pauses)
-        result.append(Fetched(file, path, "present" if present else "downloaded"))
+        result.append(FetchedFile(file, path, "present" if present else "downloaded"))
     return result
 
 
-def copy(corpus: PublicCorpus, origin: Path, folder: Path) -> list[Fetched]:
-    """Copy what ``folder`` has not yet of ``corpus`` from the folder ``origin``, unpacked and verified.
+def copy(corpus: PublicCorpus, origin: Path, folder: Path) -> list[FetchedFile]:
+    """Copy the files of ``corpus`` that ``folder`` lacks from the folder ``origin``, unpacked and verified.
 
-    Each file may go by its name here or the published one, as text or ``.gz``, or lie at its published path.
-    Raises DataError naming every missing file before anything is copied, or the first
-    that is not the published one.
+    A file may have its name here or its published one, as text or ``.gz``, or lie at its published path. Raises
+    DataError naming all missing files before anything is copied, or the first file that is not the published one.
     """
     if not origin.is_dir():
         raise DataError("There is no such folder to copy from.", where=str(origin))
     survey = _survey(corpus, folder)
-    sources = {file.name: _at_hand(file, origin) for file, _, present in survey if not present}
+    sources = {file.name: _find_copy(file, origin) for file, _, present in survey if not present}
     missing = [name for name, source in sources.items() if source is None]
     if missing:
         raise DataError(
-            f"{len(missing)} of the {len(corpus.files)} files of {corpus.name} are not there.",
+            f"{len(missing)} of the {len(corpus.files)} files of {corpus.name} are missing.",
             where=str(origin),
             why=f"missing are {', '.join(missing)}",
             help=f"they come from {corpus.repository}",
@@ -85,12 +84,12 @@ def copy(corpus: PublicCorpus, origin: Path, folder: Path) -> list[Fetched]:
         source = sources.get(file.name)
         if source is not None:
             _copy(source, file, path)
-        result.append(Fetched(file, path, "present" if present else "copied"))
+        result.append(FetchedFile(file, path, "present" if present else "copied"))
     return result
 
 
 def _survey(corpus: PublicCorpus, folder: Path) -> list[tuple[PublicFile, Path, bool]]:
-    """Each file, where it belongs, and whether it is there; DataError for another file of that name."""
+    """Return each file, its path, and whether it is present. DataError for another file of that name."""
     with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     survey = []
@@ -101,9 +100,9 @@ def _survey(corpus: PublicCorpus, folder: Path) -> list[tuple[PublicFile, Path, 
             try:
                 with explain_os_errors(path):
                     _read(path, file)
-            except _Different as error:
+            except _ChecksumMismatch as error:
                 raise DataError(
-                    f"{path.name} is there, but it is not the published file.",
+                    f"{path.name} exists, but is not the published file.",
                     where=str(path),
                     why=str(error),
                     help=f"move it away, or choose another folder: regard data fetch {corpus.name} --to DIR",
@@ -115,16 +114,17 @@ def _survey(corpus: PublicCorpus, folder: Path) -> list[tuple[PublicFile, Path, 
 def _download(
     address: str, file: PublicFile, path: Path, help: str, progress: Progress | None, pauses: Sequence[float]
 ) -> None:
+    """Download, verify and install a file."""
     partial = path.with_name(f".{path.name}.part{'.gz' if address.endswith('.gz') else ''}")
     report = (lambda done, total: progress(file, done, total)) if progress else None
     while True:
         resumed = partial.exists()
-        download(address, partial, limit=file.size + PACKING, help=help, progress=report, pauses=pauses)
+        download(address, partial, limit=file.size + MAX_GZIP_OVERHEAD, help=help, progress=report, pauses=pauses)
         try:
             _install(partial, file, path)
             return
-        except _Different as error:
-            if not resumed:  # the old part may have been of another file; a fresh one has no such excuse
+        except _ChecksumMismatch as error:
+            if not resumed:  # an old partial download may have been of another file; a fresh one cannot
                 raise DataError(
                     f"What was downloaded as {path.name} is not the published file.",
                     where=address,
@@ -137,9 +137,10 @@ def _download(
 
 
 def _copy(source: Path, file: PublicFile, path: Path) -> None:
+    """Verify and install a local file."""
     try:
         _install(source, file, path)
-    except _Different as error:
+    except _ChecksumMismatch as error:
         raise DataError(
             f"{source.name} is not the published file.",
             where=str(source),
@@ -148,14 +149,15 @@ def _copy(source: Path, file: PublicFile, path: Path) -> None:
         ) from error
 
 
-def _at_hand(file: PublicFile, origin: Path) -> Path | None:
-    own = Path(file.remote).name.removesuffix(".gz")
-    names = (file.name, f"{file.name}.gz", own, f"{own}.gz", file.remote)
+def _find_copy(file: PublicFile, origin: Path) -> Path | None:
+    """Return the path of a file in ``origin`` under any of its names, None if it is missing."""
+    published = Path(file.remote).name.removesuffix(".gz")
+    names = (file.name, f"{file.name}.gz", published, f"{published}.gz", file.remote)
     return next((origin / name for name in names if (origin / name).is_file()), None)
 
 
 def _install(source: Path, file: PublicFile, path: Path) -> None:
-    """Put the text of ``source`` at ``path``, whole and verified or not at all. Raises _Different."""
+    """Put the text of ``source`` at ``path``, whole and verified or not at all. Raises _ChecksumMismatch."""
     temporary = path.with_name(f".{path.name}.tmp")
     with explain_os_errors(path):
         try:
@@ -169,28 +171,29 @@ def _install(source: Path, file: PublicFile, path: Path) -> None:
 
 
 def _read(source: Path, file: PublicFile, out: BinaryIO | None = None) -> None:
-    """Read the text of ``source``, into ``out`` if given. Raises _Different unless it is that of ``file``."""
+    """Read the text of ``source``, into ``out`` if given. Raises _ChecksumMismatch unless it is that of ``file``."""
     digest, size = hashlib.sha256(), 0
     try:
         with gzip.open(source) if source.suffix == ".gz" else source.open("rb") as opened:
             while chunk := opened.read(CHUNK):
                 size += len(chunk)
-                if size > file.size:  # stops a small .gz of a vast text, too
-                    raise _Different(f"its text is longer than {file.size:,} bytes")
+                if size > file.size:  # also stops a small .gz of a vast text
+                    raise _ChecksumMismatch(f"its text is longer than {file.size:,} bytes")
                 digest.update(chunk)
                 if out:
                     out.write(chunk)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise _Different(f"it is not whole gzip: {error}") from error
+        raise _ChecksumMismatch(f"it is not whole gzip: {error}") from error
     except PermissionError as error:
         raise StorageError("No permission to read the file.", where=str(source)) from error
     if size < file.size:
-        raise _Different(f"its text has {size:,} bytes instead of {file.size:,}")
+        raise _ChecksumMismatch(f"its text has {size:,} bytes instead of {file.size:,}")
     if digest.hexdigest() != file.sha256:
-        raise _Different(f"its sha256 is {digest.hexdigest()} instead of {file.sha256}")
+        raise _ChecksumMismatch(f"its sha256 is {digest.hexdigest()} instead of {file.sha256}")
 
 
-def _help(corpus: PublicCorpus) -> str:
+def _how_to_copy(corpus: PublicCorpus) -> str:
+    """Return the hint for a file that cannot be downloaded."""
     return (
         f"get a copy of {corpus.repository} elsewhere, then: regard data fetch {corpus.name} --from DIR; "
         "behind a proxy, set https_proxy"

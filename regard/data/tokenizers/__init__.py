@@ -1,1 +1,1 @@
-"""Text to token numbers and back."""
+"""Tokenizers: text to piece numbers and back."""

@@ -1,4 +1,4 @@
-"""Text to numbers: one front door to every kind of tokenizer."""
+"""Catalogue of tokenizers: training and loading of every kind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pydantic import ValidationError
 
 from regard.core.installation import upgrade_advice
 from regard.core.untrusted_files import LARGE, parse_json, read_bytes
-from regard.core.wording import describe_validation_error
 from regard.data.tokenizers.closed import ByteTokenizer, CharacterTokenizer, WordTokenizer, count_pieces
 from regard.data.tokenizers.subword import (
     HuggingFaceTokenizer,
@@ -40,11 +39,11 @@ __all__ = [
 
 
 def train_tokenizer(lines: Iterable[str], config: TokenizerConfig) -> Tokenizer:
-    """Build the vocabulary of ``lines``; for a joint one, chain the lines of both sides.
+    """Return a tokenizer with the vocabulary of ``lines``; for a joint one, chain the lines of both sides.
 
-    Deterministic, but for kind = unigram of library = tokenizers. Costs about 0.4 s (BPE) to 3 s (unigram) for
-    60,000 sentences. Raises ConfigError when the corpus allows no vocabulary of that size, and names the
-    largest; DataError when there is no text.
+    Deterministic, except for kind = unigram of library = tokenizers. Costs about 0.4 s (BPE) to 3 s (unigram) for
+    60,000 sentences. Raises ConfigError if the corpus allows no vocabulary of that size, with the largest possible one;
+    DataError if there is no text.
     """
     if config.kind == "byte":
         return ByteTokenizer(config)
@@ -54,7 +53,11 @@ def train_tokenizer(lines: Iterable[str], config: TokenizerConfig) -> Tokenizer:
         return WordTokenizer(config, count_pieces(lines, config))
     if config.kind == "listed":
         help = "another kind, such as bpe"
-        raise ConfigError("A listed vocabulary comes with an imported model.", where="data.tokenizer.kind", help=help)
+        raise ConfigError(
+            "A listed vocabulary cannot be trained: it comes with an imported model.",
+            where="data.tokenizer.kind",
+            help=help,
+        )
     if config.kind == "byte-bpe":
         return train_byte_bpe(lines, config)
     if config.library == "sentencepiece":
@@ -63,7 +66,7 @@ def train_tokenizer(lines: Iterable[str], config: TokenizerConfig) -> Tokenizer:
 
 
 def load_tokenizer(folder: Path, name: str) -> Tokenizer:
-    """Read what ``Tokenizer.save`` wrote. ModelError for a missing, truncated, foreign or newer file."""
+    """Return the tokenizer that ``Tokenizer.save`` wrote. ModelError for a missing, damaged, foreign or newer file."""
     head_path = folder / f"{name}.json"
     head = _read_head(head_path)
     try:
@@ -72,11 +75,11 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
         pieces = head["pieces"]
     except (KeyError, TypeError, ValueError) as error:
         why = describe_validation_error(error) if isinstance(error, ValidationError) else str(error)
-        raise _foreign(head_path, why) from error
+        raise _not_a_tokenizer(head_path, why) from error
     if config.kind == "byte":
         return ByteTokenizer(config)
     if config.kind in ("character", "word", "pretokenised", "listed") and not _is_list_of_text(pieces):
-        raise _foreign(head_path, '"pieces" is not a list of strings')
+        raise _not_a_tokenizer(head_path, '"pieces" is not a list of strings')
     if config.kind in ("character", "word", "pretokenised"):
         return (CharacterTokenizer if config.kind == "character" else WordTokenizer)(config, pieces)
     build: Callable[[TokenizerConfig, bytes], Tokenizer]
@@ -98,17 +101,18 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
     try:
         return build(config, model)
     except ValueError as error:
-        raise _foreign(path, str(error)) from error
+        raise _not_a_tokenizer(path, str(error)) from error
 
 
 def _is_list_of_text(value: object) -> bool:
-    """Of text that can be written again: JSON may name half of a pair of surrogates."""
+    """Return whether ``value`` is a list of texts that can be encoded: JSON may hold half of a surrogate pair."""
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         return False
     return not any("\ud800" <= character <= "\udfff" for each in value if not each.isascii() for character in each)
 
 
 def _read_head(path: Path) -> dict[str, Any]:
+    """Return the content of a tokenizer's JSON file, its format and version checked."""
     try:
         head = parse_json(_read(path))
     except ValueError as error:
@@ -119,7 +123,7 @@ def _read_head(path: Path) -> dict[str, Any]:
             help="copy the whole model folder again",
         ) from error
     if not isinstance(head, dict) or head.get("format") != FORMAT["format"]:
-        raise _foreign(path, f'it lacks "format": "{FORMAT["format"]}"')
+        raise _not_a_tokenizer(path, f'it lacks "format": "{FORMAT["format"]}"')
     if head.get("version") != FORMAT["version"]:
         raise ModelError(
             f"The tokenizer {path.name} has format version {head.get('version')}.",
@@ -131,11 +135,12 @@ def _read_head(path: Path) -> dict[str, Any]:
 
 
 def _read(path: Path) -> bytes:
+    """Return the content of a file. ModelError if it is missing or cannot be read."""
     try:
         return read_bytes(path, LARGE)
     except FileNotFoundError as error:
-        there = sorted(entry.name for entry in path.parent.iterdir()) if path.parent.is_dir() else []
-        near = difflib.get_close_matches(path.name, there, n=1)
+        names = sorted(entry.name for entry in path.parent.iterdir()) if path.parent.is_dir() else []
+        near = difflib.get_close_matches(path.name, names, n=1)
         raise ModelError(
             f"The tokenizer file {path.name} is missing.",
             where=str(path),
@@ -147,5 +152,6 @@ def _read(path: Path) -> bytes:
         raise ModelError(f"The tokenizer file {path.name} cannot be read.", where=str(path), why=why) from error
 
 
-def _foreign(path: Path, why: str) -> ModelError:
+def _not_a_tokenizer(path: Path, why: str) -> ModelError:
+    """Return the error for a file of another format."""
     return ModelError(f"{path.name} is not a tokenizer of regard.", where=str(path), why=why)

@@ -1,4 +1,4 @@
-"""Closed vocabularies: words, characters, and bytes. What a list of pieces says is all there is to know."""
+"""Closed vocabularies: words, characters, and bytes, defined by a list of pieces alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ByteTokenizer", "CharacterTokenizer", "WordTokenizer", "count_pieces
 
 
 class ClosedVocabulary(Tokenizer):
-    """A vocabulary that is a list of pieces, numbered in its order after the special ones."""
+    """Tokenizer of a list of pieces, numbered in order after the special ones."""
 
     def __init__(self, config: TokenizerConfig, pieces: Sequence[str]) -> None:
         super().__init__(config)
@@ -40,21 +40,22 @@ class ClosedVocabulary(Tokenizer):
         return self._spelled
 
     @abstractmethod
-    def _split(self, line: str) -> Iterable[str]: ...
+    def _split(self, line: str) -> Iterable[str]:
+        """Split a line into pieces."""
 
 
 class WordTokenizer(ClosedVocabulary):
-    """Whatever stands between white space, once per distinct word; also text that is already tokenised."""
+    """Tokenizer by white space: one piece for each distinct word; also for text that is already tokenised."""
 
     def _split(self, line: str) -> list[str]:
         return line.split()
 
     def _decode(self, ids: list[int]) -> str:
-        return self.config.joined(" ".join(map(self._piece, ids)))
+        return self.config.remove_joiners(" ".join(map(self._piece, ids)))
 
 
 class CharacterTokenizer(ClosedVocabulary):
-    """Every Unicode character is a piece, the space too: known text comes back exactly."""
+    """Tokenizer by Unicode character, the space included: known text comes back exactly."""
 
     def _split(self, line: str) -> str:
         return line
@@ -64,7 +65,7 @@ class CharacterTokenizer(ClosedVocabulary):
 
 
 class ByteTokenizer(Tokenizer):
-    """The 256 bytes of UTF-8: nothing is unknown, and every text comes back exactly."""
+    """Tokenizer by byte of UTF-8: nothing is unknown, and every text comes back exactly."""
 
     def __len__(self) -> int:
         return len(SPECIALS) + 256
@@ -76,7 +77,7 @@ class ByteTokenizer(Tokenizer):
         return []
 
     def _decode(self, ids: list[int]) -> str:
-        # A model may write half a character; the reader sees U+FFFD there.
+        # A model may produce half a character, which becomes U+FFFD.
         return bytes(piece - len(SPECIALS) for piece in ids).decode("utf-8", errors="replace")
 
     def _piece(self, piece: int) -> str:
@@ -91,9 +92,9 @@ class ByteTokenizer(Tokenizer):
 
 
 def count_pieces(lines: Iterable[str], config: TokenizerConfig) -> list[str]:
-    """The pieces to keep: most frequent first, ties by code point, cut to ``config.size``.
+    """Return the pieces to keep: most frequent first, ties by code point, cut to ``config.size``.
 
-    Raises DataError when the corpus has none, ConfigError when it has fewer than were asked for.
+    Raises DataError if the corpus has no text, ConfigError if it has fewer pieces than ``config.size``.
     """
     counts: Counter[str] = Counter()
     for line in lines:

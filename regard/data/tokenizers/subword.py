@@ -1,4 +1,4 @@
-"""Subwords from SentencePiece and from Hugging Face ``tokenizers``, trained in this process."""
+"""Subword tokenizers by SentencePiece and Hugging Face ``tokenizers``, trained in this process."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ __all__ = [
     "HuggingFaceTokenizer",
     "MarianTokenizer",
     "SentencePieceTokenizer",
-    "marked",
+    "split_language_mark",
     "train_byte_bpe",
     "train_hugging_face",
     "train_sentencepiece",
 ]
 
 DEFAULT_SIZE = 8000
-SAMPLE = 10_000_000  # lines that SentencePiece keeps in memory; more are sampled, always the same ones
+SAMPLE = 10_000_000  # lines that SentencePiece keeps in memory; of more, a fixed sample
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """Pieces of a SentencePiece model; runs of spaces become one space, nothing else is normalised."""
+    """Tokenizer by a SentencePiece model; runs of spaces become one space, nothing else is normalised."""
 
     def __init__(self, config: TokenizerConfig, model: bytes) -> None:
-        """Raises ValueError when ``model`` is not a SentencePiece model."""
+        """Load a model. Raises ValueError if ``model`` is not a SentencePiece model."""
         from sentencepiece import SentencePieceProcessor
 
         super().__init__(config)
         self._model = model
-        if not model:  # of which the library makes something that cannot be used
+        if not model:  # the library accepts this, and fails later
             raise ValueError("not a SentencePiece model: it is empty")
         try:
             self._processor = SentencePieceProcessor(model_proto=model)
@@ -42,7 +42,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     @property
     def model(self) -> bytes:
-        """The SentencePiece model itself, as the library reads it."""
+        """Bytes of the SentencePiece model."""
         return self._model
 
     def __len__(self) -> int:
@@ -53,7 +53,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _unknown(self, line: str) -> list[str]:
         pieces = zip(self._processor.encode(line), self._processor.encode(line, out_type=str), strict=True)
-        return [letter for number, piece in pieces if number == UNKNOWN for letter in _plain(piece)]
+        return [letter for number, piece in pieces if number == UNKNOWN for letter in _without_space_mark(piece)]
 
     def _decode(self, ids: list[int]) -> str:
         return self._processor.decode(ids)
@@ -69,14 +69,17 @@ class SentencePieceTokenizer(Tokenizer):
 
 
 class MarianTokenizer(SentencePieceTokenizer):
-    """Pieces of a SentencePiece model under numbers of a list of their own, as vocabularies of Marian have them.
+    """Tokenizer by a SentencePiece model whose pieces have numbers of a list, like Marian's vocabularies.
 
-    A piece that the list lacks is unknown. What a line begins with in ``>>`` and ``<<`` is one piece: models of several
-    languages are told so which one is wanted.
+    A piece that the list lacks is unknown. A mark ``>>de<<`` at the start of a line is one piece: it tells a model of
+    several languages which one is wanted.
     """
 
     def __init__(self, config: TokenizerConfig, model: bytes, pieces: Sequence[str]) -> None:
-        """``pieces``: those after the special ones. Raises ValueError when ``model`` is not a SentencePiece model."""
+        """Load a model; ``pieces``: those after the special ones.
+
+        Raises ValueError if it is not a SentencePiece model.
+        """
         super().__init__(config, model)
         self._pieces = list(pieces)
         self._numbers = {piece: number for number, piece in enumerate(self._pieces, start=len(SPECIALS))}
@@ -85,7 +88,7 @@ class MarianTokenizer(SentencePieceTokenizer):
         return len(SPECIALS) + len(self._pieces)
 
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
-        marks, texts = zip(*map(marked, lines), strict=True) if lines else ((), ())
+        marks, texts = zip(*map(split_language_mark, lines), strict=True) if lines else ((), ())
         cut = self._processor.encode(list(texts), out_type=str)
         return [
             [self._numbers.get(piece, UNKNOWN) for piece in [*mark, *pieces]]
@@ -93,9 +96,11 @@ class MarianTokenizer(SentencePieceTokenizer):
         ]
 
     def _unknown(self, line: str) -> list[str]:
-        mark, text = marked(line)
+        mark, text = split_language_mark(line)
         pieces = self._processor.encode(text, out_type=str)
-        return [plain for piece in [*mark, *pieces] if piece not in self._numbers and (plain := _plain(piece))]
+        return [
+            plain for piece in [*mark, *pieces] if piece not in self._numbers and (plain := _without_space_mark(piece))
+        ]
 
     def _decode(self, ids: list[int]) -> str:
         # A piece that is only in the list comes back as it is spelled, its mark of a space too.
@@ -109,22 +114,22 @@ class MarianTokenizer(SentencePieceTokenizer):
         return self._pieces
 
 
-def marked(line: str) -> tuple[list[str], str]:
-    """The mark in ``>>`` and ``<<`` that a line begins with, if any, and the rest."""
+def split_language_mark(line: str) -> tuple[list[str], str]:
+    """Return the mark ``>>…<<`` that a line begins with, as a list of at most one, and the rest of the line."""
     end = line.find("<<") if line.startswith(">>") else -1
     return ([], line) if end < 0 else ([line[: end + 2]], line[end + 2 :])
 
 
-def _plain(piece: str) -> str:
-    """Without the mark of a space."""
+def _without_space_mark(piece: str) -> str:
+    """Return the spelling of a piece without the mark of a space."""
     return piece.replace("\N{LOWER ONE EIGHTH BLOCK}", " ").strip()
 
 
 class HuggingFaceTokenizer(Tokenizer):
-    """Pieces of a ``tokenizers`` model; spaces are kept as they are."""
+    """Tokenizer by a model of the ``tokenizers`` library; spaces are kept as they are."""
 
     def __init__(self, config: TokenizerConfig, model: bytes) -> None:
-        """Raises ValueError when ``model`` is not the JSON of a tokenizer."""
+        """Load a model. Raises ValueError if ``model`` is not the JSON of a tokenizer."""
         from tokenizers import Tokenizer as Library
 
         super().__init__(config)
@@ -134,7 +139,7 @@ class HuggingFaceTokenizer(Tokenizer):
         except Exception as error:  # the library raises nothing narrower
             raise ValueError("not a tokenizer of the tokenizers library") from error
         if max(self._library.get_vocab().values(), default=0) >= self._library.get_vocab_size():
-            raise ValueError("a tokenizer whose pieces are not numbered one by one")
+            raise ValueError("the pieces of this tokenizer are not numbered consecutively")
         self._library.encode_special_tokens = True
 
     def __len__(self) -> int:
@@ -165,10 +170,10 @@ class HuggingFaceTokenizer(Tokenizer):
 
 
 def train_sentencepiece(lines: Iterable[str], config: TokenizerConfig) -> SentencePieceTokenizer:
-    """Train on ``lines``; a second time, with fewer pieces, where ``size`` is open and the corpus small.
+    """Train on ``lines``; a second time, with fewer pieces, if ``size`` is None and the corpus small.
 
-    Holds a sample of 10 million lines. Only an iterator, which cannot be read again, is held whole, where ``size``
-    is open.
+    Keeps a sample of 10 million lines in memory; all lines if ``size`` is None and ``lines`` is an iterator, which
+    cannot be read twice.
     """
     source = list(lines) if config.size is None and isinstance(lines, Iterator) else lines
     try:
@@ -181,20 +186,23 @@ def train_sentencepiece(lines: Iterable[str], config: TokenizerConfig) -> Senten
 
 
 class _TooLarge(Exception):
+    """The corpus allows only ``largest`` pieces."""
+
     def __init__(self, largest: int) -> None:
         super().__init__(largest)
         self.largest = largest
 
 
 def _train_sentencepiece(lines: Iterable[str], config: TokenizerConfig, size: int) -> bytes:
+    """Return the bytes of a model of ``size`` pieces."""
     from sentencepiece import SentencePieceTrainer, set_random_generator_seed
 
     set_random_generator_seed(0)
-    watched = _Watched(lines, lowercase=config.lowercase)
+    recording = _RecordingLines(lines, lowercase=config.lowercase)
     model = io.BytesIO()
     try:
         SentencePieceTrainer.train(
-            sentence_iterator=iter(watched),
+            sentence_iterator=iter(recording),
             model_writer=model,
             model_type=config.kind,
             vocab_size=size,
@@ -210,14 +218,14 @@ def _train_sentencepiece(lines: Iterable[str], config: TokenizerConfig, size: in
             minloglevel=2,
         )
     except RuntimeError as error:
-        if watched.failure is not None:
-            raise watched.failure from None
+        if recording.failure is not None:
+            raise recording.failure from None
         raise _explain(str(error), config, size) from error
     return model.getvalue()
 
 
-class _Watched:
-    """Remembers what went wrong in reading: SentencePiece turns every error of an iterator into its own."""
+class _RecordingLines:
+    """Lines that record an error of reading: SentencePiece replaces every error of an iterator by its own."""
 
     def __init__(self, lines: Iterable[str], *, lowercase: bool) -> None:
         self._lines, self._lowercase = lines, lowercase
@@ -235,6 +243,7 @@ class _Watched:
 
 
 def _explain(message: str, config: TokenizerConfig, size: int) -> Exception:
+    """Return the error that a message of SentencePiece stands for."""
     if found := re.search(r"Vocabulary size too high .* value <= (\d+)", message):
         return _TooLarge(int(found[1]))
     if found := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
@@ -305,6 +314,7 @@ def train_byte_bpe(lines: Iterable[str], config: TokenizerConfig) -> HuggingFace
 
 
 def _too_large(config: TokenizerConfig, largest: int) -> ConfigError:
+    """Return the error for a vocabulary larger than the corpus allows."""
     return ConfigError(
         f"A {config.kind} vocabulary of {config.size} pieces is larger than the corpus allows.",
         where="tokenizer.size",
@@ -314,6 +324,7 @@ def _too_large(config: TokenizerConfig, largest: int) -> ConfigError:
 
 
 def _too_small(size: int, smallest: int | None) -> ConfigError:
+    """Return the error for a vocabulary too small for the characters of the corpus; ``smallest``: if known."""
     return ConfigError(
         f"A vocabulary of {size} pieces cannot hold every character of the corpus.",
         where="tokenizer.size",

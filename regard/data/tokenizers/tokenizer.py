@@ -1,4 +1,4 @@
-"""What a tokenizer is, whatever it is made of: lines to piece numbers and back."""
+"""Tokenizers: the config and the interface, lines to piece numbers and back."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ FORMAT = {"format": "regard-tokenizer", "version": 1}
 
 
 class TokenizerConfig(BaseModel):
-    """How text is cut into pieces.
+    """Settings of a tokenizer.
 
-    ``size`` counts the four special pieces. Without it, ``bpe`` and ``unigram`` take 8,000 pieces, or as many
-    as the corpus allows when it allows fewer, and the other kinds keep every piece they see.
-    ``joiner`` is the mark at the end of a piece that continues in the next (``@@`` in text from subword-nmt);
-    it is removed on decoding. ``byte-bpe`` merges the bytes of UTF-8, as GPT-2 does: every text comes back exactly.
-    ``listed`` is the kind of imported models: SentencePiece's pieces, numbered by a list.
+    ``kind``: the pieces; ``byte-bpe`` merges the bytes of UTF-8, as GPT-2 does: every text comes back exactly;
+    ``listed`` is for imported models: SentencePiece's pieces, numbered by a list. ``library``:
+    trains ``bpe`` and ``unigram``. ``size``: pieces, the four special ones included. Without it, ``bpe`` and
+    ``unigram`` take 8,000 pieces, or as many as a smaller corpus allows, and the other kinds keep every piece they see.
+    ``lowercase``: text is lower-cased. ``joiner``: the mark at the end of a piece that continues in the next (``@@`` in
+    text from subword-nmt); it is removed on decoding.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,47 +47,52 @@ class TokenizerConfig(BaseModel):
             raise ValueError("a byte vocabulary has 260 pieces: leave size out")
         return self
 
-    def joined(self, text: str) -> str:
-        """``text`` without the joiners of pieces that were cut outside: ``kara@@ te`` is ``karate``."""
+    def remove_joiners(self, text: str) -> str:
+        """Return ``text`` without the joiners of pieces that were cut before: ``kara@@ te`` is ``karate``."""
         if self.joiner is None:
             return text
         return text.replace(self.joiner + " ", "").removesuffix(self.joiner)
 
 
 class Tokenizer(ABC):
-    """Lines to piece numbers and back. The special pieces have the same numbers in every vocabulary.
+    """Tokenizer: lines to piece numbers and back. Special pieces have the same numbers in every vocabulary.
 
-    Encoding adds neither BEGIN nor END, and text never yields a special number other than UNKNOWN, not even
-    text that spells ``</s>``.
+    Encoding adds neither BEGIN nor END, and text never yields a special number other than UNKNOWN, not even text that
+    spells ``</s>``.
     """
 
     def __init__(self, config: TokenizerConfig) -> None:
         self.config = config
 
+    @property
+    def reads_language_marks(self) -> bool:
+        """Whether ``>>de<<`` at the start of a line is one piece: the mark of the wanted target language."""
+        return self.config.kind == "listed"
+
     def encode(self, line: str) -> list[int]:
-        """The pieces of one line; about 5 µs for a sentence."""
+        """Return the piece numbers of one line; about 5 µs for a sentence."""
         return self.encode_lines([line])[0]
 
     def encode_lines(self, lines: Sequence[str]) -> list[list[int]]:
-        """The pieces of many lines, several times faster than one by one."""
+        """Return the piece numbers of each line, several times faster than one by one."""
         return self._encode([line.lower() for line in lines] if self.config.lowercase else lines)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ``ids`` up to the first END; special pieces, the unknown one too, leave no trace."""
-        kept: list[int] = []
+        """Return the text of ``ids`` up to the first END; special pieces, the unknown one too, leave no trace."""
+        plain: list[int] = []
         for piece in ids:
             if piece == END:
                 break
             if piece > END:
-                kept.append(int(piece))
-        return self._decode(kept)
+                plain.append(int(piece))
+        return self._decode(plain)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """How each piece is spelled, for a reader: ``<unk>``, ``▁dog``, ``@@``-joined parts as they are."""
+        """Return the spelling of each piece, for a reader: ``<unk>``, ``▁dog``, ``@@``-joined parts as they are."""
         return [SPECIALS[piece] if piece <= END else self._piece(int(piece)) for piece in ids]
 
     def unknown(self, line: str) -> list[str]:
-        """What of a line has no piece, as often as it stands there: characters; words, where pieces are words."""
+        """Return the characters (words, where pieces are words) of a line without a piece, as often as they occur."""
         return self._unknown(line.lower() if self.config.lowercase else line)
 
     def save(self, folder: Path, name: str) -> None:
@@ -106,7 +112,7 @@ class Tokenizer(ABC):
             (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
     def digest(self) -> str:
-        """A sha256 that two tokenizers share exactly when they cut every text alike."""
+        """Return a SHA-256 that two tokenizers share exactly if they encode every text alike."""
         whole = hashlib.sha256(self.config.model_dump_json().encode())
         whole.update(json.dumps(self._vocabulary()).encode())
         for suffix, content in sorted(self._files().items()):
@@ -115,7 +121,7 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many pieces there are, the special ones included."""
+        """Return the number of pieces, the special ones included."""
 
     @abstractmethod
     def _encode(self, lines: Sequence[str]) -> list[list[int]]: ...
@@ -125,16 +131,16 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def _decode(self, ids: list[int]) -> str:
-        """``ids`` hold no special piece."""
+        """Return the text of ``ids``, none of which is special."""
 
     @abstractmethod
     def _piece(self, piece: int) -> str:
-        """``piece`` is not special."""
+        """Return the spelling of a piece that is not special."""
 
     @abstractmethod
     def _files(self) -> dict[str, bytes]:
-        """The library's own files: suffix to content."""
+        """Return the library's own files: content by suffix."""
 
     @abstractmethod
     def _vocabulary(self) -> list[str] | None:
-        """The pieces after the special ones where this is all there is to save."""
+        """Return the pieces after the special ones, if they are all that there is to save; else None."""

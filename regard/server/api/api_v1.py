@@ -1,4 +1,4 @@
-"""Our own interface: scores, n-best lists, alignments and attention, the models and how they do."""
+"""Regard's own interface: translations with scores, n-best lists and attention; scores; models; health; metrics."""
 
 from __future__ import annotations
 
@@ -10,165 +10,205 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from regard.errors import DataError
 from regard.inference.results import Translation
-from regard.server.api.notices import unknown_of
-from regard.server.api.requests import sender, texts_of, unless_gone
+from regard.server.api.notices import count_unknown
+from regard.server.api.requests import credentials, unless_disconnected, validate_texts
 from regard.server.api_error import ApiError
 from regard.server.service import Service
 from regard.server.text.languages import Language
 from regard.server.text.markup_tokenizer import Markup
 from regard.server.translation_request import TranslationRequest, TranslationResult
 
-__all__ = ["PROBLEMS", "router", "shaped"]
+__all__ = ["ERROR_RESPONSES", "error_response", "router"]
 
-Weights = dict[str, list[list[list[float]]]]  # of each layer, by its name: heads, target, source
-LONGEST_SHOWN = 256
+HeadWeights = dict[str, list[list[list[float]]]]  # by name of the layer: heads, target pieces, source pieces
+MAX_SHOWN = 256  # characters of a source and pieces of an output whose attention is returned
+SEARCH_FIELDS = {"beam", "nbest", "length_penalty", "coverage_penalty", "max_length"}
 
 
 class TranslateRequest(BaseModel):
-    """What is left out is as the model's own config has it."""
+    """Texts to translate. Settings left out are those of the model's config."""
 
     model_config = ConfigDict(extra="forbid")
 
-    text: str | list[str]
-    source: str | None = None
-    target: str | None = None
-    model: str | None = Field(None, description="By its name; else the first for the languages.")
-    beam: Annotated[int, Field(ge=1)] | None = None
-    nbest: Annotated[int, Field(ge=1)] | None = None
+    text: str | list[str] = Field(description="One text or a list of texts.")
+    source: str | None = Field(None, description="Language code; identified from the text if left out or `auto`.")
+    target: str | None = Field(None, description="Language code; any language if left out.")
+    model: str | None = Field(None, description="Name of the model; the first for the languages if left out.")
+    beam: Annotated[int, Field(ge=1)] | None = Field(None, description="Hypotheses that the search keeps.")
+    nbest: Annotated[int, Field(ge=1)] | None = Field(None, description="Number of outputs of a sentence.")
     length_penalty: Annotated[float, Field(ge=0, le=10)] | None = None
     coverage_penalty: Annotated[float, Field(ge=0, le=10)] | None = None
-    max_length: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    attention: bool = Field(False, description="The weights of every head, of one sentence that is not long.")
-    glossary: dict[str, str] | None = Field(None, description="Source phrases and what they are to be called.")
-    keep: bool = Field(True, description="Placeholders, addresses and numbers come out as they went in.")
+    max_length: Annotated[int, Field(ge=1, le=10_000)] | None = Field(None, description="Pieces of an output.")
+    attention: bool = Field(False, description="Return the weights of every head; for one short sentence only.")
+    glossary: dict[str, str] | None = Field(None, description="Target phrases by source phrase.")
+    keep: bool = Field(True, description="Keep placeholders, addresses and numbers unchanged.")
     format: Literal["text", "html", "xml", "markdown"] = Field(
-        "text", description="In the others, marks are carried over."
+        "text", description="Format of the texts; tags and marks are carried over to the translation."
     )
 
 
 class CandidateResponse(BaseModel):
+    """Output of a text and its score."""
+
     text: str
     score: float
 
 
-class Sentence(BaseModel):
-    """`pieces` of the best output, their log probabilities (the end symbol's last; none where terms were put into an
-    output too long for one pass), and `attention` by name.
-    """
+class SentenceTranslation(BaseModel):
+    """Translation of one sentence."""
 
     source: str
     text: str
-    pieces: list[str]
-    log_probabilities: list[float]
-    attention: Weights | None = None
+    pieces: list[str] = Field(description="Pieces of the best output.")
+    log_probabilities: list[float] = Field(
+        description="Of each piece and the end symbol, in nats; empty where terms were inserted into an output too "
+        "long for one pass."
+    )
+    attention: HeadWeights | None = Field(None, description="By name of the layer: heads, target, source pieces.")
 
 
-class Detected(BaseModel):
-    """The language that a text was taken for, where none was given; `confidence` from 0 to 1, low where `uncertain`."""
+class DetectedLanguage(BaseModel):
+    """Language identified for a text whose request names none."""
 
     language: str
-    confidence: float
-    uncertain: bool
+    confidence: float = Field(description="From 0 to 1.")
+    uncertain: bool = Field(description="Whether the confidence is low.")
 
 
 class TranslatedText(BaseModel):
-    """`unknown`: characters (words, where the model reads words) that it has no piece for, and how often."""
+    """Translation of one text."""
 
     text: str
     score: float
-    candidates: list[CandidateResponse]
+    candidates: list[CandidateResponse] = Field(description="Best first; several only for a text of one sentence.")
     model: str
     source: str | None
     target: str | None
-    detected: Detected | None
-    unknown: dict[str, int]
-    sentences: list[Sentence]
+    detected: DetectedLanguage | None
+    unknown: dict[str, int] = Field(
+        description="Characters (words, for a model that reads words) that the model has no piece for, and how often "
+        "each occurs: an object, where `unknown` of /v1/inspect is a list without counts."
+    )
+    sentences: list[SentenceTranslation]
 
 
 class TranslateResponse(BaseModel):
+    """Translations in order of the texts."""
+
     translations: list[TranslatedText]
 
 
 class ModelDescription(BaseModel):
+    """Served model and its load."""
+
     name: str
     source: str | None
     target: str | None
-    ready: bool
-    waiting: int
-    running: int
+    ready: bool = Field(description="Whether the model is loaded.")
+    waiting: int = Field(description="Sentences in the queue.")
+    running: int = Field(description="Sentences in the running batch.")
 
 
 class ScoreRequest(BaseModel):
-    """As many `targets` as `sources`."""
+    """Pairs of texts to score: as many `targets` as `sources`."""
 
     model_config = ConfigDict(extra="forbid")
 
     sources: list[str]
     targets: list[str]
-    model: str | None = None
+    model: str | None = Field(None, description="Name of the model; the first one if left out.")
 
 
 class ScoredPair(BaseModel):
-    """Nats; `pieces` is that of each piece of the target, the end symbol's last."""
+    """Log probability of a target given its source, in nats."""
 
     log_probability: float
-    pieces: list[float]
+    pieces: list[float] = Field(description="Of each piece of the target and the end symbol.")
 
 
 class ScoreResponse(BaseModel):
+    """Scores in order of the pairs."""
+
     scores: list[ScoredPair]
 
 
-class Problem(BaseModel):
+class ErrorBody(BaseModel):
+    """Error message."""
+
     error: str
 
 
-PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem} for status in (400, 401, 403, 404, 413, 422, 429, 503)
+ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorBody} for status in (400, 401, 403, 404, 413, 422, 429, 503)
 }
 
 
-def shaped(refused: ApiError) -> JSONResponse:
-    return JSONResponse({"error": refused.message}, refused.status, headers=refused.headers)
+def error_response(error: ApiError) -> JSONResponse:
+    """Return an error as clients of this interface expect it."""
+    return JSONResponse({"error": error.message}, error.status, headers=error.headers)
 
 
 def router(service: Service) -> APIRouter:
+    """Return the routes."""
     routes = APIRouter(tags=["Regard"])
+    _add_translation(routes, service)
+    _add_scores(routes, service)
+    _add_status(routes, service)
+    return routes
 
-    @routes.post("/v1/translate", responses=PROBLEMS)
-    async def translate(asked: TranslateRequest, request: Request) -> TranslateResponse:
-        search = asked.model_dump(include={"beam", "nbest", "length_penalty", "coverage_penalty", "max_length"})
-        texts = texts_of(asked.text, "text")
-        source = None if asked.source == "auto" else asked.source
-        markup = None if asked.format == "text" else Markup.of(asked.format)
-        options: dict[str, Any] = {"glossary": service.glossary(asked.glossary), "keep": asked.keep, "markup": markup}
-        wanted = TranslationRequest(
-            texts, source, asked.target, sender(request, "Bearer"), asked.model, search, **options
+
+def _add_translation(routes: APIRouter, service: Service) -> None:
+    """Add the route that translates texts."""
+
+    @routes.post("/v1/translate", responses=ERROR_RESPONSES)
+    async def translate(body: TranslateRequest, request: Request) -> TranslateResponse:
+        """Translate texts."""
+        texts = validate_texts(body.text, "text")
+        translation = TranslationRequest(
+            texts,
+            None if body.source == "auto" else body.source,
+            body.target,
+            credentials(request, "Bearer"),
+            body.model,
+            body.model_dump(include=SEARCH_FIELDS),
+            glossary=service.request_glossary(body.glossary),
+            protect=body.keep,
+            markup=None if body.format == "text" else Markup.create(body.format),
         )
-        answers = await unless_gone(request, service.translate(wanted))
-        if not asked.attention:
-            return TranslateResponse(translations=[_translated(answer) for answer in answers])
-        weights = await unless_gone(request, answers[0].model.beside(lambda: _attention(answers)))
-        return TranslateResponse(translations=[_translated(answers[0], weights)])
+        results = await unless_disconnected(request, service.translate(translation))
+        if not body.attention:
+            return TranslateResponse(translations=[_translated_text(result) for result in results])
+        weights = await unless_disconnected(request, results[0].model.run_serial(lambda: _attention(results)))
+        return TranslateResponse(translations=[_translated_text(results[0], weights)])
 
-    @routes.post("/v1/score", responses=PROBLEMS)
-    async def score(asked: ScoreRequest, request: Request) -> ScoreResponse:
-        """The log probability of every piece of each target, given its source and the pieces before it."""
-        client, key = service.admit(sender(request, "Bearer"))
-        sources, targets = texts_of(asked.sources, "sources"), texts_of(asked.targets, "targets")
+
+def _add_scores(routes: APIRouter, service: Service) -> None:
+    """Add the route that scores pairs of texts."""
+
+    @routes.post("/v1/score", responses=ERROR_RESPONSES)
+    async def score(body: ScoreRequest, request: Request) -> ScoreResponse:
+        """Return the log probability of every piece of each target, given its source and the pieces before it."""
+        client, key = service.admit(credentials(request, "Bearer"))
+        sources, targets = validate_texts(body.sources, "sources"), validate_texts(body.targets, "targets")
         if len(sources) != len(targets):
             raise ApiError(400, f"Invalid request: {len(sources)} sources for {len(targets)} targets")
-        service.check([*sources, *targets], texts=2 * service.settings.texts)
-        model = service.models.named(asked.model) if asked.model else service.models.all[0]
+        service.check_size([*sources, *targets], max_texts=2 * service.settings.texts)
+        model = service.models.get(body.model) if body.model else service.models.all[0]
         try:
-            with service.spending(sum(map(len, [*sources, *targets])), client, key):
-                found = await unless_gone(request, service.aside(lambda: model.score(sources, targets)))
+            with service.charge(sum(map(len, [*sources, *targets])), client, key):
+                work = service.run_auxiliary(lambda: model.score(sources, targets))
+                scores = await unless_disconnected(request, work)
         except DataError as error:
             raise ApiError(413, f"Too long: {error.what}.") from error
-        return ScoreResponse(scores=[ScoredPair(log_probability=sum(each), pieces=each) for each in found])
+        return ScoreResponse(scores=[ScoredPair(log_probability=sum(each), pieces=each) for each in scores])
+
+
+def _add_status(routes: APIRouter, service: Service) -> None:
+    """Add the routes that tell the state of the server."""
 
     @routes.get("/v1/models")
     def models() -> list[ModelDescription]:
+        """List the models and their load."""
         return [
             ModelDescription(name=model.name, source=model.source, target=model.target, ready=model.ready,
                              waiting=model.load[0], running=model.load[1])
@@ -177,59 +217,65 @@ def router(service: Service) -> APIRouter:
 
     @routes.get("/healthz")
     def healthz() -> dict[str, str]:
-        """The server answers."""
+        """Tell that the server responds."""
         return {"status": "ok"}
 
-    @routes.get("/readyz", responses={503: {"model": Problem}})
+    @routes.get("/readyz", responses={503: {"model": ErrorBody}})
     def readyz() -> dict[str, str]:
-        """A model is loaded, and the server is not stopping."""
+        """Tell that a model is loaded and the server is not stopping."""
         if not any(model.ready for model in service.models.all):
             raise ApiError(503, "No model is loaded yet.", retry_after=1)
         return {"status": "ready"}
 
-    @routes.get("/metrics", response_class=Response, responses={401: {"model": Problem}, 403: {"model": Problem}})
+    @routes.get("/metrics", response_class=Response, responses={401: {"model": ErrorBody}, 403: {"model": ErrorBody}})
     def metrics(request: Request) -> Response:
-        """Counts for Prometheus; with keys it needs one too, which counts no request of it."""
-        service.client(sender(request, "Bearer"))
-        service.metrics.loads({model.name: model.load for model in service.models.all})
-        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
-
-    return routes
+        """Return metrics for Prometheus. Requires a key if the server has keys; counts no request of it."""
+        service.identify(credentials(request, "Bearer"))
+        service.metrics.set_loads({model.name: model.load for model in service.models.all})
+        return Response(service.metrics.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-def _attention(answers: list[TranslationResult]) -> Weights:
-    """Every head of the one sentence. ApiError where it is several, or so long that its weights are millions."""
-    sentences = [sentence for answer in answers for sentence in answer.sentences]
-    if len(answers) != 1 or len(sentences) != 1:
-        raise ApiError(400, "Invalid request: attention is given of one sentence at a time")
+def _attention(results: list[TranslationResult]) -> HeadWeights:
+    """Return the weights of every head for one sentence.
+
+    ApiError for several, or one so long that weights are millions.
+    """
+    sentences = [sentence for result in results for sentence in result.sentences]
+    if len(results) != 1 or len(sentences) != 1:
+        raise ApiError(400, "Invalid request: attention is returned for one sentence at a time")
     best = sentences[0].candidates[0]
-    if max(len(best.pieces), len(sentences[0].source)) > LONGEST_SHOWN:
-        raise ApiError(400, f"Invalid request: attention is given of at most {LONGEST_SHOWN} letters and pieces")
+    if max(len(best.pieces), len(sentences[0].source)) > MAX_SHOWN:
+        raise ApiError(400, f"Invalid request: attention is returned for at most {MAX_SHOWN} characters and pieces")
     return {name: weights.tolist() for name, weights in sentences[0].attention.items()}
 
 
-def _translated(answer: TranslationResult, weights: Weights | None = None) -> TranslatedText:
-    text, score = answer.candidates[0]
+def _translated_text(result: TranslationResult, weights: HeadWeights | None = None) -> TranslatedText:
+    """Return the response for a text; ``weights``: those of its one sentence, if asked for."""
+    text, score = result.candidates[0]
     return TranslatedText(
         text=text,
         score=score,
-        candidates=[CandidateResponse(text=each, score=value) for each, value in answer.candidates],
-        model=answer.model.name,
-        source=answer.source,
-        target=answer.model.target,
-        detected=_detected(answer.detected),
-        unknown=unknown_of(answer),
-        sentences=[_sentence(each, weights) for each in answer.sentences],
+        candidates=[CandidateResponse(text=each, score=value) for each, value in result.candidates],
+        model=result.model.name,
+        source=result.source,
+        target=result.model.target,
+        detected=_detected_language(result.detected),
+        unknown=count_unknown(result),
+        sentences=[_sentence(each, weights) for each in result.sentences],
     )
 
 
-def _detected(found: Language | None) -> Detected | None:
-    return found and Detected(language=found.code, confidence=found.confidence, uncertain=found.uncertain)
+def _detected_language(language: Language | None) -> DetectedLanguage | None:
+    """Return the response for an identified language."""
+    return language and DetectedLanguage(
+        language=language.code, confidence=language.confidence, uncertain=language.uncertain
+    )
 
 
-def _sentence(translation: Translation, weights: Weights | None) -> Sentence:
+def _sentence(translation: Translation, weights: HeadWeights | None) -> SentenceTranslation:
+    """Return the response for a sentence."""
     best = translation.candidates[0]
-    return Sentence(
+    return SentenceTranslation(
         source=translation.source,
         text=best.text,
         pieces=best.pieces,

@@ -1,4 +1,4 @@
-"""DeepL's interface, version 2, as its clients know it: errors as {"message": …}, upper-case codes with regions."""
+"""DeepL's interface, version 2: errors as {"message": …}, upper-case codes with regions."""
 
 from __future__ import annotations
 
@@ -7,84 +7,110 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from regard.server.api.deepl_glossaries import chosen, key_sender
-from regard.server.api.notices import notices
-from regard.server.api.requests import fields, texts_of, unless_gone
+from regard.server.api.deepl_glossaries import deepl_credentials, find_glossary
+from regard.server.api.notices import notice_headers
+from regard.server.api.requests import Credentials, request_fields, unless_disconnected, validate_texts
 from regard.server.api_error import ApiError
 from regard.server.service import Service
-from regard.server.text.languages import NAMELESS, base, name
+from regard.server.text.glossary import Glossary
+from regard.server.text.languages import UNDETERMINED, base_language, language_name
 from regard.server.text.markup_tokenizer import Markup
 from regard.server.translation_request import TranslationRequest
 
-__all__ = ["router", "shaped"]
+__all__ = ["error_response", "router"]
 
-UNLIMITED = 10**12  # characters: clients want a number
-# The client refuses these as a target without a region.
+UNLIMITED = 10**12  # characters: clients require a number
+# As a target, DeepL's client refuses these codes without a region.
 REGIONS = {"EN": ("EN-GB", "EN-US"), "PT": ("PT-BR", "PT-PT")}
 
 
-def shaped(refused: ApiError) -> JSONResponse:
-    status = {"no key": 403, "wrong key": 403, "quota": 456}.get(refused.reason, refused.status)
-    return JSONResponse({"message": refused.message}, status, headers=refused.headers)
+def error_response(error: ApiError) -> JSONResponse:
+    """Return an error as DeepL's clients expect it."""
+    status = {"no key": 403, "wrong key": 403, "quota": 456}.get(error.reason, error.status)
+    return JSONResponse({"message": error.message}, status, headers=error.headers)
 
 
 def router(service: Service) -> APIRouter:
+    """Return the routes, those for glossaries excepted."""
     routes = APIRouter(prefix="/v2", tags=["DeepL"])
+    _add_translation(routes, service)
+    _add_information(routes, service)
+    return routes
+
+
+def _add_translation(routes: APIRouter, service: Service) -> None:
+    """Add the route that translates texts."""
 
     @routes.post("/translate")
     async def translate(request: Request, response: Response) -> dict[str, Any]:
-        """`text` (a list), `target_lang`, `source_lang`, `glossary_id`; `tag_handling` and what belongs to it."""
-        given = await fields(request)
-        texts = texts_of(given.get("text"), "text")
+        """Translate texts.
+
+        Fields: `text` (a list), `target_lang`, `source_lang`, `glossary_id`, `tag_handling`, `ignore_tags`,
+        `splitting_tags`, `non_splitting_tags`, `outline_detection`.
+        """
+        given = await request_fields(request)
+        texts = validate_texts(given.get("text"), "text")
         source, target = given.get("source_lang"), given.get("target_lang")
         if not isinstance(target, str) or not target or not isinstance(source, str | None):
             raise ApiError(400, "Value for 'target_lang' not supported.")
-        options: dict[str, Any] = {"markup": _markup(given)}
-        who = key_sender(request)
-        if given.get("glossary_ids"):
-            raise ApiError(400, "Value for 'glossary_ids' not supported.")
-        if given.get("glossary_id"):
-            kept = chosen(service.glossaries, service.client(who)[0], given["glossary_id"], source, target)
-            options["glossary"] = kept.glossary
-        answers = await unless_gone(
-            request, service.translate(TranslationRequest(texts, source or None, target, who, **options))
-        )
-        response.headers.update(notices(answers))
+        markup, client = _markup(given), deepl_credentials(request)
+        glossary = _glossary(service, client, given, source, target)
+        translation = TranslationRequest(texts, source or None, target, client, glossary=glossary, markup=markup)
+        results = await unless_disconnected(request, service.translate(translation))
+        response.headers.update(notice_headers(results))
         return {
             "translations": [
                 {
-                    "detected_source_language": base(answer.source or NAMELESS).upper(),
-                    "text": answer.text,
+                    "detected_source_language": base_language(result.source or UNDETERMINED).upper(),
+                    "text": result.text,
                     "billed_characters": len(text),
                 }
-                for text, answer in zip(texts, answers, strict=True)
+                for text, result in zip(texts, results, strict=True)
             ]
         }
+
+
+def _add_information(routes: APIRouter, service: Service) -> None:
+    """Add the routes that describe the server and the client's use."""
 
     @routes.post("/languages", include_in_schema=False)
     @routes.get("/languages")
     async def languages(request: Request) -> list[dict[str, Any]]:
-        """`type`: `source`, or `target`, where some languages have regions."""
-        kind = (await fields(request)).get("type", "source")
+        """List the languages of one side.
+
+        Field: `type`: `source`, or `target`, where some languages have regions.
+        """
+        kind = (await request_fields(request)).get("type", "source")
         if kind not in ("source", "target"):
             raise ApiError(400, "Value for 'type' not supported.")
-        codes = {(model.source if kind == "source" else model.target) or NAMELESS for model in service.models.all}
-        regional = [each for code in sorted(codes) for each in _regions(code.upper(), kind == "target")]
+        models = service.models.all
+        codes = {(model.source if kind == "source" else model.target) or UNDETERMINED for model in models}
+        regional = [each for code in sorted(codes) for each in _regional_codes(code.upper(), kind == "target")]
         extra = {"supports_formality": False} if kind == "target" else {}
-        return [{"language": code, "name": name(code)} | extra for code in regional]
+        return [{"language": code, "name": language_name(code)} | extra for code in regional]
 
     @routes.post("/usage", include_in_schema=False)
     @routes.get("/usage")
     async def usage(request: Request) -> dict[str, int]:
-        """Of this key, or of this address, since the server began."""
-        used, most = service.usage(key_sender(request))
-        return {"character_count": used, "character_limit": UNLIMITED if most is None else most}
+        """Return the characters of this key, or of this address, since the server began, and the quota."""
+        used, quota = service.usage(deepl_credentials(request))
+        return {"character_count": used, "character_limit": UNLIMITED if quota is None else quota}
 
-    return routes
+
+def _glossary(
+    service: Service, client: Credentials, given: dict[str, Any], source: str | None, target: str
+) -> Glossary | None:
+    """Return the glossary that a request names, if any. ApiError if there is none, or it has other languages."""
+    if given.get("glossary_ids"):
+        raise ApiError(400, "Value for 'glossary_ids' not supported.")
+    if not given.get("glossary_id"):
+        return None
+    owner, _ = service.identify(client)
+    return find_glossary(service.glossaries, owner, given["glossary_id"], source, target).glossary
 
 
 def _markup(given: dict[str, Any]) -> Markup | None:
-    """What the texts are read as; None: as they are."""
+    """Return the format of the texts; None for plain text."""
     kind = given.get("tag_handling")
     if not kind:
         return None
@@ -93,18 +119,19 @@ def _markup(given: dict[str, Any]) -> Markup | None:
     outline = str(given.get("outline_detection", True)).lower()
     if outline not in ("0", "1", "true", "false"):
         raise ApiError(400, "Value for 'outline_detection' not supported.")
-    lists = (_names(given, key) for key in ("ignore_tags", "splitting_tags", "non_splitting_tags"))
-    return Markup.of(kind, *lists, outline=outline in ("1", "true"))
+    elements = (_element_names(given, key) for key in ("ignore_tags", "splitting_tags", "non_splitting_tags"))
+    return Markup.create(kind, *elements, outline=outline in ("1", "true"))
 
 
-def _names(given: dict[str, Any], key: str) -> list[str]:
-    """A list, or one text with commas."""
-    found = given.get(key) or []
-    found = [found] if isinstance(found, str) else found
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+def _element_names(given: dict[str, Any], key: str) -> list[str]:
+    """Return the element names of a field: a list, or one text with commas."""
+    values = given.get(key) or []
+    values = [values] if isinstance(values, str) else values
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise ApiError(400, f"Value for '{key}' not supported.")
-    return [name.strip() for each in found for name in each.split(",") if name.strip()]
+    return [name.strip() for value in values for name in value.split(",") if name.strip()]
 
 
-def _regions(code: str, target: bool) -> tuple[str, ...]:
+def _regional_codes(code: str, target: bool) -> tuple[str, ...]:
+    """Return the codes by which a language is listed: with regions for some targets, without for sources."""
     return REGIONS.get(code, (code,)) if target else (code.partition("-")[0],)

@@ -1,4 +1,4 @@
-"""DeepL's glossaries, version 2: made, listed, shown and removed, each client's own."""
+"""DeepL's interface for glossaries, version 2: create, list, show and delete, each client's own."""
 
 from __future__ import annotations
 
@@ -7,104 +7,118 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from regard.server.api.requests import Sender, fields, sender
+from regard.server.api.requests import Credentials, credentials, request_fields
 from regard.server.api_error import ApiError
-from regard.server.glossaries import Glossaries, StoredGlossary
+from regard.server.glossaries import GlossaryStore, StoredGlossary
 from regard.server.service import Service
-from regard.server.text.glossary import entries_of, tsv
-from regard.server.text.languages import base
+from regard.server.text.glossary import format_tsv, parse_entries
+from regard.server.text.languages import base_language
 
-__all__ = ["chosen", "key_sender", "router"]
+__all__ = ["deepl_credentials", "find_glossary", "router"]
 
-LONGEST = 1024  # letters of a name
+MAX_NAME = 1024  # characters of a glossary's name
 
 
 def router(service: Service) -> APIRouter:
+    """Return the routes."""
     routes = APIRouter(prefix="/v2", tags=["DeepL"])
     glossaries = service.glossaries
 
     @routes.get("/glossary-language-pairs")
     async def pairs() -> dict[str, list[dict[str, str]]]:
-        """The languages of the models that name theirs."""
-        found = sorted({(each.source, each.target) for each in service.models.all if each.source and each.target})
-        shown = [
-            {"source_lang": _plain(source).lower(), "target_lang": _plain(target).lower()} for source, target in found
-        ]
-        return {"supported_languages": shown}
+        """List the language pairs of the models that name theirs."""
+        models = service.models.all
+        named = sorted({(model.source, model.target) for model in models if model.source and model.target})
+        return {
+            "supported_languages": [
+                {"source_lang": _language_code(source).lower(), "target_lang": _language_code(target).lower()}
+                for source, target in named
+            ]
+        }
 
     @routes.post("/glossaries", status_code=201)
     async def create(request: Request) -> dict[str, Any]:
-        """`name`, `source_lang`, `target_lang`, `entries`, and `entries_format`: `tsv` or `csv`."""
-        client, given = _owner(service, request), await fields(request)
-        name, source, target, entries = (_text(given, key) for key in ("name", "source_lang", "target_lang", "entries"))
-        if len(name) > LONGEST:
+        """Create a glossary.
+
+        Fields: `name`, `source_lang`, `target_lang`, `entries`, and `entries_format`: `tsv` or `csv`.
+        """
+        client, given = _client(service, request), await request_fields(request)
+        names = ("name", "source_lang", "target_lang", "entries")
+        name, source, target, entries = (_required_text(given, key) for key in names)
+        if len(name) > MAX_NAME:
             raise ApiError(400, "Value for 'name' is too long.")
-        service.models.between(source, target)
-        found = await asyncio.to_thread(entries_of, entries, given.get("entries_format", "tsv"))
-        kept = await asyncio.to_thread(glossaries.add, client, name, _plain(source), _plain(target), found)
-        return _shown(kept)
+        service.models.for_languages(source, target)
+        parsed = await asyncio.to_thread(parse_entries, entries, given.get("entries_format", "tsv"))
+        codes = _language_code(source), _language_code(target)
+        return _description(await asyncio.to_thread(glossaries.add, client, name, *codes, parsed))
 
     @routes.get("/glossaries")
-    async def every(request: Request) -> dict[str, Any]:
-        return {"glossaries": [_shown(each) for each in glossaries.of(_owner(service, request))]}
+    async def list_glossaries(request: Request) -> dict[str, Any]:
+        """List the client's glossaries, the oldest first."""
+        return {"glossaries": [_description(each) for each in glossaries.owned_by(_client(service, request))]}
 
     @routes.get("/glossaries/{id}")
-    async def one(id: str, request: Request) -> dict[str, Any]:
-        return _shown(glossaries.find(_owner(service, request), id))
+    async def show(id: str, request: Request) -> dict[str, Any]:
+        """Describe a glossary."""
+        return _description(glossaries.find(_client(service, request), id))
 
     @routes.get("/glossaries/{id}/entries", response_class=Response)
     async def entries(id: str, request: Request) -> Response:
-        """As TSV."""
-        found = glossaries.find(_owner(service, request), id)
-        return Response(tsv(found.entries), media_type="text/tab-separated-values; charset=utf-8")
+        """Return the entries of a glossary as TSV."""
+        found = glossaries.find(_client(service, request), id)
+        return Response(format_tsv(found.entries), media_type="text/tab-separated-values; charset=utf-8")
 
     @routes.delete("/glossaries/{id}", status_code=204)
     async def remove(id: str, request: Request) -> None:
-        await asyncio.to_thread(glossaries.remove, _owner(service, request), id)
+        """Delete a glossary."""
+        await asyncio.to_thread(glossaries.remove, _client(service, request), id)
 
     return routes
 
 
-def key_sender(request: Request) -> Sender:
-    """The client adds ``:fx`` to keys of the free service."""
-    found = sender(request, "DeepL-Auth-Key")
+def deepl_credentials(request: Request) -> Credentials:
+    """Return the client's credentials; DeepL's clients add ``:fx`` to keys of the free service."""
+    found = credentials(request, "DeepL-Auth-Key")
     return found._replace(key=found.key.removesuffix(":fx")) if found.key else found
 
 
-def _owner(service: Service, request: Request) -> str:
-    """Whose glossaries are meant. ApiError as any request may be."""
-    return service.admit(key_sender(request))[0]
+def _client(service: Service, request: Request) -> str:
+    """Count a request and return the client's name. ApiError as for any request."""
+    return service.admit(deepl_credentials(request))[0]
 
 
-def chosen(glossaries: Glossaries, client: str, id: Any, source: Any, target: str) -> StoredGlossary:
-    """The glossary that a translation asks for. ApiError where it is for other languages."""
+def find_glossary(glossaries: GlossaryStore, client: str, id: Any, source: Any, target: str) -> StoredGlossary:
+    """Return the glossary that a translation asks for. ApiError if there is none, or it has other languages."""
     if not isinstance(id, str):
         raise ApiError(400, "Value for 'glossary_id' not supported.")
     if not isinstance(source, str) or not source:
         raise ApiError(400, "Value for 'source_lang' is required with a glossary.")
     found = glossaries.find(client, id)
-    if (_plain(source), _plain(target)) != (found.source, found.target):
+    if (_language_code(source), _language_code(target)) != (found.source, found.target):
         raise ApiError(400, "The glossary is for other languages.")
     return found
 
 
-def _plain(code: str) -> str:
-    return base(code).upper()
+def _language_code(code: str) -> str:
+    """Return an upper-case code without region."""
+    return base_language(code).upper()
 
 
-def _text(given: dict[str, Any], key: str) -> str:
+def _required_text(given: dict[str, Any], key: str) -> str:
+    """Return the text of a field. ApiError if it is missing or blank."""
     if not isinstance(given.get(key), str) or not given[key].strip():
         raise ApiError(400, f"Value for '{key}' not supported.")
     return str(given[key])
 
 
-def _shown(kept: StoredGlossary) -> dict[str, Any]:
+def _description(stored: StoredGlossary) -> dict[str, Any]:
+    """Return DeepL's description of a glossary."""
     return {
-        "glossary_id": str(kept.id),
-        "name": kept.name,
+        "glossary_id": str(stored.id),
+        "name": stored.name,
         "ready": True,
-        "source_lang": kept.source.lower(),
-        "target_lang": kept.target.lower(),
-        "creation_time": kept.created.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        "entry_count": len(kept.entries),
+        "source_lang": stored.source.lower(),
+        "target_lang": stored.target.lower(),
+        "creation_time": stored.created.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "entry_count": len(stored.entries),
     }

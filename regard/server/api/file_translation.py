@@ -1,4 +1,4 @@
-"""LibreTranslate's files: sent whole, translated, and fetched under a name that nobody can guess."""
+"""Uploaded files and translated ones, which are fetched under names that cannot be guessed (LibreTranslate)."""
 
 from __future__ import annotations
 
@@ -15,71 +15,74 @@ from starlette.datastructures import UploadFile
 
 from regard.server.api_error import ApiError
 
-__all__ = ["FORMATS", "Files", "Sent", "read_form"]
+__all__ = ["FILE_SUFFIXES", "TranslatedFiles", "UploadedText", "read_form"]
 
-FORMATS = (".txt", ".md", ".html", ".htm")
-FIELDS = 20  # of a form
+FILE_SUFFIXES = (".txt", ".md", ".html", ".htm")
+MAX_FIELDS = 20  # of a form with a file
 
 
-class Sent(NamedTuple):
-    """A file that came with a form; of its name only the end is of interest."""
+class UploadedText(NamedTuple):
+    """Text of an uploaded file, and the suffix of its name."""
 
     suffix: str
     text: str
 
 
-class Files:
-    """The last ``most`` translated files, for ``seconds``."""
+class TranslatedFiles:
+    """The last ``limit`` translated files, each for ``seconds``."""
 
-    def __init__(self, *, most: int = 32, seconds: float = 600.0, clock: Callable[[], float] = time.monotonic) -> None:
-        self._most, self._seconds, self._clock = most, seconds, clock
-        self._kept: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
+    def __init__(self, *, limit: int = 32, seconds: float = 600.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limit, self._seconds, self._clock = limit, seconds, clock
+        self._files: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
 
     def add(self, suffix: str, text: str) -> str:
-        """The name under which it is found."""
+        """Store a text and return the name under which it is found."""
         name = f"{secrets.token_urlsafe(24)}{suffix}"
-        self._sweep()
-        while len(self._kept) >= self._most:
-            self._kept.popitem(last=False)
-        self._kept[name] = self._clock() + self._seconds, text.encode()
+        self._expire()
+        while len(self._files) >= self._limit:
+            self._files.popitem(last=False)
+        self._files[name] = self._clock() + self._seconds, text.encode()
         return name
 
     def find(self, name: str) -> bytes:
-        """ApiError where there is none, or no longer."""
-        self._sweep()
-        if name not in self._kept:
-            raise ApiError(404, "There is no such file, or no longer.")
-        return self._kept[name][1]
+        """Return the content of a file. ApiError 404 if there is none, or it has expired."""
+        self._expire()
+        if name not in self._files:
+            raise ApiError(404, "There is no such file, or it has expired.")
+        return self._files[name][1]
 
-    def _sweep(self) -> None:
+    def _expire(self) -> None:
+        """Drop expired files."""
         now = self._clock()
-        while self._kept and next(iter(self._kept.values()))[0] <= now:
-            self._kept.popitem(last=False)
+        while self._files and next(iter(self._files.values()))[0] <= now:
+            self._files.popitem(last=False)
 
 
-async def read_form(request: Request) -> tuple[dict[str, Any], Sent]:
-    """The fields of a form with a file, and the file. ApiError where it is none that can be translated."""
+async def read_form(request: Request) -> tuple[dict[str, Any], UploadedText]:
+    """Return the fields of a form and its file. ApiError if there is no file that can be translated."""
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
-        raise ApiError(400, "Invalid request: no form with a file")
+        raise ApiError(400, "Invalid request: the body is not a form with a file")
     try:
-        async with request.form(max_files=1, max_fields=FIELDS) as form:
+        async with request.form(max_files=1, max_fields=MAX_FIELDS) as form:
             sent = form.get("file")
             if not isinstance(sent, UploadFile):
                 raise ApiError(400, "Invalid request: missing file parameter")
             fields = {name: value for name, value in form.items() if isinstance(value, str)}
-            return fields, Sent(_suffix(sent.filename or ""), _text(await sent.read()))
+            return fields, UploadedText(_suffix(sent.filename or ""), _text(await sent.read()))
     except FormParserError as error:
-        raise ApiError(400, "Invalid request: the form is not whole") from error
+        raise ApiError(400, "Invalid request: the form is incomplete") from error
 
 
 def _suffix(filename: str) -> str:
-    found = PurePosixPath(filename).suffix.lower()
-    if found not in FORMATS:
-        raise ApiError(400, f"Invalid request: only files of {', '.join(FORMATS)} can be translated")
-    return found
+    """Return the suffix of a file's name. ApiError if such files are not translated."""
+    suffix = PurePosixPath(filename).suffix.lower()
+    if suffix not in FILE_SUFFIXES:
+        raise ApiError(400, f"Invalid request: only files of {', '.join(FILE_SUFFIXES)} can be translated")
+    return suffix
 
 
 def _text(body: bytes) -> str:
+    """Return the text of a file. ApiError if it is not UTF-8."""
     try:
         return body.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""LibreTranslate's interface, as its clients know it: fields by JSON, form or query, errors as {"error": …}."""
+"""LibreTranslate's interface: fields by JSON, form or query, errors as {"error": …}."""
 
 from __future__ import annotations
 
@@ -7,98 +7,140 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
-from regard.server.api.file_translation import FORMATS, Files, read_form
-from regard.server.api.notices import notices
-from regard.server.api.requests import Sender, fields, sender, texts_of, unless_gone
+from regard.server.api.file_translation import FILE_SUFFIXES, TranslatedFiles, read_form
+from regard.server.api.notices import notice_headers
+from regard.server.api.requests import Credentials, credentials, request_fields, unless_disconnected, validate_texts
 from regard.server.api_error import ApiError
 from regard.server.service import Service
-from regard.server.text.languages import NAMELESS, Language, name
+from regard.server.text.languages import UNDETERMINED, Language, language_name
 from regard.server.text.markup_tokenizer import Markup
 from regard.server.translation_request import TranslationRequest, TranslationResult
 
-__all__ = ["router", "shaped", "speaks"]
+__all__ = ["error_response", "handles", "router"]
 
-ROUTES = ("/translate", "/translate_file", "/detect", "/languages", "/frontend/settings", "/health")
+PATHS = ("/translate", "/translate_file", "/detect", "/languages", "/frontend/settings", "/health")
 DOWNLOADS = "/download_file/"
-MARKUPS = {".md": Markup.of("markdown"), ".html": Markup.of("html"), ".htm": Markup.of("html")}
+MARKUP_BY_SUFFIX = {".md": Markup.create("markdown"), ".html": Markup.create("html"), ".htm": Markup.create("html")}
 ALIASES = {"pb": "pt-BR", "zh": "zh-Hans", "zt": "zh-Hant"}
 
 
-def shaped(refused: ApiError) -> JSONResponse:
-    status = 400 if refused.reason == "no key" else refused.status
-    return JSONResponse({"error": refused.message}, status, headers=refused.headers)
+def error_response(error: ApiError) -> JSONResponse:
+    """Return an error as LibreTranslate's clients expect it."""
+    status = 400 if error.reason == "no key" else error.status
+    return JSONResponse({"error": error.message}, status, headers=error.headers)
 
 
-def speaks(path: str) -> bool:
-    """Whether this interface has a route there."""
-    return path in ROUTES or path.startswith(DOWNLOADS)
+def handles(path: str) -> bool:
+    """Return whether a path belongs to this interface."""
+    return path in PATHS or path.startswith(DOWNLOADS)
 
 
 def router(service: Service) -> APIRouter:
-    routes, files = APIRouter(tags=["LibreTranslate"]), Files()
+    """Return the routes."""
+    routes = APIRouter(tags=["LibreTranslate"])
+    _add_translation(routes, service)
+    _add_files(routes, service)
+    _add_detection(routes, service)
+    _add_information(routes, service)
+    return routes
+
+
+def _add_translation(routes: APIRouter, service: Service) -> None:
+    """Add the route that translates texts."""
 
     @routes.post("/translate")
     async def translate(request: Request, response: Response) -> dict[str, Any]:
-        """`q` (a text or a list), `source` (a code or `auto`), `target`, `format` (`text`, `html`), `alternatives`."""
-        given = await fields(request)
-        texts = texts_of(given.get("q"), "q")
-        source, target = (_code(given, key) for key in ("source", "target"))
+        """Translate texts.
+
+        Fields: `q` (a text or a list), `source` (a code or `auto`), `target`, `format` (`text`, `html`),
+        `alternatives`.
+        """
+        given = await request_fields(request)
+        texts = validate_texts(given.get("q"), "q")
+        source, target = _source_code(given), _language_code(given, "target")
         format = given.get("format") or "text"
         if format not in ("text", "html"):
             raise ApiError(400, f"{str(format)[:40]} format is not supported")
-        alternatives = _number(given, "alternatives")
-        search: dict[str, float | int | None] = {"nbest": alternatives + 1} if alternatives else {}
-        options: dict[str, Any] = {"search": search, "markup": Markup.of("html") if format == "html" else None}
-        asked = TranslationRequest(
-            texts, None if source == "auto" else source, target, _sender(request, given), **options
+        alternatives = _count(given, "alternatives")
+        translation = TranslationRequest(
+            texts,
+            source,
+            target,
+            _credentials(request, given),
+            search={"nbest": alternatives + 1} if alternatives else {},
+            markup=Markup.create("html") if format == "html" else None,
         )
-        answers = await unless_gone(request, service.translate(asked))
-        response.headers.update(notices(answers))
-        return _answer(answers, isinstance(given["q"], list), bool(alternatives))
+        results = await unless_disconnected(request, service.translate(translation))
+        response.headers.update(notice_headers(results))
+        return _translation_response(results, isinstance(given["q"], list), bool(alternatives))
+
+
+def _add_files(routes: APIRouter, service: Service) -> None:
+    """Add the routes that translate a file and return the translation."""
+    files = TranslatedFiles()
 
     @routes.post("/translate_file")
     async def translate_file(request: Request, response: Response) -> dict[str, str]:
-        """A form with `file` (UTF-8), `source` and `target`; `translatedFileUrl` holds for ten minutes.
+        """Translate a file. The address in `translatedFileUrl` is valid for ten minutes.
 
-        `model`, which is ours, asks for one by its name.
+        Fields of the form: `file` (UTF-8), `source`, `target`, and, beyond LibreTranslate, `model`: its name.
         """
-        given, sent = await read_form(request)
-        source, target = (_code(given, key) for key in ("source", "target"))
-        markup = MARKUPS.get(sent.suffix)
-        who = _sender(request, given)
-        named = given.get("model") or None
-        asked = TranslationRequest([sent.text], None if source == "auto" else source, target, who, named, markup=markup)
-        (answer,) = await unless_gone(request, service.translate(asked))
-        response.headers.update(notices([answer]))
-        name = files.add(sent.suffix, answer.text)
-        return {"translatedFileUrl": f"{service.settings.public_url or _bound(request)}".rstrip("/") + DOWNLOADS + name}
+        given, file = await read_form(request)
+        source, target = _source_code(given), _language_code(given, "target")
+        translation = TranslationRequest(
+            [file.text],
+            source,
+            target,
+            _credentials(request, given),
+            given.get("model") or None,
+            markup=MARKUP_BY_SUFFIX.get(file.suffix),
+        )
+        (result,) = await unless_disconnected(request, service.translate(translation))
+        response.headers.update(notice_headers([result]))
+        name = files.add(file.suffix, result.text)
+        server = f"{service.settings.public_url or _local_address(request)}".rstrip("/")
+        return {"translatedFileUrl": server + DOWNLOADS + name}
 
     @routes.get(DOWNLOADS + "{name}", response_class=Response)
     async def download_file(name: str) -> Response:
-        """Never shown by a browser: it is somebody's text."""
+        """Return a translated file, to be saved: a browser must not show a stranger's text as a page."""
         content = files.find(name)
         headers = {"content-disposition": f'attachment; filename="translated.{name.rpartition(".")[2]}"'}
         return Response(content, media_type="application/octet-stream", headers=headers)
 
+
+def _add_detection(routes: APIRouter, service: Service) -> None:
+    """Add the route that identifies languages."""
+
     @routes.post("/detect")
     async def detect(request: Request) -> list[dict[str, Any]]:
-        """`q`, a text."""
-        given = await fields(request)
-        service.admit(_sender(request, given))
-        text = " ".join(texts_of(given.get("q"), "q"))
-        return [_language(each) for each in service.detect(text)]
+        """Identify the language of a text. Field: `q`."""
+        given = await request_fields(request)
+        service.admit(_credentials(request, given))
+        text = " ".join(validate_texts(given.get("q"), "q"))
+        return [_detected_language(language) for language in service.detect(text)]
+
+
+def _add_information(routes: APIRouter, service: Service) -> None:
+    """Add the routes that describe the server."""
 
     @routes.get("/languages")
     def languages() -> list[dict[str, Any]]:
-        targets: dict[str, list[str]] = {}
+        """List the source languages, each with the languages into which it is translated."""
+        by_source: dict[str, list[str]] = {}
         for model in service.models.all:
-            targets.setdefault(model.source or NAMELESS, []).append(model.target or NAMELESS)
-        return [{"code": code, "name": name(code), "targets": sorted(set(of))} for code, of in sorted(targets.items())]
+            by_source.setdefault(model.source or UNDETERMINED, []).append(model.target or UNDETERMINED)
+        return [
+            {"code": code, "name": language_name(code), "targets": sorted(set(targets))}
+            for code, targets in sorted(by_source.items())
+        ]
 
     @routes.post("/frontend/settings", include_in_schema=False)
     @routes.get("/frontend/settings")
     def settings() -> dict[str, Any]:
+        """Return limits and abilities of the server."""
         first = service.models.all[0]
+        sides = (("source", first.source or UNDETERMINED), ("target", first.target or UNDETERMINED))
         return {
             "charLimit": service.settings.characters,
             "frontendTimeout": 500,
@@ -106,51 +148,59 @@ def router(service: Service) -> APIRouter:
             "keyRequired": service.keys is not None,
             "suggestions": False,
             "filesTranslation": True,
-            "supportedFilesFormat": list(FORMATS),
-            "language": {side: {"code": code or NAMELESS, "name": name(code or NAMELESS)} for side, code in
-                         (("source", first.source), ("target", first.target))},
-        }  # fmt: skip
+            "supportedFilesFormat": list(FILE_SUFFIXES),
+            "language": {side: {"code": code, "name": language_name(code)} for side, code in sides},
+        }
 
     @routes.get("/health")
     def health() -> dict[str, str]:
+        """Tell that the server responds."""
         return {"status": "ok"}
 
-    return routes
 
-
-def _bound(request: Request) -> str:
-    """The address at which this connection arrived; the header Host says what its client likes."""
+def _local_address(request: Request) -> str:
+    """Return the address at which this connection arrived; the header Host is the client's choice."""
     host, port = request.scope["server"]
     return f"http://{f'[{host}]' if ':' in host else host}" + (f":{port}" if port else "")
 
 
-def _sender(request: Request, given: dict[str, Any]) -> Sender:
-    return sender(request, "Bearer", given.get("api_key") or None)
+def _credentials(request: Request, given: dict[str, Any]) -> Credentials:
+    """Return the client's credentials: the field `api_key`, or the header Authorization."""
+    return credentials(request, "Bearer", given.get("api_key") or None)
 
 
-def _answer(answers: list[TranslationResult], many: bool, alternatives: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {"translatedText": [answer.text for answer in answers]}
-    if answers[0].detected is not None:
-        found["detectedLanguage"] = [_language(answer.detected) for answer in answers if answer.detected]
+def _translation_response(results: list[TranslationResult], many: bool, alternatives: bool) -> dict[str, Any]:
+    """Return the response; ``many``: `q` was a list. ``alternatives``: n-best outputs were asked for."""
+    found: dict[str, Any] = {"translatedText": [result.text for result in results]}
+    if results[0].detected is not None:
+        found["detectedLanguage"] = [_detected_language(result.detected) for result in results if result.detected]
     if alternatives:
-        found["alternatives"] = [[text for text, _ in answer.candidates[1:]] for answer in answers]
+        found["alternatives"] = [[text for text, _ in result.candidates[1:]] for result in results]
     return found if many else {key: value[0] for key, value in found.items()}
 
 
-def _language(language: Language) -> dict[str, Any]:
-    """``uncertain`` is ours, and there only where it is true."""
+def _detected_language(language: Language) -> dict[str, Any]:
+    """Return an identified language; the field `uncertain`, beyond LibreTranslate, is there only if true."""
     found = {"confidence": round(100 * language.confidence), "language": language.code}
     return found | ({"uncertain": True} if language.uncertain else {})
 
 
-def _code(given: dict[str, Any], key: str) -> str:
+def _source_code(given: dict[str, Any]) -> str | None:
+    """Return the code of the source language; None for `auto`."""
+    code = _language_code(given, "source")
+    return None if code == "auto" else code
+
+
+def _language_code(given: dict[str, Any], key: str) -> str:
+    """Return the language code of a field. ApiError if it is missing."""
     code = given.get(key)
     if not isinstance(code, str) or not code:
         raise ApiError(400, f"Invalid request: missing {key} parameter")
     return ALIASES.get(code.lower(), code)
 
 
-def _number(given: dict[str, Any], key: str) -> int:
+def _count(given: dict[str, Any], key: str) -> int:
+    """Return the number of a field, 0 if missing. ApiError if it is negative or not a number."""
     try:
         number = int(given.get(key) or 0)
     except (TypeError, ValueError, OverflowError) as error:

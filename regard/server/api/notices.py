@@ -1,4 +1,4 @@
-"""What an answer has to say beside its texts, in headers, for the dialects that have no field for it."""
+"""Response headers with notices about a translation, for interfaces that have no field for them."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from urllib.parse import quote
 
 from regard.server.translation_request import TranslationResult
 
-__all__ = ["notices", "unknown_of"]
+__all__ = ["count_unknown", "notice_headers"]
 
-MOST, LONGEST = 16, 20  # of them, and letters of one: a header is short
-
-
-def unknown_of(answer: TranslationResult) -> Counter[str]:
-    """How often what the model has no piece for stands in the text (``Translation.unknown``)."""
-    return Counter(piece for sentence in answer.sentences for piece in sentence.unknown)
+MAX_PIECES, MAX_LENGTH = 16, 20  # pieces, and characters of each: headers are short
 
 
-def notices(answers: Sequence[TranslationResult]) -> dict[str, str]:
-    """``Regard-Unknown: %E2%99%9E=2, …``, most frequent first, and ``Regard-Uncertain: de`` of languages found out."""
-    unknown = sum(map(unknown_of, answers), Counter[str]())
-    uncertain = [each.detected.code for each in answers if each.detected is not None and each.detected.uncertain]
-    found = {}
+def count_unknown(result: TranslationResult) -> Counter[str]:
+    """Count the unknown pieces of a source text (``Translation.unknown``)."""
+    return Counter(piece for sentence in result.sentences for piece in sentence.unknown)
+
+
+def notice_headers(results: Sequence[TranslationResult]) -> dict[str, str]:
+    """Return the headers ``Regard-Unknown: %E2%99%9E=2, …`` (most frequent first) and ``Regard-Uncertain: de``."""
+    unknown = sum(map(count_unknown, results), Counter[str]())
+    uncertain = [each.detected.code for each in results if each.detected is not None and each.detected.uncertain]
+    headers = {}
     if unknown:
-        found["Regard-Unknown"] = ", ".join(
-            f"{quote(piece[:LONGEST], safe='')}={count}" for piece, count in unknown.most_common(MOST)
+        headers["Regard-Unknown"] = ", ".join(
+            f"{quote(piece[:MAX_LENGTH], safe='')}={count}" for piece, count in unknown.most_common(MAX_PIECES)
         )
     if uncertain:
-        found["Regard-Uncertain"] = ", ".join(dict.fromkeys(uncertain))
-    return found
+        headers["Regard-Uncertain"] = ", ".join(dict.fromkeys(uncertain))
+    return headers

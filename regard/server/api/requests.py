@@ -1,4 +1,4 @@
-"""What the dialects have in common in reading a request: its fields from JSON, form or query, and who asks."""
+"""Reading of requests, common to all interfaces: fields from JSON, form or query, and the client's credentials."""
 
 from __future__ import annotations
 
@@ -13,32 +13,42 @@ from fastapi import Request
 from regard.core.untrusted_files import parse_json
 from regard.server.api_error import ApiError
 
-__all__ = ["ClientGone", "Sender", "fields", "network_of", "sender", "texts_of", "unless_gone"]
+__all__ = [
+    "ClientDisconnected",
+    "Credentials",
+    "client_network",
+    "credentials",
+    "request_fields",
+    "unless_disconnected",
+    "validate_texts",
+]
 
 Result = TypeVar("Result")
 
 
-class ClientGone(Exception):
-    """Nobody is there to read the answer."""
+class ClientDisconnected(Exception):
+    """The client hung up: nobody reads the response."""
 
 
-class Sender(NamedTuple):
-    """Who asks: the key that was given, if any, and the address."""
+class Credentials(NamedTuple):
+    """API key that the client sent, if any, and its network address."""
 
     key: str | None
     address: str
 
 
-def sender(request: Request, scheme: str, key: Any = None) -> Sender:
-    """``key``, or what follows ``scheme`` in the header Authorization."""
+def credentials(request: Request, scheme: str, key: Any = None) -> Credentials:
+    """Return the client's credentials: ``key``, or else the key after ``scheme`` in the header Authorization."""
     kind, _, rest = request.headers.get("authorization", "").partition(" ")
     if not isinstance(key, str) and kind.lower() == scheme.lower() and rest.strip():
         key = rest.strip()
-    return Sender(key if isinstance(key, str) else None, network_of(request.client.host if request.client else ""))
+    return Credentials(
+        key if isinstance(key, str) else None, client_network(request.client.host if request.client else "")
+    )
 
 
-def network_of(host: str) -> str:
-    """What tells clients apart: an address; of IPv6 the network, since one has as many addresses there as it likes."""
+def client_network(host: str) -> str:
+    """Return the address that tells clients apart. For IPv6 it is the /64 network, all of which one client has."""
     try:
         address = ip_address(host)
     except ValueError:
@@ -48,68 +58,74 @@ def network_of(host: str) -> str:
     return str(ip_network((address, 64), strict=False)) if address.version == 6 else str(address)
 
 
-async def fields(request: Request) -> dict[str, Any]:
-    """The query's fields, and the body's, which win. A field given several times in a form is a list."""
-    found: dict[str, Any] = _from_form(request.url.query)
+async def request_fields(request: Request) -> dict[str, Any]:
+    """Return the fields of the query and of the body, which win.
+
+    A field given several times in a form is a list. ApiError if the body is neither JSON nor a form.
+    """
+    values: dict[str, Any] = _parse_form(request.url.query)
     body = await request.body()
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if not body.strip():
-        return found
+        return values
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
         raise ApiError(400, "Invalid request: the body is not UTF-8") from error
     if kind == "application/json" or (kind != "application/x-www-form-urlencoded" and text.lstrip().startswith("{")):
-        return found | _from_json(text)
+        return values | _parse_json(text)
     if kind in ("", "application/x-www-form-urlencoded"):
-        return found | _from_form(text)
+        return values | _parse_form(text)
     raise ApiError(415, f"Unsupported media type: {kind[:80]}")
 
 
-def _from_form(text: str) -> dict[str, Any]:
+def _parse_form(text: str) -> dict[str, Any]:
+    """Return the fields of a URL-encoded form."""
     try:
         parsed = parse_qs(text, keep_blank_values=True, max_num_fields=1000)
     except ValueError as error:
         raise ApiError(400, "Invalid request: too many fields") from error
-    return {key: values[0] if len(values) == 1 else values for key, values in parsed.items()}
+    return {key: given[0] if len(given) == 1 else given for key, given in parsed.items()}
 
 
-def _from_json(text: str) -> dict[str, Any]:
+def _parse_json(text: str) -> dict[str, Any]:
+    """Return the fields of a JSON object."""
     try:
-        found = parse_json(text)
+        values = parse_json(text)
     except ValueError as error:
         raise ApiError(400, "Invalid request: the body is not JSON") from error
-    if not isinstance(found, dict):
+    if not isinstance(values, dict):
         raise ApiError(400, "Invalid request: the body is not a JSON object")
-    return found
+    return values
 
 
-def texts_of(given: Any, field: str) -> list[str]:
-    """One text or a list of them."""
+def validate_texts(given: Any, field: str) -> list[str]:
+    """Return the value of a field, one text or a list of texts, as a list. ApiError if it is neither."""
     texts = given if isinstance(given, list) else [given]
     if given is None or not all(isinstance(text, str) for text in texts):
         raise ApiError(400, f"Invalid request: missing or wrong {field} parameter")
     for text in texts:
         try:
             text.encode()
-        except UnicodeEncodeError as error:  # JSON may name half of a pair of surrogates
+        except UnicodeEncodeError as error:  # JSON may hold half of a surrogate pair
             raise ApiError(400, f"Invalid request: {field} is not Unicode") from error
     return texts
 
 
-async def unless_gone(request: Request, work: Awaitable[Result]) -> Result:
-    """The result, unless the client hangs up first: then the work is cancelled. After the body has been read."""
-    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_hung_up(request))
+async def unless_disconnected(request: Request, work: Awaitable[Result]) -> Result:
+    """Return the result of ``work``, which is cancelled if the client hangs up. The body must have been read before."""
+    task, disconnected = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(request))
     try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, disconnected}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise ClientGone
+            raise ClientDisconnected
         return task.result()
     finally:
-        gone.cancel()
+        disconnected.cancel()
         task.cancel()
 
 
-async def _hung_up(request: Request) -> None:
+async def _disconnected(request: Request) -> None:
+    """Return when the client has hung up."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

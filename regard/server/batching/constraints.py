@@ -1,44 +1,47 @@
-"""What must be in an output as the pieces that a search can be held to, part by part where an input was cut."""
+"""Required terms as constraints of a search: pieces that an output must contain, for each part of a cut input."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from regard.config.settings import SearchConfig
-from regard.data.protected_spans import Demand
+from regard.data.protected_spans import RequiredTerm
 from regard.tasks.translation.translator import Translator
 
-__all__ = ["constraints_of", "widened"]
+__all__ = ["term_constraints", "widen_beam"]
 
-MOST = 64  # pieces that are demanded of one output
-WIDE = 10  # hypotheses at least, since they are shared out among those that have said more and less of it
+MAX_PIECES = 64  # required pieces of one output
+MIN_BEAM = 10  # hypotheses of a constrained search, which are shared among those that met more and fewer constraints
 
 
-def constraints_of(
-    translator: Translator, parts: Sequence[Sequence[int]], demands: Sequence[Demand], settings: SearchConfig
+def term_constraints(
+    translator: Translator, parts: Sequence[Sequence[int]], terms: Sequence[RequiredTerm], settings: SearchConfig
 ) -> list[list[list[int]]]:
-    """Of each part what stands in it; without what cannot be spelled, and no more than it has room for."""
-    found: list[list[list[int]]] = [[] for _ in parts]
-    for demand in demands:
-        pieces = translator.spelled(demand.text)
+    """Return for each part (numbers of source pieces) the required terms as numbers of target pieces.
+
+    Terms that the model cannot spell, or that exceed the room of their part, are left out.
+    """
+    constraints: list[list[list[int]]] = [[] for _ in parts]
+    for term in terms:
+        pieces = translator.spelled(term.text)
         if pieces is None:
             continue
-        for number in _parts_with(translator, parts, demand):
-            room = min(MOST, len(parts[number]) + settings.max_extra // 2)
-            if sum(map(len, found[number])) + len(pieces) <= room:
-                found[number].append(pieces)
+        for number in _parts_with(translator, parts, term):
+            room = min(MAX_PIECES, len(parts[number]) + settings.max_extra // 2)
+            if sum(map(len, constraints[number])) + len(pieces) <= room:
+                constraints[number].append(pieces)
                 break
-    return found
+    return constraints
 
 
-def _parts_with(translator: Translator, parts: Sequence[Sequence[int]], demand: Demand) -> list[int]:
-    """The one that there is; of several those in which the demanded phrase stands."""
+def _parts_with(translator: Translator, parts: Sequence[Sequence[int]], term: RequiredTerm) -> list[int]:
+    """Return the numbers of the parts that contain the source phrase of ``term``; a single part always counts."""
     if len(parts) < 2:
         return list(range(len(parts)))
-    return [number for number, part in enumerate(parts) if demand.source in translator.source.decode(part)]
+    return [number for number, part in enumerate(parts) if term.source in translator.source.decode(part)]
 
 
-def widened(settings: SearchConfig) -> SearchConfig:
-    """For a search that is held to something: a wider beam, and nothing drawn."""
-    beam = max(settings.beam, settings.nbest, WIDE)
+def widen_beam(settings: SearchConfig) -> SearchConfig:
+    """Return the settings of a constrained search: a beam of at least MIN_BEAM, no sampling."""
+    beam = max(settings.beam, settings.nbest, MIN_BEAM)
     return settings.model_copy(update={"beam": beam, "temperature": None, "top_k": None, "top_p": None})

@@ -1,4 +1,4 @@
-"""What is counted, for Prometheus: of requests by route and status, and of each model its queue, fill and speed."""
+"""Prometheus metrics: requests by route and status; queue, fill and speed of each model."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from regard.server.batching.scheduler import Watch
+from regard.server.batching.scheduler import SchedulerObserver
 
-__all__ = ["ModelWatch", "ServerMetrics"]
+__all__ = ["ModelMetrics", "ServerMetrics"]
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
 class ServerMetrics:
-    """One registry a server, so that several may live in one process."""
+    """Metrics of one server, in a registry of their own, so that several servers may live in one process."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -33,39 +33,45 @@ class ServerMetrics:
         self.queue = Gauge("regard_waiting", "Sentences in the queue", ["model"], registry=registry)
         self.running = Gauge("regard_running", "Sentences in the running batch", ["model"], registry=registry)
 
-    def requested(self, route: str, status: int, seconds: float) -> None:
+    def count_request(self, route: str, status: int, seconds: float) -> None:
+        """Count a request and its seconds."""
         self.requests.labels(route, str(status)).inc()
         self.seconds.labels(route).observe(seconds)
 
-    def translated(self, characters: int, sentences: int) -> None:
+    def count_translated(self, characters: int, sentences: int) -> None:
+        """Count characters and sentences of a translated request."""
         self.characters.inc(characters)
         self.sentences.inc(sentences)
 
-    def loads(self, loads: dict[str, tuple[int, int]]) -> None:
+    def set_loads(self, loads: dict[str, tuple[int, int]]) -> None:
+        """Set the waiting and running sentences of each model, by name."""
         for model, (waiting, running) in loads.items():
             self.queue.labels(model).set(waiting)
             self.running.labels(model).set(running)
 
-    def text(self) -> bytes:
-        """In the format that Prometheus reads."""
+    def exposition(self) -> bytes:
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self.registry)
 
 
-class ModelWatch(Watch):
-    """What the scheduler of one model tells."""
+class ModelMetrics(SchedulerObserver):
+    """Counts of the events of one model's scheduler."""
 
     def __init__(self, metrics: ServerMetrics, model: str) -> None:
         self._waited = metrics.waited.labels(model)
         self._steps, self._rows = metrics.steps.labels(model), metrics.rows.labels(model)
         self._tokens = metrics.tokens.labels(model)
 
-    def entered(self, waited: Sequence[float]) -> None:
+    def on_admitted(self, waited: Sequence[float]) -> None:
+        """Record the seconds that jobs waited."""
         for seconds in waited:
             self._waited.observe(seconds)
 
-    def stepped(self, rows: int, room: int) -> None:
+    def on_step(self, rows: int, max_rows: int) -> None:
+        """Count a step and its rows."""
         self._steps.inc()
         self._rows.inc(rows)
 
-    def found(self, tokens: int) -> None:
+    def on_finished(self, tokens: int) -> None:
+        """Count the tokens of an output."""
         self._tokens.inc(tokens)

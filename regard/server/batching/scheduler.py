@@ -1,7 +1,7 @@
-"""Continuous batching: the sources of many clients in one running batch, which they join and leave between steps.
+"""Continuous batching: sources of many clients share running batches, which they join and leave at any step.
 
-A turn of the scheduler lets in what waits, feeds every running sentence one token, and hands out what is done. Nothing
-here knows of HTTP or threads but ``Future``: a test can take the turns itself, by a clock of its own.
+A turn admits waiting jobs, decodes one token for every running job, and delivers finished ones. Nothing here depends on
+HTTP or threads but ``Future``: a test may take the turns itself, with a clock of its own.
 """
 
 from __future__ import annotations
@@ -20,48 +20,59 @@ from regard.search.batch_search import RunningBatch
 from regard.search.constraint_state import Constraints
 from regard.search.contract import ChunkedStep, Hypothesis, StatePair
 
-__all__ = ["Closed", "Deadline", "Job", "Limits", "Overloaded", "Scheduler", "TooMany", "Watch"]
+__all__ = [
+    "DeadlineExceeded",
+    "Job",
+    "Limits",
+    "Overloaded",
+    "Scheduler",
+    "SchedulerClosed",
+    "SchedulerObserver",
+    "TooManySources",
+]
 
 
-WHOLE = 4  # times what one client may have waiting, all may
-LATEST = 60.0  # seconds that anybody is told to stay away
-PADDING = 128  # pieces, which cost less than a second pass
+QUEUE_FACTOR = 4  # all clients together may have this many times the queue of one
+MAX_RETRY_AFTER = 60.0  # seconds
+MAX_PADDING = 128  # pieces of padding, which cost less than a second pass
 
 
 class Overloaded(Exception):
-    """The queue is full; ``retry_after`` seconds is when to ask again."""
+    """The queue is full; ask again after ``retry_after`` seconds."""
 
     def __init__(self, retry_after: float) -> None:
-        super().__init__(f"too much is waiting; try again in {retry_after:.0f} s")
+        super().__init__(f"the queue is full; try again in {retry_after:.0f} s")
         self.retry_after = retry_after
 
 
-class TooMany(Exception):
-    """More sources in one request than may ever wait; to come back later does not help."""
+class TooManySources(Exception):
+    """One request has more sources than the queue ever holds: retrying does not help."""
 
 
-class Closed(Exception):
-    """The server is stopping: what was accepted is finished, nothing more is accepted."""
+class SchedulerClosed(Exception):
+    """The server is stopping: accepted jobs are finished, new ones refused."""
 
 
-class Deadline(Exception):
-    """The time that a request may take was over before its outputs were found."""
+class DeadlineExceeded(Exception):
+    """The time of a request was over before its outputs were found."""
 
 
 class Limits(NamedTuple):
-    """``rows``: hypotheses that run at once. ``waiting``: sources of one client that may wait while no other's do; of
-    several clients each has its share. ``patience``: turns that a source waits at most for others to join the batch
-    with it. ``lanes``: ways of searching that run at once, each of which costs a pass of its own.
+    """Limits of a scheduler.
+
+    ``rows``: hypotheses that run at once. ``waiting``: sources of one client in the queue; several clients share it.
+    ``patience``: turns that a source waits for others to join a batch with it. ``groups``: sets of search settings that
+    run at once, each of which costs a pass of its own.
     """
 
     rows: int = 64
     waiting: int = 256
     patience: int = 4
-    lanes: int = 4
+    groups: int = 4
 
 
-class Opener(Protocol):
-    """What a model is here (``regard.inference.decoding.Decoding``)."""
+class SearchModel(Protocol):
+    """Model as the scheduler uses it: ``regard.inference.decoding.Decoding``."""
 
     def open(
         self,
@@ -70,22 +81,29 @@ class Opener(Protocol):
         settings: SearchConfig,
         *,
         constraints: Sequence[Constraints] | None = None,
-    ) -> StatePair: ...
+    ) -> StatePair:
+        """Return the opened search of ``sources`` (numbers of pieces), named by ``numbers``."""
 
     @property
-    def step(self) -> ChunkedStep: ...
+    def step(self) -> ChunkedStep:
+        """The step of decoding for a running batch."""
 
 
-class Watch:
-    """Told what happens; of no consequence. ``regard.server.batching.metrics`` counts it."""
+class SchedulerObserver:
+    """Receiver of the scheduler's events, ignored here; ``regard.server.batching.metrics`` counts them."""
 
-    def entered(self, waited: Sequence[float]) -> None: ...
-    def stepped(self, rows: int, room: int) -> None: ...
-    def found(self, tokens: int) -> None: ...
+    def on_admitted(self, waited: Sequence[float]) -> None:
+        """Jobs left the queue; ``waited``: seconds that each was in it."""
+
+    def on_step(self, rows: int, max_rows: int) -> None:
+        """One token was decoded for each of ``rows`` hypotheses, of ``max_rows`` that may run."""
+
+    def on_finished(self, tokens: int) -> None:
+        """A job finished; ``tokens``: length of its best output."""
 
 
-class Lane(NamedTuple):
-    """Who is searched in the same way, in one batch."""
+class SearchGroup(NamedTuple):
+    """Jobs that share one running batch: those with the same settings, constrained or not."""
 
     settings: SearchConfig
     constrained: bool
@@ -93,9 +111,11 @@ class Lane(NamedTuple):
 
 @dataclass(eq=False)
 class Job:
-    """A source that is to be searched: its outputs, best first, come to ``future``, which may be cancelled.
+    """Source to search. Its outputs, best first, come to ``future``, which may be cancelled.
 
-    ``constraints``: pieces that its outputs must contain.
+    ``pieces``: numbers of source pieces. ``settings``: of the search. ``client``: whose turn in the queue it takes.
+    ``deadline``: on the scheduler's clock. ``queued_at``: set by the scheduler. ``constraints``: pieces that the
+    outputs must contain.
     """
 
     pieces: Sequence[int]
@@ -103,26 +123,28 @@ class Job:
     client: str = ""
     deadline: float = float("inf")  # on the scheduler's clock
     future: Future[list[Hypothesis]] = field(default_factory=Future)
-    since: float = 0.0
+    queued_at: float = 0.0
     constraints: Constraints = ()
 
     @property
     def rows(self) -> int:
-        """How many of the running rows it takes."""
+        """Number of rows that the search takes in the batch."""
         drawn = self.settings.temperature is not None and not self.constraints
         return self.settings.nbest if drawn else self.settings.beam
 
     @property
-    def lane(self) -> Lane:
-        return Lane(self.settings, bool(self.constraints))
+    def group(self) -> SearchGroup:
+        """Group in whose batch the job runs."""
+        return SearchGroup(self.settings, bool(self.constraints))
 
     def fail(self, error: Exception) -> None:
+        """Set an error as the result, unless the job was cancelled."""
         if self.future.set_running_or_notify_cancel():
             self.future.set_exception(error)
 
 
-class _Waiting:
-    """Jobs in the order in which they are let in: clients take turns, and each one's own jobs keep their order."""
+class _Queue:
+    """Jobs in order of admission: clients take turns, and the jobs of each client keep their order."""
 
     def __init__(self) -> None:
         self._clients: dict[str, deque[Job]] = {}
@@ -134,221 +156,243 @@ class _Waiting:
         for jobs in self._clients.values():
             yield from jobs
 
-    def of(self, client: str) -> tuple[int, int]:
-        """How many this client has waiting, and how many clients wait with it."""
+    def load(self, client: str) -> tuple[int, int]:
+        """Return the number of queued jobs of a client, and of clients in the queue, this one included."""
         return len(self._clients.get(client, ())), len(self._clients.keys() | {client})
 
     def add(self, jobs: Iterable[Job]) -> None:
+        """Append jobs, each behind those of its client."""
         for job in jobs:
             self._clients.setdefault(job.client, deque()).append(job)
 
-    def take(self, room: int, lanes: Collection[Lane], most: int) -> list[Job]:
-        """As many as fit into ``room`` rows and ``most`` lanes. Who is next and does not fit holds up the others."""
+    def take(self, room: int, groups: Collection[SearchGroup], max_groups: int) -> list[Job]:
+        """Remove and return the jobs that fit into ``room`` rows and ``max_groups`` groups, ``groups`` included.
+
+        The first that does not fit holds up all others.
+        """
         taken: list[Job] = []
-        open = set(lanes)
+        open = set(groups)
         while self._clients:
             client, jobs = next(iter(self._clients.items()))
-            if jobs[0].rows > room or len(open | {jobs[0].lane}) > most:
-                break  # it would starve if others went by
+            if jobs[0].rows > room or len(open | {jobs[0].group}) > max_groups:
+                break  # overtaken again and again, it would starve
             room -= jobs[0].rows
-            open.add(jobs[0].lane)
+            open.add(jobs[0].group)
             taken.append(jobs.popleft())
-            del self._clients[client]  # the others come before it
+            del self._clients[client]  # to the end of the line
             if jobs:
                 self._clients[client] = jobs
         return taken
 
-    def drop(self, gone: Callable[[Job], bool]) -> None:
-        left = {client: deque(job for job in jobs if not gone(job)) for client, jobs in self._clients.items()}
+    def drop(self, is_stale: Callable[[Job], bool]) -> None:
+        """Remove the stale jobs."""
+        left = {client: deque(job for job in jobs if not is_stale(job)) for client, jobs in self._clients.items()}
         self._clients = {client: jobs for client, jobs in left.items() if jobs}
 
 
 class Scheduler:
-    """Jobs come in through ``submit``, from any thread; one thread takes the turns, by ``run`` or by itself."""
+    """Scheduler of one model: ``submit`` takes jobs from any thread; one thread takes the turns, by ``run``."""
 
     def __init__(
         self,
-        model: Opener,
+        model: SearchModel,
         limits: Limits | None = None,
         *,
-        watch: Watch | None = None,
+        observer: SchedulerObserver | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.model, self.limits, self.watch, self.clock = model, limits or Limits(), watch or Watch(), clock
+        """Build a scheduler.
+
+        ``model``: opens and steps searches. ``limits``: defaults if None. ``observer``: informed of events. ``clock``:
+        seconds, for deadlines and waits.
+        """
+        self.model, self.limits, self.clock = model, limits or Limits(), clock
+        self.observer = observer or SchedulerObserver()
         self._changed = threading.Condition()
-        self._waiting, self._closed = _Waiting(), False
-        self._lanes: dict[Lane, RunningBatch] = {}
+        self._queue, self._closed = _Queue(), False
+        self._batches: dict[SearchGroup, RunningBatch] = {}
         self._running: dict[int, Job] = {}
         self._numbers = count()
-        self._held = 0  # turns for which somebody has waited for company
-        self._rate = _Rate()
+        self._delayed_turns = 0  # turns for which the first job has waited for others
+        self._throughput = _Throughput()
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """All of them or none, of one client. Overloaded where they are more than may wait, Closed after ``close``."""
+        """Queue jobs of one client, all or none.
+
+        Raises TooManySources, Overloaded, or SchedulerClosed after ``close``.
+        """
         if len(jobs) > self.limits.waiting:
-            raise TooMany(f"{len(jobs)} sentences are more than may wait, {self.limits.waiting}")
+            raise TooManySources(f"{len(jobs)} sentences exceed the queue of {self.limits.waiting}")
         with self._changed:
             if self._closed:
-                raise Closed("the server is stopping")
-            own, clients = self._waiting.of(jobs[0].client) if jobs else (0, 1)
-            whole = len(self._waiting) + len(jobs) > WHOLE * self.limits.waiting
-            if whole or own + len(jobs) > max(self.limits.waiting // clients, 1):
-                raise Overloaded(self.wait())
+                raise SchedulerClosed("the server is stopping")
+            queued, clients = self._queue.load(jobs[0].client) if jobs else (0, 1)
+            full = len(self._queue) + len(jobs) > QUEUE_FACTOR * self.limits.waiting
+            if full or queued + len(jobs) > max(self.limits.waiting // clients, 1):
+                raise Overloaded(self.estimated_wait())
             now = self.clock()
             for job in jobs:
-                job.since = now
-            self._waiting.add(jobs)
+                job.queued_at = now
+            self._queue.add(jobs)
             self._changed.notify()
 
-    def wait(self) -> float:
-        """Seconds until what waits and runs now is done, reckoned from the last sources; at least 1."""
-        return self._rate.seconds(len(self._waiting) + len(self._running))
+    def estimated_wait(self) -> float:
+        """Return the estimated seconds until all jobs are done, by the rate of the last ones; at least 1."""
+        return self._throughput.seconds(len(self._queue) + len(self._running))
 
     def close(self) -> None:
-        """Accept nothing more; ``run`` returns when what was accepted is done."""
+        """Refuse new jobs; ``run`` returns when accepted ones are done."""
         with self._changed:
             self._closed = True
             self._changed.notify()
 
     def run(self) -> None:
-        """Turn after turn until closed and done; asleep while there is nothing to do."""
+        """Take turns until closed and done; sleep while there is no job."""
         while True:
             with self._changed:
-                while not (self._running or len(self._waiting) or self._closed):
-                    self._rate.rest()
+                while not (self._running or len(self._queue) or self._closed):
+                    self._throughput.reset()
                     self._changed.wait()
-                if self._closed and not self._running and not len(self._waiting):
+                if self._closed and not self._running and not len(self._queue):
                     return
             self.turn()
 
     @property
     def load(self) -> tuple[int, int]:
-        """How many sources wait, and how many run."""
-        return len(self._waiting), len(self._running)
+        """Number of sources that wait, and of those that run."""
+        return len(self._queue), len(self._running)
 
     def turn(self) -> None:
-        """Let in what waits, one token more for all that runs, hand out what is done."""
-        self._forget()
+        """Admit waiting jobs, decode one token for every running job, and deliver finished ones."""
+        self._drop_stale()
         self._admit()
-        for kind, lane in list(self._lanes.items()):
-            self._guard(kind, lane.advance)
+        for group, batch in list(self._batches.items()):
+            self._fail_on_error(group, batch.advance)
         self._deliver()
         if self._running:
-            self.watch.stepped(self._rows(), self.limits.rows)
+            self.observer.on_step(self._rows(), self.limits.rows)
 
     def _rows(self) -> int:
+        """Return the number of rows in use."""
         return sum(job.rows for job in self._running.values())
 
-    def _forget(self) -> None:
-        """Who was cancelled, or is late, is searched no more."""
+    def _drop_stale(self) -> None:
+        """Drop jobs that were cancelled, and fail those past their deadline."""
         now = self.clock()
 
-        def gone(job: Job) -> bool:
+        def is_stale(job: Job) -> bool:
             late = job.deadline <= now
             if late:
-                job.fail(Deadline("the time for this request is over"))
+                job.fail(DeadlineExceeded("the time for this request is over"))
             return late or job.future.cancelled()
 
         with self._changed:
-            self._waiting.drop(gone)
-        numbers = {number for number, job in self._running.items() if gone(job)}
+            self._queue.drop(is_stale)
+        numbers = {number for number, job in self._running.items() if is_stale(job)}
         for number in numbers:
             del self._running[number]
-        for kind, lane in list(self._lanes.items()):
-            if not numbers.isdisjoint(lane.active_ids):
-                self._guard(kind, lambda lane=lane: lane.drop(numbers))  # type: ignore[misc]
+        for group, batch in list(self._batches.items()):
+            if not numbers.isdisjoint(batch.active_ids):
+                self._fail_on_error(group, lambda batch=batch: batch.drop(numbers))  # type: ignore[misc]
 
     def _admit(self) -> None:
+        """Move jobs from the queue into running batches, as far as rows and groups are free."""
         with self._changed:
-            room, lanes = self.limits.rows - self._rows(), self._lanes.keys()
-            jobs = self._waiting.take(room, lanes, self.limits.lanes) if self._worth_admitting() else []
-            if not jobs and not self._running and len(self._waiting):  # wider than all the room: alone
-                jobs = self._waiting.take(max(job.rows for job in self._waiting), (), 1)
-        self._held = 0 if jobs or not len(self._waiting) else self._held + 1
+            room, groups = self.limits.rows - self._rows(), self._batches.keys()
+            jobs = self._queue.take(room, groups, self.limits.groups) if self._should_admit() else []
+            if not jobs and not self._running and len(self._queue):  # needs more than all rows: runs alone
+                jobs = self._queue.take(max(job.rows for job in self._queue), (), 1)
+        self._delayed_turns = 0 if jobs or not len(self._queue) else self._delayed_turns + 1
         if not jobs:
             return
         now = self.clock()
-        self.watch.entered([now - job.since for job in jobs])
-        by_lane: dict[Lane, list[Job]] = defaultdict(list)
+        self.observer.on_admitted([now - job.queued_at for job in jobs])
+        by_group: dict[SearchGroup, list[Job]] = defaultdict(list)
         for job in jobs:
-            by_lane[job.lane].append(job)
-        for kind, its in by_lane.items():
-            for group in _of_like_length(its):
-                self._open(kind, group)
+            by_group[job.group].append(job)
+        for group, members in by_group.items():
+            for similar in _by_length(members):
+                self._open(group, similar)
 
-    def _open(self, kind: Lane, group: Sequence[Job]) -> None:
-        """Newcomers of one lane. What fails of theirs concerns none of those who run."""
-        numbers = [next(self._numbers) for _ in group]
-        lane = self._lanes.get(kind) or RunningBatch(self.model.step)
-        wanted = {"constraints": [job.constraints for job in group]} if kind.constrained else {}
+    def _open(self, group: SearchGroup, jobs: Sequence[Job]) -> None:
+        """Start the search of new jobs of one group. An error fails them alone, not the running jobs."""
+        numbers = [next(self._numbers) for _ in jobs]
+        batch = self._batches.get(group) or RunningBatch(self.model.step)
+        options = {"constraints": [job.constraints for job in jobs]} if group.constrained else {}
         try:
-            begun = lane.first_step(self.model.open(numbers, [job.pieces for job in group], kind.settings, **wanted))
-        except Exception as error:  # noqa: BLE001 - whatever it is, a client waits for it
-            for job in group:
+            opened = self.model.open(numbers, [job.pieces for job in jobs], group.settings, **options)
+            begun = batch.first_step(opened)
+        except Exception as error:  # noqa: BLE001 - any error reaches the client that waits
+            for job in jobs:
                 job.fail(error)
             return
-        self._running |= dict(zip(numbers, group, strict=True))
-        self._lanes[kind] = lane
-        self._guard(kind, lambda: lane.join(begun))
+        self._running |= dict(zip(numbers, jobs, strict=True))
+        self._batches[group] = batch
+        self._fail_on_error(group, lambda: batch.join(begun))
 
-    def _worth_admitting(self) -> bool:
-        """Newcomers cost a pass of their own, which all wait for: a few come together, or one that has waited."""
-        if not len(self._waiting):
+    def _should_admit(self) -> bool:
+        """Return whether to admit jobs now: several together, or one that has waited ``patience`` turns.
+
+        New jobs cost a pass of their own, for which all running jobs wait.
+        """
+        if not len(self._queue):
             return False
         free = self.limits.rows - self._rows()
-        company = min(sum(job.rows for job in self._waiting), free) >= self.limits.rows // 8
-        return company or not self._running or self._held >= self.limits.patience
+        enough = min(sum(job.rows for job in self._queue), free) >= self.limits.rows // 8
+        return enough or not self._running or self._delayed_turns >= self.limits.patience
 
     def _deliver(self) -> None:
-        for kind, lane in list(self._lanes.items()):
-            for number, outputs in lane.take_finished():
+        """Hand finished outputs to their futures, and drop batches that are empty."""
+        for group, batch in list(self._batches.items()):
+            for number, outputs in batch.take_finished():
                 job = self._running.pop(number)
-                if job.future.set_running_or_notify_cancel():  # False where it was cancelled meanwhile
+                if job.future.set_running_or_notify_cancel():  # False if it was cancelled meanwhile
                     job.future.set_result(outputs)
-                self.watch.found(len(outputs[0].token_log_probabilities))
-                self._rate.one(self.clock())
-            if not lane.active_ids:
-                del self._lanes[kind]
+                self.observer.on_finished(len(outputs[0].token_log_probabilities))
+                self._throughput.record(self.clock())
+            if not batch.active_ids:
+                del self._batches[group]
 
-    def _guard(self, kind: Lane, work: Callable[[], None]) -> None:
-        """What fails is told to those whom it concerns; the rest goes on."""
+    def _fail_on_error(self, group: SearchGroup, work: Callable[[], None]) -> None:
+        """Run ``work`` on the batch of a group; an error fails the jobs of that group, the others go on."""
         try:
             work()
-        except Exception as error:  # noqa: BLE001 - whatever it is, a client waits for it
-            del self._lanes[kind]
-            for number in [number for number, job in self._running.items() if job.lane == kind]:
+        except Exception as error:  # noqa: BLE001 - any error reaches the clients that wait
+            del self._batches[group]
+            for number in [number for number, job in self._running.items() if job.group == group]:
                 self._running.pop(number).fail(error)
 
 
-def _of_like_length(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """Those that are read in one pass, lest a long one pad many short ones."""
-    group: list[Job] = []
+def _by_length(jobs: Sequence[Job]) -> Iterator[list[Job]]:
+    """Yield the jobs in lists of similar length, each read in one pass, so that a long one does not pad many short."""
+    similar: list[Job] = []
     for job in sorted(jobs, key=lambda job: len(job.pieces)):
         length = len(job.pieces)
-        padding = sum(length - len(other.pieces) for other in group)
-        if group and padding > PADDING and length.bit_length() > len(group[0].pieces).bit_length():
-            yield group
-            group = []
-        group.append(job)
-    yield group
+        padding = sum(length - len(other.pieces) for other in similar)
+        if similar and padding > MAX_PADDING and length.bit_length() > len(similar[0].pieces).bit_length():
+            yield similar
+            similar = []
+        similar.append(job)
+    yield similar
 
 
-class _Rate:
-    """How long the queue will take, by how long the last sources took."""
+class _Throughput:
+    """Rate of finished jobs, for estimating waits."""
 
     def __init__(self) -> None:
         self._done: deque[float] = deque(maxlen=64)
 
-    def one(self, now: float) -> None:
+    def record(self, now: float) -> None:
+        """Record a finished job; ``now`` in seconds."""
         self._done.append(now)
 
-    def rest(self) -> None:
-        """There is nothing to do: what follows is not measured against it."""
+    def reset(self) -> None:
+        """Forget the past: idle time must not count as slowness."""
         self._done.clear()
 
     def seconds(self, sources: int) -> float:
-        """Between 1 and LATEST."""
+        """Return the estimated seconds for ``sources`` jobs, between 1 and MAX_RETRY_AFTER."""
         if len(self._done) < 2:
             return 1.0
         each = (self._done[-1] - self._done[0]) / (len(self._done) - 1)
-        return min(max(1.0, each * sources), LATEST)
+        return min(max(1.0, each * sources), MAX_RETRY_AFTER)

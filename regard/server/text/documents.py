@@ -1,58 +1,60 @@
-"""A text as sentences to translate and all else that it consists of, whatever it is read as."""
+"""Documents: texts of which only the sentences are translated, whatever their format."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from regard.server.text.word_alignment import Links
+from regard.server.text.word_alignment import WordAlignment
 
-__all__ = ["Document", "Parted"]
+__all__ = ["CompositeDocument", "Document"]
 
 
 class Document(Protocol):
-    """A text whose ``sentences`` are translated.
-
-    ``linked`` are the numbers of those of which ``joined`` wants to know which word stands for which.
-    """
-
-    @property
-    def sentences(self) -> list[str]: ...
-
-    @property
-    def linked(self) -> Collection[int]: ...
-
-    def joined(self, sentences: Sequence[str], links: Mapping[int, Links]) -> str:
-        """The text with these for its sentences."""
-
-
-class Parted:
-    """A document of documents, and of texts that stay as they are."""
-
-    def __init__(self, parts: Sequence[str | Document]) -> None:
-        self._parts = parts
-        self._inner = [part for part in parts if not isinstance(part, str)]
+    """Text whose ``sentences`` are translated and put back by ``join``."""
 
     @property
     def sentences(self) -> list[str]:
-        return [sentence for each in self._inner for sentence in each.sentences]
+        """Sentences to translate, in order."""
 
     @property
-    def linked(self) -> Collection[int]:
-        found, first = [], 0
-        for each in self._inner:
-            found += [first + number for number in each.linked]
-            first += len(each.sentences)
-        return found
+    def needs_alignment(self) -> Collection[int]:
+        """Numbers of the sentences whose word alignment ``join`` reads."""
 
-    def joined(self, sentences: Sequence[str], links: Mapping[int, Links]) -> str:
-        """The text with these for its sentences."""
-        parts, at = [], 0
+    def join(self, sentences: Sequence[str], alignments: Mapping[int, WordAlignment]) -> str:
+        """Return the text with ``sentences`` in place of its own; ``alignments`` by number of sentence."""
+
+
+class CompositeDocument:
+    """Sequence of documents and of strings that stay unchanged."""
+
+    def __init__(self, parts: Sequence[str | Document]) -> None:
+        self._parts = parts
+        self._documents = [part for part in parts if not isinstance(part, str)]
+
+    @property
+    def sentences(self) -> list[str]:
+        """Sentences of all documents, in order."""
+        return [sentence for document in self._documents for sentence in document.sentences]
+
+    @property
+    def needs_alignment(self) -> Collection[int]:
+        """Numbers, among all sentences, of those whose word alignment ``join`` reads."""
+        numbers, first = [], 0
+        for document in self._documents:
+            numbers += [first + number for number in document.needs_alignment]
+            first += len(document.sentences)
+        return numbers
+
+    def join(self, sentences: Sequence[str], alignments: Mapping[int, WordAlignment]) -> str:
+        """Return the text with ``sentences`` in place of its own; ``alignments`` by number of sentence."""
+        texts, at = [], 0
         for part in self._parts:
             if isinstance(part, str):
-                parts.append(part)
+                texts.append(part)
                 continue
             end = at + len(part.sentences)
-            parts.append(part.joined(sentences[at:end], {n - at: links[n] for n in range(at, end) if n in links}))
+            inner = {number - at: alignments[number] for number in range(at, end) if number in alignments}
+            texts.append(part.join(sentences[at:end], inner))
             at = end
-        return "".join(parts)
+        return "".join(texts)

@@ -1,4 +1,4 @@
-"""Sentences translated so that what is demanded is in their outputs: searched for, or put in."""
+"""Translation with required terms: constrained search for terms that an output lacks, or their insertion."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from contextlib import suppress
 from functools import partial
 
 from regard.config.settings import SearchConfig
-from regard.data.protected_spans import Demand, kept, missing
+from regard.data.protected_spans import RequiredTerm, find_protected_spans, missing_terms
 from regard.errors import DataError
 from regard.inference.results import Translation
 from regard.server.api_error import ApiError
 from regard.server.batching.models import ServedModel
 from regard.server.text.glossary import Glossary
-from regard.server.text.term_insertion import inserted
-from regard.server.text.word_alignment import even_links
-from regard.server.text.word_spans import words
+from regard.server.text.term_insertion import insert_terms
+from regard.server.text.word_alignment import even_alignment
+from regard.server.text.word_spans import word_spans
 
-__all__ = ["demands_of", "translated"]
-
-
-def demands_of(sentence: str, glossary: Glossary | None, *, keep: bool) -> list[Demand]:
-    """Terms of the glossary, and what is kept and in none of them, in their order."""
-    terms = glossary.demands(sentence) if glossary else []
-    things = kept(sentence) if keep else []
-    apart = [each for each in things if all(each.end <= term.start or term.end <= each.start for term in terms)]
-    return sorted([*terms, *apart])
+__all__ = ["find_required_terms", "translate_with_terms"]
 
 
-async def translated(
+def find_required_terms(sentence: str, glossary: Glossary | None, *, protect: bool) -> list[RequiredTerm]:
+    """Return the glossary's terms in a sentence and, if ``protect``, the protected spans outside of them, in order."""
+    terms = glossary.find_terms(sentence) if glossary else []
+    spans = find_protected_spans(sentence) if protect else []
+    outside = [span for span in spans if all(span.end <= term.start or term.end <= span.start for term in terms)]
+    return sorted([*terms, *outside])
+
+
+async def translate_with_terms(
     model: ServedModel,
     sentences: Sequence[str],
     settings: SearchConfig,
@@ -38,54 +38,69 @@ async def translated(
     client: str,
     seconds: float,
     glossary: Glossary | None = None,
-    keep: bool = True,
+    protect: bool = True,
 ) -> list[Translation]:
-    """One translation a sentence. What is lost costs more: a search that is held to it, and the judgement of the model
-    between what that found and the first output with what it lost put in.
+    """Return one translation a sentence, within ``seconds``, with every required term in it.
+
+    If a required term is missing, decode again with constraints; insert what either output still lacks, and return
+    the output that the model scores higher.
     """
-    until = time.monotonic() + seconds
-    asked = await asyncio.to_thread(lambda: [demands_of(sentence, glossary, keep=keep) for sentence in sentences])
-    found = await model.translate(sentences, settings, client=client, seconds=seconds)
-    lost = [number for number, each in enumerate(found) if missing(asked[number], each.text)]
-    if not lost:
-        return found
-    chosen, demands = [sentences[number] for number in lost], [asked[number] for number in lost]
-    again: Sequence[Translation | None] = [None] * len(lost)
-    if any(model.spells(demand.text) for its in demands for demand in its):
-        left = max(until - time.monotonic(), 0.0)
-        with suppress(ApiError):  # there is no room or time for it: what was lost is put in
-            again = await model.translate(chosen, settings, client=client, seconds=left, demands=demands)
-    for number, second in zip(lost, again, strict=True):
-        first = found[number]
-        better = await model.beside(partial(_better, model, first, second, asked[number], until))
-        found[number] = better
-        if better.text not in (first.text, second.text if second else None):  # something was put in
-            scored = time.monotonic() < until
-            found[number] = await model.beside(partial(model.spelling, better, better.text, settings, scored=scored))
-    return found
+    deadline = time.monotonic() + seconds
+    required = await asyncio.to_thread(
+        lambda: [find_required_terms(sentence, glossary, protect=protect) for sentence in sentences]
+    )
+    translations = await model.translate(sentences, settings, client=client, seconds=seconds)
+    incomplete = [number for number, each in enumerate(translations) if missing_terms(required[number], each.text)]
+    if not incomplete:
+        return translations
+    terms = [required[number] for number in incomplete]
+    constrained: Sequence[Translation | None] = [None] * len(incomplete)
+    if any(model.can_spell(term.text) for of_sentence in terms for term in of_sentence):
+        left, again = max(deadline - time.monotonic(), 0.0), [sentences[number] for number in incomplete]
+        with suppress(ApiError):  # no room or time for a second search: missing terms are inserted
+            constrained = await model.translate(again, settings, client=client, seconds=left, required_terms=terms)
+    for number, second in zip(incomplete, constrained, strict=True):
+        first = translations[number]
+        best = await model.run_serial(partial(_more_probable, model, first, second, required[number], deadline))
+        if best.text not in (first.text, second.text if second else None):  # a term was inserted
+            scored = time.monotonic() < deadline
+            best = await model.run_serial(partial(model.spelling, best, best.text, settings, scored=scored))
+        translations[number] = best
+    return translations
 
 
-def _better(
-    model: ServedModel, first: Translation, second: Translation | None, demands: Sequence[Demand], until: float
+def _more_probable(
+    model: ServedModel,
+    first: Translation,
+    second: Translation | None,
+    terms: Sequence[RequiredTerm],
+    deadline: float,
 ) -> Translation:
-    """Of the two, with what they lack put in, that which the model finds more probable."""
-    whole = _whole(model, first, demands, until)
+    """Insert the missing terms into both outputs and return the one that the model scores higher.
+
+    ``second`` is the output of the constrained search, None if there was none; it wins where there is no time, or no
+    one pass, to score both. An unfinished ``second`` loses to a finished ``first``.
+    """
+    inserted = _with_missing_terms(model, first, terms, deadline)
     if second is None or (first.candidates[0].finished and not second.candidates[0].finished):
-        return whole
-    other = _whole(model, second, demands, until)
-    if time.monotonic() >= until:
-        return other
+        return inserted
+    searched = _with_missing_terms(model, second, terms, deadline)
+    if time.monotonic() >= deadline:
+        return searched
     try:
-        scores = model.score([first.source] * 2, [other.text, whole.text])
+        scores = model.score([first.source] * 2, [searched.text, inserted.text])
     except DataError:  # too long for one pass
-        return other
-    return other if sum(scores[0]) >= sum(scores[1]) else whole
+        return searched
+    return searched if sum(scores[0]) >= sum(scores[1]) else inserted
 
 
-def _whole(model: ServedModel, found: Translation, demands: Sequence[Demand], until: float) -> Translation:
-    lacking = missing(demands, found.text)
-    if not lacking:
-        return found
-    pace = even_links(len(words(found.source)), len(words(found.text)))
-    links = model.links(found) if time.monotonic() < until else pace
-    return found.saying(inserted(found.source, found.text, links, lacking))
+def _with_missing_terms(
+    model: ServedModel, translation: Translation, terms: Sequence[RequiredTerm], deadline: float
+) -> Translation:
+    """Return the translation with its missing terms inserted; words are aligned by position after ``deadline``."""
+    missing = missing_terms(terms, translation.text)
+    if not missing:
+        return translation
+    even = even_alignment(len(word_spans(translation.source)), len(word_spans(translation.text)))
+    alignment = model.align_words(translation) if time.monotonic() < deadline else even
+    return translation.saying(insert_terms(translation.source, translation.text, alignment, missing))

@@ -1,4 +1,4 @@
-"""Terms and what they are to be called: where they occur in a sentence, and how they are written down."""
+"""Glossaries: target phrases for source phrases, the search for them in a sentence, and reading and writing entries."""
 
 from __future__ import annotations
 
@@ -7,66 +7,74 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from regard.data.protected_spans import Demand
+from regard.data.protected_spans import RequiredTerm
 from regard.server.api_error import ApiError
-from regard.server.text.word_spans import words
+from regard.server.text.word_spans import word_spans
 
-__all__ = ["Glossary", "entries_of", "is_term", "tsv"]
+__all__ = ["Glossary", "format_tsv", "is_valid_term", "parse_entries"]
 
-LONGEST = 1024  # letters of a term
+MAX_LENGTH = 1024  # characters of a term
 Phrase = tuple[str, ...]
 
 
 class Glossary:
-    """Source phrases and the target phrases that stand for them."""
+    """Source phrases and the target phrases that translate them."""
 
     def __init__(self, entries: Mapping[str, str]) -> None:
         self.entries = dict(entries)
 
     @cached_property
     def _phrases(self) -> dict[Phrase, str]:
+        """Target phrase by the words of the source phrase, case-folded; the first entry wins."""
         return {phrase: target for source, target in reversed(self.entries.items()) if (phrase := _phrase(source))}
 
     @cached_property
     def _lengths(self) -> dict[str, set[int]]:
-        """How long the phrases are that a word begins."""
-        found: dict[str, set[int]] = {}
+        """Lengths, in words, of the phrases that begin with a word."""
+        lengths: dict[str, set[int]] = {}
         for phrase in self._phrases:
-            found.setdefault(phrase[0], set()).add(len(phrase))
-        return found
+            lengths.setdefault(phrase[0], set()).add(len(phrase))
+        return lengths
 
-    def demands(self, sentence: str) -> list[Demand]:
-        """Where its phrases stand as whole words, in any case; of those that overlap the longest. In their order."""
-        places, said = words(sentence), _phrase(sentence)
-        found = [
+    def find_terms(self, sentence: str) -> list[RequiredTerm]:
+        """Return the phrases that stand in ``sentence`` as whole words, in any case, in order.
+
+        Of overlapping ones the longest counts.
+        """
+        spans, words = word_spans(sentence), _phrase(sentence)
+        matches = [
             (at, at + length, self._phrases[phrase])
-            for at, first in enumerate(said)
+            for at, first in enumerate(words)
             for length in self._lengths.get(first, ())
-            if (phrase := said[at : at + length]) in self._phrases and len(phrase) == length
+            if (phrase := words[at : at + length]) in self._phrases and len(phrase) == length
         ]
         taken: set[int] = set()
-        demands = []
-        for first, end, target in sorted(found, key=lambda each: each[0] - each[1]):
+        terms = []
+        for first, end, target in sorted(matches, key=lambda match: match[0] - match[1]):
             if taken.isdisjoint(range(first, end)):
                 taken.update(range(first, end))
-                start, stop = places[first].start, places[end - 1].end
-                demands.append(Demand(start, stop, sentence[start:stop], target))
-        return sorted(demands)
+                start, stop = spans[first].start, spans[end - 1].end
+                terms.append(RequiredTerm(start, stop, sentence[start:stop], target))
+        return sorted(terms)
 
 
 def _phrase(text: str) -> Phrase:
-    return tuple(text[word.start : word.end].casefold() for word in words(text))
+    """Return the words of ``text``, case-folded."""
+    return tuple(text[word.start : word.end].casefold() for word in word_spans(text))
 
 
-def entries_of(text: str, format: str) -> dict[str, str]:
-    """The entries of a file in ``tsv`` or ``csv``. ApiError where it is none, or a term is there twice."""
+def parse_entries(text: str, format: str) -> dict[str, str]:
+    """Return the entries (source to target) of ``text`` in the format ``tsv`` or ``csv``.
+
+    ApiError 400 for any defect.
+    """
     if format == "tsv":
         rows: Sequence[Sequence[str]] = [line.split("\t") for line in text.splitlines()]
     elif format == "csv":
         try:
             rows = list(csv.reader(text.splitlines(), strict=True))
         except csv.Error as error:
-            raise ApiError(400, "Invalid glossary entries: this is no CSV.") from error
+            raise ApiError(400, "Invalid glossary entries: the text is not CSV.") from error
     else:
         raise ApiError(400, "Value for 'entries_format' not supported.")
     entries: dict[str, str] = {}
@@ -74,28 +82,31 @@ def entries_of(text: str, format: str) -> dict[str, str]:
         terms = [term.strip() for term in row]
         if not any(terms):
             continue
-        if len(terms) != 2 and not (format == "csv" and len(terms) == 4):  # CSV may name the languages too
-            raise ApiError(400, f"Invalid glossary entries: line {number} is not a source and a target.")
+        if len(terms) != 2 and not (format == "csv" and len(terms) == 4):  # CSV may add the two languages
+            raise ApiError(400, f"Invalid glossary entries: line {number} must hold a source and a target term.")
         source, target = terms[:2]
-        if not (is_term(source) and is_term(target)):
-            raise ApiError(400, f"Invalid glossary entries: a term of line {number} is empty, too long or no text.")
+        if not (is_valid_term(source) and is_valid_term(target)):
+            raise ApiError(
+                400,
+                f"Invalid glossary entries: line {number} has a term that is empty, too long or not one line of text.",
+            )
         if source in entries:
-            raise ApiError(400, f"Invalid glossary entries: the source of line {number} is there twice.")
+            raise ApiError(400, f"Invalid glossary entries: line {number} repeats a source term.")
         entries[source] = target
     if not entries:
-        raise ApiError(400, "Invalid glossary entries: there are none.")
+        raise ApiError(400, "Invalid glossary entries: the text holds no entry.")
     return entries
 
 
-def is_term(text: str) -> bool:
-    """One line of text."""
+def is_valid_term(text: str) -> bool:
+    """Return whether ``text`` is one line of text, not blank, of at most MAX_LENGTH characters."""
     return (
         0 < len(text.strip())
-        and len(text) <= LONGEST
-        and not any(unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp") for sign in text)
+        and len(text) <= MAX_LENGTH
+        and not any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in text)
     )
 
 
-def tsv(entries: Mapping[str, str]) -> str:
-    """As ``entries_of`` reads it."""
+def format_tsv(entries: Mapping[str, str]) -> str:
+    """Return the entries as TSV, which ``parse_entries`` reads."""
     return "".join(f"{source}\t{target}\n" for source, target in entries.items())

@@ -1,4 +1,4 @@
-"""A stretch of a marked text that no tag parts: its words, and the tags between and around them."""
+"""Inline markup: text of one block with the tags inside it, as a document."""
 
 from __future__ import annotations
 
@@ -8,130 +8,164 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
 
-from regard.data.sentence_split import SplitText, segments
-from regard.server.text.markup_tokenizer import ENTITY, Markup, Token, decoded, escaped
-from regard.server.text.tag_projection import TagNode, placed
-from regard.server.text.word_alignment import Links, even_links
-from regard.server.text.word_spans import Word, words
+from regard.data.sentence_split import SplitText, split_sentences
+from regard.server.text.markup_tokenizer import ENTITY, Markup, MarkupToken, escape, unescape
+from regard.server.text.tag_projection import TagNode, project_tags
+from regard.server.text.word_alignment import WordAlignment, even_alignment
+from regard.server.text.word_spans import WordSpan, word_spans
 
-__all__ = ["Stretch", "stretch"]
+__all__ = ["InlineMarkup", "parse_inline"]
 
 BLANK = " \t\r\n\f"
 BLANKS = re.compile(rf"[{BLANK}]+")
 
 
-class Stretch:
-    """Text and the tags in it, none of which parts it."""
+class InlineMarkup:
+    """Document of text and inline tags: none of the tags splits the text."""
 
     def __init__(
-        self, text: str, edges: tuple[str, str], nodes: list[TagNode], places: list[int], markup: Markup,
+        self,
+        text: str,
+        edges: tuple[str, str],
+        nodes: list[TagNode],
+        positions: list[int],
+        markup: Markup,
         language: str | None,
-    ) -> None:  # fmt: skip
-        """``edges``: blanks around ``text``. ``places``: where the tags stand in it."""
-        self._segments = segments(text, language)
-        self._edges, self._nodes, self._places, self._markup = edges, nodes, places, markup
-        self._words = _words_of(self._segments, self._segments.sentences)
-        flat = [word for its in self._words for word in its]
-        self._cut = [_cut(word, places) for word in flat]
-        self._texts = [text[word.start : word.end] for word in flat]
-        parts = [part for of in self._cut for part in of]
-        ends, begins = [part.end for part in parts], [part.start for part in parts]
+    ) -> None:
+        """Build the document.
+
+        ``text``: the text without tags. ``edges``: white space before and after it. ``nodes``: the tags, whose
+        ``first`` and ``end`` are characters of ``text`` and become words here. ``positions``: the character before
+        which each tag stands, rising. ``markup``: the format. ``language``: the code for splitting sentences.
+        """
+        self._split = split_sentences(text, language)
+        self._edges, self._nodes, self._positions, self._markup = edges, nodes, positions, markup
+        self._words = _words_by_part(self._split, self._split.sentences)
+        flat = [word for words in self._words for word in words]
+        self._word_parts = [_split_word(word, positions) for word in flat]
+        self._word_texts = [text[word.start : word.end] for word in flat]
+        parts = [part for word_parts in self._word_parts for part in word_parts]
+        ends, starts = [part.end for part in parts], [part.start for part in parts]
         self._count = len(parts)
-        for node in _all(nodes):  # so far by letters
+        for node in _flatten(nodes):
             node.first = bisect_right(ends, node.first)
-            node.end = max(bisect_left(begins, node.end), node.first)
+            node.end = max(bisect_left(starts, node.end), node.first)
 
     @property
     def sentences(self) -> list[str]:
-        return self._segments.sentences
+        """Sentences of the text, without tags."""
+        return self._split.sentences
 
     @property
-    def linked(self) -> list[int]:
-        """The sentences of which a tag stands between two words."""
-        inside = [its and (its[0].start + 1, its[-1].start + 1) for its in self._words[1::2]]
-        places = self._places
-        return [n for n, at in enumerate(inside) if at and bisect_left(places, at[1]) > bisect_left(places, at[0])]
+    def needs_alignment(self) -> list[int]:
+        """Numbers of the sentences with a tag between two of their words."""
+        inner = [words and (words[0].start + 1, words[-1].start + 1) for words in self._words[1::2]]
+        positions = self._positions
+        return [
+            number
+            for number, span in enumerate(inner)
+            if span and bisect_left(positions, span[1]) > bisect_left(positions, span[0])
+        ]
 
-    def joined(
-        self, sentences: Sequence[str], links: Mapping[int, Links], escape: Callable[[str], str] | None = None
+    def join(
+        self,
+        sentences: Sequence[str],
+        alignments: Mapping[int, WordAlignment],
+        escape_text: Callable[[str], str] | None = None,
     ) -> str:
-        """``escape``: for all that is no tag, other than usual in this markup."""
-        text, said = self._segments.joined(sentences), _words_of(self._segments, sentences)
-        found, linked = self._parts(text, said, {2 * number + 1: its for number, its in links.items()})
-        inner = placed(self._nodes, self._count, linked, text, found, escape or self._escaped)
+        """Return the markup with ``sentences`` in place of its own, tags around the aligned words.
+
+        ``alignments``: by number of sentence. ``escape_text``: for text between tags, unless as usual in this markup.
+        """
+        text, words = self._split.join(sentences), _words_by_part(self._split, sentences)
+        by_part = {2 * number + 1: alignment for number, alignment in alignments.items()}
+        output_words, alignment = self._align_parts(text, words, by_part)
+        inner = project_tags(self._nodes, self._count, alignment, text, output_words, escape_text or self._escape)
         return f"{self._edges[0]}{inner}{self._edges[1]}"
 
-    def _escaped(self, text: str) -> str:
-        return escaped(text, self._markup)
+    def _escape(self, text: str) -> str:
+        return escape(text, self._markup)
 
-    def _parts(
-        self, text: str, said: Sequence[Sequence[Word]], links: Mapping[int, Links]
-    ) -> tuple[list[Word], list[int]]:
-        """The words of the output and what each is linked to; a word with tags in it comes in parts, if it stayed."""
-        begins = [0, *accumulate(map(len, self._cut))]
-        found: list[Word] = []
-        linked: list[int] = []
+    def _align_parts(
+        self, text: str, words: Sequence[Sequence[WordSpan]], alignments: Mapping[int, WordAlignment]
+    ) -> tuple[list[WordSpan], list[int]]:
+        """Return the words of the output ``text`` and the part of a source word that each is aligned with.
+
+        A word with tags inside it is cut into parts where it is unchanged, so that its tags stay inside.
+        """
+        first_parts = [0, *accumulate(map(len, self._word_parts))]
+        output_words: list[WordSpan] = []
+        aligned: list[int] = []
         first = 0
-        for number, (mine, its) in enumerate(zip(self._words, said, strict=True)):
-            given = links.get(number, ())
-            given = given if len(given) == len(its) else even_links(len(mine), len(its))
-            for word, link in zip(its, given, strict=False):  # no links to a sentence without words
+        for number, (source_words, target_words) in enumerate(zip(self._words, words, strict=True)):
+            alignment = alignments.get(number, ())
+            if len(alignment) != len(target_words):
+                alignment = even_alignment(len(source_words), len(target_words))
+            for word, link in zip(target_words, alignment, strict=False):  # empty for a part without source words
                 source = first + link
-                cut, shift = self._cut[source], word.start - self._cut[source][0].start
-                if text[word.start : word.end] == self._texts[source]:
-                    found += [Word(part.start + shift, part.end + shift) for part in cut]
-                    linked += range(begins[source], begins[source + 1])
+                parts, shift = self._word_parts[source], word.start - self._word_parts[source][0].start
+                if text[word.start : word.end] == self._word_texts[source]:
+                    output_words += [WordSpan(part.start + shift, part.end + shift) for part in parts]
+                    aligned += range(first_parts[source], first_parts[source + 1])
                 else:
-                    found.append(word)
-                    linked.append(begins[source] + _longest(cut))
-            first += len(mine)
-        return found, linked
+                    output_words.append(word)
+                    aligned.append(first_parts[source] + _longest(parts))
+            first += len(source_words)
+        return output_words, aligned
 
 
-def _cut(word: Word, places: Sequence[int]) -> list[Word]:
-    """A word in parts, by the tags inside it."""
-    inside = sorted(set(places[bisect_right(places, word.start) : bisect_left(places, word.end)]))
-    return [Word(*pair) for pair in pairwise([word.start, *inside, word.end])]
+def _split_word(word: WordSpan, positions: Sequence[int]) -> list[WordSpan]:
+    """Return the parts of a word between the tags inside it."""
+    inside = sorted(set(positions[bisect_right(positions, word.start) : bisect_left(positions, word.end)]))
+    return [WordSpan(*pair) for pair in pairwise([word.start, *inside, word.end])]
 
 
-def _longest(words: Sequence[Word]) -> int:
+def _longest(words: Sequence[WordSpan]) -> int:
+    """Return the number of the longest word."""
     return max(range(len(words)), key=lambda number: words[number].end - words[number].start)
 
 
-def _words_of(segments: SplitText, sentences: Sequence[str]) -> list[list[Word]]:
-    """Where words stand in the whole with these for its sentences: of what is before a sentence, of the sentence, and
-    so on, last of what is after all.
+def _words_by_part(split: SplitText, sentences: Sequence[str]) -> list[list[WordSpan]]:
+    """Return the words of ``split.join(sentences)``, a list for each part.
+
+    The parts are the text before the first sentence, the first sentence, the text after it, and so on.
     """
-    inner = [part for pair in zip(sentences, segments.between[1:], strict=True) for part in pair]
-    found, at = [], 0
-    for part in [segments.between[0], *inner]:
-        found.append([Word(at + word.start, at + word.end) for word in words(part)])
+    inner = [part for pair in zip(sentences, split.between[1:], strict=True) for part in pair]
+    words, at = [], 0
+    for part in [split.between[0], *inner]:
+        words.append([WordSpan(at + word.start, at + word.end) for word in word_spans(part)])
         at += len(part)
-    return found
+    return words
 
 
-def _all(nodes: Sequence[TagNode]) -> list[TagNode]:
-    return [each for node in nodes for each in (node, *_all(node.inside))]
+def _flatten(nodes: Sequence[TagNode]) -> list[TagNode]:
+    """Return the nodes and all their descendants."""
+    return [each for node in nodes for each in (node, *_flatten(node.children))]
 
 
-def stretch(tokens: Sequence[Token], markup: Markup, language: str | None, *, verbatim: bool) -> str | Stretch:
-    """These tokens, none of which parts the text; as they are where there are no words."""
+def parse_inline(
+    tokens: Sequence[MarkupToken], markup: Markup, language: str | None, *, verbatim: bool
+) -> str | InlineMarkup:
+    """Return the document of tokens that form one block; their text unchanged if it has no words.
+
+    ``verbatim``: line ends count, as in ``pre``.
+    """
     text = ""
-    places: list[int] = []
+    positions: list[int] = []
     levels: list[list[TagNode]] = [[]]
-    loose: list[TagNode] = []  # which wait to hear whether a blank follows
+    unfinished: list[TagNode] = []  # nodes of which it is open whether white space follows
     folds = markup.kind == "html" and not verbatim
-    before, inner, after = _edges(tokens)
-    for token in _split(inner, markup):
+    before, inner, after = _strip_edges(tokens)
+    for token in _split_unknown_entities(inner, markup):
         if token.kind == "text":
-            said = decoded(token.raw, markup)
-            for node in loose:
-                node.glued = (node.glued[0], not said[:1].isspace())
-            loose = []
-            said = BLANKS.sub(_folded, said) if folds else said
-            text += said.lstrip(BLANK) if text.endswith(tuple(BLANK)) and not verbatim else said
+            plain = unescape(token.raw, markup)
+            for node in unfinished:
+                node.touches = (node.touches[0], not plain[:1].isspace())
+            unfinished = []
+            plain = BLANKS.sub(_fold_line_end, plain) if folds else plain
+            text += plain.lstrip(BLANK) if text.endswith(tuple(BLANK)) and not verbatim else plain
             continue
-        places.append(len(text))
+        positions.append(len(text))
         if token.kind == "close":
             levels.pop()
             levels[-1][-1].closing, levels[-1][-1].end = token.raw, len(text)
@@ -139,16 +173,16 @@ def stretch(tokens: Sequence[Token], markup: Markup, language: str | None, *, ve
         node = TagNode(token.raw, None, len(text), len(text), (not text[-1:].isspace(), True))
         levels[-1].append(node)
         if token.kind == "open":
-            levels.append(node.inside)
+            levels.append(node.children)
         else:
-            loose.append(node)
-    if not words(text):
+            unfinished.append(node)
+    if not word_spans(text):
         return "".join(token.raw for token in tokens)
-    return Stretch(text, (before, after), levels[0], places, markup, language)
+    return InlineMarkup(text, (before, after), levels[0], positions, markup, language)
 
 
-def _edges(tokens: Sequence[Token]) -> tuple[str, list[Token], str]:
-    """The blanks around, and the tokens without them. Tags have none."""
+def _strip_edges(tokens: Sequence[MarkupToken]) -> tuple[str, list[MarkupToken], str]:
+    """Return the white space before, the tokens without that around them, and the white space after."""
     inner, first = list(tokens), tokens[0].raw
     before = first[: len(first) - len(first.lstrip(BLANK))]
     inner[0] = inner[0]._replace(raw=first[len(before) :])
@@ -158,21 +192,21 @@ def _edges(tokens: Sequence[Token]) -> tuple[str, list[Token], str]:
     return before, inner, after
 
 
-def _split(tokens: Sequence[Token], markup: Markup) -> list[Token]:
-    """In XML, entities that nobody knows are tokens of their own, which stay."""
+def _split_unknown_entities(tokens: Sequence[MarkupToken], markup: Markup) -> list[MarkupToken]:
+    """Return the tokens, in XML with unknown entities as tokens of their own, which stay unchanged."""
     if markup.kind != "xml":
         return list(tokens)
-    found = []
+    parts = []
     for token in tokens:
         at = 0
         for entity in ENTITY.finditer(token.raw) if token.kind == "text" else ():
             if html.unescape(entity[0]) == entity[0]:
-                found += [Token("text", token.raw[at : entity.start()]), Token("raw", entity[0])]
+                parts += [MarkupToken("text", token.raw[at : entity.start()]), MarkupToken("raw", entity[0])]
                 at = entity.end()
-        found.append(token._replace(raw=token.raw[at:]) if at else token)
-    return [token for token in found if token.raw]
+        parts.append(token._replace(raw=token.raw[at:]) if at else token)
+    return [token for token in parts if token.raw]
 
 
-def _folded(blanks: re.Match[str]) -> str:
-    """In HTML the end of a line is a blank."""
+def _fold_line_end(blanks: re.Match[str]) -> str:
+    """Return a space for white space with a line end, which means no more in HTML; else the white space."""
     return " " if "\n" in blanks[0] or "\r" in blanks[0] else blanks[0]

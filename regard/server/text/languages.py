@@ -1,4 +1,4 @@
-"""Which of the languages that are served a text is in, and what languages are called."""
+"""Language identification among served languages, matching of language codes, and names of languages."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["NAMELESS", "Identifier", "Language", "base", "fit", "name"]
+__all__ = ["UNDETERMINED", "Language", "LanguageIdentifier", "base_language", "language_name", "match_language"]
 
-NAMELESS = "und"  # the code (ISO 639-2) for what a model that names no language reads and writes
+UNDETERMINED = "und"  # ISO 639-2 code for the languages of a model whose config names none
 
-# English names of the languages that models are most often made for; of others the code itself.
+# English names of the languages that models are most often trained for.
 NAMES = {
     "ar": "Arabic", "bg": "Bulgarian", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek",
     "en": "English", "es": "Spanish", "et": "Estonian", "fa": "Persian", "fi": "Finnish", "fr": "French", "ga": "Irish",
@@ -22,23 +22,23 @@ NAMES = {
 }  # fmt: skip
 
 
-SURE = 0.75  # most texts of two words and more that are in a language served are above it, other texts below
+CERTAIN = 0.75  # confidence that most texts of two words or more in a served language reach, and others do not
 
 
 class Language(NamedTuple):
-    """``confidence`` from 0 to 1, among the languages that are served."""
+    """Language of a text; ``confidence`` from 0 to 1, among the served languages."""
 
     code: str
     confidence: float
 
     @property
     def uncertain(self) -> bool:
-        """It may well be another: texts of a word or two, or in a language that is not served."""
-        return self.confidence < SURE
+        """Whether the text may be in another language: texts of a word or two, and languages not served, are."""
+        return self.confidence < CERTAIN
 
 
-class Identifier:
-    """The languages that the models read, by the likelihood that a text is in them; py3langid's, loaded when asked."""
+class LanguageIdentifier:
+    """Identifier of a text's language among the source languages of the models, by py3langid, loaded at first use."""
 
     def __init__(self, languages: Sequence[str | None]) -> None:
         self.codes = sorted({code for code in languages if code})
@@ -46,49 +46,57 @@ class Identifier:
         self._library: Any = None
 
     def __call__(self, text: str) -> list[Language]:
-        """Most likely first; none where no model says what it reads. One language alone is certain."""
+        """Return the languages, most likely first; empty if no model names its source language.
+
+        A single language has confidence 1.
+        """
         if len(self.codes) < 2 or not text.strip():
             return [Language(code, 1.0 if len(self.codes) == 1 else 0.0) for code in self.codes]
         with self._lock:
-            ranked = {code: float(share) for code, share in self._identifier().rank(text)}
-        found = [Language(code, ranked.get(base(code), 0.0)) for code in self.codes]  # 0: py3langid does not know it
-        return sorted(found, key=lambda each: -each.confidence)
+            ranked = {code: float(probability) for code, probability in self._identifier().rank(text)}
+        # A language that py3langid does not know gets 0.
+        languages = [Language(code, ranked.get(base_language(code), 0.0)) for code in self.codes]
+        return sorted(languages, key=lambda language: -language.confidence)
 
     def _identifier(self) -> Any:
         if self._library is None:
-            from py3langid.langid import MODEL_FILE, LanguageIdentifier
+            from py3langid.langid import MODEL_FILE
+            from py3langid.langid import LanguageIdentifier as LibraryIdentifier
 
-            self._library = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-            self._library.set_languages(sorted({base(code) for code in self.codes} & set(self._library.labels)) or None)
+            self._library = LibraryIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+            known = {base_language(code) for code in self.codes} & set(self._library.labels)
+            self._library.set_languages(sorted(known) or None)
         return self._library
 
 
-def base(code: str) -> str:
-    """The language without its region: ``en`` of ``EN-GB`` and of ``en_GB``."""
-    return _plain(code).partition("-")[0]
+def base_language(code: str) -> str:
+    """Return a code without its region: ``en`` for ``EN-GB`` and ``en_GB``."""
+    return _normalise(code).partition("-")[0]
 
 
-def fit(language: str | None, wanted: str | None) -> int | None:
-    """How well a model's language is the wanted one: 3 the same code, 2 without a region, 1 of another region, 0 where
-    one of the two is open; None: not at all.
+def match_language(language: str | None, wanted: str | None) -> int | None:
+    """Return how well a model's language matches the wanted one.
+
+    3: same code; 2: the model's has no region; 1: another region; 0: one of the two is open (None); None: no match.
     """
     if wanted is None:
         return 0
-    if _plain(wanted) == NAMELESS:
+    if _normalise(wanted) == UNDETERMINED:
         return 3 if language is None else None
     if language is None:
         return 0
-    if _plain(language) == _plain(wanted):
+    if _normalise(language) == _normalise(wanted):
         return 3
-    if base(language) != base(wanted):
+    if base_language(language) != base_language(wanted):
         return None
-    return 1 if "-" in _plain(language) else 2
+    return 1 if "-" in _normalise(language) else 2
 
 
-def _plain(code: str) -> str:
+def _normalise(code: str) -> str:
+    """Return a code in lower case, with hyphens."""
     return code.strip().lower().replace("_", "-")
 
 
-def name(code: str) -> str:
-    """As a person reads it."""
-    return NAMES.get(base(code), code)
+def language_name(code: str) -> str:
+    """Return the English name of a language, or the code if it is not in NAMES."""
+    return NAMES.get(base_language(code), code)

@@ -1,4 +1,4 @@
-"""Markdown as sentences and all else: blocks are found by their lines, and only the text in them is replaced."""
+"""Documents in Markdown: blocks are found by their lines, and only the text in them is replaced."""
 
 from __future__ import annotations
 
@@ -6,89 +6,114 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from markdown_it.token import Token as Found
+from markdown_it.token import Token
 
-from regard.server.text.documents import Document, Parted
-from regard.server.text.markdown_inline import PARSER, Inline
-from regard.server.text.markup_document import Marked
+from regard.server.text.documents import CompositeDocument, Document
+from regard.server.text.markdown_inline import PARSER, MarkdownInline
+from regard.server.text.markup_document import MarkupDocument
 from regard.server.text.markup_tokenizer import Markup
 
-__all__ = ["markdown"]
+__all__ = ["parse_markdown"]
 
-FRONT = re.compile(  # what a file says of itself, in YAML or TOML
+FRONT_MATTER = re.compile(  # metadata of a file, in YAML or TOML
     r"\A\ufeff?(?:---[ \t]*\r?\n(?=[ \t]*(?:[\w\"'-]+[ \t]*:|#|---)).*?^(?:---|\.\.\.)|\+\+\+[ \t]*\r?\n.*?^\+\+\+)"
     r"[ \t]*(?:\r?\n|\Z)",
     re.DOTALL | re.MULTILINE,
 )
-LINE = re.compile(r"([^\r\n]*)(\r\n?|\n|\Z)")  # as the parser counts them
+LINE = re.compile(r"([^\r\n]*)(\r\n?|\n|\Z)")  # lines as markdown-it counts them
 HTML = Markup("html")
 
 
-class Line(NamedTuple):
-    """``text[start:end]``, and what it ends with."""
+class SourceLine(NamedTuple):
+    """Line of a text: its characters, the position of the first in the text, and the line end."""
 
     text: str
     start: int
     ending: str
 
 
-def markdown(text: str, language: str | None) -> Document:
-    """Paragraphs, headings, cells and blocks of HTML are translated; code, addresses and the marks stay."""
-    front = FRONT.match(text)
-    begin = front.end() if front else 0
-    lines = [Line(found[1], found.start(), found[2]) for found in LINE.finditer(text, begin)]
+class Replacement(NamedTuple):
+    """Part of a text, ``text[start:end]``, that a document replaces."""
+
+    start: int
+    end: int
+    document: Document
+
+
+def parse_markdown(text: str, language: str | None) -> Document:
+    """Return the document of a text in Markdown; ``language``: the code for splitting sentences.
+
+    Paragraphs, headings, cells of tables and blocks of HTML are translated; code, addresses and marks stay.
+    """
+    front_matter = FRONT_MATTER.match(text)
+    begin = front_matter.end() if front_matter else 0
+    lines = [SourceLine(match[1], match.start(), match[2]) for match in LINE.finditer(text, begin)]
     env: dict[str, Any] = {}
     parts: list[str | Document] = []
     at = 0
-    for start, end, document in _replaced(PARSER.parse(text[begin:], env), lines, env, language):
-        if start >= at:
-            parts += [text[at:start], document]
-            at = end
-    return Parted([*parts, text[at:]])
+    for found in _replacements(PARSER.parse(text[begin:], env), lines, env, language):
+        if found.start >= at:
+            parts += [text[at : found.start], found.document]
+            at = found.end
+    return CompositeDocument([*parts, text[at:]])
 
 
-def _replaced(
-    tokens: Sequence[Found], lines: Sequence[Line], env: dict[str, Any], language: str | None
-) -> Iterator[tuple[int, int, Document]]:
-    """From where to where in the text what stands. What is not found as it was read stays as it is."""
-    row, column = -1, 0  # of the last cell, where it ended
+def _replacements(
+    tokens: Sequence[Token], lines: Sequence[SourceLine], env: dict[str, Any], language: str | None
+) -> Iterator[Replacement]:
+    """Yield the parts of the text to replace; a block whose lines are not found as markdown-it read them stays."""
+    row, column = -1, 0  # line and column where the last cell of a table ended
     for number, token in enumerate(tokens):
         if token.map is None or not token.content:
             continue
         first, last = token.map
         if token.type == "html_block":
-            start, end = lines[first].start, lines[last - 1].start + len(lines[last - 1].text)
-            shown = "\n".join(line.text for line in lines[first:last])
-            if shown.strip() == token.content.strip():  # it is in no other block
-                whole = "".join(line.text + line.ending for line in lines[first:last])[: end - start]
-                yield start, end, Marked(whole, HTML, language)
+            yield from _html_block(token, lines[first:last], language)
         elif token.type == "inline":
             before = tokens[number - 1].type
             cell = before in ("th_open", "td_open")
-            if not cell:
-                row, places = -1, _places(token.content, lines[first:last])
-            else:
-                raw = token.content.replace("|", "\\|")
+            if cell:
                 column = column if row == first else 0
-                row, found = first, lines[first].text.find(raw, column)
-                places = [(found, found + len(raw))] if found >= 0 else []
-                column = places[-1][1] if places else column
-            if places:
-                breaks = [
-                    line.ending + after.text[:start]
-                    for line, after, (start, _) in zip(lines[first:], lines[first + 1 :], places[1:], strict=False)
-                ]
-                inline = Inline(token, breaks, env, language, paragraph=before == "paragraph_open", cell=cell)
-                yield lines[first].start + places[0][0], lines[first + len(places) - 1].start + places[-1][1], inline
+                row, spans = first, _cell_span(token.content, lines[first], column)
+                column = spans[-1][1] if spans else column
+            else:
+                row, spans = -1, _line_spans(token.content, lines[first:last])
+            if spans:
+                block = lines[first : first + len(spans)]
+                breaks = _breaks(block, spans)
+                inline = MarkdownInline(token, breaks, env, language, paragraph=before == "paragraph_open", cell=cell)
+                yield Replacement(block[0].start + spans[0][0], block[-1].start + spans[-1][1], inline)
 
 
-def _places(content: str, lines: Sequence[Line]) -> list[tuple[int, int]]:
-    """From where to where in its line each line of the content stands; none where one is not found."""
-    found = []
+def _html_block(token: Token, lines: Sequence[SourceLine], language: str | None) -> Iterator[Replacement]:
+    """Yield a block of HTML, unless it stands in another block, whose marks are among its lines."""
+    start, end = lines[0].start, lines[-1].start + len(lines[-1].text)
+    if "\n".join(line.text for line in lines).strip() == token.content.strip():
+        whole = "".join(line.text + line.ending for line in lines)[: end - start]
+        yield Replacement(start, end, MarkupDocument(whole, HTML, language))
+
+
+def _cell_span(content: str, line: SourceLine, column: int) -> list[tuple[int, int]]:
+    """Return the span of a cell in its line, from ``column`` on; no span if it is not found."""
+    raw = content.replace("|", "\\|")
+    start = line.text.find(raw, column)
+    return [(start, start + len(raw))] if start >= 0 else []
+
+
+def _line_spans(content: str, lines: Sequence[SourceLine]) -> list[tuple[int, int]]:
+    """Return the span of each line of ``content`` in its line of the text; no spans if one is not found."""
+    spans = []
     for text, line in zip(content.split("\n"), lines, strict=False):
         core = text.strip()
         start = line.text.rfind(core)
         if start < 0:
             return []
-        found.append((start, start + len(core)))
-    return found if len(found) == content.count("\n") + 1 else []
+        spans.append((start, start + len(core)))
+    return spans if len(spans) == content.count("\n") + 1 else []
+
+
+def _breaks(lines: Sequence[SourceLine], spans: Sequence[tuple[int, int]]) -> list[str]:
+    """Return the strings between each two lines of a block: the line end, and the marks before the next line's text."""
+    return [
+        line.ending + after.text[:start] for line, after, (start, _) in zip(lines, lines[1:], spans[1:], strict=False)
+    ]

@@ -1,92 +1,98 @@
-"""A text with tags: the stretches between those that part it, each as sentences, and the tags inside them as nodes."""
+"""Documents in HTML and XML: blocks of text between the tags that split it, each with its inline markup."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
 
-from regard.server.text.documents import Document, Parted
-from regard.server.text.inline_markup import stretch
-from regard.server.text.markup_tokenizer import Markup, Token, scan
+from regard.server.text.documents import CompositeDocument, Document
+from regard.server.text.inline_markup import parse_inline
+from regard.server.text.markup_tokenizer import Markup, MarkupToken, tokenize_markup
 
-__all__ = ["Marked"]
+__all__ = ["MarkupDocument"]
 
-PARTING = frozenset(
+BLOCK_ELEMENTS = frozenset(
     "address article aside audio base blockquote body br canvas caption center col colgroup dd details dialog dir div"
     " dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html iframe"
     " legend li link main menu meta nav noframes noscript object ol optgroup option p param picture pre search section"
     " select source summary table tbody td template textarea tfoot th thead title tr track ul video".split()
-)  # of HTML; browsers show what they do not know as part of a line
-VERBATIM = ("pre", "textarea")  # where the end of a line is one
-DEEPEST = 64  # pairs in pairs; what is around more parts the text
+)  # of HTML; browsers show unknown elements inline
+VERBATIM_ELEMENTS = ("pre", "textarea")  # elements whose line ends count
+MAX_DEPTH = 64  # nested pairs of tags; deeper ones split the text
 
 
-class Marked(Parted):
-    """HTML or XML."""
+class MarkupDocument(CompositeDocument):
+    """Document in HTML or XML."""
 
     def __init__(self, text: str, markup: Markup, language: str | None) -> None:
-        super().__init__(_parts(scan(text, markup), markup, language))
+        super().__init__(_parts(tokenize_markup(text, markup), markup, language))
 
 
-def _parts(tokens: Sequence[Token], markup: Markup, language: str | None) -> list[str | Document]:
-    """The tags that part the text, as they are, and the stretches between them."""
+def _parts(tokens: Sequence[MarkupToken], markup: Markup, language: str | None) -> list[str | Document]:
+    """Return the tags that split the text, unchanged, and the documents between them."""
     parts: list[str | Document] = []
-    parting = _parting(tokens, markup)
+    splits = _splits_text(tokens, markup)
     begin, verbatim = 0, 0
     for number in range(len(tokens) + 1):
-        if number < len(tokens) and not parting[number]:
+        if number < len(tokens) and not splits[number]:
             continue
         if begin < number:
-            parts.append(stretch(tokens[begin:number], markup, language, verbatim=verbatim > 0))
+            parts.append(parse_inline(tokens[begin:number], markup, language, verbatim=verbatim > 0))
         if number < len(tokens):
             token = tokens[number]
-            if token.name in VERBATIM and token.partner is not None:
+            if token.name in VERBATIM_ELEMENTS and token.partner is not None:
                 verbatim += 1 if token.kind == "open" else -1
             parts.append(token.raw)
         begin = number + 1
     return parts
 
 
-def _parting(tokens: Sequence[Token], markup: Markup) -> list[bool]:
-    """Which tokens part the text: by their name, by what is in them, or because they have no partner."""
-    around, depth, told = _surroundings(tokens)
-    first = [
+def _splits_text(tokens: Sequence[MarkupToken], markup: Markup) -> list[bool]:
+    """Return for each token whether it splits the text.
+
+    A tag does by its name, if its partner does, if a tag between the two does, or if it has no partner.
+    """
+    parents, depth, has_text = _parents(tokens)
+    direct = [
         token.kind in ("open", "close", "empty")
         and (
             (token.kind != "empty" and token.partner is None)
-            or depth[number] > DEEPEST
-            or _parts_by_name(token, told[around[number] + 1], markup)
+            or depth[number] > MAX_DEPTH
+            or _splits_by_name(token, has_text[parents[number] + 1], markup)
         )
         for number, token in enumerate(tokens)
     ]
-    before = [0, *accumulate(first)]
+    before = [0, *accumulate(direct)]
     return [
-        parts or (token.partner is not None and before[max(number, token.partner)] > before[min(number, token.partner)])
-        for number, (parts, token) in enumerate(zip(first, tokens, strict=True))
+        splits
+        or (token.partner is not None and before[max(number, token.partner)] > before[min(number, token.partner)])
+        for number, (splits, token) in enumerate(zip(direct, tokens, strict=True))
     ]
 
 
-def _parts_by_name(token: Token, among_text: bool, markup: Markup) -> bool:
+def _splits_by_name(token: MarkupToken, stands_in_text: bool, markup: Markup) -> bool:
+    """Return whether an element splits the text; ``stands_in_text``: text stands beside it in its parent."""
     if token.name in markup.splitting or token.name in markup.non_splitting:
         return token.name not in markup.non_splitting
     if markup.kind == "html":
-        return token.name in PARTING
-    return markup.outline and not among_text
+        return token.name in BLOCK_ELEMENTS
+    return markup.outline and not stands_in_text
 
 
-def _surroundings(tokens: Sequence[Token]) -> tuple[list[int], list[int], list[bool]]:
-    """The tag around each token, −1 for none, and how many are; and, by one more than its number, whether each such has
-    text of its own.
+def _parents(tokens: Sequence[MarkupToken]) -> tuple[list[int], list[int], list[bool]]:
+    """Return each token's parent tag (−1 for none), each token's depth, and whether each parent has text of its own.
+
+    The last list is indexed by the number of the parent plus one.
     """
-    around, depth, told = [], [], [False] * (len(tokens) + 1)
+    parents, depth, has_text = [], [], [False] * (len(tokens) + 1)
     open = [-1]
     for number, token in enumerate(tokens):
         if token.kind == "close" and token.partner is not None:
             open.pop()
-        around.append(open[-1])
+        parents.append(open[-1])
         depth.append(len(open))
         if token.kind == "text" and not token.raw.isspace():
-            told[open[-1] + 1] = True
+            has_text[open[-1] + 1] = True
         if token.kind == "open" and token.partner is not None:
             open.append(number)
-    return around, depth, told
+    return parents, depth, has_text

@@ -1,4 +1,4 @@
-"""HTML and XML as tokens, in one pass over whatever a client sends: nothing is refused, resolved or fetched."""
+"""Tokenizer of HTML and XML: one pass over any text; no entity or address is resolved or fetched."""
 
 from __future__ import annotations
 
@@ -8,33 +8,37 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Literal, NamedTuple
 
-__all__ = ["Kind", "Markup", "Token", "decoded", "escaped", "scan", "without_tags"]
+__all__ = ["Markup", "MarkupToken", "TokenKind", "escape", "strip_tags", "tokenize_markup", "unescape"]
 
-Kind = Literal["text", "open", "close", "empty", "raw"]
-START = re.compile(r"</?(?:[A-Za-z_][^\s/<>]*|[0-9]+(?=\s*/?>))|<!--|<!\[CDATA\[|<[!?](?=[A-Za-z\[])")
-ENDS = {"<!--": "-->", "<![CDATA[": "]]>"}
-SPECIAL = re.compile("[\"'>]")
-VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
-VERBATIM = ("script", "style")
+TokenKind = Literal["text", "open", "close", "empty", "raw"]
+TAG_START = re.compile(r"</?(?:[A-Za-z_][^\s/<>]*|[0-9]+(?=\s*/?>))|<!--|<!\[CDATA\[|<[!?](?=[A-Za-z\[])")
+CLOSINGS = {"<!--": "-->", "<![CDATA[": "]]>"}
+QUOTE_OR_END = re.compile("[\"'>]")
+VOID_ELEMENTS = frozenset("area base br col embed hr img input link meta param source track wbr".split())
+RAW_TEXT_ELEMENTS = ("script", "style")
 ENTITY = re.compile(r"&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);")
 UNTRANSLATED = re.compile(r"""\stranslate\s*=\s*["']?no\b|\sclass\s*=\s*["'][^"']*\bnotranslate\b""", re.IGNORECASE)
 
 
 class Markup(NamedTuple):
-    """What a text is read as; names of elements whose content stays, that part a text, and that do not."""
+    """Format of a text, and element names with a special treatment.
+
+    ``ignore``: elements whose content is not translated. ``splitting``: elements that split a text like a paragraph.
+    ``non_splitting``: elements that do not, whatever else says so.
+    """
 
     kind: Literal["html", "xml", "markdown"]
     ignore: frozenset[str] = frozenset()
     splitting: frozenset[str] = frozenset()
     non_splitting: frozenset[str] = frozenset()
-    outline: bool = True  # in XML, elements that stand where there is no text part it
+    outline: bool = True  # in XML: elements among which no text stands split it
 
     @classmethod
-    def of(
+    def create(
         cls, kind: Literal["html", "xml", "markdown"], ignore: Collection[str] = (), splitting: Collection[str] = (),
         non_splitting: Collection[str] = (), *, outline: bool = True,
     ) -> Markup:  # fmt: skip
-        """In HTML the case of names does not matter."""
+        """Return a Markup; names of HTML elements are lower-cased. The arguments are the fields of the class."""
         first, second, third = (
             frozenset(name.lower() if kind == "html" else name for name in names)
             for names in (ignore, splitting, non_splitting)
@@ -42,82 +46,93 @@ class Markup(NamedTuple):
         return cls(kind, first, second, third, outline)
 
 
-class Token(NamedTuple):
-    """A piece of a marked text; ``partner`` of a tag is the number of that which closes or opens it, if one does."""
+class MarkupToken(NamedTuple):
+    """Part of a text with tags.
 
-    kind: Kind
+    ``raw``: the part as it stands. ``name``: the element of a tag. ``partner``: for a tag, the number of the token that
+    closes or opens it, if any.
+    """
+
+    kind: TokenKind
     raw: str
     name: str = ""
     partner: int | None = None
 
 
-def scan(text: str, markup: Markup) -> list[Token]:
-    """Tokens whose ``raw`` are the text. What stays as it is, with all that is in it, is one token."""
-    found = _matched(list(_tokens(text, markup)))
-    tokens: list[Token] = []
+def tokenize_markup(text: str, markup: Markup) -> list[MarkupToken]:
+    """Return the tokens of ``text``, whose ``raw`` join to it.
+
+    An untranslated element is one token of kind ``raw``, with its content.
+    """
+    found = _match_tags(_split_tokens(text, markup))
+    tokens: list[MarkupToken] = []
     at = 0
     while at < len(found):
         token = found[at]
-        stays = token.name in markup.ignore or UNTRANSLATED.search(token.raw)
-        if token.kind == "open" and token.partner is not None and stays:
-            tokens.append(Token("raw", "".join(each.raw for each in found[at : token.partner + 1])))
+        untranslated = token.name in markup.ignore or UNTRANSLATED.search(token.raw)
+        if token.kind == "open" and token.partner is not None and untranslated:
+            tokens.append(MarkupToken("raw", "".join(each.raw for each in found[at : token.partner + 1])))
             at = token.partner
         else:
             tokens.append(token)
         at += 1
-    return _matched(tokens)
+    return _match_tags(tokens)
 
 
-def _tokens(text: str, markup: Markup) -> list[Token]:
-    found: list[Token] = []
-    last = {sign: text.rfind(sign) for sign in "\"'>"}  # beyond which no search has to look
+def _split_tokens(text: str, markup: Markup) -> list[MarkupToken]:
+    """Return the tokens of ``text``, tags without their partners."""
+    found: list[MarkupToken] = []
+    last = {character: text.rfind(character) for character in "\"'>"}  # bounds for searches: keeps the pass linear
     at = 0
-    while start := START.search(text, at):
-        end = _end(text, start, last)
+    while start := TAG_START.search(text, at):
+        end = _tag_end(text, start, last)
         if end < 0:
             break
         if start.start() > at:
-            found.append(Token("text", text[at : start.start()]))
+            found.append(MarkupToken("text", text[at : start.start()]))
         raw, at = text[start.start() : end], end
         if start[0].startswith(("<!", "<?")):
-            found.append(Token("raw", raw))
+            found.append(MarkupToken("raw", raw))
             continue
         name = start[0].strip("</")
         name = name.lower() if markup.kind == "html" else name
         if start[0].startswith("</"):
-            found.append(Token("close", raw, name))
+            found.append(MarkupToken("close", raw, name))
             continue
-        single = raw.endswith("/>") or (markup.kind == "html" and name in VOID)
-        if markup.kind == "html" and name in VERBATIM and not single:
+        empty = raw.endswith("/>") or (markup.kind == "html" and name in VOID_ELEMENTS)
+        if markup.kind == "html" and name in RAW_TEXT_ELEMENTS and not empty:
             closing = re.compile(rf"</{name}\b[^<>]*>", re.IGNORECASE).search(text, at) if at <= last[">"] else None
             at = closing.end() if closing else len(text)
-            found.append(Token("raw", raw + text[end:at], name))
+            found.append(MarkupToken("raw", raw + text[end:at], name))
             continue
-        found.append(Token("empty" if single else "open", raw, name))
+        found.append(MarkupToken("empty" if empty else "open", raw, name))
     if at < len(text):
-        found.append(Token("text", text[at:]))
+        found.append(MarkupToken("text", text[at:]))
     return found
 
 
-def _end(text: str, start: re.Match[str], last: dict[str, int]) -> int:
-    """Where a tag ends: at the first > outside quotation marks; −1 where it does not."""
-    if start[0] in ENDS:
-        found = text.find(ENDS[start[0]], start.end())
-        return found + 3 if found >= 0 else len(text)
+def _tag_end(text: str, start: re.Match[str], last: dict[str, int]) -> int:
+    """Return the position after a tag: that of the first > outside quotation marks; −1 if it never ends.
+
+    ``last``: the last position of each quotation mark and of > in ``text``.
+    """
+    if start[0] in CLOSINGS:
+        closing = text.find(CLOSINGS[start[0]], start.end())
+        return closing + 3 if closing >= 0 else len(text)
     at = start.end()
     while at <= last[">"]:
-        sign = SPECIAL.search(text, at)
-        assert sign is not None  # the last > at the latest
-        if sign[0] == ">":
-            return sign.end()
-        if sign.start() >= last[sign[0]]:  # never closed: it means nothing
-            return text.find(">", sign.end()) + 1
-        at = text.find(sign[0], sign.end()) + 1
+        character = QUOTE_OR_END.search(text, at)
+        assert character is not None  # at least the last > is ahead
+        if character[0] == ">":
+            return character.end()
+        if character.start() >= last[character[0]]:  # a quotation mark that is never closed has no meaning
+            return text.find(">", character.end()) + 1
+        at = text.find(character[0], character.end()) + 1
     return text.find(">", start.end()) + 1 if start.end() <= last[">"] else -1
 
 
-def _matched(tokens: Sequence[Token]) -> list[Token]:
-    """With the partners of those tags that have one. An element left open ends, unmatched, with the one around it."""
+def _match_tags(tokens: Sequence[MarkupToken]) -> list[MarkupToken]:
+    """Return the tokens with partners. An element left open ends, unmatched, with the element around it."""
     partners: dict[int, int] = {}
     open: list[int] = []
     names: Counter[str] = Counter()
@@ -135,21 +150,21 @@ def _matched(tokens: Sequence[Token]) -> list[Token]:
     return [token._replace(partner=partners.get(number)) for number, token in enumerate(tokens)]
 
 
-def decoded(text: str, markup: Markup) -> str:
-    """Without entities; those that nobody knows stay. Tokens of Markdown have none."""
+def unescape(text: str, markup: Markup) -> str:
+    """Replace known entities in the text of a token; tokens of Markdown hold none."""
     if markup.kind == "markdown":
         return text
     return html.unescape(text) if markup.kind == "html" else ENTITY.sub(lambda found: html.unescape(found[0]), text)
 
 
-def escaped(text: str, markup: Markup) -> str:
-    """As it may stand between tags."""
+def escape(text: str, markup: Markup) -> str:
+    """Replace characters that cannot stand between tags by entities; texts of Markdown stay."""
     if markup.kind == "markdown":
         return text
     plain = html.escape(text, quote=False)
     return plain.replace("\N{NO-BREAK SPACE}", "&nbsp;") if markup.kind == "html" else plain
 
 
-def without_tags(text: str) -> str:
-    """About what a reader sees, for finding out its language."""
+def strip_tags(text: str) -> str:
+    """Replace tags by spaces: an approximation of the visible text, for identifying its language."""
     return re.sub(r"<[^<>]*>", " ", text)

@@ -1,4 +1,4 @@
-"""The tags of a stretch of text, carried over to its translation: the same, each once, nested as they were."""
+"""Projection of tags from a source text onto its translation: each once, nested as before."""
 
 from __future__ import annotations
 
@@ -6,137 +6,173 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from regard.server.text.word_spans import Word
+from regard.server.text.word_spans import WordSpan
 
-__all__ = ["TagNode", "placed"]
+__all__ = ["TagNode", "project_tags"]
 
 
 @dataclass
 class TagNode:
-    """A pair of tags around words ``first`` to ``end`` of the source; or, without ``closing``, what stands before word
-    ``first``. ``glued``: whether it touches what is before it, and what is after.
+    """Pair of tags around the source words ``first`` to ``end`` (exclusive), or one token before the word ``first``.
+
+    ``closing`` is None for one token. ``touches``: whether no white space is before it, and none after it.
+    ``output_start``, ``output_end``: the output words that it is put around; equal where it encloses none.
     """
 
     opening: str
     closing: str | None
     first: int
     end: int
-    glued: tuple[bool, bool] = (True, True)
-    inside: list[TagNode] = field(default_factory=list)
-    start: int = 0  # words of the output from here …
-    stop: int = 0  # … to here
+    touches: tuple[bool, bool] = (True, True)
+    children: list[TagNode] = field(default_factory=list)
+    output_start: int = 0
+    output_end: int = 0
 
 
-def placed(
-    nodes: Sequence[TagNode], words: int, links: Sequence[int], text: str, said: Sequence[Word],
+def project_tags(
+    nodes: Sequence[TagNode],
+    source_count: int,
+    alignment: Sequence[int],
+    text: str,
+    words: Sequence[WordSpan],
     escape: Callable[[str], str] = str,
-) -> str:  # fmt: skip
-    """The output ``text`` with the tags in it, and ``escape`` for all else. Its words are ``said``, linked to the
-    ``words`` of the source.
+) -> str:
+    """Return the output ``text`` with the tags of the source in it.
 
-    A pair goes around the words that stand for those that it had around it, first to last; where words of another
-    pair stand between, around the longest run. What encloses nothing stands beside the word of its neighbour.
+    A pair goes around the output words aligned with the source words that it enclosed, first to last; if words of
+    another pair stand between them, around the longest run. A tag that encloses nothing stays beside its neighbour.
+
+    ``nodes``: the tags of the source, which has ``source_count`` words. ``alignment``: a source word for each of
+    ``words``, the words of ``text``. ``escape``: applied to all text between tags.
     """
-    _settle(nodes, (0, words), (0, len(said)), links, _Beside(words, links))
-    behind = [""] * (len(said) + 1)  # what touches the end of the word before
-    before = [""] * (len(said) + 1)  # what stands in front of a word, after the blank before it
-    _write(nodes, None, behind, before)
+    positions = _NeighbourPositions(source_count, alignment)
+    _assign_positions(nodes, (0, source_count), (0, len(words)), alignment, positions)
+    after_word = [""] * (len(words) + 1)  # tags that touch the end of the previous word
+    before_word = [""] * (len(words) + 1)  # tags that touch the start of the word, after the white space before it
+    _write_tags(nodes, None, after_word, before_word)
     parts, end = [], 0
-    for number, word in enumerate(said):
-        parts += [behind[number], escape(text[end : word.start]), before[number], escape(text[word.start : word.end])]
+    for number, word in enumerate(words):
+        parts += [after_word[number], escape(text[end : word.start])]
+        parts += [before_word[number], escape(text[word.start : word.end])]
         end = word.end
-    return "".join([*parts, behind[-1], escape(text[end:]), before[-1]])
+    return "".join([*parts, after_word[-1], escape(text[end:]), before_word[-1]])
 
 
-class _Beside:
-    """Where in the output that belongs which stands before a word of the source."""
+class _NeighbourPositions:
+    """Output positions for a tag between two source words."""
 
-    def __init__(self, words: int, links: Sequence[int]) -> None:
+    def __init__(self, source_count: int, alignment: Sequence[int]) -> None:
         firsts: dict[int, int] = {}
-        lasts: dict[int, int] = {}
-        for place, link in enumerate(links):
-            firsts.setdefault(link, place)
-            lasts[link] = place + 1
-        self._next, self._previous = [len(links)] * (words + 1), [0] * (words + 1)
-        for word in range(words - 1, -1, -1):
+        ends: dict[int, int] = {}
+        for position, source_word in enumerate(alignment):
+            firsts.setdefault(source_word, position)
+            ends[source_word] = position + 1
+        self._next, self._previous = [len(alignment)] * (source_count + 1), [0] * (source_count + 1)
+        for word in range(source_count - 1, -1, -1):
             self._next[word] = firsts.get(word, self._next[word + 1])
-        for word in range(words):
-            self._previous[word + 1] = lasts.get(word, self._previous[word])
-        self._linked = firsts
+        for word in range(source_count):
+            self._previous[word + 1] = ends.get(word, self._previous[word])
+        self._aligned = firsts
 
-    def place(self, word: int, glued: tuple[bool, bool]) -> int:
-        """In front of the next word's, or behind the last one's where it touches that alone, or the next has none."""
-        if word in self._linked and glued != (True, False):
+    def position(self, word: int, touches: tuple[bool, bool]) -> int:
+        """Return the output word before which a tag stands that stood before the source word ``word``.
+
+        The tag follows the next word, unless that has no output word or the tag touched the previous word alone.
+        """
+        if word in self._aligned and touches != (True, False):
             return self._next[word]
         return self._previous[word] if word else 0
 
 
-def _settle(
-    nodes: Sequence[TagNode], source: tuple[int, int], target: tuple[int, int], links: Sequence[int], beside: _Beside
+def _assign_positions(
+    nodes: Sequence[TagNode],
+    source: tuple[int, int],
+    target: tuple[int, int],
+    alignment: Sequence[int],
+    positions: _NeighbourPositions,
 ) -> None:
-    """The places of these and of those in them, all within ``target``; pairs side by side have no word in common."""
+    """Set ``output_start`` and ``output_end`` of sibling nodes and their children; siblings share no word.
+
+    ``source``, ``target``: the source and output words (start, end) that the parent encloses.
+    """
     pairs = [node for node in nodes if node.closing is not None and node.first < node.end]
-    owners: list[list[int]] = [[] for _ in pairs]  # the words of the output that stand for theirs
+    placed = []
+    for pair, (first, last) in _longest_runs(pairs, target, alignment):
+        pair.output_start, pair.output_end = first, last + 1
+        placed.append(pair)
+    placed.sort(key=lambda pair: pair.output_start)
+    starts, placed_ids = [pair.output_start for pair in placed], {id(pair) for pair in placed}
+    for node in nodes:
+        if id(node) not in placed_ids:
+            position = _empty_position(node, source, target, positions)
+            number = bisect_right(starts, position) - 1
+            position = _move_outside(position, node, placed[number]) if number >= 0 else position
+            node.output_start = node.output_end = position
+    for node in nodes:
+        if node.children:
+            inner = (node.output_start, node.output_end)
+            _assign_positions(node.children, (node.first, node.end), inner, alignment, positions)
+
+
+def _longest_runs(
+    pairs: Sequence[TagNode], target: tuple[int, int], alignment: Sequence[int]
+) -> list[tuple[TagNode, tuple[int, int]]]:
+    """Return the pairs that enclose output words, each with its longest run (first, last) between words of others."""
     firsts = [pair.first for pair in pairs]
-    runs: list[tuple[int, int, int]] = []  # pair, first word, last word
-    for place in range(*target):
-        number = bisect_right(firsts, links[place]) - 1
-        if number >= 0 and links[place] < pairs[number].end:
-            owners[number].append(place)
+    runs: list[tuple[int, int, int]] = []  # number of the pair, first word, last word
+    for word in range(*target):
+        number = bisect_right(firsts, alignment[word]) - 1
+        if number >= 0 and alignment[word] < pairs[number].end:
             if runs and runs[-1][0] == number:
-                runs[-1] = (number, runs[-1][1], place)
+                runs[-1] = (number, runs[-1][1], word)
             else:
-                runs.append((number, place, place))
-    longest: dict[int, tuple[int, int, int]] = {}
-    for run in runs:
-        if run[0] not in longest or run[2] - run[1] > longest[run[0]][2] - longest[run[0]][1]:
-            longest[run[0]] = run
-    for number, (_, first, last) in longest.items():
-        pairs[number].start, pairs[number].stop = first, last + 1
-    settled = sorted((pairs[number] for number in longest), key=lambda pair: pair.start)
-    starts, done = [pair.start for pair in settled], {id(pair) for pair in settled}
-    for node in nodes:
-        if id(node) not in done:
-            place = _bounded(node, source, target, beside)
-            number = bisect_right(starts, place) - 1
-            node.start = node.stop = _outside(place, node, settled[number]) if number >= 0 else place
-    for node in nodes:
-        if node.inside:
-            _settle(node.inside, (node.first, node.end), (node.start, node.stop), links, beside)
+                runs.append((number, word, word))
+    longest: dict[int, tuple[int, int]] = {}
+    for number, first, last in runs:
+        if number not in longest or last - first > longest[number][1] - longest[number][0]:
+            longest[number] = first, last
+    return [(pairs[number], run) for number, run in longest.items()]
 
 
-def _bounded(node: TagNode, source: tuple[int, int], target: tuple[int, int], beside: _Beside) -> int:
-    """Before all words of what is around it, or behind them, as it was; else beside its neighbour's."""
+def _empty_position(
+    node: TagNode, source: tuple[int, int], target: tuple[int, int], positions: _NeighbourPositions
+) -> int:
+    """Return the output position of a node without words; first or last in its parent if it was."""
     if node.first <= source[0]:
         return target[0]
     if node.first >= source[1]:
         return target[1]
-    return min(max(beside.place(node.first, node.glued), target[0]), target[1])
+    return min(max(positions.position(node.first, node.touches), target[0]), target[1])
 
 
-def _outside(place: int, node: TagNode, pair: TagNode) -> int:
-    """Not in this pair, whose sibling it is, but on that side of it where it was."""
-    if not pair.start < place < pair.stop:
-        return place
-    return pair.start if node.first <= pair.first else pair.stop
+def _move_outside(position: int, node: TagNode, pair: TagNode) -> int:
+    """Return ``position`` moved out of ``pair``, a sibling of ``node``, to the side where ``node`` stood."""
+    if not pair.output_start < position < pair.output_end:
+        return position
+    return pair.output_start if node.first <= pair.first else pair.output_end
 
 
-def _write(nodes: Sequence[TagNode], stop: int | None, behind: list[str], before: list[str]) -> None:
-    """The tags in the order in which they stand. ``stop``: where what is around them closes."""
-    for node in sorted(nodes, key=lambda node: (node.start, node.stop)):
-        at, (left, right) = node.start, node.glued
-        if at < node.stop:
-            before[at] += node.opening
-            _write(node.inside, node.stop, behind, before)
-            behind[node.stop] += node.closing or ""
-        elif at == stop:
-            behind[at] += ("" if left else " ") + _whole(node)
-        elif left and not right and not before[at]:
-            behind[at] += _whole(node)
+def _write_tags(
+    nodes: Sequence[TagNode], parent_end: int | None, after_word: list[str], before_word: list[str]
+) -> None:
+    """Append the tags of ``nodes`` to the strings around each word.
+
+    ``parent_end``: the word where the parent closes.
+    """
+    for node in sorted(nodes, key=lambda node: (node.output_start, node.output_end)):
+        at, (left, right) = node.output_start, node.touches
+        if at < node.output_end:
+            before_word[at] += node.opening
+            _write_tags(node.children, node.output_end, after_word, before_word)
+            after_word[node.output_end] += node.closing or ""
+        elif at == parent_end:
+            after_word[at] += ("" if left else " ") + _serialise(node)
+        elif left and not right and not before_word[at]:
+            after_word[at] += _serialise(node)
         else:
-            before[at] += _whole(node) + ("" if left or right or at == len(before) - 1 else " ")
+            before_word[at] += _serialise(node) + ("" if left or right or at == len(before_word) - 1 else " ")
 
 
-def _whole(node: TagNode) -> str:
-    """With all that is in it, and no words."""
-    return node.opening + "".join(map(_whole, node.inside)) + (node.closing or "")
+def _serialise(node: TagNode) -> str:
+    """Return the tags of a node without words and of its children."""
+    return node.opening + "".join(map(_serialise, node.children)) + (node.closing or "")

@@ -1,4 +1,4 @@
-"""Which word of the source each word of an output stands for, by the attention of the head that aligns best."""
+"""Word alignment of an output with its source, by the attention head that aligns best."""
 
 from __future__ import annotations
 
@@ -10,55 +10,60 @@ from torch import Tensor
 from regard.errors import ConfigError
 from regard.inference.results import Translation
 from regard.inspection.aligner import Aligner
-from regard.server.text.word_spans import Word, words
+from regard.server.text.word_spans import WordSpan, word_spans
 
-__all__ = ["Links", "even_links", "links", "piece_places"]
+__all__ = ["WordAlignment", "align_words", "even_alignment", "piece_spans"]
 
-Links = Sequence[int]  # of each word of the output (``words``), the number of the source's; none where that has none
+# For each word of the output (``word_spans``) the number of a source word; empty where the source has no words.
+WordAlignment = Sequence[int]
 
 
-def even_links(source: int, target: int) -> list[int]:
-    """By place alone: the words of both go from the first to the last at the same pace."""
-    if not source:
+def even_alignment(source_count: int, target_count: int) -> list[int]:
+    """Align words by position alone: both sides advance from first to last word at an even pace."""
+    if not source_count:
         return []
-    return [round(word * (source - 1) / max(target - 1, 1)) for word in range(target)]
+    return [round(word * (source_count - 1) / max(target_count - 1, 1)) for word in range(target_count)]
 
 
-def links(translation: Translation, aligner: Aligner | None) -> list[int]:
-    """Of the best output; one pass of the model. By place alone where there is no aligner, or no one pass tells all."""
-    source, target = words(translation.source), words(translation.text)
-    even = even_links(len(source), len(target))
+def align_words(translation: Translation, aligner: Aligner | None) -> list[int]:
+    """Align the best output with its source by the weights of ``aligner``'s head; costs one pass of the model.
+
+    Words without weights are aligned by position, and so are all words where ``aligner`` is None or the input was cut
+    into parts.
+    """
+    source, target = word_spans(translation.source), word_spans(translation.text)
+    even = even_alignment(len(source), len(target))
     if aligner is None or not source or not target:
         return even
     try:
         weights = aligner.weights(dict(translation.attention)).float().cpu()
-    except ConfigError:  # the input was cut into parts
+    except ConfigError:  # the input was cut into parts: there is no one matrix of weights
         return even
-    mine = _overlaps(source, piece_places(translation.pieces, translation.source))
-    its = _overlaps(target, piece_places(translation.candidates[0].pieces, translation.text))
-    weights = weights[: its.shape[1], : mine.shape[1]]
-    shared = its[:, : len(weights)] @ weights @ mine[:, : weights.shape[1]].T
-    found = shared.argmax(1).tolist()
-    told = (shared.amax(1) > 0).tolist()
-    return [link if sure else even[word] for word, (link, sure) in enumerate(zip(found, told, strict=True))]
+    source_overlap = _overlaps(source, piece_spans(translation.pieces, translation.source))
+    target_overlap = _overlaps(target, piece_spans(translation.candidates[0].pieces, translation.text))
+    weights = weights[: target_overlap.shape[1], : source_overlap.shape[1]]
+    shared = target_overlap[:, : len(weights)] @ weights @ source_overlap[:, : weights.shape[1]].T
+    best = shared.argmax(1).tolist()
+    has_weight = (shared.amax(1) > 0).tolist()
+    return [link if sure else even[word] for word, (link, sure) in enumerate(zip(best, has_weight, strict=True))]
 
 
-def _overlaps(these: Sequence[Word], pieces: Sequence[Word]) -> Tensor:
-    """(words, pieces): 1 where a piece has a letter of a word."""
-    starts, ends = (torch.tensor([each[side] for each in these]) for side in (0, 1))
-    first, last = (torch.tensor([each[side] for each in pieces], dtype=torch.int64) for side in (0, 1))
+def _overlaps(words: Sequence[WordSpan], pieces: Sequence[WordSpan]) -> Tensor:
+    """Return a matrix (words, pieces): 1 where a piece shares a character with a word, else 0."""
+    starts, ends = (torch.tensor([word[side] for word in words]) for side in (0, 1))
+    first, last = (torch.tensor([piece[side] for piece in pieces], dtype=torch.int64) for side in (0, 1))
     return ((starts[:, None] < last) & (first < ends[:, None])).float()
 
 
-def piece_places(pieces: Sequence[str], text: str) -> list[Word]:
-    """Where each piece, as it is spelled for a reader, stands in ``text``. One that is not found there is nowhere."""
-    places, at, known = [], 0, text.casefold()
-    if len(known) != len(text):  # a letter that becomes two
-        known = text
+def piece_spans(pieces: Sequence[str], text: str) -> list[WordSpan]:
+    """Return the span of each piece, as spelled for a reader, in ``text``; an empty span where it is not found."""
+    spans, at, folded = [], 0, text.casefold()
+    if len(folded) != len(text):  # a letter that folds to two would shift all positions after it
+        folded = text
     for piece in pieces:
         plain = piece.replace("\N{LOWER ONE EIGHTH BLOCK}", " ").strip().removesuffix("@@")
-        spelled = plain if known is text else plain.casefold()
-        found = known.find(spelled, at, at + len(spelled) + 40) if spelled else -1
-        places.append(Word(found, found + len(spelled)) if found >= 0 else Word(at, at))
-        at = places[-1].end
-    return places
+        spelled = plain if folded is text else plain.casefold()
+        start = folded.find(spelled, at, at + len(spelled) + 40) if spelled else -1
+        spans.append(WordSpan(start, start + len(spelled)) if start >= 0 else WordSpan(at, at))
+        at = spans[-1].end
+    return spans

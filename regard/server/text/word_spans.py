@@ -1,24 +1,24 @@
-"""A text as words with their places: runs of letters and digits, marks one by one, and so the signs of Chinese."""
+"""Words of a text with their positions: runs of letters and digits, single marks, single CJK characters."""
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
 
-__all__ = ["Word", "words"]
+__all__ = ["WordSpan", "word_spans"]
 
 MARKS = r"!-/:-@\[-`{-~¡-©«-´¶-¹»-¿‐-‧‰-⁞、-〃〈-】〔-〟！-／：-＠［-｀｛-･"
-SIGNS = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # no spaces stand between words there
-WORD = re.compile(rf"[{SIGNS}]|[^\s{MARKS}{SIGNS}]+|[{MARKS}]")
+CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # scripts that put no spaces between words
+WORD = re.compile(rf"[{CJK}]|[^\s{MARKS}{CJK}]+|[{MARKS}]")
 
 
-class Word(NamedTuple):
-    """``text[start:end]``."""
+class WordSpan(NamedTuple):
+    """Position of a word: ``text[start:end]``."""
 
     start: int
     end: int
 
 
-def words(text: str) -> list[Word]:
-    """In their order."""
-    return [Word(*found.span()) for found in WORD.finditer(text)]
+def word_spans(text: str) -> list[WordSpan]:
+    """Return the words of a text, in order."""
+    return [WordSpan(*match.span()) for match in WORD.finditer(text)]

@@ -24,7 +24,7 @@ from regard.core.state import State
 from regard.data.order import batches_in_order
 from regard.data.pairs import pad_sources
 from regard.data.tokenizers.catalogue import BEGIN, UNKNOWN, Tokenizer
-from regard.data.tokenizers.subword import MarianTokenizer, marked
+from regard.data.tokenizers.subword import MarianTokenizer, split_language_mark
 from regard.errors import ConfigError, DataError
 from regard.inference.decoding import Decoding, Engine, possible
 from regard.inference.results import Candidate, Translation
@@ -213,7 +213,7 @@ class Translator:
         pieces = self.source.encode(line) if line.strip() else []
         if len(pieces) <= self.max_length:
             return [pieces] if pieces else []
-        found, text = marked(line) if isinstance(self.source, MarianTokenizer) else ([], line)
+        found, text = split_language_mark(line) if isinstance(self.source, MarianTokenizer) else ([], line)
         mark, room = "".join(found), max(1, self.max_length - len(found))
         parts, current = [], mark
         for word in text.split():
