@@ -160,7 +160,6 @@ def create_server(
         from regard.server.app import create_app
         from regard.server.batching.metrics import ServerMetrics
         from regard.server.batching.models import ModelRegistry
-        from regard.server.connections import limited_protocol
         from regard.server.keys import KeyStore
         from regard.server.service import Service
         from regard.server.settings import ServerSettings

@@ -16,7 +16,7 @@ from regard.inspection.ablation import ablation
 from regard.inspection.aligner import Aligner
 from regard.inspection.beam_tree import BeamTree
 from regard.inspection.document import Inspection
-from regard.inspection.observed_sentence import ObservedSentence, beam_settings, observe_sentence, split_sentences
+from regard.inspection.observed_sentence import ObservedSentence, beam_settings, observe_sentence, sentences_of
 from regard.inspection.weight_terms import weight_terms
 from regard.tasks.translation.translator import Translator
 
@@ -55,7 +55,7 @@ def inspect_text(
         sentence: index of the sentence to inspect, 0 the first.
     """
     settings = beam_settings(settings or translator.search)
-    sentences = split_sentences(text, (model or {}).get("source_language"))
+    sentences = sentences_of(text, (model or {}).get("source_language"))
     tree = BeamTree(settings)
     seen = observe_sentence(
         translator, sentences, sentence, settings=settings, force=force, candidate=candidate, watch=tree

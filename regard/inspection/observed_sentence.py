@@ -19,7 +19,7 @@ from regard.search.beam import BeamStep
 from regard.search.contract import Hypothesis
 from regard.tasks.translation.translator import Translator
 
-__all__ = ["LONGEST", "ObservedSentence", "beam_settings", "observe_sentence", "split_sentences"]
+__all__ = ["LONGEST", "ObservedSentence", "beam_settings", "observe_sentence", "sentences_of"]
 
 LONGEST = 128  # pieces of a side; a head's weights are source length × target length
 
@@ -48,7 +48,7 @@ def beam_settings(settings: SearchConfig) -> SearchConfig:
     return settings.model_copy(update=drawn)
 
 
-def split_sentences(text: str, language: str | None) -> list[str]:
+def sentences_of(text: str, language: str | None) -> list[str]:
     """The sentences of a text as a server splits them; ConfigError for a blank text."""
     found = split_sentences(text, language).sentences or ([text.strip()] if text.strip() else [])
     if not found:

@@ -37,6 +37,7 @@ def create_app(service: Service, *, warm: bool = True) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        """Load the first model at start, if ``warm``, and finish accepted requests at shutdown."""
         warming = asyncio.create_task(asyncio.to_thread(_load_first_model, service)) if warm else None
         yield
         if warming is not None:
@@ -62,18 +63,22 @@ def _add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(ApiError)
     async def api_error(request: Request, error: ApiError) -> Response:
+        """Answer a failure with its status and message."""
         return _error_format(request)(error)
 
     @app.exception_handler(RequestValidationError)
     async def invalid_request(request: Request, error: RequestValidationError) -> Response:
+        """Answer a body that does not fit its model, with status 422."""
         return _error_format(request)(ApiError(422, f"Invalid request: {_explain(request, error)}"))
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:
+        """Answer an error of the framework, such as an unknown path."""
         return _error_format(request)(ApiError(error.status_code, str(error.detail)))
 
     @app.exception_handler(ClientDisconnected)
     async def disconnected(request: Request, error: ClientDisconnected) -> Response:
+        """Close a request whose client hung up, with status 499, which only the log sees."""
         return Response(status_code=499)  # nobody reads it
 
 
@@ -94,7 +99,7 @@ def _body_fields(request: Request) -> list[str]:
 
 
 def _load_first_model(service: Service) -> None:
-    """Load the first model; a failure is logged, and told to each client that asks for the model."""
+    """Load the first model; a failure is logged, and each request for the model reports it."""
     try:
         service.models.all[0].start()
     except Exception as error:  # noqa: BLE001 - the server stays up for its other models
@@ -135,6 +140,7 @@ class _RequestMiddleware:
             return message
 
         async def send_with_headers(message: Message) -> None:
+            """Send a message, with the security headers at the start of a response."""
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]

@@ -74,6 +74,7 @@ class Connection(H11Protocol):
         self._counted: str | None = None  # client network under which the connection is counted
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Count the connection, refuse it beyond the limit, and start the timer."""
         super().connection_made(transport)
         host = self.client[0] if self.client else ""
         if not self._limits.is_proxy(host):
@@ -85,6 +86,7 @@ class Connection(H11Protocol):
         self._watch_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the timer and release the connection."""
         if self._timer is not None:
             self._timer.cancel()
         if self._counted is not None:
@@ -92,10 +94,12 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        """Read data; start or stop the timer."""
         super().data_received(data)
         self._watch_head()
 
     def on_response_complete(self) -> None:
+        """Start the timer for the next request."""
         super().on_response_complete()
         self._watch_head()
 
@@ -109,6 +113,7 @@ class Connection(H11Protocol):
             self._timer = None
 
     def _head_timed_out(self) -> None:
+        """Refuse a request whose head did not arrive in time."""
         self._timer = None
         if not self.transport.is_closing():
             self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The head of the request did not arrive in time.")

@@ -102,6 +102,7 @@ class GlossaryStore:
             del self._stored[found.id]
 
     def _path(self, id: uuid.UUID) -> Path:
+        """Return the file of a glossary."""
         assert self._folder is not None
         return self._folder / f"{id}.json"
 

@@ -82,7 +82,7 @@ def remove_key(path: Path, name: str) -> None:
     file = KeyFile.read(path)
     left = tuple(key for key in file.keys if key.name != name)
     if len(left) == len(file.keys):
-        names = ", ".join(key.name for key in file.keys) or "nobody"
+        names = ", ".join(key.name for key in file.keys) or "no one"
         raise ConfigError(f"{path} has no key for {name}", where=name, why=f"it has keys for {names}")
     KeyFile(keys=left).write(path)
 

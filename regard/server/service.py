@@ -224,9 +224,11 @@ class Service:
             raise self._timed_out() from error
 
     def _auxiliary_done(self) -> None:
+        """Count a finished auxiliary work."""
         self._auxiliary_count -= 1
 
     def _timed_out(self) -> ApiError:
+        """Return the error for a request that took too long."""
         return ApiError(503, f"This took more than {self.settings.seconds:g} s.", retry_after=5)
 
     def request_glossary(self, entries: Mapping[str, str] | None) -> Glossary | None:

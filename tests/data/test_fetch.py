@@ -200,7 +200,7 @@ def test_what_is_not_the_gzip_of_the_text_never_gets_the_name(corpus, server, tm
 @pytest.mark.parametrize("behave", [endless, sends(TEXT + b"x" * 100_000)])
 def test_a_server_cannot_fill_the_disk(plain, server, tmp_path, behave):
     server.behaviours = [behave]
-    with pytest.raises(DataError, match="something else") as caught:
+    with pytest.raises(DataError, match="something other than the file") as caught:
         fetch(plain, tmp_path)
     assert f"{len(TEXT) + 65_536:,} bytes" in caught.value.why
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= len(TEXT) + 65_536

@@ -108,7 +108,7 @@ def test_forms_that_are_none_are_told_apart_from_defects(serve: Serve) -> None:
 
 def test_files_are_few_and_not_for_ever() -> None:
     now = [0.0]
-    files = TranslatedFiles(most=3, seconds=10.0, clock=lambda: now[0])
+    files = TranslatedFiles(limit=3, seconds=10.0, clock=lambda: now[0])
     names = [files.add(".txt", str(number)) for number in range(4)]
     assert len(set(names)) == 4 and files.find(names[-1]) == b"3"
     for name in (names[0], "x", ""):

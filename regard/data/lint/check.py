@@ -200,12 +200,12 @@ def _check_statistics(config: CorpusConfig, statistics: _Statistics, findings: _
     lines = np.asarray(statistics.line)
     source, target = (np.asarray(lengths, dtype=np.float64) for lengths in statistics.lengths)
     for first, last, shift in shifted_ranges(source, target):
-        message = f"lines {lines[first]} to {lines[last]} of the source go better with the target {shift:+d} lines on"
+        message = f"lines {lines[first]} to {lines[last]} of the source match the target {shift:+d} lines on better"
         findings.add("shifted", int(lines[first]), message, file)
     if (correlation := unrelated_correlation(source, target)) is not None:
-        findings.add("unrelated", None, f"the lengths hardly go together (correlation {correlation:.2f})", file)
+        findings.add("unrelated", None, f"the lengths of the sides hardly correlate ({correlation:.2f})", file)
     for position in odd_length_ratios(source, target):
-        message = f"{int(source[position])} characters face {int(target[position])}"
+        message = f"the source has {int(source[position])} characters, the target {int(target[position])}"
         findings.add("ratio", int(lines[position]), message, file)
     for later, first_seen in zip(*find_repeats(np.asarray(statistics.pair_hash)), strict=True):
         findings.add("duplicate", int(lines[later]), f"the same pair as line {lines[first_seen]}", file)

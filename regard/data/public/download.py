@@ -19,16 +19,16 @@ from regard.errors import DataError
 
 __all__ = ["PAUSES", "Progress", "download"]
 
-CHUNK = 1 << 16  # bytes asked for at once
+CHUNK = 1 << 16  # bytes read at once
 TIMEOUT = 30.0  # seconds without a byte
 PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds before each further try
 TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses that may change on another try
 
-Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all where the server told
+Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all if known
 
 
 class _Interrupted(Exception):
-    """The transfer broke off; another try may succeed."""
+    """Transfer broke off; another try may succeed."""
 
 
 def download(

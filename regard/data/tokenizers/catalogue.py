@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from regard.core.installation import upgrade_advice
 from regard.core.untrusted_files import LARGE, parse_json, read_bytes
+from regard.core.wording import describe_validation_error
 from regard.data.tokenizers.closed import ByteTokenizer, CharacterTokenizer, WordTokenizer, count_pieces
 from regard.data.tokenizers.subword import (
     HuggingFaceTokenizer,

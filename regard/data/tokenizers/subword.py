@@ -186,7 +186,7 @@ def train_sentencepiece(lines: Iterable[str], config: TokenizerConfig) -> Senten
 
 
 class _TooLarge(Exception):
-    """The corpus allows only ``largest`` pieces."""
+    """Vocabulary size is too large: the corpus allows only ``largest`` pieces."""
 
     def __init__(self, largest: int) -> None:
         super().__init__(largest)

@@ -41,6 +41,7 @@ class TokenizerConfig(BaseModel):
 
     @model_validator(mode="after")
     def _options_fit_the_kind(self) -> TokenizerConfig:
+        """Refuse options that the kind of vocabulary does not have."""
         if self.joiner is not None and self.kind != "pretokenised":
             raise ValueError(f'joiner is for kind = "pretokenised"; kind = "{self.kind}" joins by itself')
         if self.size is not None and self.kind == "byte":
@@ -124,10 +125,12 @@ class Tokenizer(ABC):
         """Return the number of pieces, the special ones included."""
 
     @abstractmethod
-    def _encode(self, lines: Sequence[str]) -> list[list[int]]: ...
+    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
+        """Return the piece numbers of lines; ``config.lowercase`` has been applied."""
 
     @abstractmethod
-    def _unknown(self, line: str) -> list[str]: ...
+    def _unknown(self, line: str) -> list[str]:
+        """Return the characters (words) of a line without a piece."""
 
     @abstractmethod
     def _decode(self, ids: list[int]) -> str:

@@ -250,7 +250,7 @@ def _attention(results: list[TranslationResult]) -> HeadWeights:
 
 
 def _translated_text(result: TranslationResult, weights: HeadWeights | None = None) -> TranslatedText:
-    """Return the response for a text; ``weights``: those of its one sentence, if asked for."""
+    """Return the response for a text; ``weights``: those of its one sentence, None if not requested."""
     text, score = result.candidates[0]
     return TranslatedText(
         text=text,

@@ -20,9 +20,15 @@ MAX_NAME = 1024  # characters of a glossary's name
 
 
 def router(service: Service) -> APIRouter:
-    """Return the routes."""
+    """Return the routes for glossaries."""
     routes = APIRouter(prefix="/v2", tags=["DeepL"])
-    glossaries = service.glossaries
+    _add_creation(routes, service)
+    _add_access(routes, service)
+    return routes
+
+
+def _add_creation(routes: APIRouter, service: Service) -> None:
+    """Add the routes that list possible languages and create a glossary."""
 
     @routes.get("/glossary-language-pairs")
     async def pairs() -> dict[str, list[dict[str, str]]]:
@@ -50,7 +56,12 @@ def router(service: Service) -> APIRouter:
         service.models.for_languages(source, target)
         parsed = await asyncio.to_thread(parse_entries, entries, given.get("entries_format", "tsv"))
         codes = _language_code(source), _language_code(target)
-        return _description(await asyncio.to_thread(glossaries.add, client, name, *codes, parsed))
+        return _description(await asyncio.to_thread(service.glossaries.add, client, name, *codes, parsed))
+
+
+def _add_access(routes: APIRouter, service: Service) -> None:
+    """Add the routes that list, show and delete glossaries."""
+    glossaries = service.glossaries
 
     @routes.get("/glossaries")
     async def list_glossaries(request: Request) -> dict[str, Any]:
@@ -72,8 +83,6 @@ def router(service: Service) -> APIRouter:
     async def remove(id: str, request: Request) -> None:
         """Delete a glossary."""
         await asyncio.to_thread(glossaries.remove, _client(service, request), id)
-
-    return routes
 
 
 def deepl_credentials(request: Request) -> Credentials:

@@ -29,7 +29,7 @@ class UploadedText(NamedTuple):
 
 
 class TranslatedFiles:
-    """The last ``limit`` translated files, each for ``seconds``."""
+    """Store of the last ``limit`` translated files, each kept for ``seconds``."""
 
     def __init__(self, *, limit: int = 32, seconds: float = 600.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit, self._seconds, self._clock = limit, seconds, clock

@@ -74,7 +74,10 @@ def router(service: Service) -> APIRouter:
 
     @routes.post("/v1/inspect", response_class=Response, responses=JSON_OBJECT | ERROR_RESPONSES)
     async def inspect(body: InspectRequest, request: Request) -> Response:
-        """Return all that the page shows of one sentence: attention, alternatives, the search, and what heads do."""
+        """Return all that the page shows of one sentence: attention, alternatives, the search, and what heads do.
+
+        `unknown` is a list of the characters or words without a piece; /v1/translate counts them in an object.
+        """
         client, key = service.admit(credentials(request, "Bearer"))
         texts = validate_texts(body.text, "text")
         service.check_size(texts)
@@ -83,6 +86,7 @@ def router(service: Service) -> APIRouter:
         settings = service.search_settings(served, overrides)
 
         def build() -> Response:
+            """Return the document of the sentence; runs in the thread for auxiliary work."""
             if body.checkpoint and body.checkpoint not in checkpoints(_inspector(served).run):
                 raise ApiError(404, f"The model {served.name} has no checkpoint {body.checkpoint}.")
             inspection = _inspector(served).inspect(
@@ -120,6 +124,7 @@ def _page_file(name: str) -> Callable[[], FileResponse]:
     """Return the endpoint of one file of the page."""
 
     def file() -> FileResponse:
+        """Return the file."""
         _require_page()
         return FileResponse(FOLDER / name, headers={"cache-control": "no-cache"})
 

@@ -170,7 +170,7 @@ def _credentials(request: Request, given: dict[str, Any]) -> Credentials:
 
 
 def _translation_response(results: list[TranslationResult], many: bool, alternatives: bool) -> dict[str, Any]:
-    """Return the response; ``many``: `q` was a list. ``alternatives``: n-best outputs were asked for."""
+    """Return the response; ``many``: `q` was a list; ``alternatives``: n-best outputs were requested."""
     found: dict[str, Any] = {"translatedText": [result.text for result in results]}
     if results[0].detected is not None:
         found["detectedLanguage"] = [_detected_language(result.detected) for result in results if result.detected]

@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 
 
 class ClientDisconnected(Exception):
-    """The client hung up: nobody reads the response."""
+    """Client hung up: nobody reads the response."""
 
 
 class Credentials(NamedTuple):

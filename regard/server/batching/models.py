@@ -101,6 +101,7 @@ class ServedModel:
             return self._started[:2]
 
     def _run(self, scheduler: Scheduler) -> None:
+        """Run the scheduler; the body of the model's thread."""
         self._set_threads()
         scheduler.run()
 
@@ -176,6 +177,7 @@ class ServedModel:
         hypotheses = [[next(found) for _ in of_sentence] for of_sentence in jobs]
 
         def assemble() -> list[Translation]:
+            """Return the translations, joined from the parts of each sentence."""
             return [
                 translator.assemble(*each, search=settings) for each in zip(sentences, parts, hypotheses, strict=True)
             ]
@@ -252,10 +254,11 @@ def _run_in_thread(work: Callable[[], object], name: str) -> asyncio.Future[None
     done: Future[None] = Future()
 
     def run() -> None:
+        """Do the work and set the result of the future."""
         try:
             work()
             done.set_result(None)
-        except BaseException as error:  # noqa: BLE001 - raised again in whoever awaits the future
+        except BaseException as error:  # noqa: BLE001 - raised again where the future is awaited
             done.set_exception(error)
 
     threading.Thread(target=run, name=name, daemon=True).start()

@@ -38,7 +38,7 @@ MAX_PADDING = 128  # pieces of padding, which cost less than a second pass
 
 
 class Overloaded(Exception):
-    """The queue is full; ask again after ``retry_after`` seconds."""
+    """Queue is full; ask again after ``retry_after`` seconds."""
 
     def __init__(self, retry_after: float) -> None:
         super().__init__(f"the queue is full; try again in {retry_after:.0f} s")
@@ -46,15 +46,15 @@ class Overloaded(Exception):
 
 
 class TooManySources(Exception):
-    """One request has more sources than the queue ever holds: retrying does not help."""
+    """Request has more sources than the queue ever holds: retrying does not help."""
 
 
 class SchedulerClosed(Exception):
-    """The server is stopping: accepted jobs are finished, new ones refused."""
+    """Server is stopping: accepted jobs are finished, new ones refused."""
 
 
 class DeadlineExceeded(Exception):
-    """The time of a request was over before its outputs were found."""
+    """Time of a request was over before its outputs were found."""
 
 
 class Limits(NamedTuple):
@@ -86,7 +86,7 @@ class SearchModel(Protocol):
 
     @property
     def step(self) -> ChunkedStep:
-        """The step of decoding for a running batch."""
+        """Step of decoding for a running batch."""
 
 
 class SchedulerObserver:
@@ -281,6 +281,7 @@ class Scheduler:
         now = self.clock()
 
         def is_stale(job: Job) -> bool:
+            """Return whether a job was cancelled or is past its deadline; fail it in the latter case."""
             late = job.deadline <= now
             if late:
                 job.fail(DeadlineExceeded("the time for this request is over"))

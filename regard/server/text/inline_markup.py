@@ -84,6 +84,7 @@ class InlineMarkup:
         return f"{self._edges[0]}{inner}{self._edges[1]}"
 
     def _escape(self, text: str) -> str:
+        """Return ``text`` escaped as usual in this markup."""
         return escape(text, self._markup)
 
     def _align_parts(

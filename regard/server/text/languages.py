@@ -59,6 +59,7 @@ class LanguageIdentifier:
         return sorted(languages, key=lambda language: -language.confidence)
 
     def _identifier(self) -> Any:
+        """Return py3langid's identifier, restricted to the served languages; loaded at first use."""
         if self._library is None:
             from py3langid.langid import MODEL_FILE
             from py3langid.langid import LanguageIdentifier as LibraryIdentifier

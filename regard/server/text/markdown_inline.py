@@ -48,6 +48,7 @@ def _record_span(rule: Callable[[StateInline, bool], bool]) -> Callable[[StateIn
     """Wrap a rule so that its tokens record their characters (start, end) as ``span``, links also ``label``."""
 
     def recording(state: StateInline, silent: bool) -> bool:
+        """Apply the rule and record the positions of its tokens."""
         start, count = state.pos, len(state.tokens)
         if not rule(state, silent):
             return False

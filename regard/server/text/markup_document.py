@@ -71,7 +71,7 @@ def _splits_text(tokens: Sequence[MarkupToken], markup: Markup) -> list[bool]:
 
 
 def _splits_by_name(token: MarkupToken, stands_in_text: bool, markup: Markup) -> bool:
-    """Return whether an element splits the text; ``stands_in_text``: text stands beside it in its parent."""
+    """Return whether an element splits the text; ``stands_in_text``: its parent has text of its own."""
     if token.name in markup.splitting or token.name in markup.non_splitting:
         return token.name not in markup.non_splitting
     if markup.kind == "html":

@@ -15,7 +15,7 @@ OPENING = "([{«„“‘（"
 
 
 def insert_terms(source: str, output: str, alignment: WordAlignment, terms: Sequence[RequiredTerm]) -> str:
-    """Return ``output`` with all of ``terms`` in it, each beside the words aligned with its neighbours in the source.
+    """Return ``output`` with all of ``terms`` in it, each next to the words aligned with its neighbours in the source.
 
     Output words aligned with a term are replaced: all of them by a term of a glossary; by a protected span only marks
     and words that are a part of it, which are what the model made of it.
