@@ -24,14 +24,14 @@ class Markup(NamedTuple):
     """Format of a text, and element names with a special treatment.
 
     ``ignore``: elements whose content is not translated. ``splitting``: elements that split a text like a paragraph.
-    ``non_splitting``: elements that do not, whatever else says so.
+    ``non_splitting``: elements that never do.
     """
 
     kind: Literal["html", "xml", "markdown"]
     ignore: frozenset[str] = frozenset()
     splitting: frozenset[str] = frozenset()
     non_splitting: frozenset[str] = frozenset()
-    outline: bool = True  # in XML: elements among which no text stands split it
+    outline: bool = True  # in XML: elements with no text beside them split the text
 
     @classmethod
     def create(
