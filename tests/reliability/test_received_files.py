@@ -130,7 +130,7 @@ def journal(shelf: Shelf) -> None:
 
 def glossaries(shelf: Shelf) -> None:
     for each in GlossaryStore(shelf.path / "glossaries").owned_by("me"):
-        each.glossary.demands("a dog runs")
+        each.glossary.find_terms("a dog runs")
 
 
 def run_of(shelf: Shelf) -> object:

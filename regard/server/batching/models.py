@@ -273,7 +273,7 @@ class ModelRegistry:
         for name in names:
             if names.count(name) > 1:
                 raise ConfigError(
-                    f"two runs have the name {name}", where="RUN", help=f"name them: en-de={name} de-en=other/{name}"
+                    f"two runs are named {name}", where="RUN", help=f"name them: en-de={name} de-en=other/{name}"
                 )
         self.by_name = {model.name: model for model in models}
 
