@@ -32,7 +32,7 @@ def test_overlap_with_held_out_data_is_a_warning(regard, tmp_path: Path) -> None
     assert result.exit_code == 0
     assert found["counts"]["overlap"] == 3
     assert [each["line"] for each in found["findings"] if each["kind"] == "overlap"] == [1]
-    assert "it can be trained on" in regard("check", source, target, "--test", test).stdout
+    assert "training can start" in regard("check", source, target, "--test", test).stdout
 
 
 def recipe(folder: Path, attention: str) -> Path:

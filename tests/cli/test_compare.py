@@ -210,7 +210,7 @@ def test_one_comparison_at_a_time_in_a_folder(regard, tmp_path: Path, monkeypatc
 def test_bad_input_trains_nothing(regard, tmp_path: Path) -> None:
     a, out = recipe(tmp_path, "a"), tmp_path / "out"
     for arguments, kind, what in (
-        ((a, "--budget", "soon"), ConfigError, "no budget"),
+        ((a, "--budget", "soon"), ConfigError, "not a budget"),
         ((a, a), ConfigError, "two rows"),
         ((a, "--metric", "blue"), ConfigError, "blue"),
         ((a, "--test", a, a, "--test-file", a), ConfigError, "cannot be combined"),
