@@ -22,6 +22,7 @@ from pydantic_core import PydanticUndefined
 from regard.attention.catalogue import MECHANISMS, PLACED
 from regard.config.settings import SearchConfig, TrainConfig
 from regard.data.corpora import CorpusConfig
+from regard.data.stream import TextConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.architectures import (
     CellConfig,
@@ -36,7 +37,8 @@ from regard.models.attention_config import MechanismConfig
 from regard.models.configuration import ModelConfig
 from regard.models.position_config import RotaryConfig, ShawConfig, T5Config
 from regard.models.presets import PRESETS
-from regard.runs.config import recipe_names
+from regard.runs.config import TaskSection, recipe_names
+from regard.tasks.language_model.config import GenerateConfig, LayersConfig, TextDataConfig
 from regard.tasks.translation.config import DataConfig, TranslationConfig
 
 __all__ = ["PAGE", "meanings", "page"]
@@ -68,6 +70,11 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("[model.cross_attention]", MechanismConfig, "And every other place of attention, beside the mechanism's options."),
     ("[train]", TrainConfig, "When to stop, how large a step is, and what is kept on the way."),
     ("[search]", SearchConfig, "How outputs are looked for. Most keys are options of `regard translate`, too."),
+    ("[task]", TaskSection, 'The kind of work; `task = "language-model"` alone is enough.'),
+    ("[data] `language-model`", TextDataConfig, "Texts, and how they become tokens."),
+    ("[[data.train]] `language-model`", TextConfig, "One table a text; `[[data.valid]]` has the same keys."),
+    ("[model] `language-model`", LayersConfig, "The stack of layers. A preset fills in what is not given."),
+    ("[generate] `language-model`", GenerateConfig, "How text is generated; options of `regard generate`, too."),
 )
 
 MEANINGS = {
@@ -77,6 +84,8 @@ MEANINGS = {
     "model": "table, see below",
     "train": "table, see below",
     "search": "table, see below",
+    "task": "the kind of work, see below",
+    "task.kind": "`translation`, `language-model`, or `package.module:NAME` of a task of your own",
     "data.train": "one table a corpus, see below",
     "data.valid": "as `data.train`; without it the last checkpoint counts as the best",
     "data.source_tokenizer": "of the source alone; needs `joint = false`",
@@ -147,7 +156,7 @@ def page() -> str:
     """The whole of docs/reference/config.md."""
     unused, parts = set(MEANINGS), [_head()]
     for title, model, about in SECTIONS:
-        prefix = title.strip("[]")
+        prefix = title.partition(" ")[0].strip("[]")
         known = meanings(model)
         rows = []
         for name, field in model.model_fields.items():
@@ -159,7 +168,8 @@ def page() -> str:
             rows.append([f"`{name}`", _type(field), _default(field), _cell(meaning)])
         several = sum(title == other for other, _, _ in SECTIONS) > 1
         kind = f", kind `{model.model_fields['kind'].default}`" if several else ""
-        heading = f"## `{title}`{kind}" if title else "## The top"
+        table, _, task = title.partition(" ")
+        heading = f"## `{table}`{kind}{', task ' + task if task else ''}" if title else "## The top"
         parts.append("\n".join([heading, "", about, "", *_table(["Key", "Type", "Default", "Meaning"], rows)]))
     if unused:
         raise LookupError(f"no key needs the meanings of {', '.join(sorted(unused))}")
@@ -168,7 +178,15 @@ def page() -> str:
 
 def meanings(model: type[BaseModel]) -> dict[str, str]:
     """The description of each field, or the comment that stands beside or directly above it in the source."""
-    source = inspect.getsource(model)
+    found: dict[str, str] = {}
+    for each in reversed(model.__mro__):
+        if issubclass(each, BaseModel) and each is not BaseModel:
+            found |= _own_meanings(each, model)
+    return found
+
+
+def _own_meanings(kind: type[BaseModel], model: type[BaseModel]) -> dict[str, str]:
+    source = inspect.getsource(kind)
     comments = {
         token.start[0]: (token.string.lstrip("# "), not token.line[: token.start[1]].strip())
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
@@ -176,9 +194,9 @@ def meanings(model: type[BaseModel]) -> dict[str, str]:
     }
     found = {}
     for node in ast.parse(source).body[0].body:  # type: ignore[attr-defined]
-        if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+        name = node.target.id if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) else ""
+        if name not in model.model_fields:
             continue
-        name = node.target.id
         above, line = [], node.lineno - 1
         while line in comments and comments[line][1]:
             above.insert(0, comments[line][0])

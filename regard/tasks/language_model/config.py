@@ -31,7 +31,9 @@ class TextDataConfig(DataSection):
 
     train: tuple[TextConfig, ...]  # none where a model came without its data
     valid: tuple[TextConfig, ...] | None = None
-    tokenizer: TokenizerConfig = TokenizerConfig(kind="character")
+    tokenizer: TokenizerConfig = Field(
+        TokenizerConfig(kind="character"), description="`character`, `byte` or `byte-bpe`, which give every text back"
+    )
     context: int = Field(256, ge=1, le=1 << 20, description="tokens of a window: the most that a prediction sees")
 
     @model_validator(mode="after")
