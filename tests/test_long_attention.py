@@ -34,10 +34,10 @@ MANY = settings(FEW, max_examples=25)
 
 @contextmanager
 def as_if_long() -> Iterator[None]:
-    """A few columns are a long sequence: every band pays, and is cut into blocks of two or three queries."""
+    """A few columns are a long sequence: every band pays, in blocks of two or three queries, few at once."""
     with (
         patch.multiple(kernels, SHORT=0, NARROW=100.0),
-        patch.multiple(window_kernel, FEWEST=2, MOST=3),
+        patch.multiple(window_kernel, FEWEST=2, MOST=3, ATONCE=40),
     ):
         yield
 

@@ -15,6 +15,7 @@ __all__ = ["attend_window"]
 
 # Queries in a block: as many as a side of the band, so that few of the columns read in vain, within these limits.
 FEWEST, MOST = 32, 128
+ATONCE = 1 << 21  # weights
 
 
 def attend_window(
@@ -45,14 +46,14 @@ def attend_window(
     empty = ~allowed.any(2)
     added = torch.zeros(allowed.shape, dtype=query.dtype, device=query.device)
     added.masked_fill_(~allowed, torch.finfo(query.dtype).min)
-    context = attend_short(
-        asked.transpose(1, 2).flatten(0, 1),
-        keys,
-        values,
-        added[:, None],
-        empty if bool(empty.any()) else None,
-        scale=scale,
-        dropping=dropping,
+    # Not all blocks at once: what goes through memory stays small, and the allocator gives the same pages again.
+    rows = max(ATONCE // (query.shape[1] * allowed.shape[1] * allowed.shape[2]), 1)
+    given = (asked.transpose(1, 2).flatten(0, 1), keys, values, added[:, None], empty)
+    context = torch.cat(
+        [
+            attend_short(q, k, v, hidden, unseen if bool(unseen.any()) else None, scale=scale, dropping=dropping)
+            for q, k, v, hidden, unseen in zip(*(x.split(rows) for x in given), strict=True)
+        ]
     )
     return context.unflatten(0, (batch, blocks)).transpose(1, 2).flatten(2, 3)[:, :, :queries]
 
