@@ -307,14 +307,18 @@ class Bound:
     def narrow(self) -> Bool[Tensor, "#batch #query key"]:
         """The mask with size 1 along rows or queries that it does not depend on: padding alone is one row of keys."""
         if self._dense is None:
-            (batch, queries), keys = self.query.valid.shape, self.key.valid.shape[1]
-            device = self.key.valid.device
-            rows, i, j = (torch.arange(n, device=device) for n in (batch, queries, keys))
-            allowed = None
-            for part in self.parts:
-                more = part.at(self.query, self.key, rows[:, None, None], i[None, :, None], j[None, None, :])
-                allowed = more if allowed is None else allowed & more
-            self._dense = torch.ones(1, 1, keys, dtype=torch.bool, device=device) if allowed is None else allowed
+            others = [part for part in self.parts if not isinstance(part, Padding)]
+            allowed = self.key.valid[:, None] if self.pads else None
+            if others or allowed is None:
+                (batch, queries), keys = self.query.valid.shape, self.key.valid.shape[1]
+                device = self.key.valid.device
+                rows, i, j = (torch.arange(n, device=device) for n in (batch, queries, keys))
+                for part in others:
+                    more = part.at(self.query, self.key, rows[:, None, None], i[None, :, None], j[None, None, :])
+                    allowed = more if allowed is None else more & allowed
+                if allowed is None:
+                    allowed = torch.ones(1, 1, keys, dtype=torch.bool, device=device)
+            self._dense = allowed
         return self._dense
 
     def dense(self) -> Bool[Tensor, "batch query key"]:
