@@ -175,6 +175,7 @@ class Task:
     decode: Callable[[Predictor, Any, Sequence[str], Callable[[], bool]], dict[str, float] | None]
     # (predictor, config, metrics, interrupted) → figures of decoded validation data; None when interrupted
     card: Card
+    sample: Callable[[Path], Mapping[str, Any]]  # writes a tiny corpus; its config as nested tables, for the laws
 
 
 def find_task(kind: str, *, saved: bool = False) -> Task:

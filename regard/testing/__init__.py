@@ -14,17 +14,21 @@ from regard.testing.draw import Draw
 from regard.testing.law import Law
 from regard.testing.mechanisms import MECHANISM_LAWS, MechanismCase, check_mechanism
 from regard.testing.mixers import MIXER_LAWS, MixerCase, check_mixer
+from regard.testing.tasks import TASK_LAWS, TaskCase, check_task
 
 __all__ = [
     "DECODER_LAWS",
     "MECHANISM_LAWS",
     "MIXER_LAWS",
+    "TASK_LAWS",
     "DecoderCase",
     "Draw",
     "Law",
     "MechanismCase",
     "MixerCase",
+    "TaskCase",
     "check_decoder",
     "check_mechanism",
     "check_mixer",
+    "check_task",
 ]

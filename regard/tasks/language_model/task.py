@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, cast
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
@@ -135,6 +136,19 @@ def _decode(
     return {}
 
 
+def _sample(folder: Path) -> dict[str, Any]:
+    """A few rhyming lines."""
+    text = "the cat sat on the mat\nthe rat sat on the hat\n" * 4
+    (folder / "sample.txt").write_text(text, encoding="utf-8")
+    parts = {"train": [0.0, 0.8], "valid": [0.8, 1.0]}
+    texts = {name: [{"source": str(folder / "sample.txt"), "share": share}] for name, share in parts.items()}
+    return {
+        "data": {**texts, "context": 8},
+        "model": {"layers": 1, "width": 16, "feed_forward": 16, "heads": 2, "dropout": 0.1},
+        "train": {"batch_tokens": 32},
+    }
+
+
 TASK = Task(
     name="language-model",
     open=_open,
@@ -146,5 +160,6 @@ TASK = Task(
     compute_metrics=_compute_metrics,
     metrics={"perplexity": Metric(lower_is_better=True)},
     decode=_decode,
+    sample=_sample,
     card=Card("text-generation", 'print(model("The").text)', 'generate {run} --prompt "The"'),
 )

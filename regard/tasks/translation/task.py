@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 from torch import nn
@@ -48,6 +49,21 @@ def _decode(
         return dict.fromkeys(names, float("nan"))
 
 
+def _sample(folder: Path) -> dict[str, Any]:
+    """Short words, and the same words backwards."""
+    words = [
+        ["abcdef"[(start + step * at) % 6] for at in range(2 + start % 3)] for start in range(6) for step in (1, 5)
+    ]
+    lines = [" ".join(line) for line in words]
+    (folder / "sample.tsv").write_text("".join(f"{line}\t{line[::-1]}\n" for line in lines), encoding="utf-8")
+    corpus = {"source": str(folder / "sample.tsv")}
+    return {
+        "data": {"train": [corpus], "valid": [corpus], "tokenizer": {"kind": "word"}},
+        "model": {"encoder_layers": 1, "decoder_layers": 1, "width": 16, "feed_forward": 16, "heads": 2},
+        "train": {"batch_tokens": 24},
+    }
+
+
 def _languages(config: TranslationConfig) -> list[str]:
     return [each for each in (config.data.source_language, config.data.target_language) if each]
 
@@ -63,5 +79,6 @@ TASK = Task(
     compute_metrics=compute_metrics,
     metrics={name: Metric(about.lower_is_better) for name, about in METRICS.items()},
     decode=_decode,
+    sample=_sample,
     card=Card("translation", 'print(model("…").text)', "translate {run} < in.txt", _languages),
 )

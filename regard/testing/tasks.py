@@ -1,0 +1,277 @@
+"""Laws of a task: what training, validation and resuming rely on, whatever the kind of work."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.core.task import Batch, Data, ExampleIndices, LossTerms, MetricSums, Task, find_task
+from regard.core.tensors import added_sums
+from regard.runs.config import RunConfig, load_config
+from regard.runs.run_folder import RunFolder
+from regard.testing.draw import Draw
+from regard.testing.law import Law, law, same
+from regard.training.optim import Optimizer
+from regard.training.setup import set_up
+from regard.training.shards import Shards, Trainable, Workers
+from regard.training.trainer import Trainer
+
+__all__ = ["TASK_LAWS", "TaskCase", "check_task"]
+
+TASK_LAWS: list[Law] = []
+UPDATES = 6  # of the runs that are interrupted
+LEARNED = 0.7  # the loss of one batch falls below this part of what it was
+TRAINING = {
+    "steps": UPDATES, "learning_rate": 0.01, "warmup": 0, "schedule": "constant", "precision": "float32", "threads": 1,
+    "shards": 2, "validate_every": 2, "save_every": 2,
+}  # fmt: skip
+
+
+@dataclass
+class TaskCase:
+    """A task with the small corpus that its ``sample`` writes."""
+
+    task: Task
+    kind: str
+    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="regard-task-")))
+    runs: int = 0
+
+    @cached_property
+    def tables(self) -> dict[str, Any]:
+        """The config as nested tables: the sample's, with the training of these laws."""
+        tables = dict(self.task.sample(self.folder))
+        return tables | {"task": {"kind": self.kind}, "train": {**tables.get("train", {}), **TRAINING}}
+
+    @cached_property
+    def config(self) -> RunConfig:
+        return load_config(self.tables)
+
+    def run(self) -> RunFolder:
+        """A new run folder."""
+        self.runs += 1
+        return _given(_Run.create(self.folder / f"run-{self.runs}", self.config), self.task)
+
+    @cached_property
+    def data(self) -> Data:
+        run = self.run()
+        return self.task.prepare(run, lambda message: None, None)
+
+    def net(self) -> nn.Module:
+        """A network in float64, in evaluation mode; the same one each time."""
+        torch.manual_seed(3)
+        return self.task.build(self.config, self.data.spec).double().eval()
+
+    def terms(self, net: nn.Module, examples: ExampleIndices, part: str = "train") -> tuple[LossTerms, Batch]:
+        """The loss of these examples, and their batch."""
+        batch = self.part(part).collate(examples)
+        return self.task.objective(self.config)(net, batch, ()), batch
+
+    def part(self, part: str) -> Any:
+        return self.data.train if part == "train" else self.data.valid or self.data.train
+
+
+class _Run(RunFolder):
+    """A run folder whose task is given, not found by its name."""
+
+    _task: Task
+
+    @property
+    def task(self) -> Task:
+        return self._task
+
+
+def _given(run: RunFolder, task: Task) -> RunFolder:
+    assert isinstance(run, _Run)
+    run._task = task
+    return run
+
+
+class _Silent:
+    def updated(self, progress: Any, steps: int | None, figures: dict[str, float]) -> None: ...
+    def validated(self, progress: Any, validation: Any, best: bool) -> None: ...
+    def said(self, message: str) -> None: ...
+
+
+def check_task(kind: str, *, seed: int = 0) -> list[str]:
+    """Check every law of the task called ``kind``: a name of ``regard.tasks.TASKS``, or ``package.module:NAME``.
+
+    Returns the names of the laws. Raises AssertionError, naming the first law that is broken. Takes seconds.
+    """
+    import random
+
+    case = TaskCase(find_task(kind), kind)
+    for each in TASK_LAWS:
+        try:
+            each.check(case, Draw(random.Random(seed)))
+        except AssertionError as broken:
+            raise AssertionError(f"the law {each.name!r} is broken: {broken}") from broken
+    return [each.name for each in TASK_LAWS]
+
+
+def _some(case: TaskCase, draw: Draw) -> ExampleIndices:
+    """A batch of training with more than one example, or the only one there is."""
+    batches = [batch for epoch in (0, 1) for batch in case.data.train.batches(epoch)]
+    several = [batch for batch in batches if len(batch.index) > 1] or batches
+    return several[draw.integer(0, len(several) - 1)]
+
+
+def _total(sums: Sequence[MetricSums]) -> MetricSums:
+    total: MetricSums = {}
+    for each in sums:
+        total = added_sums(total, each)
+    return total
+
+
+def _equal(one: Batch, other: Batch) -> bool:
+    left, right = one._asdict(), other._asdict()  # type: ignore[attr-defined]
+    return left.keys() == right.keys() and all(
+        torch.equal(value, right[name]) if isinstance(value, Tensor) else value == right[name]
+        for name, value in left.items()
+    )
+
+
+@law(TASK_LAWS)
+def terms_add_over_dealing(case: TaskCase, draw: Draw) -> None:
+    """Loss, sums and weight of a batch are those of its shards together: losses are sums, and rows know nothing of each
+    other, nor of each other's padding."""
+    net, examples = case.net(), _some(case, draw)
+    whole, batch = case.terms(net, examples)
+    for number in (2, len(examples.index)):
+        parts = [case.terms(net, part) for part in examples.shards(number)]
+        losses = torch.stack([terms.minimised for terms, _ in parts])
+        same(losses.sum(), whole.minimised, f"the loss over {number} shards", tolerance=1e-8)
+        assert abs(sum(part.weight for _, part in parts) - batch.weight) < 1e-9, "the weight over shards"
+        total = _total([terms.sums for terms, _ in parts])
+        for name, value in _total([whole.sums]).items():
+            same(total[name], value, f"the sum {name!r} over {number} shards", tolerance=1e-6)
+
+
+@law(TASK_LAWS)
+def collating_is_pure(case: TaskCase, draw: Draw) -> None:
+    """The same examples give the same batch, whatever was drawn or collated in between; ``index`` names them."""
+    examples = _some(case, draw)
+    first = case.data.train.collate(examples)
+    case.data.train.collate(_some(case, draw))
+    torch.rand(3)
+    assert _equal(first, case.data.train.collate(examples)), "a batch collated twice differs"
+    found = set(first.index.flatten().tolist()) - {-1}
+    assert found == set(examples.index.tolist()), "index does not name the examples of the batch"
+
+
+@law(TASK_LAWS)
+def an_epoch_is_a_function_of_its_number(case: TaskCase, draw: Draw) -> None:
+    """Asked again, or of data opened again, an epoch has the same batches; another epoch is in another order."""
+    train, again = case.data.train, case.task.prepare(case.run(), lambda message: None, None).train
+    for epoch in (0, 1, None):
+        for other in (train, again):
+            plans = zip(train.batches(epoch), other.batches(epoch), strict=True)
+            alike = (np.array_equal(*pair) for one, two in plans for pair in zip(one, two, strict=True))
+            assert all(alike), f"epoch {epoch} is another plan when asked again"
+    orders = [np.concatenate([batch.index for batch in train.batches(epoch)]).tolist() for epoch in (0, 1)]
+    assert len(train) < 3 or orders[0] != orders[1], "two epochs are in the same order"
+
+
+@law(TASK_LAWS)
+def visits_count_uses(case: TaskCase, draw: Draw) -> None:
+    """No example comes twice with the same visit: draws by (example, visit) are new each time."""
+    seen = [pair for epoch in range(3) for batch in case.data.train.batches(epoch) for pair in zip(*batch, strict=True)]
+    assert len({(int(index), int(visit)) for index, visit in seen}) == len(seen), "an example has the same visit twice"
+
+
+@law(TASK_LAWS)
+def evaluation_takes_each_example_once(case: TaskCase, draw: Draw) -> None:
+    """And the weights of its batches are what ``token_counts`` says."""
+    for part in ("train", "valid"):
+        examples = case.part(part)
+        batches = examples.batches(None)
+        index = np.concatenate([batch.index for batch in batches])
+        assert len(set(index.tolist())) == len(index), "an example is evaluated twice"
+        weight = sum(examples.collate(batch).weight for batch in batches)
+        assert abs(float(examples.token_counts().sum()) - weight) < 1e-6, "token_counts are not the weights of batches"
+
+
+@law(TASK_LAWS)
+def evaluating_leaves_no_trace(case: TaskCase, draw: Draw) -> None:
+    """It draws nothing and changes nothing of the network: twice, it gives the same."""
+    net = case.net()
+    before = [tensor.clone() for tensor in net.state_dict().values()]
+    state = torch.get_rng_state()
+    examples = case.part("valid").batches(None)[0]
+    with torch.no_grad():
+        first, second = (case.terms(net, examples, "valid")[0] for _ in range(2))
+    assert torch.equal(first.minimised, second.minimised), "evaluated twice, the loss differs"
+    assert torch.equal(state, torch.get_rng_state()), "evaluation draws from torch's generator"
+    after = net.state_dict().values()
+    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True)), "evaluation changes the net"
+
+
+@law(TASK_LAWS)
+def figures_are_ratios_of_sums(case: TaskCase, draw: Draw) -> None:
+    """There is a loss; figures do not change with the order of summing, nor when every sum is doubled."""
+    net = case.net()
+    with torch.no_grad():
+        sums = [case.terms(net, batch)[0].sums for batch in case.data.train.batches(0)[:3]]
+    figures = case.task.compute_metrics(_total(sums))
+    assert "loss" in figures, "there is no loss among the figures"
+    for other in (_total(sums[::-1]), _total([*sums, *sums])):
+        found = case.task.compute_metrics(other)
+        assert found.keys() == figures.keys()
+        for name, value in figures.items():
+            assert abs(found[name] - value) <= 1e-9 * max(1.0, abs(value)), f"the figure {name!r} is no ratio of sums"
+
+
+@law(TASK_LAWS)
+def the_number_of_workers_changes_no_bit(case: TaskCase, draw: Draw) -> None:
+    """Gradients of two shards by one worker and by two; and drawn anew from the same seed."""
+    net = case.net().float().train()
+    update = list(case.data.train.batches(0)[:2])
+    model = Trainable(net, case.task.objective(case.config))
+    found = [
+        Shards(2, Workers(workers, 1)).gradient(model, case.data.train, update, seed=(1, 2)).values
+        for workers in (1, 2, 1)
+    ]
+    for other in found[1:]:
+        assert all(torch.equal(*pair) for pair in zip(found[0], other, strict=True)), "the bits of a gradient differ"
+
+
+@law(TASK_LAWS)
+def the_loss_of_one_batch_falls(case: TaskCase, draw: Draw) -> None:
+    """Forty updates on one batch, without dropout."""
+    net, examples = case.net(), _some(case, draw)
+    optimizer, losses = Optimizer(net), []
+    for _ in range(40):
+        terms, batch = case.terms(net, examples)
+        (terms.minimised / batch.weight).backward()
+        optimizer.step(0.01)
+        losses.append(float(terms.minimised.detach()) / batch.weight)
+    assert losses[-1] < LEARNED * losses[0], f"the loss goes from {losses[0]:.4f} to {losses[-1]:.4f}"
+
+
+@law(TASK_LAWS)
+def interrupted_and_resumed_is_as_if_never_stopped(case: TaskCase, draw: Draw) -> None:
+    """Stopped after an update and in a validation, and gone on with from the folder alone: the same weights."""
+    whole, stopped = _trained(case, case.run()), case.run()
+    _trained(case, stopped, stop=draw.integer(1, UPDATES - 1))
+    again = _trained(case, _given(_Run.open(stopped.path), case.task))
+    for name, weight in whole.items():
+        assert torch.equal(weight, again[name]), f"{name} differs after a stop"
+
+
+def _trained(case: TaskCase, run: RunFolder, stop: int | None = None) -> dict[str, Tensor]:
+    """The weights of a run after training, until ``stop`` updates are made where that is given."""
+    ready = set_up(run, say=lambda message: None)
+    trainer = Trainer(
+        run, ready.net, ready.data, steps=ready.steps, reporter=_Silent(),
+        interrupted=lambda: stop is not None and trainer.progress.step >= stop,
+    )  # fmt: skip
+    trainer.resume()
+    trainer.fit()
+    return {name: tensor.clone() for name, tensor in trainer.optimizer.weights().items()}

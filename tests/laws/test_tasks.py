@@ -1,0 +1,179 @@
+"""Every law of a task over every task; and wrong tasks, each caught by the law named beside it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from regard.core.state import State
+from regard.core.task import Data, ExampleIndices, LossTerms, Task, find_task
+from regard.tasks import TASKS
+from regard.testing import TASK_LAWS, Draw, TaskCase
+from tests.laws import own_task
+
+OWN = f"{own_task.__name__}:TASK"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _trusted() -> Iterator[None]:
+    """A run folder may name the user's own task only where the user says so."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGARD_TASKS", OWN)
+        yield
+
+
+@pytest.fixture(scope="module", params=[*TASKS, OWN])
+def case(request: pytest.FixtureRequest) -> TaskCase:
+    return TaskCase(find_task(request.param), request.param)
+
+
+@pytest.mark.parametrize("law", TASK_LAWS, ids=lambda law: law.name)
+def test_task(case: TaskCase, law: Any) -> None:
+    law.check(case, Draw(random.Random(1)))
+
+
+Wrap = Callable[[Any], Any]
+
+
+def with_loss(change: Callable[[nn.Module, Any, LossTerms], LossTerms]) -> Callable[[Task], Task]:
+    """The task with another loss made of the right one."""
+
+    def wrong(task: Task) -> Task:
+        def objective(config: Any) -> Any:
+            right = task.objective(config)
+
+            def loss(net: nn.Module, batch: Any, carry: State) -> LossTerms:
+                return change(net, batch, right(net, batch, carry))
+
+            return loss
+
+        return replace(task, objective=objective)
+
+    return wrong
+
+
+class Changed:
+    """Examples with some methods replaced."""
+
+    def __init__(self, right: Any, **methods: Callable[..., Any]) -> None:
+        self.right, self.methods = right, methods
+
+    def __len__(self) -> int:
+        return len(self.right)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.methods:
+            return lambda *given: self.methods[name](self.right, *given)
+        return getattr(self.right, name)
+
+
+def with_examples(**methods: Callable[..., Any]) -> Callable[[Task], Task]:
+    def wrong(task: Task) -> Task:
+        def prepare(*given: Any) -> Data:
+            data = task.prepare(*given)
+            valid = None if data.valid is None else Changed(data.valid, **methods)
+            return data._replace(train=Changed(data.train, **methods), valid=valid)
+
+        return replace(task, prepare=prepare)
+
+    return wrong
+
+
+def a_mean(net: nn.Module, batch: Any, terms: LossTerms) -> LossTerms:
+    return terms._replace(minimised=terms.minimised / batch.weight)
+
+
+def sums_of_means(net: nn.Module, batch: Any, terms: LossTerms) -> LossTerms:
+    return terms._replace(sums={name: value / batch.weight for name, value in terms.sums.items()})
+
+
+def drawing(net: nn.Module, batch: Any, terms: LossTerms) -> LossTerms:
+    return terms._replace(minimised=terms.minimised * (1 + 1e-9 * torch.rand(())))
+
+
+NOT_SEEDED = np.random.default_rng()
+
+
+def not_replayed(net: nn.Module, batch: Any, terms: LossTerms) -> LossTerms:
+    return terms._replace(minimised=terms.minimised * (1 + 0.1 * NOT_SEEDED.random() * net.training))
+
+
+def by_neighbours(right: Any, examples: ExampleIndices) -> Any:
+    """The first column counts how many rows there are."""
+    batch = right.collate(examples)
+    name = "source" if hasattr(batch, "source") else "input"
+    tensor = getattr(batch, name).clone()
+    tensor[:, 0] = 4 + len(tensor) % 3
+    return batch._replace(**{name: tensor})
+
+
+class Counter:
+    asked = 0
+
+
+def by_rank(right: Any, epoch: int | None) -> Any:
+    """Another order each time it is asked, as where ranks draw on their own."""
+    Counter.asked += 1
+    plan = right.batches(epoch)
+    return plan[Counter.asked % len(plan) :] + plan[: Counter.asked % len(plan)]
+
+
+def with_a_repeat(right: Any, epoch: int | None) -> Any:
+    plan = right.batches(epoch)
+    return [*plan, plan[0]]
+
+
+def never_visited(right: Any, epoch: int | None) -> Any:
+    return [batch._replace(visit=np.zeros_like(batch.visit)) for batch in right.batches(epoch)]
+
+
+def one_too_many(right: Any) -> Any:
+    return right.token_counts() + 1
+
+
+def nothing(config: Any) -> Any:
+    def loss(net: nn.Module, batch: Any, carry: State) -> LossTerms:
+        return LossTerms(sum(p.sum() for p in net.parameters()) * 0 + batch.weight, {"nll": torch.tensor(1.0)})
+
+    return loss
+
+
+MUTANTS: dict[str, tuple[Callable[[Task], Task], str]] = {
+    "a loss averaged per shard": (with_loss(a_mean), "terms_add_over_dealing"),
+    "measures averaged per shard": (with_loss(sums_of_means), "terms_add_over_dealing"),
+    "a collate that depends on its neighbours": (with_examples(collate=by_neighbours), "terms_add_over_dealing"),
+    "a plan that depends on who asks": (with_examples(batches=by_rank), "an_epoch_is_a_function_of_its_number"),
+    "a validation that draws": (with_loss(drawing), "evaluating_leaves_no_trace"),
+    "draws that are not replayed": (with_loss(not_replayed), "the_number_of_workers_changes_no_bit"),
+    "draws that a resumed run draws anew": (
+        with_loss(not_replayed),
+        "interrupted_and_resumed_is_as_if_never_stopped",
+    ),
+    "an example evaluated twice": (with_examples(batches=with_a_repeat), "evaluation_takes_each_example_once"),
+    "visits that are not counted": (with_examples(batches=never_visited), "visits_count_uses"),
+    "counts that are not the weights": (with_examples(token_counts=one_too_many), "evaluation_takes_each_example_once"),
+    "figures that are sums": (
+        lambda task: replace(task, compute_metrics=lambda sums: {"loss": float(sums["nll"])}),
+        "figures_are_ratios_of_sums",
+    ),
+    "an objective that teaches nothing": (
+        lambda task: replace(task, objective=nothing),
+        "the_loss_of_one_batch_falls",
+    ),
+}
+
+
+@pytest.mark.parametrize(("wrong", "name"), MUTANTS.values(), ids=MUTANTS)
+def test_a_wrong_task_is_caught(wrong: Callable[[Task], Task], name: str) -> None:
+    case = TaskCase(wrong(find_task("language-model")), "language-model")
+    (law,) = [each for each in TASK_LAWS if each.name == name]
+    with pytest.raises(AssertionError):
+        for trial in range(3):
+            law.check(case, Draw(random.Random(trial)))
