@@ -31,6 +31,8 @@ from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.runs.run_folder import RunFolder
+from regard.tasks.translation.codecs import open_codecs
+from regard.tasks.translation.config import translation_config
 
 FOLDER = ROOT / "runs" / "bench"
 FIXED = 16  # pieces a source and an output, where there is no text
@@ -100,13 +102,13 @@ def _of_preset(job: Path, arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _of_run(job: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     run = RunFolder.open(Path(arguments.run))
-    source, target = run.load_tokenizers()
+    source, target = open_codecs(run)
     _save(job, run.weights(None).groups["model"])
     lines = [line for line in read_lines(Path(arguments.source)) if line.strip()][: arguments.sentences]
     sources = [[*source.encode(line), END] for line in lines]
     return {
-        "model": run.config.model.model_dump(mode="json"), "types": len(target), "sources": sources, "fixed": False,
-        "longest": max(map(len, sources)) + 50,
+        "model": translation_config(run).model.model_dump(mode="json"), "types": len(target), "sources": sources,
+        "fixed": False, "longest": max(map(len, sources)) + 50,
     }  # fmt: skip
 
 

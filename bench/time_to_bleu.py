@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from alternate import BENCH, Worker
 from environments import ROOT, peer_python
 from machine import machine
-from regard.data.batches import collate, epoch_batches, mixed_epoch, pair_lengths
 from sacrebleu.metrics import BLEU
 from train_speed import _planned, _write_settings
 
@@ -44,12 +44,13 @@ def main() -> None:
     config = _config(arguments)
     run = RunFolder.create(prepared / "auto", config)
     ready = set_up(run, say=print)
+    codecs = ready.data.codecs
     _write_batches(prepared / "batches.npz", ready, config, arguments.most)
     _write_settings(prepared / "settings.json", ready, config)
     sources, references = (
         list(read_lines(_data(f"test_2016_flickr.{side}")))[: arguments.sentences] for side in ("en", "de")
     )
-    job = {"every": arguments.every, "longest": 50, "sources": [ready.source.encode(line) for line in sources]}
+    job = {"every": arguments.every, "longest": 50, "sources": [codecs.source.encode(line) for line in sources]}
     (prepared / "job.json").write_text(json.dumps(job))
     measure = BLEU()
     curves: dict[str, list[dict[str, float]]] = {name: [] for name in ("regard", "marian")}
@@ -65,7 +66,7 @@ def main() -> None:
             for name in names if stretch % 2 else reversed(names):
                 answer = workers[name].turn().answer
                 outputs = json.loads((prepared / f"outputs-{name}.json").read_text())
-                texts = [ready.target.decode(tokens) for tokens in outputs]
+                texts = [codecs.target.decode(tokens) for tokens in outputs]
                 point = answer | {"bleu": measure.corpus_score(texts, [references]).score}
                 curves[name].append(point)
                 print(f"{name:8}{point['updates']:>6,} updates {point['seconds']:>8,.0f} s  loss {point['loss']:.3f}  "
@@ -130,12 +131,11 @@ def _commands(run: RunFolder, prepared: Path, arguments: argparse.Namespace) -> 
 
 def _write_batches(path: Path, ready: TrainingInputs, config: TranslationConfig, updates: int) -> None:
     """Those of the trainer, in its order, epoch after epoch."""
-    corpora, arrays, number, epoch = ready.data.train, dict[str, Any](), 0, 0
+    examples, arrays, number, epoch = ready.data.train, dict[str, Any](), 0, 0
     while number < updates:
-        chosen = mixed_epoch(corpora.sizes, ready.data.weights, seed=config.seed, epoch=epoch)
-        lengths, most = pair_lengths(corpora), config.train.batch_tokens
-        for indices in epoch_batches(lengths, most, seed=config.seed, epoch=epoch, chosen=chosen)[: updates - number]:
-            tensors = collate(corpora, indices)._asdict()
+        for batch in examples.batches(epoch)[: updates - number]:
+            fields = examples.collate(batch)._asdict()
+            tensors = {name: each for name, each in fields.items() if isinstance(each, torch.Tensor)}
             arrays |= {f"{number}.{name}": tensor.numpy() for name, tensor in tensors.items()}
             number += 1
         epoch += 1

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from alternate import BENCH, Turn, alternate, quartiles
 from environments import ROOT, peer_python
 from instructions import LEVELS, limited, proof
 from machine import machine
-from regard.data.batches import collate, epoch_batches, mixed_epoch, pair_lengths
 
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN
 from regard.runs.config import dump_config, load_config
@@ -123,23 +123,23 @@ def _planned(run: RunFolder, precision: str, workers: int) -> Path:
     shutil.copytree(run.path, folder)
     plan = run.read_plan()
     assert plan is not None
-    train = run.config.train.model_copy(update={"workers": workers})
+    train = run.config.train.model_copy(update={"workers": workers, "shards": max(workers, 1)})
     (folder / "config.toml").write_text(dump_config(run.config.model_copy(update={"train": train})))
-    RunFolder.open(folder).write_plan(plan.model_copy(update={"precision": precision}))
+    RunFolder.open(folder).write_plan(plan.model_copy(update={"precision": precision, "shards": max(workers, 1)}))
     return folder
 
 
 def _write_batches(path: Path, ready: TrainingInputs, config: TranslationConfig, updates: int) -> None:
     """The batches of the trainer's first epoch, in its order."""
-    corpora = ready.data.train
-    chosen = mixed_epoch(corpora.sizes, ready.data.weights, seed=config.seed, epoch=0)
-    order = epoch_batches(pair_lengths(corpora), config.train.batch_tokens, seed=config.seed, epoch=0, chosen=chosen)
+    examples = ready.data.train
+    order = examples.batches(0)
     if updates > len(order):
         sys.exit(f"an epoch has {len(order)} batches: ask for fewer than {updates} rounds")
     arrays = {
         f"{number}.{name}": tensor.numpy()
         for number, indices in enumerate(order[:updates])
-        for name, tensor in collate(corpora, indices)._asdict().items()
+        for name, tensor in examples.collate(indices)._asdict().items()
+        if isinstance(tensor, torch.Tensor)
     }
     np.savez(path, **arrays)
 
@@ -147,7 +147,7 @@ def _write_batches(path: Path, ready: TrainingInputs, config: TranslationConfig,
 def _write_settings(path: Path, ready: TrainingInputs, config: TranslationConfig) -> None:
     special = {"pad": PAD, "unknown": UNKNOWN, "begin": BEGIN, "end": END}
     settings = config.model_dump(mode="json", include={"model", "train"})
-    settings |= {"types": len(ready.target), "special": special, "threads": config.train.threads}
+    settings |= {"types": ready.data.spec["target_types"], "special": special, "threads": config.train.threads}
     path.write_text(json.dumps(settings))
 
 

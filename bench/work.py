@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
-from regard.data.batches import Batch
 from torch import Tensor
 
+from regard.core.task import ExampleIndices
+from regard.data.pairs import PairBatch
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD
 from regard.engine.packed import Format
 from regard.engine.transformer import FastEncoderDecoder
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
+from regard.runs.config import load_config
 from regard.search.batch_search import search
 from regard.search.beam import start_beam
 from regard.search.contract import Symbols
 from regard.search.greedy import start_greedy
+from regard.tasks.translation.objective import objective
 from regard.training.optim import Optimizer
+from regard.training.shards import Shards, Trainable, Workers
 
 __all__ = ["OUTPUT", "decoding", "fast", "model", "reading", "update"]
 
@@ -37,11 +42,14 @@ def update(of: EncoderDecoder, *, batch: int, length: int, types: int, threads: 
     """Forward, backward and Adam in the model's number format, by one worker."""
     of, optimizer = of.train(), Optimizer(of)
     tokens, valid = _drawn(batch, length, types)
-    rows = Batch(tokens, valid, tokens, tokens, valid, torch.arange(batch))
-    loss, workers = partial(batch_loss, of, smoothing=0.1), Workers(1, threads)
+    rows = PairBatch(tokens, valid, tokens, tokens, valid, torch.arange(batch), float(valid.sum()))
+    config = load_config({"data": {"train": []}, "train": {"label_smoothing": 0.1}})
+    trainable, shards = Trainable(of, objective(config)), Shards(1, Workers(1, threads))
+    whole = ExampleIndices(np.arange(batch), np.zeros(batch, np.int64))
+    examples: Any = SimpleNamespace(collate=lambda each: rows)
 
     def run() -> None:
-        found = gradient(loss, optimizer.parameters, [rows], seed=(1,), workers=workers)
+        found = shards.gradient(trainable, examples, [whole], seed=(1,))
         optimizer.step(1e-6, found.values)
 
     return run

@@ -36,12 +36,12 @@ def translator(request: pytest.FixtureRequest) -> Translator:
 def never_ending(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     """The end symbol becomes impossible."""
     decoding, end = translator.decoding, torch.tensor([3])
-    compute = decoding._read
+    compute = decoding._chunked_step
 
     def endless(tokens: torch.Tensor, session: Any, read: Any) -> Any:
         return compute(tokens, session, lambda log_p, rows: read(log_p.index_fill(-1, end, -math.inf), rows))
 
-    monkeypatch.setattr(decoding, "_read", endless)
+    monkeypatch.setattr(decoding, "_chunked_step", endless)
 
 
 @pytest.mark.parametrize("search", SEARCHES)

@@ -281,15 +281,15 @@ def test_a_name_that_nobody_asked_for_is(train, pair: tuple[Path, Path], tmp_pat
 
 
 def test_a_start_that_fails_gives_its_name_back(train, pair: tuple[Path, Path], tmp_path: Path, monkeypatch) -> None:
-    from regard.errors import StorageError, TrainingError
+    from regard.errors import TrainingError
     from regard.training.trainer import Trainer
 
     runs = tmp_path / "runs"
     with monkeypatch.context() as patch:
-        for problem in (TrainingError("it diverged"), StorageError("full", help="make room")):
-            patch.setattr(Trainer, "fit", lambda self, problem=problem: (_ for _ in ()).throw(problem))
-            code, error = train(*pair, "--name", "mine")
-            assert code == problem.exit_code and "--resume" not in error and not list(runs.iterdir())
+        problem = TrainingError("it diverged")
+        patch.setattr(Trainer, "fit", lambda self: (_ for _ in ()).throw(problem))
+        code, error = train(*pair, "--name", "mine")
+        assert code == problem.exit_code and "--resume" not in error and not list(runs.iterdir())
         patch.setattr(Trainer, "fit", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
         assert train(*pair, "--name", "mine").code == 130
         assert (runs / "mine" / "plan.json").exists(), "there is much to go on with"

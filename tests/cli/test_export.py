@@ -143,6 +143,7 @@ def with_learned_positions(run: TinyRun, path: Path, positions: int) -> Path:
     from regard.models.build import build
     from regard.runs import checkpoint
     from regard.runs.run_folder import RunFolder
+    from regard.tasks.translation.codecs import open_codecs, save_codecs
     from regard.tasks.translation.config import TranslationConfig
 
     trained = RunFolder.open(run.path)
@@ -150,8 +151,9 @@ def with_learned_positions(run: TinyRun, path: Path, positions: int) -> Path:
     values["model"] |= {"position": "learned", "longest": positions}
     values["data"] |= {"max_length": positions - 1}
     made = RunFolder.create(path, TranslationConfig.model_validate(values))
-    source, target = trained.load_tokenizers()
-    made.save_tokenizers(source, target)
+    codecs = open_codecs(trained)
+    source, target = codecs
+    save_codecs(made, codecs)
     torch.manual_seed(1)
     model = build(made.config.model, source_types=len(source), target_types=len(target))
     checkpoint.save(made.checkpoints, 0, {"model": dict(model.named_parameters())}, {}, keep=1)

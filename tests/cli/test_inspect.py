@@ -19,6 +19,7 @@ from regard.inspection.example import example_sentence
 from regard.inspection.page import FOLDER
 from regard.runs.run_folder import RunFolder
 from regard.server.keys import add_key
+from regard.tasks.translation.codecs import open_codecs
 
 from .conftest import TinyRun
 from .test_serve import serving
@@ -161,7 +162,7 @@ def test_scores_are_those_of_the_command(url: str, tiny_run: TinyRun) -> None:
 
 def test_an_example_has_a_fitting_length_and_no_piece_that_the_vocabulary_lacks(tiny_copy: TinyRun) -> None:
     folder, run = tiny_copy.path / "data" / "valid-0", RunFolder.open(tiny_copy.path)
-    source, _ = run.load_tokenizers()
+    source = open_codecs(run).source
     write_corpus(folder, [source.encode(" ".join("abcdefgh" * 4)), source.encode("a b"), source.encode("c d e")])
     assert example_sentence(run) == "c d e"  # none fits: the longest of those that are shorter
     for path, pairs, wanted in (

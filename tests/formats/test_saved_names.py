@@ -12,7 +12,7 @@ import torch
 
 import regard
 from regard.models.saved_names import RENAMED, current_name, current_names, format_1_name
-from regard.runs import checkpoint
+from regard.runs import checkpoint, checkpoint_files
 from regard.runs.averaging import average_run
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
@@ -41,8 +41,8 @@ def config(name: str, folder: Path) -> dict[str, Any]:
 def trained(run: RunFolder, *, resume: bool, until: int) -> Trainer:
     ready = set_up(run, say=lambda message: None)
     trainer = Trainer(
-        run, ready.model, ready.data, steps=ready.steps, reporter=Silent(), decode_metrics=lambda model: {},
-        interrupted=lambda: trainer.place.step == until,
+        run, ready.net, ready.data, steps=ready.steps, reporter=Silent(),
+        interrupted=lambda: trainer.progress.step == until,
     )  # fmt: skip
     assert trainer.resume() == resume
     trainer.fit()
@@ -56,7 +56,7 @@ def write_format_1(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert old["model"].keys() != found.groups["model"].keys(), "this model has no renamed tensor"
     shutil.rmtree(path)
     with monkeypatch.context() as earlier:
-        earlier.setattr(checkpoint, "FORMAT", 1)
+        earlier.setattr(checkpoint_files, "FORMAT", 1)
         checkpoint.save(path.parent, found.step, old, found.state, keep=9)
     assert json.loads((path / "manifest.json").read_bytes())["format"] == 1
 
@@ -73,7 +73,7 @@ def test_a_run_of_format_1_goes_on_with_the_same_numbers(
     average_run(old, last=1)
     shapes = [checkpoint.shapes(checkpoint.step_path(each.checkpoints, 2), "model") for each in (run, old)]
     assert shapes[0] == shapes[1]
-    models = [trained(each, resume=True, until=9).model.state_dict() for each in (run, old)]
+    models = [trained(each, resume=True, until=9).net.state_dict() for each in (run, old)]
     for key, tensor in models[0].items():
         assert torch.equal(tensor, models[1][key]), key
     one, other = (regard.load(each.path, checkpoint="last")("a1 b2") for each in (run, old))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.mask import Bound, Causal, Span
-from regard.attention.observe import Look
+from regard.attention.observe import AttentionCall
 from regard.attention.score import ScoreTerms, SoftmaxScore
 from regard.inspection.weight_terms import weight_terms
 
@@ -21,11 +21,11 @@ class Explained(Silent):
         return ScoreTerms("product", "q·k / 2", 0.5, query, key)
 
 
-def look() -> Look:
+def look() -> AttentionCall:
     draw = torch.Generator().manual_seed(1)
     query, key, value = (torch.randn(1, 2, 3, 4, generator=draw) for _ in range(3))
     span = Span.of(torch.ones(1, 3, dtype=torch.bool))
-    return Look(query, key, value, Causal().bind(span, span), torch.ones(1, 2, 3, 3) / 3)
+    return AttentionCall(query, key, value, Causal().bind(span, span), torch.ones(1, 2, 3, 3) / 3)
 
 
 def test_a_score_of_another_file_is_explained_by_its_own_terms() -> None:

@@ -37,6 +37,7 @@ from regard.server.keys import KeyStore, add_key
 from regard.share.hub import write as write_hub
 from regard.share.import_marian import import_marian
 from regard.studies.record import read_record
+from regard.tasks.translation.codecs import open_codecs
 from regard.tasks.translation.translator import Translator
 from regard.training.setup import set_up
 from regard.training.trainer import Trainer
@@ -222,7 +223,7 @@ def filled(path: Path, small: Path) -> Shelf:
     (marian / "tokenizer_config.json").write_text('{"source_lang": "eng", "target_lang": "deu"}')
     pad = numbers["<pad>"]
     write_plain(marian, THEIRS | {"vocab_size": len(numbers), "pad_token_id": pad, "decoder_start_token_id": pad})
-    import_marian(marian, path / "imported").load_tokenizers()[0].save(path / "tokenizers", "listed")
+    open_codecs(import_marian(marian, path / "imported")).source.save(path / "tokenizers", "listed")
     shutil.rmtree(path / "imported")
     add_key(path / "keys.json", "me", requests_per_minute=10, characters=1000)
     kept = GlossaryStore(path / "glossaries").add("me", "x", "EN", "DE", {"a dog": "ein Hund"})

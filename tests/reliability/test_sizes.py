@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,11 @@ import regard
 from regard import cli
 from regard.core import atomic_files, out_of_memory
 from regard.errors import ConfigError, ModelError, TrainingError
-from regard.inference import translator
 from regard.runs import checkpoint, size_check
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 from regard.runs.size_check import outline, require_fitting
+from regard.tasks.translation.task import TASK
 from regard.training import setup
 from regard.training.setup import require_trainable, set_up
 
@@ -37,8 +38,7 @@ def no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*given: object, **options: object) -> None:
         pytest.fail("memory was taken before the sizes were compared")
 
-    for module in (translator, setup):
-        monkeypatch.setattr(module, "build", refuse)
+    monkeypatch.setattr(setup, "_build", refuse)
     monkeypatch.setattr(safetensors.torch, "load", refuse)
 
 
@@ -93,12 +93,12 @@ def test_a_new_training_without_room_says_so_at_once(received: Path, monkeypatch
         require_trainable(load_config(values))
     assert "lower model.width" in (caught.value.help or "")
     require_trainable(config)
-    types = {"source_types": 8, "target_types": 8}
-    needed = 16 * sum(tensor.numel() for tensor in outline(config.model, **types).values())
+    build = partial(TASK.build, config, TASK.small_spec)
+    needed = 16 * sum(tensor.numel() for tensor in outline(build).values())
     monkeypatch.setattr(size_check, "total_memory", lambda: needed)
     require_trainable(config)
     run = RunFolder.open(received)
-    monkeypatch.setattr(setup, "build", lambda *given, **options: pytest.fail("built"))
+    monkeypatch.setattr(setup, "_build", lambda *given, **options: pytest.fail("built"))
     with pytest.raises(TrainingError, match="too large"):  # its vocabulary has more than eight pieces
         set_up(run, say=lambda text: None)
 
@@ -119,9 +119,9 @@ def test_the_machine_has_some_memory_and_no_more_than_it_may(monkeypatch: pytest
 
 
 def test_sizes_that_nothing_can_have_are_an_error_of_the_config() -> None:
-    config = load_config({"data": {"train": []}, "model": {"width": 1 << 20, "heads": 1, "share": "none"}}).model
+    config = load_config({"data": {"train": []}, "model": {"width": 1 << 20, "heads": 1, "share": "none"}})
     with pytest.raises(ConfigError, match="cannot be built"):
-        outline(config, source_types=1 << 50, target_types=8)
+        outline(partial(TASK.build, config, {"source_types": 1 << 50, "target_types": 8}))
 
 
 def reseal(path: Path, tensors: dict[str, torch.Tensor]) -> None:
@@ -163,6 +163,5 @@ def test_half_precision_is_no_misfit(received: Path) -> None:
     tensors = checkpoint.load(path, only={"model"}).groups["model"]
     own = {key: tensor for key, tensor in tensors.items() if key not in state(path)["shared"]["model"]}
     reseal(path, {name: tensor.bfloat16() for name, tensor in own.items()})
-    source, target = run.load_tokenizers()
-    require_fitting(path, run.config.model, source_types=len(source), target_types=len(target))
+    require_fitting(path, partial(TASK.build, run.config, TASK.open(run).spec), layers=run.config.layers)
     assert regard.load(received)("a b").source == "a b"
