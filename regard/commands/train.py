@@ -139,9 +139,9 @@ def require_data(config: RunConfig) -> None:
     from regard.data.public.catalogue import corpora
 
     for corpus in (*config.data.train, *(config.data.valid or ())):
-        for path in (corpus.source, getattr(corpus, "target", None)):
-            known = path is not None and path.parent.name in corpora() and not path.parent.exists()
-            if path is not None and known:
+        for path in (getattr(corpus, "source", None), getattr(corpus, "target", None)):
+            known = isinstance(path, Path) and path.parent.name in corpora() and not path.parent.exists()
+            if isinstance(path, Path) and known:
                 raise DataError(
                     f"the corpus {path.parent.name} is not here",
                     where=str(path),

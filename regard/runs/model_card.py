@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from regard.core import atomic_files
@@ -22,7 +23,7 @@ def write_card(run: RunFolder, *, parameters: int, updates: int, seconds: float)
     rows: list[tuple[str, Any]] = [
         ("Model", config.summary),
         ("Parameters", f"{parameters:,}"),
-        ("Training data", ", ".join(str(corpus.source.name) for corpus in config.data.train)),
+        ("Training data", ", ".join(map(_name, config.data.train))),
         ("Updates", f"{updates:,}, in {seconds / 60:.0f} minutes"),
         ("Seed", config.seed),
     ]
@@ -38,3 +39,9 @@ def write_card(run: RunFolder, *, parameters: int, updates: int, seconds: float)
     card = "\n".join([*header, "---", "", f"# {name}", "", *table, "", "## Use", "", *use, "", limits, ""])
     atomic_files.write_bytes_atomically(run.path / "README.md", card.encode())
     return card
+
+
+def _name(corpus: Any) -> str:
+    """The file name of a corpus, where it has one."""
+    source = getattr(corpus, "source", corpus)
+    return source.name if isinstance(source, Path) else str(source)

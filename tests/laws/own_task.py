@@ -115,6 +115,14 @@ def build(config: NumbersConfig, spec: Mapping[str, int]) -> Net:
     return Net(config.hidden)
 
 
+def predictor(net: nn.Module, codecs: None, config: NumbersConfig, engine: str | None = None) -> Any:
+    def mean(row: list[float]) -> float:
+        with torch.no_grad():
+            return float(net(torch.tensor([row]), torch.ones(1, len(row), dtype=torch.bool)))
+
+    return mean
+
+
 TASK = Task(
     name="mean",
     open=lambda run: CodecsAndSpec(None, {"columns": 1}),
@@ -122,9 +130,7 @@ TASK = Task(
     build=build,
     small_spec={"columns": 1},
     objective=objective,
-    predictor=lambda net, codecs, config, engine=None: (
-        lambda row: float(net(torch.tensor([row]), torch.ones(1, len(row), dtype=torch.bool)))
-    ),
+    predictor=predictor,
     compute_metrics=lambda sums: {"loss": float(sums["squared"]) / float(sums["lines"])},
     metrics={"error": Metric(lower_is_better=True)},
     decode=lambda predictor, config, names, interrupted: {},

@@ -1,0 +1,311 @@
+"""Language models: text to windows and back, what a prediction sees, generation, bits per byte by a second count."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import regard
+from regard import cli
+from regard.core.state import join, repeat, select, truncate
+from regard.data.stream import Stream, TextConfig, open_or_prepare_stream, read_text_lines
+from regard.data.tokenizers.catalogue import BEGIN, END, TokenizerConfig, load_tokenizer, train_tokenizer
+from regard.data.windows import WindowExamples
+from regard.errors import ConfigError, DataError
+from regard.models.language_model import LanguageModel
+from regard.runs.config import load_config
+from regard.tasks.language_model.config import GenerateConfig
+from regard.tasks.language_model.generator import Generator
+from regard.tasks.language_model.task import TASK
+
+TEXT = "the cat sat on the mat\nthe rat sat on the hat\n" * 12
+
+
+def stream_of(folder: Path, text: str, **tokenizer: Any) -> tuple[Stream, Any]:
+    (folder / "text.txt").write_text(text, encoding="utf-8", newline="")
+    config = TextConfig(source=folder / "text.txt")
+    made = train_tokenizer(read_text_lines(config), TokenizerConfig(**({"kind": "character"} | tokenizer)))
+    return open_or_prepare_stream(config, made, folder / "prepared"), made
+
+
+# Text to numbers and back
+
+
+@pytest.mark.parametrize("kind", ["character", "byte", "byte-bpe"])
+@pytest.mark.parametrize("text", ["a\nb", "\n\n x\t y \r\n", "Über straße … 𝄞\n", "  \n"])
+def test_a_text_comes_back_as_it_was(tmp_path: Path, kind: str, text: str) -> None:
+    stream, tokenizer = stream_of(tmp_path, text, kind=kind)
+    assert (int(stream.tokens[0]), int(stream.tokens[-1])) == (BEGIN, END)
+    assert tokenizer.decode(stream.tokens[1:-1].tolist()) == text
+    assert (stream.bytes, stream.characters) == (len(text.encode()), len(text))
+    tokenizer.save(tmp_path / "tokenizer", "text")
+    assert load_tokenizer(tmp_path / "tokenizer", "text").encode(text) == tokenizer.encode(text)
+
+
+def test_parts_of_a_text_are_the_whole(tmp_path: Path) -> None:
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(TEXT.encode()))
+    parts = [
+        "".join(read_text_lines(TextConfig(source=tmp_path / "a.txt.gz", share=share)))
+        for share in ((0.0, 0.3), (0.3, 0.77), (0.77, 1.0))
+    ]
+    assert "".join(parts) == TEXT and all(parts)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b""])
+def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "text.txt").write_bytes(content)
+    tokenizer = train_tokenizer([], TokenizerConfig(kind="byte"))
+    with pytest.raises(DataError) as caught:
+        open_or_prepare_stream(TextConfig(source=tmp_path / "text.txt"), tokenizer, tmp_path / "prepared")
+    assert "text.txt" in str(caught.value.where) and not (tmp_path / "prepared").exists()
+
+
+def test_prepared_text_is_opened_again_and_damage_is_seen(tmp_path: Path) -> None:
+    stream, tokenizer = stream_of(tmp_path, TEXT)
+    config, folder = TextConfig(source=tmp_path / "text.txt"), tmp_path / "prepared"
+    before = (folder / "tokens").stat().st_mtime_ns
+    assert len(open_or_prepare_stream(config, tokenizer, folder)) == len(stream)
+    assert (folder / "tokens").stat().st_mtime_ns == before
+    (folder / "tokens").write_bytes(b"\xff" * 2 * len(stream))
+    assert open_or_prepare_stream(config, tokenizer, folder).tokens.max() < len(tokenizer), "made anew"
+    (tmp_path / "text.txt").write_text(TEXT.upper())
+    with pytest.raises(DataError, match="not the one this run began with"):
+        open_or_prepare_stream(config, tokenizer, folder, content=stream.content)
+
+
+@pytest.mark.parametrize(
+    "change", [{"dtype": "O"}, {"tokens": 1 << 59}, {"tokens": -1}, {"version": 2}, {"bytes": "x"}]
+)
+def test_a_received_head_is_not_trusted(tmp_path: Path, change: dict[str, Any]) -> None:
+    stream_of(tmp_path, TEXT)
+    path = tmp_path / "prepared" / "stream.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(DataError):
+        Stream.open(path.parent)
+
+
+# Windows
+
+
+@given(st.integers(1, 40), st.integers(1, 12), st.integers(0, 3))
+def test_every_token_is_predicted_once_from_those_before_it(length: int, context: int, epoch: int) -> None:
+    class Numbers:
+        tokens = np.arange(100, 100 + length + 1)
+        name = "numbers"
+
+        def __len__(self) -> int:
+            return len(self.tokens)
+
+    examples = WindowExamples([Numbers(), Numbers()], context=context, tokens=3 * context, seed=4)  # type: ignore[list-item]
+    for each in (None, epoch):
+        targets: list[int] = []
+        for picks in examples.batches(each):
+            batch = examples.collate(picks)
+            assert batch.weight == float(batch.valid.sum()) and batch.input.shape[1] <= context
+            assert torch.equal(batch.target[batch.valid], batch.input[batch.valid] + 1)
+            targets += batch.target[batch.valid].tolist()
+        assert sorted(targets) == sorted(2 * list(range(101, 101 + length)))
+
+
+def test_windows_of_two_epochs_begin_elsewhere(tmp_path: Path) -> None:
+    stream, _ = stream_of(tmp_path, TEXT)
+    examples = WindowExamples([stream], context=16, tokens=64, seed=1)
+    starts = [
+        sorted(len(examples.collate(picks).valid[row].nonzero()) for picks in examples.batches(epoch)
+               for row in range(len(picks.index)))
+        for epoch in range(4)
+    ]  # fmt: skip
+    assert len({tuple(each) for each in starts}) > 1
+
+
+# The model
+
+
+@pytest.fixture
+def model() -> LanguageModel:
+    torch.manual_seed(2)
+    config = load_config({"task": "language-model", "data": {"train": [], "context": 12}, "model": {
+        "layers": 2, "width": 16, "heads": 2, "feed_forward": 16}})  # fmt: skip
+    return TASK.build(config, {"types": 11}).double().eval()  # type: ignore[return-value]
+
+
+def test_no_token_sees_a_later_one(model: LanguageModel) -> None:
+    tokens = torch.randint(0, 11, (2, 9))
+    other = tokens.clone()
+    other[:, 5:] = (other[:, 5:] + 1) % 11
+    one, two = (model.step(each, model.start(2))[0] for each in (tokens, other))
+    assert torch.equal(one[:, :5], two[:, :5]) and not torch.equal(one[:, 5:], two[:, 5:])
+
+
+def test_pieces_with_a_state_equal_one_pass(model: LanguageModel) -> None:
+    tokens = torch.randint(0, 11, (3, 9))
+    whole, _ = model.step(tokens, model.start(3))
+    state, parts = model.start(3), []
+    for piece in (tokens[:, :4], tokens[:, 4:5], tokens[:, 5:]):
+        log_p, state = model.step(piece, state)
+        parts.append(log_p)
+    torch.testing.assert_close(torch.cat(parts, 1), whole)
+
+
+def test_rows_can_be_reordered_repeated_joined_and_cut(model: LanguageModel) -> None:
+    tokens = torch.randint(0, 11, (3, 6))
+    _, state = model.step(tokens[:, :5], model.start(3))
+    wanted, _ = model.step(tokens[:, 5:], state)
+    rows = torch.tensor([2, 0])
+    torch.testing.assert_close(model.step(tokens[rows, 5:], select(state, rows))[0], wanted[rows])
+    twice, _ = model.step(tokens[:, 5:].repeat_interleave(2, 0), repeat(state, 2))
+    torch.testing.assert_close(twice, wanted.repeat_interleave(2, 0))
+    halves = [model.step(tokens[part, :5], model.start(len(tokens[part])))[1] for part in (slice(0, 1), slice(1, 3))]
+    torch.testing.assert_close(model.step(tokens[:, 5:], join(halves))[0], wanted)
+    _, ahead = model.step(tokens[:, 5:], state)
+    torch.testing.assert_close(model.step(tokens[:, 5:], truncate(ahead, torch.full((3,), 5)))[0], wanted)
+
+
+# Generating and scoring
+
+
+@pytest.fixture
+def generator(model: LanguageModel) -> Generator:
+    tokenizer = train_tokenizer(["abcdefg"], TokenizerConfig(kind="character"))
+    return Generator(model, tokenizer, GenerateConfig(length=30), context=12)
+
+
+def test_generating_repeats_with_its_seed_and_goes_beyond_the_context(generator: Generator) -> None:
+    one, again, other = (generator("ab", seed=seed) for seed in (3, 3, 4))
+    assert one == again != other
+    assert len(one.text) <= 30 and set(one.text) <= set("abcdefg")
+    assert generator("ab", greedy=True, length=5) == generator("ab", greedy=True, seed=9, length=5)
+
+
+def test_greedy_text_is_the_argmax_of_each_step(generator: Generator) -> None:
+    tokens, text = [BEGIN, *generator.tokenizer.encode("ab")], ""
+    for _ in range(5):
+        log_p, _ = generator.model.step(torch.tensor([tokens]), generator.model.start(1))
+        allowed = log_p[0, -1].clone()
+        allowed[:3] = -torch.inf
+        tokens.append(int(allowed.argmax()))
+        if tokens[-1] == END:
+            break
+        text += generator.tokenizer.decode(tokens[-1:])
+    assert generator("ab", greedy=True, length=5).text == text
+
+
+def test_what_cannot_be_spelled_or_set_is_refused(generator: Generator) -> None:
+    with pytest.raises(ConfigError, match="cannot read the prompt") as caught:
+        generator("xyz")
+    assert "'x', 'y', 'z'" in (caught.value.why or "")
+    with pytest.raises(ConfigError):
+        generator("a", top_p=2.0)
+
+
+def test_bits_per_byte_are_those_of_an_independent_count(generator: Generator) -> None:
+    """Token by token, each window from its own beginning, over the bytes of the raw text."""
+    text, nll = "abcdefgabcdefgabc", 0.0
+    tokens = [BEGIN, *generator.tokenizer.encode(text)]
+    for at in range(1, len(tokens)):
+        start = (at - 1) // 12 * 12
+        log_p, _ = generator.model.step(torch.tensor([tokens[start:at]]), generator.model.start(1))
+        nll -= float(log_p[0, -1, tokens[at]].detach())
+    score = generator.score(text)
+    assert score.nll == pytest.approx(nll) and score.tokens == len(text)
+    assert score.bits_per_byte == pytest.approx(nll / math.log(2) / len(text.encode()))
+    assert score.perplexity == pytest.approx(math.exp(nll / len(text)))
+
+
+# From the command line
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("language-model")
+    (folder / "book.txt").write_text(TEXT * 6)
+    small = ["model.layers=1", "model.width=32", "model.heads=2", "train.steps=150", "data.context=32",
+             "train.threads=1", "train.precision=float32", "model.dropout=0"]  # fmt: skip
+    given = [part for each in small for part in ("--set", each)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert cli.run(["train", "book.txt", *given]) == 0
+    return folder / "runs" / "book"
+
+
+def test_one_text_alone_trains_a_language_model_that_goes_on_as_the_text_does(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["generate", str(trained), "--prompt", "the cat", "--temperature", "0", "--length", "40"]) == 0
+    line = "the [cr]at sat on the [mh]at\n"
+    assert re.match(f"the cat sat on the [mh]at\n{line}", capsys.readouterr().out)
+    assert cli.run(["generate", str(trained), "--prompt", "the", "--seed", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["text"].startswith("the") and found["log_probability"] < 0
+    assert "text-generation" in (trained / "README.md").read_text()
+
+
+def test_python_and_a_wrong_verb(trained: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    model = regard.load(trained)
+    assert model("the cat", length=15, greedy=True).text in (" sat on the mat", " sat on the hat")
+    assert model.score(TEXT).bits_per_byte < 1.0
+    assert cli.run(["translate", str(trained)]) == 2
+    assert "language-model" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "where"),
+    [
+        ({"data": {"tokenizer": {"kind": "word"}}}, "data.tokenizer"),
+        ({"train": {"batch_tokens": 8}}, "train.batch_tokens"),
+        ({"model": {"heads": 3}}, ""),
+        ({"train": {"best_by": "bleu"}}, "train.best_by"),
+    ],
+)
+def test_a_config_that_does_not_fit_is_told(given: dict[str, Any], where: str) -> None:
+    tables = {"task": "language-model", "data": {"train": []}}
+    with pytest.raises(ConfigError) as caught:
+        load_config({**tables, **given, "data": {"train": [], **given.get("data", {})}})
+    assert where in str(caught.value)
+
+
+@pytest.mark.parametrize(("given", "smoothing"), [({}, 0.0), ({"label_smoothing": 0.2}, 0.2)])
+def test_label_smoothing_is_off_unless_asked_for(given: dict[str, Any], smoothing: float) -> None:
+    config = load_config({"task": "language-model", "data": {"train": []}, "train": given})
+    assert config.train.label_smoothing == smoothing
+
+
+# A task of one's own
+
+
+def test_an_own_task_is_named_by_a_recipe_and_never_by_a_received_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from tests.laws import own_task
+
+    kind, sample = f"{own_task.__name__}:TASK", own_task.sample(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    source = sample["data"]["train"][0]["source"]
+    (tmp_path / "mean.toml").write_text(
+        f'task = "{kind}"\ntrain = {{ steps = 4, threads = 1, precision = "float32" }}\n'
+        f'[[data.train]]\nsource = "{source}"\n'
+    )
+    monkeypatch.setenv("REGARD_TASKS", kind)
+    assert cli.run(["train", "mean.toml", "--name", "mean"]) == 0
+    assert isinstance(regard.load(tmp_path / "runs" / "mean")([1.0, 2.0]), float)
+    monkeypatch.delenv("REGARD_TASKS")
+    assert cli.run(["train", "--resume", "runs/mean"]) == 2
+    assert "REGARD_TASKS" in capfd.readouterr().err
+
+
+def test_the_page_shows_the_task_that_the_laws_hold_for() -> None:
+    from tests.laws import own_task
+
+    page = Path(own_task.__file__).parents[2] / "docs" / "how-to" / "add-a-task.md"
+    source = Path(own_task.__file__).read_text(encoding="utf-8").partition('"""\n\n')[2]
+    assert f"```python\n{source}```" in page.read_text(encoding="utf-8")
