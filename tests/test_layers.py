@@ -105,6 +105,31 @@ def test_a_public_class_name_occurs_once() -> None:
     assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}
 
 
+OPENERS = ("What", "Of", "Who", "Whose", "Where", "How", "Those", "Its")
+
+
+def test_no_docstring_opens_with_a_riddle() -> None:
+    """Docstrings begin with a noun or a verb: the thing returned, or the deed."""
+    found = []
+    for module, text in house().items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                first = (ast.get_docstring(node) or "").split(maxsplit=1)[:1]
+                found += [f"{module}: {getattr(node, 'name', 'the module')}"] if first and first[0] in OPENERS else []
+    assert found == []
+
+
+def test_files_and_functions_fit_on_screens() -> None:
+    """At most 400 lines a file, and 50 a function."""
+    found = [module for module, text in house().items() if text.count("\n") > 400]
+    for module, text in house().items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                found += [f"{module}.{node.name}: {lines} lines"] if lines > 50 else []
+    assert found == []
+
+
 @pytest.mark.parametrize(
     "module, text, complaint",
     [

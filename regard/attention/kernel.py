@@ -130,7 +130,7 @@ def normaliser(
 ) -> Callable[
     [Float[Tensor, "*batch query key"], Bool[Tensor, "*#batch query key"]], Float[Tensor, "*batch query key"]
 ]:
-    """How energies become weights, by the name an option gives it."""
+    """Function from energies to weights, by the name an option gives it."""
     table = {"softmax": masked_softmax, "sigmoid": masked_sigmoid}
     if name not in table:
         raise ValueError(f"normalise is one of {', '.join(table)}, not {name!r}")

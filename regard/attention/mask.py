@@ -1,4 +1,4 @@
-"""Who may look at whom: predicates over absolute positions, combined with ``&`` and ``|``, lowered at the border.
+"""Masks: predicates over absolute positions, combined with ``&`` and ``|``, lowered at the border.
 
 ``True`` means *may look* everywhere in Regard. (``nn.MultiheadAttention`` means the opposite, additive masks mean
 0 and −∞: conversions happen here and nowhere else.)
@@ -236,7 +236,7 @@ class Bound:
 
     @cached_property
     def offset(self) -> ColumnOffset | None:
-        """How far the columns of queries and keys stand apart; None where that is not worth the look.
+        """Distance between the columns of queries and keys; None where finding it costs more than it saves.
 
         Spans with one ``start`` are not looked at. For a single query, a step of decoding, a table is as small as what
         it would save.

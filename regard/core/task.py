@@ -100,13 +100,13 @@ Objective = Callable[[nn.Module, Any, State], LossTerms]  # (net, batch, carry)
 
 
 class Net(Protocol):
-    """What training, checkpoints and schedules ask of a network, which is an ``nn.Module``."""
+    """A network as training, checkpoints and schedules see it, which is an ``nn.Module``."""
 
     width: int  # d_model, which the schedule of the Transformer's paper is scaled by
 
 
 class CodecsAndSpec(NamedTuple):
-    """What turns inputs into numbers and back (tokenizers, classes …), and sizes as plain JSON for ``plan.json``."""
+    """The codecs between inputs and numbers (tokenizers, classes …), and sizes as plain JSON for ``plan.json``."""
 
     codecs: Any
     spec: dict[str, int]

@@ -25,7 +25,7 @@ Count = Annotated[int, Field(ge=0, lt=1 << 60)]
 
 
 class Report(NamedTuple):
-    """What preparation did: pairs kept, and what was left out or unknown, with the first line numbers."""
+    """Outcome of a preparation: pairs kept, left out or with unknown pieces, and the first line numbers."""
 
     pairs: int
     blank: int
@@ -51,7 +51,7 @@ class _Report(_Strict):
 
 
 class _Head(_Strict):
-    """What ``corpus.json`` says. ``dtype`` is one of two: numpy follows addresses that a file holds for some others."""
+    """The contents of ``corpus.json``. ``dtype`` is one of two: for some others numpy follows addresses in a file."""
 
     name: str
     fingerprint: str
@@ -63,7 +63,7 @@ class _Head(_Strict):
 
 
 class Parallel(Protocol):
-    """What batches are made of: one corpus or several end to end."""
+    """Pairs of token numbers: one corpus or several end to end."""
 
     source_length: npt.NDArray[np.int32]
     target_length: npt.NDArray[np.int32]

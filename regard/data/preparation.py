@@ -192,7 +192,7 @@ class _Writer:
         self.kept += len(keep)
 
     def head(self) -> dict[str, Any]:
-        """What a reader must know of the files; call it when they are closed."""
+        """The sizes and types that a reader needs; call it when the files are closed."""
         return {
             "content": self.content.hexdigest(),
             "dtype": self.dtype.str,

@@ -35,7 +35,7 @@ NAMED_LINES = 10  # how many line numbers a message lists
 
 
 class CorpusConfig(BaseModel):
-    """Where one parallel corpus lies. Without ``target``, ``source`` is a .tsv or .jsonl that has both sides.
+    """The files of one parallel corpus. Without ``target``, ``source`` is a .tsv or .jsonl that has both sides.
 
     ``weight`` is this corpus's part of the mixture when there are several; the keys are for JSON lines.
     ``share`` keeps the pairs whose source falls into this part of [0, 1) by its hash: (0, 0.02) and (0.02, 1) of
@@ -201,7 +201,7 @@ def _unreadable(path: Path, error: OSError) -> Exception:
 
 
 def layout(config: CorpusConfig) -> Literal["two files", "tsv", "jsonl"]:
-    """How the two sides lie in the files of ``config``. DataError when there is a source only."""
+    """The layout of the two sides in the files of ``config``. DataError when there is a source only."""
     if config.target is not None:
         return "two files"
     kind = Path(config.source.name.removesuffix(".gz")).suffix

@@ -62,12 +62,7 @@ def multi_head(
             attention.options,
             where=where,
             parts=parts,
-            sizes={
-                "heads": heads,
-                "query_width": widths.query,
-                "key_width": widths.key,
-                "value_width": widths.value,
-            },
+            sizes=dict(heads=heads, query_width=widths.query, key_width=widths.key, value_width=widths.value),
         )
         if config.attention_dropout:
             mechanism.drop_weights(Dropout(config.attention_dropout))

@@ -67,7 +67,7 @@ class TaskSection(BaseModel):
 
 
 class RunConfig(BaseModel):
-    """What every run's config has; the class of its task adds the rest. Frozen; saved with every value."""
+    """The keys of every run's config; the class of its task adds the rest. Frozen; saved with every value."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -29,7 +29,7 @@ class Fit(NamedTuple):
 
 
 class Plan(BaseModel):
-    """What was measured or counted when a run began, and holds for all of it."""
+    """Measurements and counts made when a run began, which hold for all of it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

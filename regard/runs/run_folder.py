@@ -95,7 +95,7 @@ class RunFolder:
         return None if plan is None else plan.corpora
 
     def elsewhere(self) -> list[str]:
-        """How this machine differs from the one the run began on, in what decides the last bits of a figure."""
+        """Differences between this machine and the one the run began on, in what decides the last bits of a figure."""
         try:
             began = self.read_environment()
         except (OSError, ValueError):
@@ -105,7 +105,7 @@ class RunFolder:
         return [f"{key} was {began.get(key)}, is {now[key]}" for key in keys if began.get(key) != now[key]]
 
     def read_environment(self) -> dict[str, Any]:
-        """What ``environment`` said when the run began. OSError or ValueError where that is not there or damaged."""
+        """The ``environment`` that the run began in. OSError or ValueError where it is missing or damaged."""
         return TypeAdapter(dict[str, Any]).validate_python(
             parse_json(read_bytes(self.path / "environment.json", SMALL))
         )
@@ -114,7 +114,7 @@ class RunFolder:
         atomic_files.write_json(self.path / "plan.json", plan.model_dump())
 
     def read_plan(self) -> Plan | None:
-        """What was decided when the run began; None where it never came so far."""
+        """The plan made when the run began; None where training never came so far."""
         path = self.path / "plan.json"
         if not path.exists():
             return None
@@ -130,7 +130,7 @@ class RunFolder:
         return checkpoint.load(self.weights_path(which).path, only={"model"})
 
     def weights_path(self, which: str | None = None) -> CheckpointChoice:
-        """Where the checkpoint called ``which`` lies: ``average``, ``best``, ``last`` or a step.
+        """The place of the checkpoint called ``which``: ``average``, ``best``, ``last`` or a step.
 
         Without a name, the first of these that exists. An average made before the last training does not count then:
         it would hide what was learned since.
@@ -166,7 +166,7 @@ class RunFolder:
         return used if fresh else []
 
     def _without(self, which: str, steps: list[int]) -> ModelError:
-        """What to do where there is no checkpoint of that name: to go on helps only where it would save one."""
+        """The error for a checkpoint that is not there, with advice: to go on helps only where it would save one."""
         trained = bool(self.config.data.train)
         why = "training has not saved one yet" if trained else "it came without data to train on"
         help = f"regard train --resume {self.path}" if trained else None
@@ -213,7 +213,7 @@ class RunFolder:
 
 
 def environment() -> dict[str, Any]:
-    """What a figure depends on: versions, processor features, threads, the time."""
+    """The conditions of a figure: versions, processor features, threads, the time."""
     return {
         "regard": regard.__version__,
         "python": platform.python_version(),
@@ -239,7 +239,7 @@ def _processor() -> str:
 
 
 def _beside(path: Path) -> str:
-    """What to do about a folder that is there: to go on, where it is a run that has data to go on with."""
+    """The advice for a folder that exists already: to go on, where it is a run that has data to go on with."""
     try:
         config = RunFolder.open(path).config
     except RegardError:

@@ -131,7 +131,7 @@ def _columns(model: EncoderDecoder, sentences: Sequence[Sense], tokenizer: WordT
     encoder = model.eval().encoder
     assert isinstance(encoder, TransformerEncoder)
     states: list[Tensor] = []
-    handles = [layer.register_forward_hook(lambda *passed: states.append(passed[2])) for layer in encoder.layers]
+    handles = [layer.register_forward_hook(lambda *passed: states.append(passed[2][0])) for layer in encoder.layers]
     with torch.no_grad():
         last = encoder(given.source, given.source_valid).states
     for handle in handles:

@@ -4,33 +4,22 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention.contract import Attended, Mechanism
 from regard.attention.kernel import kernel
-from regard.attention.mask import Bound, Causal, Mask, Matrix, Padding, Span, Window
+from regard.attention.mask import Bound, Causal, Matrix, Padding, Span
 from regard.core.state import State, join, leaves, repeat, select
-from regard.testing.draw import Draw, piece_of, rows_of, stacked
+from regard.testing.attention_scene import MechanismCase, Scene, scene
+from regard.testing.draw import Draw, stacked
 from regard.testing.law import Law, law, ready, reloaded, run_laws, same, same_state
 
 __all__ = ["MECHANISM_LAWS", "MechanismCase", "check_mechanism"]
 
 MECHANISM_LAWS: list[Law] = []
-
-
-@dataclass(frozen=True, kw_only=True)
-class MechanismCase:
-    """Mechanism in float64, with its number of heads and its widths per head."""
-
-    mechanism: Mechanism
-    heads: int
-    query_width: int
-    key_width: int
-    value_width: int
 
 
 def check_mechanism(
@@ -57,59 +46,6 @@ def check_mechanism(
         value_width=value_width,
     )
     return run_laws(MECHANISM_LAWS, case, trials=trials, seed=seed)
-
-
-class Scene(NamedTuple):
-    """Queries, keys and values with their spans, and the mask between them."""
-
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    query_span: Span
-    key_span: Span
-    mask: Mask
-
-    def bound(self) -> Bound:
-        return self.mask.bind(self.query_span, self.key_span)
-
-    def start(self, case: MechanismCase) -> State:
-        return case.mechanism.start(case.mechanism.prepare(self.key), self.bound())
-
-    def attend(self, case: MechanismCase, state: State | None = None) -> Attended:
-        before = self.start(case) if state is None else state
-        key = case.mechanism.prepare(self.key)
-        attended: Attended = case.mechanism(self.query, key, self.value, self.bound(), before, need_weights=True)
-        return attended
-
-    def piece(self, columns: slice) -> Scene:
-        return self._replace(query=self.query[:, :, columns], query_span=piece_of(self.query_span, columns))
-
-    def of(self, rows: Tensor) -> Scene:
-        query_span, key_span = rows_of(self.query_span, rows), rows_of(self.key_span, rows)
-        return Scene(self.query[rows], self.key[rows], self.value[rows], query_span, key_span, self.mask)
-
-
-def scene(
-    case: MechanismCase, draw: Draw, *, causal: bool | None = None, rows: int = 3, queries: int | None = None
-) -> Scene:
-    """Random scene. A causal one has as many queries as keys; ``causal`` None: at random, if the mechanism can be."""
-    able = case.mechanism.can()
-    causal = able.causal and draw.integer(0, 1) == 1 if causal is None else causal
-    keys = draw.integer(3, 6)
-    query_count = keys if causal or not able.cross else queries or draw.integer(2, 5)
-    key_span = draw.span(rows, keys)
-    query_span = key_span if causal else draw.span(rows, query_count)
-    mask: Mask = Padding() & Causal() if causal else Padding()
-    if causal and draw.integer(0, 1):
-        mask = mask & Window(draw.integer(0, 3))
-    return Scene(
-        draw.tensor(rows, case.heads, query_count, case.query_width),
-        draw.tensor(rows, case.heads, keys, case.key_width),
-        draw.tensor(rows, case.heads, keys, case.value_width),
-        query_span,
-        key_span,
-        mask,
-    )
 
 
 @law(MECHANISM_LAWS, applies=lambda case: case.mechanism.can().stream == "exact")

@@ -1,4 +1,4 @@
-"""How many updates a training has: planned by a first measurement, held to ``train.minutes`` by the clock.
+"""The number of updates of a training: planned by a first measurement, held to ``train.minutes`` by the clock.
 
 The clock is no function of the seed, so each of its decisions is written down with the update it is made at. The
 learning rate is a function of these decisions alone: a resumed run replays them, and asks the clock again only after

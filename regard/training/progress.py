@@ -14,7 +14,7 @@ RENAMED = {"sound": "last_good"}  # in checkpoints saved before -> now
 
 @dataclass
 class TrainingProgress:
-    """Where a run stands: everything beside tensors that a checkpoint must know. Plain numbers only."""
+    """The state of a training: everything beside tensors that a checkpoint must know. Plain numbers only."""
 
     step: int = 0  # updates done
     epoch: int = 0

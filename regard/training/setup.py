@@ -42,7 +42,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 class TrainingInputs(NamedTuple):
-    """What ``Trainer`` is made with; ``steps``: updates, None where nobody knows how many."""
+    """The arguments of ``Trainer``; ``steps``: updates, None where nobody knows how many."""
 
     net: nn.Module
     data: Data
@@ -133,7 +133,7 @@ def _require_data(config: RunConfig) -> None:
 
 
 def _shards(config: RunConfig, net: nn.Module) -> int:
-    """How many shards an update has: those of the config, else 2 or as many as workers; 1 where passes depend on
+    """Number of shards of an update: that of the config, else 2 or as many as workers; 1 where passes depend on
     each other."""
     settings = config.train
     alone = bool(kept_buffers(net))

@@ -181,7 +181,7 @@ class Trainer:
         self.reporter.updated(progress, self._expected(), figures)
 
     def _expected(self) -> int | None:
-        """How many updates there will be if nothing ends training early; for whoever shows progress."""
+        """Number of updates if nothing ends training early, for progress displays."""
         epochs, steps = self.config.train.epochs, self.pace.end(self.progress.step)
         if epochs is None:
             return steps

@@ -58,7 +58,7 @@ class Updater:
         return taken
 
     def updates_an_epoch(self) -> int:
-        """Of the epoch that is under way."""
+        """Updates of the epoch under way."""
         return math.ceil(len(self._planned[1]) / self.config.train.accumulate)
 
     def _plan(self, epoch: int) -> list[ExampleIndices]:

@@ -274,7 +274,7 @@ def test_it_is_written_as_json_and_as_arrays(tmp_path: Path) -> None:
     with np.load(tmp_path / "a.npz", allow_pickle=False) as arrays:
         np.testing.assert_array_equal(arrays["decoder.0.source"], found.attention["decoder.0.source"])
         assert json.loads(str(arrays["document"]))["source"]["text"] == TEXT
-    with pytest.raises(ConfigError, match="no known kind"):
+    with pytest.raises(ConfigError, match="is unknown"):
         found.save(tmp_path / "a.txt")
 
 

@@ -13,7 +13,7 @@ from regard.attention import kernel
 from regard.attention.contract import Abilities
 from regard.attention.mask import Span
 from regard.testing import MECHANISM_LAWS, Draw, MechanismCase
-from regard.testing.mechanisms import scene
+from regard.testing.attention_scene import scene
 
 from .cases import MECHANISMS, MIXERS, mechanism_case, mixer_case
 

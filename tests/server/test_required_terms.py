@@ -30,6 +30,7 @@ from regard.server.text.glossary import Glossary, format_tsv, parse_entries
 from regard.server.text.term_insertion import insert_terms
 from regard.server.text.word_alignment import align_words, even_alignment, piece_spans
 from regard.server.text.word_spans import word_spans
+from regard.tasks.translation.translator import Translator
 
 from ..inspection.models import translator
 from .conftest import Running, serving

@@ -90,7 +90,7 @@ class LayersConfig(BaseModel):
 
 
 class GenerateConfig(BaseModel):
-    """How text is generated, unless a command says otherwise."""
+    """Settings of text generation, unless a command says otherwise."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 

@@ -64,7 +64,7 @@ class _Side:
 
     @property
     def kind(self) -> str:
-        """Of its tokenizer."""
+        """The kind of its tokenizer."""
         if len(self.seen) <= SYMBOLS and self.words >= USES * len(self.seen) > 0:
             return "word"
         return "character" if self.characters < CHARACTERS_A_SIDE * self.lines else "bpe"
@@ -114,7 +114,7 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, given: Mapping[str, 
 
 
 def _size(pairs: int, minutes: Any) -> _Size:
-    """What suits so many pairs; no larger than what learns something in the minutes, where they are given."""
+    """The size that suits so many pairs, and that learns something in the minutes, where they are given."""
     number = next(number for number, size in enumerate(SIZES) if pairs <= size.pairs)
     for most, largest in LARGEST:
         if isinstance(minutes, int | float) and minutes <= most:

@@ -186,7 +186,7 @@ class Translator:
 
     @cached_property
     def decoding(self) -> Decoding:
-        """What decodes, laid out for its engine when first asked for."""
+        """The decoder in the layout of its engine, made when first asked for."""
         return Decoding(self.model, self._engine)
 
     @cached_property
@@ -227,7 +227,7 @@ class Translator:
         return [[*before, *chunk] for part in parts for chunk in _chunks(part[len(found) :], room)]
 
     def unknown(self, line: str) -> list[str]:
-        """What of a line the model has no piece for (``Tokenizer.unknown``)."""
+        """The parts of a line that the model has no piece for (``Tokenizer.unknown``)."""
         return self.source.unknown(self._readable(line))
 
     def _readable(self, line: str) -> str:
