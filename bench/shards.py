@@ -42,13 +42,17 @@ class Rows:
         return PairBatch(source, valid, target.roll(1, 1), target, valid, at, float(valid.sum()))
 
 
-def main() -> None:
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", default="small")
     parser.add_argument("--tokens", type=int, default=4096)
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--workers", type=int, default=1)
-    arguments = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = _arguments()
     torch.set_num_threads(1)
     torch.manual_seed(1)
     net = build(ModelConfig.model_validate({"preset": arguments.preset}), source_types=TYPES, target_types=TYPES)

@@ -22,9 +22,8 @@ from regard.comparison.members import load_entries, make_rows, parse_budget
 from regard.data.public.catalogue import corpora, corpus_named
 from regard.errors import RegardError
 from regard.metrics.text import check_names
-from regard.runs.config import load_config
+from regard.runs.config import RunConfig, load_config
 from regard.studies.catalogue import find_study
-from regard.tasks.translation.config import TranslationConfig
 from regard.training.setup import require_trainable
 
 __all__ = ["Shown", "problem", "shown_in_epilogs", "shown_in_page", "shown_in_recipe"]
@@ -34,6 +33,7 @@ COMMAND: Any = typer.main.get_command(build_app(VERBS))
 # Typer bundles or imports click, by version; this is the name that both have.
 WRONG_USAGE: Any = next(parent for parent in typer.BadParameter.__mro__ if parent.__name__ == "ClickException")
 OWN_FILES = {"data": {"train": [{"source": "a", "target": "b"}]}, "train": {"steps": 1}}
+OWN_TEXT = {"task": "language-model", "data": {"train": [{"source": "a"}]}, "train": {"steps": 1}}
 PLACEHOLDER = re.compile(r"[A-Z][A-Z_0-9]*|…|\.\.\.")  # RUN, NAME …: to be filled in by the reader
 
 _FENCE = re.compile(r"^```(\w*).*?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -200,11 +200,12 @@ def _problem_of_options(script: str, arguments: list[str]) -> str | None:
 def _train(values: dict[str, Any]) -> str | None:
     what, given = values["what"] or [], values["set_"] or []
     recipe = len(what) == 1 and "." not in what[0]
-    _require(load_config(what[0] if recipe else OWN_FILES, given), given)
+    text = len(what) == 1 and ".txt" in what[0]
+    _require(load_config(what[0] if recipe else OWN_TEXT if text else OWN_FILES, given), given)
     return None
 
 
-def _require(config: TranslationConfig, overrides: Sequence[str]) -> None:
+def _require(config: RunConfig, overrides: Sequence[str]) -> None:
     """That the model can be built, where the command changes it: recipes as they are have tests of their own."""
     if any(each.startswith("model.") for each in overrides):
         require_trainable(config)
