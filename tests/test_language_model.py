@@ -250,6 +250,15 @@ def test_one_text_alone_trains_a_language_model_that_goes_on_as_the_text_does(
     assert "text-generation" in (trained / "README.md").read_text()
 
 
+def test_info_describes_a_run_of_any_task(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["info", str(trained), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["parameters"]["all"] == sum(p.numel() for p in regard.load(trained).model.parameters())
+    assert found["summary"].startswith("language model, 1 layers") and found["parameters"]["layers self-attention"]
+    assert cli.run(["info", str(trained)]) == 0
+    assert "language model" in capsys.readouterr().out
+
+
 def test_python_and_a_wrong_verb(trained: Path, capfd: pytest.CaptureFixture[str]) -> None:
     model = regard.load(trained)
     assert model("the cat", length=15, greedy=True).text in (" sat on the mat", " sat on the hat")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,9 @@ from regard.core.wording import did_you_mean
 from regard.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from torch.nn import Module
+
     from regard.models.configuration import ModelConfig
     from regard.runs.run_folder import RunFolder
 
@@ -66,31 +70,33 @@ def info(what: RunOrPreset, *, types: Types = 8000, as_json: AsJson = False) -> 
 
 
 def _preset(name: str, config: ModelConfig, types: int) -> dict[str, Any]:
-    return {"preset": name, "types": [types, types], **_model(config, types, types)}
-
-
-def _model(config: ModelConfig, source_types: int, target_types: int) -> dict[str, Any]:
+    from regard.models.build import build
     from regard.models.summary import one_line_summary
+
+    make = partial(build, config, source_types=types, target_types=types)
+    return {"preset": name, "types": [types, types], **_model(config, make), "summary": one_line_summary(config)}
+
+
+def _model(config: BaseModel, build: Callable[[], Module]) -> dict[str, Any]:
     from regard.runs.parameter_counts import parameters_by_part
 
-    parts = parameters_by_part(config, source_types=source_types, target_types=target_types)
+    parts = parameters_by_part(build)
     return {
         "parameters": {**parts, "all": sum(parts.values())},
         "model": config.model_dump(mode="json", exclude_none=True),
-        "summary": one_line_summary(config),
     }
 
 
 def _run(run: RunFolder) -> dict[str, Any]:
     from regard.runs import checkpoint
-    from regard.tasks.translation.config import translation_config
 
     plan = run.read_plan()
     best = checkpoint.read_best(run.checkpoints)
     found: dict[str, Any] = {"run": str(run.path)}
     if plan is not None:
-        types = plan.spec["source_types"], plan.spec["target_types"]
-        found |= {"types": list(types), **_model(translation_config(run).model, *types)}
+        config, make = run.config, partial(run.task.build, run.config, plan.spec)
+        found |= {"types": list(plan.spec.values()), **_model(getattr(config, "model", config), make)}
+        found["summary"] = config.summary
     found["plan"] = plan.model_dump() if plan else None
     found["checkpoints"] = checkpoint.list_steps(run.checkpoints)
     found["average"] = (run.checkpoints / "average").is_dir()
@@ -163,10 +169,9 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
 
 def _model_lines(found: dict[str, Any]) -> Iterator[str]:
     model = found["model"]
-    source, target = found["types"]
-    types = f"{source:,}" if source == target else f"{source:,} and {target:,}"
+    types = " and ".join(f"{size:,}" for size in dict.fromkeys(found["types"]))
     yield f"model       {found['summary']}"
-    yield f"vocabulary  {types} pieces, shared matrices: {model['share']}"
+    yield f"vocabulary  {types} pieces" + (f", shared matrices: {model['share']}" if "share" in model else "")
     yield f"parameters  {found['parameters']['all']:,}"
     for part, count in found["parameters"].items():
         if part != "all":

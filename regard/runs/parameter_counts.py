@@ -1,13 +1,11 @@
-"""Parameter counts of a model by part, from the config alone."""
+"""Parameter counts of a network by part, without its memory."""
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 
-from torch.nn import Parameter
+from torch.nn import Module, Parameter
 
-from regard.models.build import build
-from regard.models.configuration import ModelConfig
 from regard.runs.size_check import outline
 
 __all__ = ["parameters_by_part"]
@@ -32,14 +30,13 @@ PARTS = {
 }
 
 
-def parameters_by_part(config: ModelConfig, *, source_types: int, target_types: int) -> dict[str, int]:
-    """Return the number of parameters of each part; no memory is taken for them.
+def parameters_by_part(build: Callable[[], Module]) -> dict[str, int]:
+    """Return the number of parameters of each part of the network that ``build`` makes; no memory is taken for them.
 
-    Matrices that parts share are counted once, as ``embeddings``. ``source_types`` and ``target_types`` are the sizes
-    of the vocabularies.
+    Matrices that parts share are counted once, as ``embeddings``.
     """
     counts: dict[str, int] = {}
-    for name, tensor in outline(partial(build, config, source_types=source_types, target_types=target_types)).items():
+    for name, tensor in outline(build).items():
         if isinstance(tensor, Parameter):
             part = _part(name)
             counts[part] = counts.get(part, 0) + tensor.numel()
@@ -49,7 +46,7 @@ def parameters_by_part(config: ModelConfig, *, source_types: int, target_types: 
 def _part(name: str) -> str:
     """Name a parameter's part: ``decoder.layers.0.reader.attention.query.weight`` → ``decoder source attention``."""
     side, _, rest = name.partition(".")
-    if side in ("projection", "output_bias") or "embedding" in rest:
+    if side in ("projection", "output_bias") or "embedding" in name:
         return "embeddings"
     components = rest.split(".")
     return f"{side} {next((part for component, part in PARTS.items() if component in components), 'norms')}"

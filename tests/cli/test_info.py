@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 
 import pytest
 
 from regard.errors import ConfigError, ModelError
+from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.runs.parameter_counts import parameters_by_part
 
@@ -29,7 +31,9 @@ def test_parameters_of_a_preset_by_formula(regard, preset: str, d: int, ff: int,
 
 def test_matrices_that_are_not_shared_count_each() -> None:
     config = ModelConfig(width=8, heads=2, feed_forward=4, encoder_layers=1, decoder_layers=1, share="none")
-    assert parameters_by_part(config, source_types=10, target_types=20)["embeddings"] == 8 * (10 + 20 + 20)
+    assert parameters_by_part(partial(build, config, source_types=10, target_types=20))["embeddings"] == 8 * (
+        10 + 20 + 20
+    )
 
 
 def test_a_run_says_what_it_is(regard, tiny_run: TinyRun) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -45,7 +46,9 @@ def lstm(enter: int, width: int) -> int:
 
 
 def test_rnnsearch_is_as_large_as_the_paper_makes_it():
-    parts = parameters_by_part(ModelConfig(preset="rnnsearch"), source_types=30_000, target_types=30_000)
+    parts = parameters_by_part(
+        partial(build, ModelConfig(preset="rnnsearch"), source_types=30_000, target_types=30_000)
+    )
     n, m, maxout, align = 1000, 620, 500, 1000
     assert parts["embeddings"] == 2 * 30_000 * m + 30_000 * maxout
     assert parts["encoder cells"] == 2 * gru(m, n)
@@ -56,7 +59,7 @@ def test_rnnsearch_is_as_large_as_the_paper_makes_it():
 
 
 def test_luong_is_as_large_as_the_paper_makes_it():
-    parts = parameters_by_part(ModelConfig(preset="luong"), source_types=50_000, target_types=50_000)
+    parts = parameters_by_part(partial(build, ModelConfig(preset="luong"), source_types=50_000, target_types=50_000))
     n = 1000
     assert parts["embeddings"] == 3 * 50_000 * n
     assert parts["encoder cells"] == 4 * lstm(n, n)
