@@ -259,12 +259,28 @@ def test_info_describes_a_run_of_any_task(trained: Path, capsys: pytest.CaptureF
     assert "language model" in capsys.readouterr().out
 
 
-def test_python_and_a_wrong_verb(trained: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_python(trained: Path) -> None:
     model = regard.load(trained)
     assert model("the cat", length=15, greedy=True).text in (" sat on the mat", " sat on the hat")
     assert model.score(TEXT).bits_per_byte < 1.0
-    assert cli.run(["translate", str(trained)]) == 2
-    assert "language-model" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["translate", "RUN"], ["score", "RUN", "a.tsv"], ["evaluate", "RUN", "a.tsv"], ["serve", "RUN", "--port", "0"],
+        ["export", "RUN", "made", "--to", "hub"], ["inspect", "RUN", "the cat", "--html", "made.html"],
+    ],
+    ids=lambda arguments: arguments[0],
+)  # fmt: skip
+def test_verbs_of_translation_say_that_it_is_none(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
+    arguments: list[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.tsv").write_text("a\tb\n")
+    assert cli.run([str(trained) if each == "RUN" else each for each in arguments]) == 2
+    assert "this needs a translation run" in capfd.readouterr().err and not list(tmp_path.glob("made*"))
 
 
 @pytest.mark.parametrize(

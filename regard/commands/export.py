@@ -59,8 +59,10 @@ def export(
     from regard.runs.run_folder import RunFolder
     from regard.share.export_format import export_format
     from regard.share.parity import compare, greedy_decoder
+    from regard.tasks.translation.config import translation_config
 
     opened, format = RunFolder.open(run), export_format(to)
+    translation_config(opened)  # no format of another task yet
     if folder.exists() or folder.is_symlink():
         raise ConfigError(f"{folder} exists", where=str(folder), help="name a new folder, or remove that one")
     if (reason := format.obstacle(opened)) is not None:
