@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 from jaxtyping import install_import_hook
 
 from tests import shape_checks
+
+settings.register_profile("untimed", deadline=None)  # machines are shared: no example fails for being slow
+settings.load_profile("untimed")
 
 # Before any of them is imported. Only what computes: elsewhere the check costs more than it finds.
 CHECKED = ("attention", "core.state", "models", "search")
