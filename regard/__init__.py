@@ -19,7 +19,7 @@ from regard.errors import ConfigError, DataError, ModelError, RegardError, Stora
 if TYPE_CHECKING:
     from regard.inspection.inspector import inspect
     from regard.tasks.load import load
-    from regard.training.python import train
+    from regard.training.start import train
 
 __all__ = [
     "ConfigError",
@@ -38,7 +38,7 @@ __version__ = "0.1.0"
 _FETCHED_ON_FIRST_USE = {
     "inspect": "regard.inspection.inspector",
     "load": "regard.tasks.load",
-    "train": "regard.training.python",
+    "train": "regard.training.start",
 }
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +28,10 @@ from regard.data.windows import WindowExamples
 from regard.errors import ConfigError, DataError
 from regard.models.language_model import LanguageModel
 from regard.runs.config import load_config
-from regard.tasks.language_model.config import GenerateConfig
+from regard.tasks.language_model.config import GenerateConfig, LayersConfig
 from regard.tasks.language_model.generator import Generator
 from regard.tasks.language_model.task import TASK
+from regard.training.progress import Quiet
 
 TEXT = "the cat sat on the mat\nthe rat sat on the hat\n" * 12
 
@@ -334,3 +339,109 @@ def test_the_page_shows_the_task_that_the_laws_hold_for() -> None:
     page = Path(own_task.__file__).parents[2] / "docs" / "how-to" / "add-a-task.md"
     source = Path(own_task.__file__).read_text(encoding="utf-8").partition('"""\n\n')[2]
     assert f"```python\n{source}```" in page.read_text(encoding="utf-8")
+
+
+# Every key arrives where it counts
+
+LAYERS = {
+    "layers": 3, "width": 24, "feed_forward": 20, "activation": "swiglu", "heads": 4, "key_heads": 1, "dropout": 0.5,
+    "attention_dropout": 0.5, "feed_forward_dropout": 0.5, "norm": "post", "normalisation": "rms",
+    "position": "learned", "share": "none", "init_std": 0.5, "self_attention": "cosine",
+    "mixer": "average", "preset": "tiny",
+}  # fmt: skip
+
+
+def footprint(model: dict[str, Any], context: int = 12) -> tuple[Any, ...]:
+    """Tensors of a network, and what it computes while it trains."""
+    small = {"layers": 2, "width": 16, "heads": 2, "feed_forward": 16}
+    if "preset" in model:
+        small = {}
+    config = load_config({"task": "language-model", "data": {"train": [], "context": context}, "model": small | model})
+    torch.manual_seed(2)
+    net = TASK.build(config, {"types": 11}).train()
+    torch.manual_seed(3)
+    features, _ = net(torch.arange(8)[None] % 11)
+    shapes = tuple((name, tuple(each.shape)) for name, each in net.state_dict().items())
+    return shapes, round(float(features.detach().double().square().sum()), 6)
+
+
+@pytest.mark.parametrize("key", LAYERS)
+def test_every_key_of_the_layers_changes_the_network(key: str) -> None:
+    assert footprint({key: LAYERS[key]}) != footprint({})
+
+
+def test_the_keys_of_the_layers_are_all_tried() -> None:
+    assert set(LAYERS) == set(LayersConfig.model_fields)
+
+
+def test_a_learned_table_is_as_long_as_the_context() -> None:
+    shapes = dict(footprint({"position": "learned"}, context=9)[0])
+    assert shapes["embedding.position.table"] == (9, 16)
+
+
+@pytest.mark.parametrize("key", ["length", "temperature", "top_k", "top_p"])
+def test_settings_of_a_run_decide_how_it_generates(generator: Generator, key: str) -> None:
+    values = {"length": 3, "temperature": 1e-4, "top_k": 1, "top_p": 1e-6}
+    generator.settings = GenerateConfig(**({"length": 12} | {key: values[key]}))
+    found = [generator("ab", seed=seed) for seed in range(4)]
+    if key == "length":
+        assert all(len(each.text) <= 3 for each in found)
+    else:
+        assert all(each == generator("ab", greedy=True) for each in found)
+
+
+@pytest.mark.parametrize("spec", [{}, {"types": 9, "more": 9}, {"source_types": 9, "target_types": 9}])
+def test_a_received_plan_of_other_sizes_is_damaged(trained: Path, tmp_path: Path, spec: dict[str, int]) -> None:
+    received = Path(shutil.copytree(trained, tmp_path / "received"))
+    plan = json.loads((received / "plan.json").read_text())
+    (received / "plan.json").write_text(json.dumps(plan | {"spec": spec}))
+    assert cli.run(["info", str(received)]) == 4
+
+
+# From Python
+
+
+def test_python_trains_resumes_and_refuses_another_config(tmp_path: Path) -> None:
+    (tmp_path / "book.txt").write_text(TEXT)
+    tables: dict[str, Any] = {
+        "task": "language-model", "data": {"train": [{"source": str(tmp_path / "book.txt")}], "context": 16},
+        "model": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16},
+        "train": {"steps": 4, "batch_tokens": 64, "threads": 1, "precision": "float32", "save_every": 2},
+    }  # fmt: skip
+    steps: list[int] = []
+
+    class Stopping(Quiet):
+        def updated(self, progress: Any, total: int | None, figures: dict[str, float]) -> None:
+            steps.append(progress.step)
+            if steps == [1, 2, 3]:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        regard.train(tables, tmp_path / "run", reporter=Stopping())
+    assert regard.train(tables, tmp_path / "run", reporter=Stopping()) == tmp_path / "run"
+    assert steps == [1, 2, 3, 3, 4], "it resumed from the checkpoint of step 2"
+    assert "text-generation" in (tmp_path / "run" / "README.md").read_text()
+    with pytest.raises(ConfigError, match="another config"):
+        regard.train(tables, tmp_path / "run", overrides=["train.steps=5"])
+    whole = regard.train(tables, tmp_path / "whole")
+    one, other = (regard.load(path).model.state_dict() for path in (tmp_path / "run", whole))
+    assert all(torch.equal(each, other[name]) for name, each in one.items())
+
+
+def test_an_own_task_is_found_in_the_working_folder(tmp_path: Path) -> None:
+    """By the console script, whose path begins where it is installed."""
+    from tests.laws import own_task
+
+    shutil.copy(own_task.__file__, tmp_path / "my_task.py")
+    source = own_task.sample(tmp_path)["data"]["train"][0]["source"]
+    (tmp_path / "mean.toml").write_text(
+        f'task = "my_task:TASK"\ntrain = {{ steps = 2, threads = 1 }}\n[[data.train]]\nsource = "{source}"\n'
+    )
+    root = Path(own_task.__file__).parents[2]
+    script = "import sys; sys.path[0] = '/nowhere'; from regard.cli import main; main()"
+    found = subprocess.run(
+        [sys.executable, "-c", script, "train", "mean.toml"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(root)},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    assert "next: regard info runs/mean" in found.stderr

@@ -40,9 +40,7 @@ def average(run: Run, *, last: Last = None, steps: Steps = None) -> None:
     used = average_run(RunFolder.open(run), last=last or 10, steps=wanted)
     fewer = f" ({last} were asked for; no more are kept)" if last is not None and len(used) < last else ""
     print(f"averaged {len(used)} checkpoints{fewer}: steps {', '.join(map(str, used))}")
-    print(
-        f"in {run / 'checkpoints' / 'average'}, which translate, evaluate and score now use; --checkpoint best does not"
-    )
+    print(f"in {run / 'checkpoints' / 'average'}, which is now loaded unless --checkpoint names another")
 
 
 def _numbers(text: str) -> list[int]:

@@ -95,7 +95,8 @@ def _run(run: RunFolder) -> dict[str, Any]:
     found: dict[str, Any] = {"run": str(run.path)}
     if plan is not None:
         config, make = run.config, partial(run.task.build, run.config, plan.spec)
-        found |= {"types": list(plan.spec.values()), **_model(getattr(config, "model", config), make)}
+        types = [size for name, size in plan.spec.items() if name.endswith("types")]
+        found |= {"types": types, **_model(getattr(config, "model", config), make)}
         found["summary"] = config.summary
     found["plan"] = plan.model_dump() if plan else None
     found["checkpoints"] = checkpoint.list_steps(run.checkpoints)
@@ -171,7 +172,8 @@ def _model_lines(found: dict[str, Any]) -> Iterator[str]:
     model = found["model"]
     types = " and ".join(f"{size:,}" for size in dict.fromkeys(found["types"]))
     yield f"model       {found['summary']}"
-    yield f"vocabulary  {types} pieces" + (f", shared matrices: {model['share']}" if "share" in model else "")
+    if types:
+        yield f"vocabulary  {types} pieces" + (f", shared matrices: {model['share']}" if "share" in model else "")
     yield f"parameters  {found['parameters']['all']:,}"
     for part, count in found["parameters"].items():
         if part != "all":

@@ -30,7 +30,6 @@ __all__ = [
     "LossTerms",
     "Metric",
     "MetricSums",
-    "Net",
     "Objective",
     "Predictor",
     "RunFiles",
@@ -99,12 +98,6 @@ class LossTerms(NamedTuple):
 Objective = Callable[[nn.Module, Any, State], LossTerms]  # (net, batch, carry)
 
 
-class Net(Protocol):
-    """A network as training, checkpoints and schedules see it, which is an ``nn.Module``."""
-
-    width: int  # d_model, which the schedule of the Transformer's paper is scaled by
-
-
 class CodecsAndSpec(NamedTuple):
     """The codecs between inputs and numbers (tokenizers, classes …), and sizes as plain JSON for ``plan.json``."""
 
@@ -120,7 +113,7 @@ class Data(NamedTuple):
     codecs: Any
     spec: dict[str, int]
     contents: dict[str, str]  # digest of each prepared part, by the name of its folder
-    warnings: Callable[[nn.Module], list[str]] = lambda model: []
+    longest: int = 0  # tokens of the longest sequence that attention reads, for warnings; 0: not known
 
 
 class Metric(NamedTuple):

@@ -32,13 +32,16 @@ def locate(kind: str, *, saved: bool = False) -> TaskPlace:
 
     The module of a task of one's own also holds the class of its config, as ``CONFIG``. ``saved``: the name comes from
     a run folder, which somebody else may have made; one's own tasks then count only if the environment variable
-    REGARD_TASKS lists them, separated by commas. ConfigError where there is no such task.
+    REGARD_TASKS lists them, separated by commas. Their modules are looked for in the working folder, too. ConfigError
+    where there is no such task.
     """
     tasks: dict[str, tuple[str, str]] = import_module("regard.tasks").TASKS
     if kind in tasks:
         return TaskPlace(*tasks[kind])
     trusted = os.environ.get("REGARD_TASKS", "").split(",")
     if ":" in kind and (not saved or kind in trusted):
+        if os.getcwd() not in sys.path:  # the console script does not look there; last, so that it hides no package
+            sys.path.append(os.getcwd())
         return TaskPlace(f"{kind.partition(':')[0]}:CONFIG", kind)
     why, help = f"the tasks are {', '.join(tasks)}", did_you_mean(kind, tasks)
     if ":" in kind:
@@ -56,5 +59,5 @@ def _imported(name: str) -> Any:
             f"{name} cannot be imported",
             where="task.kind",
             why=str(error),
-            help=f"Python looks for modules in {sys.path[0] or 'the working folder'} and where packages are installed",
+            help="it is looked for in the working folder and where Python packages are installed",
         ) from error

@@ -95,6 +95,9 @@ class RunConfig(BaseModel):
         """The network in one line, for people."""
         raise NotImplementedError
 
+    def check_sizes(self, spec: Mapping[str, int]) -> None:
+        """Raise ValueError where the sizes of a saved plan, which may be received, are not those of such a config."""
+
     @classmethod
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
         """A config for these files, for training and for validation; None where they are of another task.

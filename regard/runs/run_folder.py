@@ -119,7 +119,9 @@ class RunFolder:
         if not path.exists():
             return None
         try:
-            return Plan.model_validate_json(read_bytes(path, SMALL))
+            plan = Plan.model_validate_json(read_bytes(path, SMALL))
+            self.config.check_sizes(plan.spec)
+            return plan
         except (OSError, ValueError) as error:
             help = "copy the whole run folder again"
             why = describe_validation_error(error) if isinstance(error, ValidationError) else str(error)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import shutil
 import tempfile
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,6 +23,7 @@ from regard.runs.run_folder import RunFolder
 from regard.testing.draw import Draw
 from regard.testing.law import Law, law, same
 from regard.training.optim import Optimizer
+from regard.training.progress import Quiet
 from regard.training.setup import set_up
 from regard.training.shards import Shards, Trainable, Workers
 from regard.training.trainer import Trainer
@@ -41,8 +45,11 @@ class TaskCase:
 
     task: Task
     kind: str
-    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="regard-task-")))
+    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp()))  # goes with the case
     runs: int = 0
+
+    def __post_init__(self) -> None:
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
     @cached_property
     def tables(self) -> dict[str, Any]:
@@ -94,19 +101,11 @@ def _given(run: RunFolder, task: Task) -> RunFolder:
     return run
 
 
-class _Silent:
-    def updated(self, progress: Any, steps: int | None, figures: dict[str, float]) -> None: ...
-    def validated(self, progress: Any, validation: Any, best: bool) -> None: ...
-    def said(self, message: str) -> None: ...
-
-
 def check_task(kind: str, *, seed: int = 0) -> list[str]:
     """Check every law of the task called ``kind``: a name of ``regard.tasks.TASKS``, or ``package.module:NAME``.
 
     Returns the names of the laws. Raises AssertionError, naming the first law that is broken. Takes seconds.
     """
-    import random
-
     case = TaskCase(find_task(kind), kind)
     for each in TASK_LAWS:
         try:
@@ -269,7 +268,7 @@ def _trained(case: TaskCase, run: RunFolder, stop: int | None = None) -> dict[st
     """The weights of a run after training, until ``stop`` updates are made where that is given."""
     ready = set_up(run, say=lambda message: None)
     trainer = Trainer(
-        run, ready.net, ready.data, steps=ready.steps, reporter=_Silent(),
+        run, ready.net, ready.data, steps=ready.steps, reporter=Quiet(),
         interrupted=lambda: stop is not None and trainer.progress.step >= stop,
     )  # fmt: skip
     trainer.resume()

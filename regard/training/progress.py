@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from pydantic import TypeAdapter
 
-__all__ = ["Outcome", "Reporter", "TrainingProgress", "Validation", "saved_progress"]
+__all__ = ["Outcome", "Quiet", "Reporter", "TrainingProgress", "Validation", "saved_progress"]
 
 RENAMED = {"sound": "last_good"}  # in checkpoints saved before -> now
 
@@ -47,6 +47,14 @@ class Outcome(NamedTuple):
 
 class Reporter(Protocol):
     """Told how training goes; commands print it, nothing below them does."""
+
+    def updated(self, progress: TrainingProgress, steps: int | None, figures: dict[str, float]) -> None: ...
+    def validated(self, progress: TrainingProgress, validation: Validation, best: bool) -> None: ...
+    def said(self, message: str) -> None: ...
+
+
+class Quiet:
+    """A reporter that prints nothing."""
 
     def updated(self, progress: TrainingProgress, steps: int | None, figures: dict[str, float]) -> None: ...
     def validated(self, progress: TrainingProgress, validation: Validation, best: bool) -> None: ...

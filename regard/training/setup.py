@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import nn
 
+from regard.attention.contract import Mechanism
 from regard.core.out_of_memory import explain_out_of_memory
 from regard.core.reference_mode import reference_mode
 from regard.core.task import Data, Task, find_task
@@ -96,9 +97,9 @@ def set_up(
         say("warning: this processor emulates bfloat16: train.precision = auto takes float32 on it")
     torch.set_num_threads(plan.threads)
     net = _build(task, config, data.spec, plan.precision)
-    if plan.shards is None:
-        _require_one_pass(net, config.train.workers, "train.workers")
-    for warning in data.warnings(net):
+    if plan.shards is None and config.train.workers > 1 and kept_buffers(net):
+        raise _depends_on_passes("train.workers")
+    for warning in _warnings(net, data.longest):
         say(warning)
     return TrainingInputs(net, data, plan.steps)
 
@@ -113,7 +114,7 @@ def rehearse(run: RunFolder, *, progress: Callable[[int], None] | None = None) -
     data.train.batches(0)
     with torch.device("meta"):
         net = run.task.build(run.config, data.spec)
-    return data.warnings(net)
+    return _warnings(net, data.longest)
 
 
 def prepare(run: RunFolder, *, say: Callable[[str], None], progress: Callable[[int], None] | None = None) -> Data:
@@ -132,36 +133,42 @@ def _require_data(config: RunConfig) -> None:
         )
 
 
+def _warnings(net: nn.Module, longest: int) -> list[str]:
+    """Warnings of the mechanisms of a network about sequences of up to ``longest`` tokens; none is an error."""
+    found = (module.warning(longest) for module in net.modules() if isinstance(module, Mechanism))
+    return [f"warning: {text}" for text in dict.fromkeys(filter(None, found))]
+
+
 def _shards(config: RunConfig, net: nn.Module) -> int:
-    """Number of shards of an update: that of the config, else 2 or as many as workers; 1 where passes depend on
-    each other."""
+    """Number of shards of an update: that of the config, else two or as many as workers.
+
+    One for a network that a pass over a batch changes. ConfigError for more of anything there, and for more workers
+    than shards.
+    """
     settings = config.train
-    alone = bool(kept_buffers(net))
-    if settings.shards is None:
-        number = 1 if alone else max(SHARDS, 1 << (settings.workers - 1).bit_length())
-    else:
-        number = settings.shards
-    if alone and (settings.workers > 1 or number > 1):
-        _require_one_pass(net, 2, "train.workers" if settings.workers > 1 else "train.shards")
+    if kept_buffers(net):
+        if settings.workers > 1 or (settings.shards or 1) > 1:
+            raise _depends_on_passes("train.workers" if settings.workers > 1 else "train.shards")
+        return 1
+    fewest = 1 << (settings.workers - 1).bit_length()
+    number = settings.shards or max(SHARDS, fewest)
     if settings.workers > number:
         raise ConfigError(
             f"{settings.workers} workers have no more than {number} shards to take",
             where="train.shards",
             why="an update is cut into shards, and a worker takes whole ones",
-            help=f"--set train.shards={1 << (settings.workers - 1).bit_length()}, or fewer train.workers",
+            help=f"--set train.shards={fewest}, or fewer train.workers",
         )
     return number
 
 
-def _require_one_pass(net: nn.Module, passes: int, where: str) -> None:
-    """ConfigError where a pass over a batch changes the model, and several are to be made side by side."""
-    if passes > 1 and kept_buffers(net):
-        raise ConfigError(
-            "this model cannot be trained in several passes an update",
-            where=where,
-            why="what a batch leaves in it, such as BatchNorm's running statistics, would depend on who was first",
-            help=f"--set {where}=1",
-        )
+def _depends_on_passes(where: str) -> ConfigError:
+    return ConfigError(
+        "this model cannot be trained in several passes an update",
+        where=where,
+        why="what a batch leaves in it, such as BatchNorm's running statistics, would depend on who was first",
+        help=f"--set {where}=1",
+    )
 
 
 def _about(plan: Plan) -> Iterator[str]:

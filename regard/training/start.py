@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from regard.core import atomic_files
 from regard.core.interrupt import Interrupts
-from regard.errors import RegardError, StorageError
+from regard.errors import ConfigError, RegardError, StorageError
 from regard.runs import checkpoint
+from regard.runs.config import RunConfig, load_config
 from regard.runs.model_card import write_card
 from regard.runs.run_folder import RunFolder
-from regard.training.progress import Outcome, Reporter
-from regard.training.setup import TrainingInputs, set_up
+from regard.training.progress import Outcome, Quiet, Reporter
+from regard.training.setup import TrainingInputs, require_trainable, set_up
 from regard.training.trainer import Trainer
 
-__all__ = ["Display", "OpenDisplay", "train_new", "train_run"]
+__all__ = ["Display", "OpenDisplay", "train", "train_new", "train_run"]
 
 
 class Display(Reporter, Protocol):
@@ -57,18 +58,51 @@ def train_run(run: RunFolder, open_display: OpenDisplay) -> int:
         open_display(run.path) as display,
     ):
         ready = set_up(run, say=display.said, progress=display.prepared)
-        trainer = Trainer(
-            run, ready.net, ready.data, steps=ready.steps, reporter=display, interrupted=interrupts.interrupted
-        )
         interrupts.polite = True
-        if trainer.resume():
-            display.said(f"going on from step {trainer.progress.step:,}")
-        outcome = trainer.fit()
-        _write_card(run, ready, outcome)
+        outcome = _fit(run, ready, display, interrupts.interrupted)
         display.finished(outcome)
         if outcome.reason != "interrupted":
             display.said(f"next: regard {run.task.card.command.format(run=run.path)}")
     return interrupts.exit_code if outcome.reason == "interrupted" else 0
+
+
+def train(
+    config: str | Path | Mapping[str, Any] | RunConfig,
+    folder: str | Path,
+    *,
+    overrides: Sequence[str] = (),
+    reporter: Reporter | None = None,
+) -> Path:
+    """Train a run to its end and return its folder; resumes where ``folder`` is a run of the same config.
+
+    ``config``: a recipe's name, a TOML file, nested tables, or a config. ``overrides``: as ``--set``,
+    ``["train.steps=100"]``. ``reporter``: told of every update and validation. No signal is caught: Ctrl-C raises
+    KeyboardInterrupt, and the same call resumes from the last checkpoint. Raises ConfigError for a config that cannot
+    be trained or another one than the folder's.
+    """
+    wanted = config if isinstance(config, RunConfig) else load_config(config, overrides)
+    path, reporter = Path(folder), reporter or Quiet()
+    if (path / "config.toml").is_file():
+        run = RunFolder.open(path)
+        if run.config != wanted:
+            raise ConfigError(f"{path} is a run of another config", where=str(path), help="name another folder")
+    else:
+        require_trainable(wanted)
+        run = RunFolder.create(path, wanted)
+    with run.training():
+        _fit(run, set_up(run, say=reporter.said), reporter, lambda: False)
+    return run.path
+
+
+def _fit(run: RunFolder, ready: TrainingInputs, reporter: Reporter, interrupted: Callable[[], bool]) -> Outcome:
+    """Train from the newest checkpoint, if there is one, and write the model card."""
+    trainer = Trainer(run, ready.net, ready.data, steps=ready.steps, reporter=reporter, interrupted=interrupted)
+    if trainer.resume():
+        reporter.said(f"going on from step {trainer.progress.step:,}")
+    outcome = trainer.fit()
+    parameters = sum(parameter.numel() for parameter in ready.net.parameters())
+    write_card(run, parameters=parameters, updates=outcome.progress.step, seconds=outcome.progress.seconds)
+    return outcome
 
 
 @contextmanager
@@ -85,8 +119,3 @@ def _resumable(run: RunFolder) -> Iterator[None]:
 def _is_prepared(run: RunFolder) -> bool:
     """Whether preparation is over: the plan is written last."""
     return (run.path / "plan.json").exists()
-
-
-def _write_card(run: RunFolder, ready: TrainingInputs, outcome: Outcome) -> None:
-    parameters = sum(parameter.numel() for parameter in ready.net.parameters())
-    write_card(run, parameters=parameters, updates=outcome.progress.step, seconds=outcome.progress.seconds)

@@ -47,11 +47,11 @@ class Trainer:
         reporter: Reporter,
         interrupted: Callable[[], bool],
     ) -> None:
-        task: Task = run.task
+        self.task: Task = run.task
         self.run, self.net, self.data = run, net, data
         self.config: RunConfig = run.config
         self.reporter, self.interrupted = reporter, interrupted
-        self.model = Trainable(net, task.objective(self.config))
+        self.model = Trainable(net, self.task.objective(self.config))
         self.device = next(net.parameters()).device
         self.optimizer = _optimizer(net, self.config)
         self.clock = time.perf_counter
@@ -64,7 +64,7 @@ class Trainer:
         self.validator: Validator | None = None
         if data.valid is not None:
             self.validator = Validator(
-                task, self.config, self.model, data.valid, data.codecs, lambda: self.interrupted()
+                self.task, self.config, self.model, data.valid, data.codecs, lambda: self.interrupted()
             )
 
     def _shards(self) -> Shards:
@@ -171,7 +171,7 @@ class Trainer:
         progress.nonfinite = 0
         figures = {
             "loss": found.minimised,
-            "nll": self.run.task.compute_metrics(found.sums)["loss"],
+            "nll": self.task.compute_metrics(found.sums)["loss"],
             "rate": self.rate(progress.step),
             "norm": norm,
             "tokens": int(found.weight),

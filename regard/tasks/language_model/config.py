@@ -131,6 +131,10 @@ class LanguageModelConfig(RunConfig):
             f"context {self.data.context}, dropout {model.dropout}"
         )
 
+    def check_sizes(self, spec: Mapping[str, int]) -> None:
+        if spec.keys() != {"types"}:
+            raise ValueError("it should have the size of one vocabulary, types")
+
     @classmethod
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
         """For one text alone."""

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import nn
 
-from regard.attention.contract import Mechanism
 from regard.core import atomic_files
 from regard.core.state import State
 from regard.core.task import (
@@ -68,7 +67,7 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
         return WindowExamples(streams, context=config.data.context, tokens=config.train.batch_tokens, seed=config.seed)
 
     valid = examples("valid", config.data.valid) if config.data.valid else None
-    return Data(examples("train", config.data.train), valid, codecs, spec, digests, _warnings(config))
+    return Data(examples("train", config.data.train), valid, codecs, spec, digests, config.data.context)
 
 
 def _stream(
@@ -84,14 +83,6 @@ def _stream(
     say(f"{stream.name}: {len(stream) - 1:,} tokens of {stream.bytes:,} bytes ({name.partition('-')[0]})")
     atomic_files.fault_point("corpus")
     return stream
-
-
-def _warnings(config: LanguageModelConfig) -> Callable[[nn.Module], list[str]]:
-    def warnings(model: nn.Module) -> list[str]:
-        found = (each.warning(config.data.context) for each in model.modules() if isinstance(each, Mechanism))
-        return [f"warning: {text}" for text in dict.fromkeys(filter(None, found))]
-
-    return warnings
 
 
 def _build(config: LanguageModelConfig, spec: Mapping[str, int]) -> LanguageModel:

@@ -73,6 +73,12 @@ class TranslationConfig(RunConfig):
     def summary(self) -> str:
         return one_line_summary(self.model)
 
+    def check_sizes(self, spec: Mapping[str, int]) -> None:
+        if spec.keys() != {"source_types", "target_types"}:
+            raise ValueError("it should have the sizes of two vocabularies, source_types and target_types")
+        if self.model.share == "all" and spec["source_types"] != spec["target_types"]:
+            raise ValueError("all embeddings are one matrix by the config, and the vocabularies differ in size")
+
     @classmethod
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
         """For two files, or one that holds both sides."""

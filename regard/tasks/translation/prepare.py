@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from torch import nn
-
-from regard.attention.contract import Mechanism
 from regard.core import atomic_files
 from regard.core.task import Advance, Data, Report, RunFiles
 from regard.data.corpora import Corpora, CorpusConfig
@@ -33,7 +30,8 @@ def prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data
 
     valid = examples("valid", config.data.valid) if config.data.valid else None
     train = examples("train", config.data.train)
-    return Data(train, valid, codecs, spec_of(codecs), parts, _warnings(train.corpora))
+    longest = int(train.corpora.source_length.max()) + 1  # the end symbol
+    return Data(train, valid, codecs, spec_of(codecs), parts, longest)
 
 
 def _corpora(
@@ -60,14 +58,3 @@ def _corpora(
         parts.append(part)
         atomic_files.fault_point("corpus")
     return Corpora(parts)
-
-
-def _warnings(corpora: Corpora) -> Callable[[nn.Module], list[str]]:
-    """Remarks of the model's mechanisms on sources as long as the longest of ``corpora``; none is an error."""
-    longest = int(corpora.source_length.max()) + 1  # the end symbol
-
-    def warnings(model: nn.Module) -> list[str]:
-        found = (module.warning(longest) for module in model.modules() if isinstance(module, Mechanism))
-        return [f"warning: {text}" for text in dict.fromkeys(filter(None, found))]
-
-    return warnings
