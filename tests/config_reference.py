@@ -24,27 +24,27 @@ from regard.config.settings import SearchConfig, TrainConfig
 from regard.data.corpora import CorpusConfig
 from regard.data.stream import TextConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
-from regard.models.architectures import (
-    CellConfig,
-    ConvolutionalDecoderConfig,
-    ConvolutionalEncoderConfig,
-    RecurrentDecoderConfig,
-    RecurrentEncoderConfig,
-    TransformerDecoderConfig,
-    TransformerEncoderConfig,
-)
-from regard.models.attention_config import MechanismConfig
+from regard.models.attention_config import MechanismConfig, MixerConfig
+from regard.models.causal_config import CausalModelConfig, CausalStackConfig
 from regard.models.configuration import ModelConfig
-from regard.models.position_config import RotaryConfig, ShawConfig, T5Config
+from regard.models.convolutional.config import ConvolutionalDecoderConfig, ConvolutionalEncoderConfig
+from regard.models.position_config import LearnedConfig, RotaryConfig, ShawConfig, T5Config
 from regard.models.presets import PRESETS
+from regard.models.recurrent.config import CellConfig, RecurrentDecoderConfig, RecurrentEncoderConfig
+from regard.models.transformer.config import TransformerDecoderConfig, TransformerStackConfig
 from regard.runs.config import TaskSection, recipe_names
-from regard.tasks.language_model.config import GenerateConfig, LayersConfig, TextDataConfig
+from regard.tasks.language_model.config import GenerateConfig, TextDataConfig
 from regard.tasks.translation.config import DataConfig, TranslationConfig
 
 __all__ = ["PAGE", "meanings", "page"]
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "config.md"
 
+SHARED = """\
+Encoder and decoder each own their keys, in the tables below. A key of theirs may also stand here: it is then the
+default of each side whose kind has it, so that `model.width = 256` sets both, and `model.decoder.width` one. Of two
+files, or of a file and `--set`, the later counts, wherever it writes the key. Older spellings are read for ever:
+`encoder_layers`, `decoder_layers`, `self_attention` (a mixer), `cross_attention` (the decoder's)."""
 # The table a file writes, the model that reads it, and what stands above its keys. A table of several kinds has a
 # section for each.
 SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
@@ -56,24 +56,27 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("[data]", DataConfig, "What is learned from, and how its text becomes numbers."),
     ("[[data.train]]", CorpusConfig, "One table a corpus; `[[data.valid]]` has the same keys."),
     ("[data.tokenizer]", TokenizerConfig, "`[data.source_tokenizer]` and `[data.target_tokenizer]` have the same."),
-    ("[model]", ModelConfig, "Sizes and places. A preset fills in what is not given; see the table below."),
-    ("[model.encoder]", TransformerEncoderConfig, "The default."),
+    ("[model]", ModelConfig, SHARED),
+    ("[model.encoder]", TransformerStackConfig, "The default."),
     ("[model.encoder]", RecurrentEncoderConfig, "See [architectures](architectures.md)."),
     ("[model.encoder]", ConvolutionalEncoderConfig, "See [architectures](architectures.md)."),
     ("[model.decoder]", TransformerDecoderConfig, "The default."),
     ("[model.decoder]", RecurrentDecoderConfig, "See [architectures](architectures.md)."),
     ("[model.decoder]", ConvolutionalDecoderConfig, "See [architectures](architectures.md)."),
     ("[model.encoder.cell]", CellConfig, 'Of recurrent encoders and decoders. `cell = "gru"` alone is enough.'),
+    ("[model.encoder.mixer]", MixerConfig, "Of a Transformer's encoder or decoder, beside the options of that kind."),
+    ("[model.decoder.cross_attention]", MechanismConfig, "Beside the mechanism's options."),
+    ("[model.position]", LearnedConfig, 'See [positions](positions.md). `position = "learned"` alone is enough.'),
     ("[model.position]", RotaryConfig, 'See [positions](positions.md). `position = "rotary"` alone is enough.'),
     ("[model.position]", T5Config, "See [positions](positions.md)."),
     ("[model.position]", ShawConfig, "See [shaw](mechanisms/shaw.md)."),
-    ("[model.cross_attention]", MechanismConfig, "And every other place of attention, beside the mechanism's options."),
     ("[train]", TrainConfig, "When to stop, how large a step is, and what is kept on the way."),
     ("[search]", SearchConfig, "How outputs are looked for. Most keys are options of `regard translate`, too."),
     ("[task]", TaskSection, 'The kind of work; `task = "language-model"` alone is enough.'),
     ("[data] `language-model`", TextDataConfig, "Texts, and how they become tokens."),
     ("[[data.train]] `language-model`", TextConfig, "One table a text; `[[data.valid]]` has the same keys."),
-    ("[model] `language-model`", LayersConfig, "The stack of layers. A preset fills in what is not given."),
+    ("[model] `language-model`", CausalModelConfig, "Keys of the decoder may stand here, too."),
+    ("[model.decoder] `language-model`", CausalStackConfig, "The stack of layers."),
     ("[generate] `language-model`", GenerateConfig, "How text is generated; options of `regard generate`, too."),
 )
 
@@ -105,17 +108,11 @@ MEANINGS = {
     "model.encoder": "table, see below",
     "model.decoder": "table, see below",
     "model.encoder.kind": "the kind of encoder",
-    "model.encoder.cell": "a cell, see below",
+    "model.encoder.mixer.kind": "a mechanism, see the table below: self-attention; or `average`, `ssru`",
+    "model.decoder.cross_attention.kind": "a mechanism, see the table below",
     "model.encoder.cell.kind": "Elman's tanh, LSTM or GRU",
     "model.decoder.kind": "the kind of decoder",
-    "model.decoder.cell": "a cell, see below",
-    "model.cross_attention.kind": "a mechanism, see the table below",
-    "model.preset": "sizes that are not given come from here",
-    "model.position": "how the model knows where a token stands: `sinusoidal`, `learned`, `none`, `rotary`, `alibi`, "
-    "`t5`, `shaw`, see [positions](positions.md)",
     "model.position.kind": "the kind of position",
-    "model.self_attention": "a mechanism, see below",
-    "model.cross_attention": "a mechanism, see below: how the decoder reads the source",
     "train.steps": "updates; of `steps`, `epochs`, `minutes` and `tokens` the one that comes first ends training",
     "train.epochs": "passes over the corpora",
     "train.minutes": "of updates on this machine; planned by timing a few, held by the clock",
@@ -293,9 +290,8 @@ def _presets() -> str:
 
 def _mechanisms() -> str:
     about = """\
-`model.self_attention`, `model.cross_attention`, and `self_attention` of an encoder or decoder alone name a mechanism
-and give it options of its own: `cross_attention = { kind = "additive", width = 64, heads = 1, project = [] }`. The
-sizes of heads come from the model."""
+`mixer` of a Transformer's sides and `cross_attention` of a decoder name a mechanism and give it options of its own:
+`cross_attention = { kind = "additive", width = 64, heads = 1, project = [] }`. Heads come from the side."""
     rows = []
     for kind, mechanism in MECHANISMS.items():
         options = [each for each in inspect.signature(mechanism).parameters.values() if each.name not in SIZES]

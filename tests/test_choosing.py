@@ -104,5 +104,5 @@ def test_a_short_budget_wants_many_updates_of_a_small_model(tmp_path: Path) -> N
     large = corpus(tmp_path, 101_000, 10)
     short, long = (load_config(choose(large, None, {"minutes": minutes}).config, ["train.minutes=9"])
                    for minutes in (3.5, 2_000))  # fmt: skip
-    assert (short.model.preset, short.train.batch_tokens, short.model.dropout) == ("tiny", 1_024, 0.0)
-    assert (long.model.preset, long.train.batch_tokens, long.model.dropout) == ("small", 4_096, 0.2)
+    assert (short.model.preset, short.train.batch_tokens, short.model.encoder.dropout) == ("tiny", 1_024, 0.0)
+    assert (long.model.preset, long.train.batch_tokens, long.model.encoder.dropout) == ("small", 4_096, 0.2)

@@ -86,7 +86,7 @@ def test_a_variant_is_its_config(tmp_path: Path) -> None:
     )
     found = [entry.config for entry in load_entries(rows, None)]
     assert all(config is not None and config.seed == 7 for config in found)
-    assert [(config.train.betas[0], config.model.width) for config in found if config is not None] == [
+    assert [(config.train.betas[0], config.model.decoder.width) for config in found if config is not None] == [
         (0.9, 32), (0.9, 64), (0.8, 32), (0.8, 64),
     ]  # fmt: skip
 

@@ -21,6 +21,7 @@ from regard.core.installation import upgrade_advice
 from regard.errors import ConfigError
 from regard.models.attention_config import MechanismConfig
 from regard.models.configuration import ModelConfig
+from regard.models.transformer.config import TransformerStackConfig
 from regard.runs.config import FORMAT, dump_config, find_recipe, load_config, recipe_names
 from regard.tasks.translation.config import TranslationConfig
 
@@ -292,10 +293,11 @@ def test_settings_that_contradict_each_other_are_refused(override: str, why: str
 
 def test_a_learned_table_has_a_row_for_the_longest_sentence_and_its_end() -> None:
     learned = ["model.position=learned", "data.max_length=20"]
-    error = failure(TOY, *learned, "model.longest=20")
-    assert error.where == "--set model.longest" and "model.longest=21" in (error.help or "")
-    assert load_config(TOY, [*learned, "model.longest=21"]).model.longest == 21
-    assert load_config(TOY, ["data.max_length=20", "model.longest=20"]).model.position.kind == "sinusoidal"
+    error = failure(TOY, *learned, "model.position.longest=20")
+    assert error.where == "--set model.position.longest" and "model.position.longest=21" in (error.help or "")
+    for spelled in ("model.position.longest=21", "model.longest=21"):  # the second is older
+        assert load_config(TOY, [*learned, spelled]).model.encoder.position.longest == 21
+    assert load_config(TOY, ["data.max_length=20", "model.longest=20"]).model.encoder.position.kind == "sinusoidal"
 
 
 def test_what_separate_vocabularies_can_share(tmp_path: Path) -> None:
@@ -335,7 +337,7 @@ def test_a_failure_inside_one_of_several_kinds_is_named_by_its_key() -> None:
 def test_a_recurrent_side_has_fewer_layers_unless_they_are_given() -> None:
     def layers(*overrides: str) -> tuple[int, int]:
         model = load_config(TOY, overrides).model
-        return model.encoder_layers, model.decoder_layers
+        return model.encoder.layers, model.decoder.layers
 
     assert layers() == (6, 6)
     assert layers("model.kind=recurrent") == (2, 2)
@@ -377,16 +379,16 @@ def test_a_table_of_another_kind_brings_its_own_options(tmp_path: Path) -> None:
     below.write_text('extends = "multi30k"\n[model.cross_attention]\nkind = "local-p"\nwindow = 3\n')
     above = tmp_path / "above.toml"
     above.write_text('extends = "below.toml"\n[model.cross_attention]\nkind = "additive"\n')
-    assert load_config(above).model.cross_attention.options == {}
+    assert load_config(above).model.decoder.cross_attention.options == {}
     above.write_text('extends = "below.toml"\n[model.cross_attention]\nheads = 2\n')
-    kept = load_config(above).model.cross_attention
+    kept = load_config(above).model.decoder.cross_attention
     assert (kept.kind, kept.heads, kept.options) == ("local-p", 2, {"window": 3})
 
 
 def test_an_override_can_say_none_where_that_is_a_choice() -> None:
     """``none`` is a kind of position and of sharing; taking a key out is spelled with nothing after the ``=``."""
     config = load_config(TOY, ["model.position=none", "model.share=none", "train.steps="])
-    assert (config.model.position.kind, config.model.share, config.train.steps) == ("none", "none", None)
+    assert (config.model.encoder.position.kind, config.model.share, config.train.steps) == ("none", "none", None)
 
 
 @pytest.mark.parametrize(
@@ -408,9 +410,9 @@ def test_options_of_a_position_are_those_of_its_kind(given: str, where: str, wha
 
 def test_a_position_is_a_name_or_a_table_with_options() -> None:
     config = load_config(TOY, ["model.position={kind='rotary', layout='half'}"])
-    assert config.model.position.model_dump() == {"kind": "rotary", "layout": "half", "base": 10000.0}
+    assert config.model.decoder.position.model_dump() == {"kind": "rotary", "layout": "half", "base": 10000.0}
     assert load_config(tomllib.loads(dump_config(config))) == config
-    assert load_config(TOY, ["model.position=alibi"]).model.position.model_dump() == {"kind": "alibi"}
+    assert load_config(TOY, ["model.position=alibi"]).model.encoder.position.model_dump() == {"kind": "alibi"}
 
 
 def test_of_several_overrides_the_one_that_the_reason_speaks_of_is_named() -> None:
@@ -440,7 +442,8 @@ def test_a_side_is_a_name_or_a_table_with_options() -> None:
 
 def test_a_side_of_another_kind_than_its_preset_brings_its_own_options() -> None:
     config = load_config(TOY, ["model.preset=rnnsearch-small", "model.encoder.kind=transformer"])
-    assert config.model.encoder.model_dump() == {"kind": "transformer", "self_attention": None}
+    sizes = {"layers": 1, "width": 256, "dropout": 0.3}
+    assert config.model.encoder == TransformerStackConfig.model_validate(sizes)
     assert config.model.decoder.order == "bahdanau"
     assert load_config(tomllib.loads(dump_config(config))) == config
 
@@ -471,7 +474,7 @@ def test_positions_of_self_attention_need_self_attention() -> None:
     assert "there is none" in (failure(TOY, *sizes).why or "")
     mixed = ["model.encoder.kind=recurrent", "model.decoder.mixer=ssru"]
     assert "there is none" in (failure(TOY, *mixed, "model.position=rotary").why or "")
-    assert load_config(TOY, [*sizes, "model.decoder.kind=transformer"]).model.position.kind == "alibi"
+    assert load_config(TOY, [*sizes, "model.decoder.kind=transformer"]).model.decoder.position.kind == "alibi"
 
 
 def test_an_option_without_a_declared_type_is_taken_as_it_is() -> None:

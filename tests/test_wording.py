@@ -21,12 +21,8 @@ from regard.data.reading import CorpusConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError, ModelError, RegardError
 from regard.metrics.text import check_names
-from regard.models.architectures import (
-    CellConfig,
-    ConvolutionalDecoderConfig,
-    RecurrentDecoderConfig,
-    RecurrentEncoderConfig,
-)
+from regard.models.convolutional.config import ConvolutionalDecoderConfig
+from regard.models.recurrent.config import CellConfig, RecurrentDecoderConfig, RecurrentEncoderConfig
 from regard.runs.checkpoint import load
 from regard.runs.config import load_config
 from regard.runs.plan import Plan
@@ -141,12 +137,17 @@ def test_a_name_that_was_mistyped_is_guessed(ask: Any, meant: str) -> None:
 
 def test_kinds_of_parts_are_guessed() -> None:
     from regard.attention.catalogue import build_mechanism
+    from regard.attention.mask import Causal
+    from regard.models.transformer.config import TransformerStackConfig
     from regard.models.transformer.mixers import build_mixer
+    from regard.models.transformer.site import mixer_site
 
-    for ask, meant in ((build_mechanism, "additive"), (build_mixer, "average")):
-        options = {"width": 4} if ask is build_mixer else {}
+    def mix(kind: str, options: Any, *, where: str) -> None:
+        build_mixer(mixer_site(TransformerStackConfig(mixer=kind), Causal(), where=where, causal=True))  # type: ignore[arg-type]
+
+    for ask, meant in ((build_mechanism, "additive"), (mix, "average")):
         with pytest.raises(ConfigError) as caught:
-            ask(meant.replace("e", "", 1), {}, where="model.x", **options)
+            ask(meant.replace("e", "", 1), {}, where="model.x")
         assert caught.value.help == f"did you mean {meant}?" and meant in str(caught.value.why)
 
 

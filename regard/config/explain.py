@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from pydantic import AliasChoices, BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -39,6 +39,14 @@ def fields_of(model: type[BaseModel], prefix: Key = ()) -> Iterator[tuple[Key, t
         for part, many in _models_in(field.annotation):
             found.update(fields_of(part, (*prefix, name, "*") if many else (*prefix, name)))
         yield from found.items()
+    for name in _shared_keys(model):
+        yield (*prefix, name), ()
+
+
+def _shared_keys(model: Any) -> set[str]:
+    """Return the keys of a model's tables that may stand beside them, as defaults of all (``NetConfig``)."""
+    found: set[str] = getattr(model, "shared_keys", set)()
+    return found
 
 
 def _models_in(annotation: Any, many: bool = False) -> Iterator[tuple[type[BaseModel], bool]]:
@@ -84,25 +92,32 @@ def explain(
     """Return the first failure as a ConfigError: the key, the file and line or the override, the reason, a remedy."""
     failures = _innermost(error.errors(include_url=False))
     failure = failures[0]
+    written = _Written(model, layers, overridden)
     problem = failure.get("ctx", {}).get("error")
     if isinstance(problem, Misfit):
-        what = f"{' and '.join(map(dotted, problem.keys))} do not fit together"
-        where = next(filter(None, (_place(key, layers, overridden) for key in problem.keys)), None)
+        named = [written.spelling(key) for key in problem.keys]
+        what = f"{' and '.join(map(dotted, named))} do not fit together"
+        where = next(filter(None, map(written.place, named)), None)
         return ConfigError(what, where=where, why=str(problem), help=problem.help)
-    key = _untagged(tuple(failure["loc"]), model)
-    # A failure of a whole table is traced to the override that its message names, not just to the last one within it.
-    spoken = [other for other in overridden if other[: len(key)] == key != other and str(other[-1]) in failure["msg"]]
-    where = _place(spoken[-1] if spoken else key, layers, overridden) or dotted(key)
-    more = f" ({len(failures) - 1} more)" if len(failures) > 1 else ""
-    what, why, help = _what_why_help(failure, key, model)
+    keys = [_untagged(tuple(each["loc"]), model) for each in failures]
+    spelled = [written.spelling(key) for key in keys]
+    key = spelled[0]
+    where = written.spoken_of(key, failure["msg"]) or written.place(key) or dotted(key)
+    others = len(set(spelled)) - 1
+    more = f" ({others} more)" if others else ""
+    what, why, help = _what_why_help(failure, keys[0], model, spelled=key)
     return ConfigError(what + more, where=where, why=why, help=help)
 
 
-def _what_why_help(failure: ErrorDetails, key: Key, model: type[BaseModel]) -> tuple[str, str | None, str | None]:
-    """Return one failure's sentence, its reason and the name that was probably meant."""
-    kind, name = failure["type"], dotted(key)
+def _what_why_help(
+    failure: ErrorDetails, key: Key, model: type[BaseModel], *, spelled: Key
+) -> tuple[str, str | None, str | None]:
+    """Return one failure's sentence, its reason and the name that was probably meant; ``spelled``: the key as given."""
+    kind, name = failure["type"], dotted(spelled)
     if kind == "extra_forbidden":
         why, meant = _other_kinds(key, model), nearest_key(key, model)
+        if meant and key != spelled:  # the side is not named
+            meant = meant.replace(dotted(key[:2]), dotted(key[:1]), 1)
         return f"unknown key {shortened(name)}", why, f"did you mean {meant}?" if meant and not why else None
     if kind == "missing":
         return f"the key {name} is missing", None, None
@@ -144,7 +159,7 @@ def _other_kinds(key: Key, model: type[BaseModel]) -> str | None:
     for part in key[:-1]:
         fields = [each.model_fields[str(part)] for each in models if part in each.model_fields]
         models = [inner for field in fields for inner, _ in _models_in(field.annotation)] if fields else models
-    kinds = [str(_kind(each)) for each in models if key[-1] in each.model_fields]
+    kinds = dict.fromkeys(str(_kind(each)) for each in models if key[-1] in each.model_fields)
     return f"it is a key of kind {' and '.join(kinds)}" if kinds else None
 
 
@@ -152,12 +167,63 @@ def _kind(model: type[BaseModel]) -> object:
     return model.model_fields["kind"].default if "kind" in model.model_fields else None
 
 
-def _place(key: Key, layers: Sequence[TomlLayer], overridden: Sequence[Key]) -> str | None:
-    """Return the last override of the key, else the file and line that set it."""
-    for other in reversed(overridden):
-        if key[: len(other)] == other or other[: len(key)] == key:
-            return f"--set {dotted(other)}"
-    return locate(layers, key)
+class _Written(NamedTuple):
+    """Places that keys were set in: lines of files, and overrides."""
+
+    model: type[BaseModel]
+    layers: Sequence[TomlLayer]
+    overridden: Sequence[Key]
+
+    def place(self, key: Key) -> str | None:
+        """Return the last override of the key, else the file and line that set it."""
+        for other in reversed(self.overridden):
+            if key[: len(other)] == other or other[: len(key)] == key:
+                return f"--set {dotted(other)}"
+        return locate(self.layers, key)
+
+    def spoken_of(self, key: Key, message: str) -> str | None:
+        """Return the last override, else the line, within a table that fails as a whole, if the message names it."""
+
+        def spoken(other: Key) -> bool:
+            inner = self._of_side(other, key)
+            return inner[: len(key)] == key != inner and str(inner[-1]) in message
+
+        named = [f"--set {dotted(other)}" for other in self.overridden if spoken(other)]
+        lines = [
+            f"{layer.label}:{line}" for layer in self.layers for other, line in layer.lines.items() if spoken(other)
+        ]
+        return next(reversed(named or lines), None)
+
+    def spelling(self, key: Key) -> Key:
+        """Return the key of a side, or that beside the sides which it has its value from (``model.width``)."""
+        if len(key) < 3 or not self._is_shared((key[0], *key[2:])):
+            return key
+        shared = (key[0], *key[2:])
+        return shared if self._is_set(shared) and not self._is_set(key) else key
+
+    def _of_side(self, other: Key, key: Key) -> Key:
+        return (*key[:2], *other[1:]) if len(key) > 1 and self._is_shared(other) else other
+
+    def _is_shared(self, key: Key) -> bool:
+        field = self.model.model_fields.get(str(key[0]))
+        net: Any = None if field is None else field.annotation
+        return len(key) > 1 and key[1] in _shared_keys(net)
+
+    def _is_set(self, key: Key) -> bool:
+        """Whether the key, or a table that it is in, was given a value; the tables of the sides do not count."""
+        shortest = 2 if self._is_shared(key) else 3
+        parts = [key[:length] for length in range(shortest, len(key) + 1)]
+        tables = [layer.values for layer in self.layers]
+        within = any(other[: len(key)] == key for other in self.overridden)
+        return within or any(part in self.overridden or any(_holds(table, part) for table in tables) for part in parts)
+
+
+def _holds(values: Any, key: Key) -> bool:
+    for part in key:
+        if not isinstance(values, Mapping) or part not in values:
+            return False
+        values = values[part]
+    return True
 
 
 def _innermost(failures: Sequence[ErrorDetails]) -> list[ErrorDetails]:

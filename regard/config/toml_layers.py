@@ -9,14 +9,25 @@ from __future__ import annotations
 import copy
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.core.untrusted_files import TooDeep, parse_toml, read_bytes, require_shallow, shortened
 from regard.errors import ConfigError
 
-__all__ = ["Key", "TomlLayer", "dotted", "locate", "merge", "merge_into", "parse_override", "read_layers"]
+__all__ = [
+    "Key",
+    "TomlLayer",
+    "dotted",
+    "locate",
+    "merge",
+    "merge_into",
+    "merge_layer",
+    "move_key",
+    "parse_override",
+    "read_layers",
+]
 
 Key = tuple[str | int, ...]
 
@@ -150,20 +161,78 @@ def parse_override(text: str) -> tuple[Key, Any]:
     return key, (parsed["value"] if len(parsed) == 1 else written)
 
 
-def merge(layers: Iterable[TomlLayer], overrides: Iterable[tuple[Key, Any]] = ()) -> dict[str, Any]:
-    """Merge all layers into one mapping, higher ones winning; an override of None removes the key."""
+def merge(
+    layers: Iterable[TomlLayer],
+    overrides: Iterable[tuple[Key, Any]] = (),
+    replaced: Callable[[Key], Iterable[Key]] = lambda key: (),
+) -> dict[str, Any]:
+    """Merge all layers into one mapping, higher ones winning; an override of None removes the key.
+
+    ``replaced(key)``: other keys that lower layers may have set, and that ``key`` takes the place of.
+    """
     merged: dict[str, Any] = {}
     for layer in layers:
-        merge_into(merged, layer.values)
+        merge_layer(merged, layer.values, replaced)
     for key, value in overrides:
+        _drop(merged, replaced(key))
         _put(merged, key, value)
     return merged
 
 
+def merge_layer(
+    below: dict[str, Any], above: Mapping[str, Any], replaced: Callable[[Key], Iterable[Key]] = lambda key: ()
+) -> None:
+    """Write ``above`` into ``below``, from which the keys go that those of ``above`` take the place of."""
+    for key in _values_in(above):
+        _drop(below, replaced(key))
+    merge_into(below, above)
+
+
+def _values_in(table: Mapping[str, Any], prefix: Key = ()) -> Iterator[Key]:
+    """Keys of all values; a table that says its kind is one value."""
+    for name, value in table.items():
+        if isinstance(value, Mapping) and "kind" not in value:
+            yield from _values_in(value, (*prefix, name))
+        else:
+            yield (*prefix, name)
+
+
+def _drop(tree: dict[str, Any], keys: Iterable[Key]) -> None:
+    for key in keys:
+        table: Any = tree
+        for part in key[:-1]:
+            table = table.get(part) if isinstance(table, dict) else None
+        if isinstance(table, dict):
+            table.pop(key[-1], None)
+
+
+def move_key(values: Mapping[str, Any], old: Key, new: Key) -> dict[str, Any]:
+    """Values with what stands at ``old``, if anything does, at ``new``, unless something stands there."""
+    moved: dict[str, Any] = copy.deepcopy(dict(values))
+    *way, last = old
+    table: Any = moved
+    for part in way:
+        table = table.get(part) if isinstance(table, dict) else None
+    if not isinstance(table, dict) or last not in table:
+        return moved
+    value, table = table.pop(last), moved
+    for part in new[:-1]:
+        inner = table.setdefault(part, {})
+        table[part] = table = {"kind": inner} if isinstance(inner, str) else inner
+    if isinstance(table, dict) and value is not None:
+        table.setdefault(new[-1], value)
+    return moved
+
+
 def merge_into(below: dict[str, Any], above: Mapping[str, Any]) -> None:
-    """Write ``above`` into ``below``, table by table; a table of another ``kind`` replaces the one below."""
+    """Write ``above`` into ``below``, table by table; a table of another ``kind`` replaces the one below.
+
+    A name alone is a table of that ``kind``, where another table is to be merged with it.
+    """
     for key, value in above.items():
         under = below.get(key)
+        if isinstance(under, str) and isinstance(value, Mapping):  # "rotary" is { kind = "rotary" }
+            under = below[key] = {"kind": under}
         if isinstance(under, dict) and isinstance(value, Mapping) and not _another_kind(under, value):
             merge_into(under, value)
         else:
@@ -192,6 +261,8 @@ def _put(tree: Any, key: Key, value: Any) -> None:
         elif last:
             tree[slot] = value
         else:
+            if isinstance(tree, dict) and isinstance(tree.get(slot), str):  # "rotary" is { kind = "rotary" }
+                tree[slot] = {"kind": tree[slot]}
             tree = tree[slot] if isinstance(tree, list) else tree.setdefault(slot, {})
 
 

@@ -1,4 +1,4 @@
-"""Configs of one attention or mixer of a model: kind and options. Imports no torch."""
+"""Configs of one attention or mixer: kind, heads and options. Imports no torch."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-__all__ = ["MechanismConfig", "MixerConfig", "Named"]
+__all__ = ["OTHER_MIXERS", "AttentionSizes", "MechanismConfig", "MixerConfig", "Named", "kind_of", "unprojected"]
 
+# Mixers in the place of self-attention, kind -> constructor (width, **options). A new one is a file and a line here.
+OTHER_MIXERS = {
+    "average": "regard.models.transformer.average_attention:AverageAttention",
+    "ssru": "regard.models.transformer.ssru:SimpleRecurrent",
+}
 Projection = Literal["query", "key", "value", "output"]
 
 
@@ -31,17 +36,67 @@ class MechanismConfig(Named):
     """Mechanism of the catalogue, with its heads and projections."""
 
     kind: str = "dot"
-    heads: int | None = Field(None, ge=1, le=1 << 20, description="number of heads; unset: `model.heads`")
+    heads: int | None = Field(None, ge=1, le=1 << 20, description="number of heads; unset: `heads` of the side")
     project: tuple[Projection, ...] | None = Field(None, description="projections that are linear; unset: all four")
     bias: tuple[Projection, ...] | None = Field(
-        None, description="projections that have a bias; unset: all or none, by `model.attention_bias`"
+        None, description="projections that have a bias; unset: all or none, by `attention_bias` of the side"
     )
+
+    @model_validator(mode="after")
+    def _check_neighbourhood(self) -> MechanismConfig:
+        if "neighbourhood" in self.options:
+            raise ValueError(
+                "neighbourhood is an option of self-attention; for cross_attention near a position use kind local-m"
+            )
+        return self
+
+
+class MixerConfig(MechanismConfig):
+    """Mixer of one sequence: self-attention with a mechanism of that kind, or another mixer (``"ssru"``)."""
+
     neighbourhood: int | None = Field(
         None, ge=1, description="r of restricted self-attention: greatest distance seen (Vaswani et al. 2017, Table 1)"
     )
 
+    @property
+    def is_attention(self) -> bool:
+        """Whether it is self-attention with a mechanism."""
+        return self.kind not in OTHER_MIXERS
 
-class MixerConfig(Named):
-    """Mixer of the catalogue: ``{kind = "ssru"}``."""
 
-    kind: str
+class AttentionSizes(BaseModel):
+    """Heads of a side, its self-attention and its attention to the source alike, unless one has its own."""
+
+    heads: int = Field(8, ge=1, le=1 << 20, description="h")
+    key_heads: int | None = Field(
+        None, ge=1, le=1 << 20, description="heads of keys and values; fewer than heads: MQA, GQA"
+    )
+    key_width: int | None = Field(None, ge=1, le=1 << 20, description="d_k, per head; width / heads unless given")
+    value_width: int | None = Field(None, ge=1, le=1 << 20, description="d_v, per head; width / heads unless given")
+    attention_bias: bool = Field(False, description="bias in the four projections; the paper has none")
+    attention_dropout: float = Field(0.0, ge=0, lt=1, description="probability, on attention weights")
+
+    @model_validator(mode="after")
+    def _check_key_heads(self) -> AttentionSizes:
+        if self.heads % (self.key_heads or self.heads):
+            raise ValueError(f"key_heads = {self.key_heads} does not divide heads = {self.heads}")
+        return self
+
+    def _require_whole_heads(self, width: int) -> None:
+        """Raise ValueError where heads of these sizes would not divide ``width``."""
+        if width % self.heads and (self.key_width is None or self.value_width is None):
+            raise ValueError(f"heads = {self.heads} does not divide width = {width}")
+
+
+def unprojected(attention: Any) -> Any:
+    """Attention config, with one head and no projections, as in these decoders' papers, unless it sets either."""
+    if isinstance(attention, MechanismConfig):
+        attention = attention.model_dump(exclude_unset=True)
+    table = {"kind": attention} if isinstance(attention, str) else attention
+    laid_out = not isinstance(table, dict) or not table.keys().isdisjoint({"heads", "project"})
+    return table if laid_out else table | {"heads": 1, "project": []}
+
+
+def kind_of(given: Any) -> Any:
+    """Kind of a table, a config, or a name alone; None where it says none."""
+    return given.get("kind") if isinstance(given, dict) else getattr(given, "kind", given)

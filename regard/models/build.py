@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -18,11 +18,14 @@ __all__ = ["build"]
 
 
 class Architecture(Protocol):
-    """Builders of one architecture; ``states`` and ``summary`` are widths of the encoder's output."""
+    """Builders of one architecture, from the config of that side and kind.
 
-    def encoder(self, config: ModelConfig, embedding: nn.Parameter) -> Encoder: ...
+    ``states``, ``summary``: widths of the encoder's output.
+    """
 
-    def decoder(self, config: ModelConfig, embedding: nn.Parameter, *, states: int, summary: int) -> Decoder: ...
+    def encoder(self, config: Any, embedding: nn.Parameter) -> Encoder: ...
+
+    def decoder(self, config: Any, embedding: nn.Parameter, *, states: int, summary: int) -> Decoder: ...
 
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -41,12 +44,13 @@ def build(config: ModelConfig, *, source_types: int, target_types: int) -> Encod
         raise ValueError(
             f"shared embeddings need one vocabulary; source and target have {source_types} and {target_types} types"
         )
-    width = config.embedding or config.width
-    target = _matrix(target_types, width)
-    source = target if config.share == "all" else _matrix(source_types, width)
-    projection = target if config.share != "none" else _matrix(target_types, config.features)
-    encoder = ARCHITECTURES[config.encoder.kind].encoder(config, source)
-    decoder = ARCHITECTURES[config.decoder.kind].decoder(config, target, states=encoder.width, summary=encoder.summary)
+    target = _matrix(target_types, config.decoder.embedding_width)
+    source = target if config.share == "all" else _matrix(source_types, config.encoder.embedding_width)
+    projection = target if config.share != "none" else _matrix(target_types, config.decoder.features)
+    encoder = ARCHITECTURES[config.encoder.kind].encoder(config.encoder, source)
+    decoder = ARCHITECTURES[config.decoder.kind].decoder(
+        config.decoder, target, states=encoder.width, summary=encoder.summary
+    )
     bias = nn.Parameter(torch.zeros(target_types)) if config.output_bias else None
     model = EncoderDecoder(encoder, decoder, projection, bias)
     if config.init_uniform is not None:

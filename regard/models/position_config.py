@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 
 __all__ = [
     "RELATIVE", "AlibiConfig", "LearnedConfig", "NoPositionConfig", "PositionConfig", "RotaryConfig", "ShawConfig",
-    "SinusoidalConfig", "T5Config",
+    "SinusoidalConfig", "T5Config", "with_longest",
 ]  # fmt: skip
 
 RELATIVE = ("rotary", "alibi", "t5", "shaw")  # kinds that act in self-attention; nothing is added to embeddings
@@ -25,9 +25,10 @@ class SinusoidalConfig(_Options):
 
 
 class LearnedConfig(_Options):
-    """Learned table of `model.longest` rows, added to embeddings."""
+    """Learned table, added to embeddings."""
 
     kind: Literal["learned"] = "learned"
+    longest: int = Field(1024, ge=1, le=1 << 24, description="rows of the table: positions that a model can take")
 
 
 class NoPositionConfig(_Options):
@@ -79,3 +80,14 @@ PositionConfig = Annotated[
     Discriminator("kind"),
     BeforeValidator(_name_alone),
 ]
+
+
+def with_longest(table: dict[str, Any], longest: Any, *, default: str) -> dict[str, Any]:
+    """Table of a side, its learned positions ``longest`` unless they say otherwise: older configs have it beside.
+
+    ``default``: kind of positions where the table says none.
+    """
+    position = _name_alone(table.get("position", default))
+    if longest is None or not isinstance(position, dict) or position.get("kind") != "learned":
+        return table
+    return table | {"position": {"longest": longest} | position}

@@ -1,10 +1,10 @@
-"""Presets of model sizes: those of papers, and smaller ones for two cores."""
+"""Presets of encoder-decoders: those of papers, and smaller ones for two cores; keys as in ``ModelConfig``."""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["DEFAULTS", "PRESETS"]
+__all__ = ["PRESETS"]
 
 # Bahdanau et al. 2015, appendix A.1.1 and A.1.2; n' is the decoder's width.
 _BAHDANAU = dict(kind="gru", reset="before", update="renews", orthogonal=True)
@@ -17,17 +17,15 @@ _LOCAL = dict(kind="local-p", heads=1, project=[], window=10, score=dict(kind="g
 # `base` and `big` are the paper's (Vaswani et al. 2017, Table 3), `rnnsearch` Bahdanau et al. 2015 (appendix A.2),
 # `luong` Luong et al. 2015 (§4.1), `convs2s` the WMT model of Gehring et al. 2017 (§4.2).
 PRESETS: dict[str, dict[str, Any]] = {
-    "tiny": dict(encoder_layers=4, decoder_layers=4, width=128, feed_forward=256, heads=4, dropout=0.3),
-    "small": dict(encoder_layers=4, decoder_layers=4, width=256, feed_forward=1024, heads=4, dropout=0.2),
-    "base": dict(encoder_layers=6, decoder_layers=6, width=512, feed_forward=2048, heads=8, dropout=0.1),
-    "big": dict(encoder_layers=6, decoder_layers=6, width=1024, feed_forward=4096, heads=16, dropout=0.3),
+    "tiny": dict(layers=4, width=128, feed_forward=256, heads=4, dropout=0.3),
+    "small": dict(layers=4, width=256, feed_forward=1024, heads=4, dropout=0.2),
+    "base": dict(layers=6, width=512, feed_forward=2048, heads=8, dropout=0.1),
+    "big": dict(layers=6, width=1024, feed_forward=4096, heads=16, dropout=0.3),
     "rnnsearch": dict(
         kind="recurrent",
         encoder=dict(cell=_BAHDANAU, width=1000),
-        decoder=dict(cell=_BAHDANAU, order="bahdanau", readout=500),
-        cross_attention=_ALIGNING,
-        encoder_layers=1,
-        decoder_layers=1,
+        decoder=dict(cell=_BAHDANAU, order="bahdanau", readout=500, cross_attention=_ALIGNING),
+        layers=1,
         width=1000,
         embedding=620,
         dropout=0.0,
@@ -36,20 +34,16 @@ PRESETS: dict[str, dict[str, Any]] = {
     "rnnsearch-small": dict(
         kind="recurrent",
         encoder=dict(cell=_BAHDANAU, width=256),
-        decoder=dict(cell=_BAHDANAU, order="bahdanau", readout=256),
-        cross_attention=_ALIGNING,
-        encoder_layers=1,
-        decoder_layers=1,
+        decoder=dict(cell=_BAHDANAU, order="bahdanau", readout=256, cross_attention=_ALIGNING),
+        layers=1,
         width=256,
         dropout=0.3,
     ),
     "luong": dict(
         kind="recurrent",
         encoder=dict(cell=_LUONG, bidirectional=False),
-        decoder=dict(cell=_LUONG, order="luong", input_feeding=True, start="copied"),
-        cross_attention=_LOCAL,
-        encoder_layers=4,
-        decoder_layers=4,
+        decoder=dict(cell=_LUONG, order="luong", input_feeding=True, start="copied", cross_attention=_LOCAL),
+        layers=4,
         width=1000,
         dropout=0.2,
         share="none",
@@ -57,10 +51,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "luong-small": dict(
         kind="recurrent",
         encoder=dict(cell=_LUONG, bidirectional=False),
-        decoder=dict(cell=_LUONG, order="luong", input_feeding=True, start="copied"),
-        cross_attention=_LOCAL,
-        encoder_layers=2,
-        decoder_layers=2,
+        decoder=dict(cell=_LUONG, order="luong", input_feeding=True, start="copied", cross_attention=_LOCAL),
+        layers=2,
         width=256,
         dropout=0.3,
     ),
@@ -78,9 +70,4 @@ PRESETS: dict[str, dict[str, Any]] = {
         width=256,
         dropout=0.2,
     ),
-}
-
-# Defaults of a kind of decoder, where neither config nor preset gives a value; a saved config has all values.
-DEFAULTS: dict[str, dict[str, Any]] = {
-    "convolutional": dict(position="learned", cross_attention=dict(kind="dot", scale=1.0)),
 }

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from regard.models.configuration import ModelConfig
+from collections.abc import Iterable
+
+from regard.models.attention_config import MixerConfig
+from regard.models.configuration import DecoderConfig, EncoderConfig, ModelConfig
+from regard.models.recurrent.config import RecurrentEncoderConfig
 
 __all__ = ["one_line_summary"]
 
@@ -11,34 +15,44 @@ def one_line_summary(config: ModelConfig) -> str:
     """Summary such as ``transformer to recurrent, 4+1 layers, width 256, feed-forward 512, 4 heads, pre-norm``,
     with all that differs from the Transformer's defaults: ``additive attention``, ``rotary positions``."""
     sides = [config.encoder, config.decoder]
-    kinds = " to ".join(dict.fromkeys(side.kind for side in sides))
-    counts = (config.encoder_layers, config.decoder_layers)
-    layers = [_layers(side.blocks if side.kind == "convolutional" else None, count)
-              for side, count in zip(sides, counts, strict=True)]  # fmt: skip
-    words = [kinds, f"{layers[0]}+{layers[1]} layers", f"width {config.width}"]
-    if any(side.kind == "transformer" for side in sides):
-        words += [f"feed-forward {config.feed_forward}", f"{config.heads} heads", f"{config.norm}-norm"]
-    if config.decoder.kind == "transformer" and config.decoder.mixer is not None:
-        words.append(f"{config.decoder.mixer.kind} in the decoder")
+    words = [" to ".join(dict.fromkeys(side.kind for side in sides))]
+    words += [f"{config.encoder.depth}+{config.decoder.depth} layers", f"width {_both(map(_states, sides))}"]
+    attending = [side for side in sides if side.kind == "transformer"]
+    if attending:
+        words += [
+            f"feed-forward {_both(side.feed_forward for side in attending)}",
+            f"{_both(side.heads for side in attending)} heads",
+            f"{_both(side.norm for side in attending)}-norm",
+        ]
     words += _attention(config)
     cells = dict.fromkeys(side.cell.kind for side in sides if side.kind == "recurrent")
     words += [f"{' and '.join(cells)} cells"] if cells else []
-    return ", ".join([*words, f"dropout {config.dropout}"])
+    return ", ".join([*words, f"dropout {_both(side.dropout for side in sides)}"])
+
+
+def _states(side: EncoderConfig | DecoderConfig) -> int:
+    """Features of a state: of both directions together in a recurrent encoder."""
+    return side.features if isinstance(side, RecurrentEncoderConfig) else side.width
+
+
+def _both(values: Iterable[object]) -> str:
+    """One value where both sides have it, else both: ``256 and 128``."""
+    return " and ".join(dict.fromkeys(map(str, values)))
 
 
 def _attention(config: ModelConfig) -> list[str]:
-    """Mechanisms and positions that differ from the Transformer's, and ``no attention`` where none reads the source."""
+    """Mixers and positions that differ from the Transformer's, and ``no attention`` where none reads the source."""
     sides, decoder = (config.encoder, config.decoder), config.decoder
-    within = dict.fromkeys((side.self_attention or config.self_attention).kind for side in sides
-                           if side.kind == "transformer")  # fmt: skip
-    words = [f"{kind} self-attention" for kind in within if kind != "dot"]
+    mixers = {name: side.mixer for name, side in zip(("encoder", "decoder"), sides, strict=True)
+              if side.kind == "transformer"}  # fmt: skip
+    words = list(dict.fromkeys(_mixer(mixer, name) for name, mixer in mixers.items() if mixer.kind != "dot"))
     if decoder.kind == "recurrent" and decoder.order == "none":
         words.append("no attention")
-    elif config.cross_attention.kind != "dot":
-        words.append(f"{config.cross_attention.kind} attention")
-    placed = any(side.kind != "recurrent" for side in sides) and config.position.kind != "sinusoidal"
-    return [*words, *([f"{config.position.kind} positions"] if placed else [])]
+    elif decoder.cross_attention.kind != "dot":
+        words.append(f"{decoder.cross_attention.kind} attention")
+    kinds = dict.fromkeys(side.position.kind for side in sides if side.kind != "recurrent")
+    return [*words, *(f"{kind} positions" for kind in kinds if kind != "sinusoidal")]
 
 
-def _layers(blocks: tuple[tuple[int, int, int], ...] | None, otherwise: int) -> int:
-    return sum(layers for _, _, layers in blocks) if blocks else otherwise
+def _mixer(mixer: MixerConfig, side: str) -> str:
+    return f"{mixer.kind} self-attention" if mixer.is_attention else f"{mixer.kind} in the {side}"

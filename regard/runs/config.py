@@ -5,7 +5,7 @@ Imports no torch, so that commands answer at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, NamedTuple, Self
@@ -15,12 +15,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from regard.config.explain import Misfit, expand_key, expand_short_keys, explain, short_keys
 from regard.config.settings import TrainConfig
-from regard.config.toml_layers import TomlLayer, locate, merge, parse_override, read_layers
+from regard.config.toml_layers import Key, TomlLayer, locate, merge, parse_override, read_layers
 from regard.core.installation import upgrade_advice
 from regard.core.task_table import locate as locate_task
 from regard.core.untrusted_files import shortened
 from regard.core.wording import did_you_mean
 from regard.errors import ConfigError
+from regard.models.net_config import NetConfig
 
 __all__ = [
     "FORMAT",
@@ -34,7 +35,7 @@ __all__ = [
     "recipe_names",
 ]
 
-FORMAT: Final = 1  # of a saved config; every released one loads for ever, a newer one is refused
+FORMAT: Final = 2  # of a saved config; every released one loads for ever, a newer one is refused
 
 
 class Proposal(NamedTuple):
@@ -73,7 +74,7 @@ class RunConfig(BaseModel):
 
     metric_names: ClassVar[tuple[str, ...]] = ()  # what train.best_by may be beside loss
 
-    format: Literal[1] = FORMAT
+    format: Literal[1, 2] = FORMAT
     name: str | None = None  # of the run folder
     seed: int = Field(1, ge=0)
     task: TaskSection = TaskSection()
@@ -105,6 +106,24 @@ class RunConfig(BaseModel):
         ``given``: keys of ``train`` that the user sets.
         """
         return None
+
+    @classmethod
+    def nets(cls) -> dict[str, type[NetConfig]]:
+        """Fields that hold a network of sides."""
+        fields = {name: field.annotation for name, field in cls.model_fields.items()}
+        return {name: kind for name, kind in fields.items() if isinstance(kind, type) and issubclass(kind, NetConfig)}
+
+    @classmethod
+    def moved(cls, key: Key) -> Key:
+        """The key that an old spelling stands for; any other key unchanged."""
+        net = cls.nets().get(str(key[0]))
+        return (key[0], *net.moved(key[1:])) if net else key
+
+    @classmethod
+    def replaced(cls, key: Key) -> Iterator[Key]:
+        """Keys of sides that ``key`` is the default of, and takes the place of where it is set later."""
+        net = cls.nets().get(str(key[0]))
+        yield from ((key[0], *other) for other in net.replaced(key[1:])) if net else ()
 
     @classmethod
     def as_it_was(cls, values: Mapping[str, Any]) -> None:
@@ -152,9 +171,9 @@ def load_config(
     kind = _task_kind(merge(read, parsed), read)
     config: type[RunConfig] = locate_task(kind, saved=saved).config()
     short = short_keys(config)
-    layers = [expand_short_keys(layer, short) for layer in read]
-    given = [(expand_key(key, short), value) for key, value in parsed]
-    values = merge(layers, given)
+    layers = [_normalised(expand_short_keys(layer, short), config) for layer in read]
+    given = [(config.moved(expand_key(key, short)), value) for key, value in parsed]
+    values = merge(layers, given, config.replaced)
     _refuse_newer(values, layers)
     if saved:
         config.as_it_was(values)
@@ -162,6 +181,15 @@ def load_config(
         return config.model_validate(values)
     except ValidationError as error:
         raise explain(error, config, layers, [key for key, _ in given]) from error
+
+
+def _normalised(layer: TomlLayer, config: type[RunConfig]) -> TomlLayer:
+    """The layer with the keys of networks as they are spelled now."""
+    values = {
+        name: net.normalised(value) if isinstance(value, Mapping) and (net := config.nets().get(name)) else value
+        for name, value in layer.values.items()
+    }
+    return TomlLayer(layer.label, values, {config.moved(key): line for key, line in layer.lines.items()})
 
 
 def _task_kind(values: Mapping[str, Any], layers: Sequence[TomlLayer]) -> str:

@@ -19,9 +19,10 @@ from torch import Tensor, nn
 from regard.attention.heads import AttentionReader, SelfAttention
 from regard.attention.positions.absolute import LearnedPosition, sinusoids
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD, SPECIALS, UNKNOWN, Tokenizer
-from regard.models.attention_config import MechanismConfig
+from regard.models.attention_config import MechanismConfig, MixerConfig
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.transformer.config import TransformerDecoderConfig, TransformerStackConfig
 from regard.models.transformer.feed_forward import GatedFeedForward
 from regard.models.transformer.norms import Residual
 from regard.models.transformer.transformer import DecoderLayer, EncoderLayer, TransformerDecoder, TransformerEncoder
@@ -30,49 +31,60 @@ from regard.share.export_format import Decode, ExportFormat
 from regard.tasks.translation.config import translation_config
 from regard.tasks.translation.translator import Translator
 
-__all__ = ["FORMAT", "decoder", "obstacle", "write"]
+__all__ = ["FORMAT", "decoder", "obstacle", "transformer_sides", "write"]
 
 POSITIONS = 2048  # rows of the table of sinusoids; sources and outputs are at most so long
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH", "glu": "Sigmoid", "geglu": "GELU", "swiglu": "SWISH"}
 EPSILON = {"layer": 1e-5, "rms": 1e-6}
+ALIKE = ("width", "heads", "key_heads", "key_width", "value_width", "activation", "norm", "normalisation", "position")
 
 
 def obstacle(config: ModelConfig) -> str | None:
     """The reason why this model cannot be exported to CTranslate2; None if it can."""
-    encoder, decoder = config.encoder, config.decoder
-    plain = MechanismConfig()
-    sites = [config.cross_attention, *_self_attention(config)]
+    sides = transformer_sides(config)
+    if sides is None:
+        return "its encoder and decoder are not both a Transformer's"
+    encoder, decoder = sides
+    unlike = [key for key in ALIKE if getattr(encoder, key) != getattr(decoder, key)]
+    if unlike:
+        return f"its encoder and decoder differ in {', '.join(unlike)}"
     reasons = {
-        "its encoder and decoder are not both a Transformer's": {encoder.kind, decoder.kind} != {"transformer"},
-        "its decoder mixes by something else than self-attention": getattr(decoder, "mixer", None) is not None,
-        "its attention is not the scaled product": any(site != plain for site in sites),
-        "its positions are neither sinusoids nor learned": config.position.kind not in ("sinusoidal", "learned"),
-        "its heads share keys": config.key_heads not in (None, config.heads),
+        "its layers mix by something else than self-attention": not all(side.mixer.is_attention for side in sides),
+        "its attention is not the scaled product": decoder.cross_attention != MechanismConfig()
+        or any(side.mixer != MixerConfig() for side in sides),
+        "its positions are neither sinusoids nor learned": encoder.position.kind not in ("sinusoidal", "learned"),
+        "its heads share keys": encoder.key_heads not in (None, encoder.heads),
         "its heads are not as wide as the model divided by their number": any(
-            width not in (None, config.width // config.heads) for width in (config.key_width, config.value_width)
+            width not in (None, encoder.width // encoder.heads) for width in (encoder.key_width, encoder.value_width)
         ),
-        f"its normalisation is {config.normalisation}": config.normalisation not in EPSILON,
+        f"its normalisation is {encoder.normalisation}": encoder.normalisation not in EPSILON,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
-def _self_attention(config: ModelConfig) -> list[MechanismConfig]:
-    sides = (config.encoder, config.decoder)
-    return [getattr(side, "self_attention", None) or config.self_attention for side in sides]
+def transformer_sides(config: ModelConfig) -> tuple[TransformerStackConfig, TransformerDecoderConfig] | None:
+    """Encoder and decoder where both are a Transformer's; None elsewhere."""
+    encoder, decoder = config.encoder, config.decoder
+    if encoder.kind == "transformer" and decoder.kind == "transformer":
+        return encoder, decoder
+    return None
 
 
 def write(model: EncoderDecoder, config: ModelConfig, source: Tokenizer, target: Tokenizer, folder: Path) -> None:
     """Write the model into a new folder, in float32. ``obstacle`` must be None."""
     from ctranslate2.specs import common_spec, transformer_spec
 
-    activation = common_spec.Activation[ACTIVATIONS[config.activation]]
+    sides = transformer_sides(config)
+    assert sides is not None
+    encoder, decoder = sides
+    activation = common_spec.Activation[ACTIVATIONS[encoder.activation]]
     spec = transformer_spec.TransformerSpec.from_config(
-        (config.encoder_layers, config.decoder_layers),
-        config.heads,
-        pre_norm=config.norm == "pre",
+        (encoder.layers, decoder.layers),
+        encoder.heads,
+        pre_norm=encoder.norm == "pre",
         activation=activation,
-        ffn_glu=config.activation in ("glu", "geglu", "swiglu"),
-        rms_norm=config.normalisation == "rms",
+        ffn_glu=encoder.activation in ("glu", "geglu", "swiglu"),
+        rms_norm=encoder.normalisation == "rms",
     )
     _fill(spec, model)
     for register, tokenizer in (
@@ -83,7 +95,7 @@ def write(model: EncoderDecoder, config: ModelConfig, source: Tokenizer, target:
     begin, end, unknown = (SPECIALS[number] for number in (BEGIN, END, UNKNOWN))
     spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = begin, end, unknown
     spec.config.decoder_start_token, spec.config.add_source_eos = begin, True
-    spec.config.layer_norm_epsilon = EPSILON[config.normalisation]
+    spec.config.layer_norm_epsilon = EPSILON[encoder.normalisation]
     spec.validate()
     spec.optimize(quantization=None)
     folder.mkdir(parents=True)

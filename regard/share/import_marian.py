@@ -54,8 +54,8 @@ def _config(folder: Path, name: str, settings: MarianModel) -> TranslationConfig
     languages = read_settings(MarianLanguages, tokenizer) if tokenizer.is_file() else MarianLanguages()
     longest, tied = settings.max_position_embeddings, settings.tie_word_embeddings
     model = {
-        "encoder_layers": settings.encoder_layers,
-        "decoder_layers": settings.decoder_layers,
+        "encoder": {"layers": settings.encoder_layers},
+        "decoder": {"layers": settings.decoder_layers},
         "width": settings.d_model,
         "feed_forward": settings.encoder_ffn_dim,
         "heads": settings.encoder_attention_heads,

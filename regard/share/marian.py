@@ -24,6 +24,7 @@ from regard.data.tokenizers.catalogue import BEGIN, END, PAD, SPECIALS, UNKNOWN,
 from regard.data.tokenizers.subword import SentencePieceTokenizer
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.transformer.config import TransformerDecoderConfig, TransformerStackConfig
 from regard.runs.run_folder import RunFolder
 from regard.share import ctranslate2
 from regard.share.export_format import Decode, ExportFormat
@@ -58,11 +59,13 @@ def obstacle(config: ModelConfig, source: Tokenizer, target: Tokenizer) -> str |
     """The reason why this model cannot be exported to Marian; None if it can."""
     if (reason := ctranslate2.obstacle(config)) is not None:
         return reason
+    encoder, decoder = _sides(config)
     reasons = {
-        "it normalises before its sub-layers": config.norm != "post",
-        f"its normalisation is {config.normalisation}": config.normalisation != "layer",
-        f"its positions are {config.position.kind}": config.position.kind != "sinusoidal",
-        f"its activation is {config.activation}": config.activation not in ACTIVATIONS,
+        "it normalises before its sub-layers": encoder.norm != "post",
+        f"its normalisation is {encoder.normalisation}": encoder.normalisation != "layer",
+        f"its positions are {encoder.position.kind}": encoder.position.kind != "sinusoidal",
+        f"its activation is {encoder.activation}": encoder.activation not in ACTIVATIONS,
+        "its encoder and decoder differ in dropout": encoder.dropout != decoder.dropout,
     }
     for side, tokenizer in (("source", source), ("target", target)):
         reasons |= {
@@ -71,6 +74,12 @@ def obstacle(config: ModelConfig, source: Tokenizer, target: Tokenizer) -> str |
             f"its {side} tokenizer has pieces that are spelled alike": len(_vocabulary(tokenizer)) < len(tokenizer) - 1,
         }
     return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def _sides(config: ModelConfig) -> tuple[TransformerStackConfig, TransformerDecoderConfig]:
+    sides = ctranslate2.transformer_sides(config)
+    assert sides is not None
+    return sides
 
 
 def write(model: EncoderDecoder, config: TranslationConfig, source: Tokenizer, target: Tokenizer, folder: Path) -> None:
@@ -110,12 +119,12 @@ def _order(width: int) -> Tensor:
 
 def tensor_names(config: ModelConfig) -> Iterator[TensorName]:
     """Names of all tensors of the layers; a file may share some of them."""
-    for number in range(config.encoder_layers):
+    for number in range(config.encoder.layers):
         ours, marian = f"encoder.layers.{number}", f"model.encoder.layers.{number}"
         yield from _attention(f"{ours}.mixer.attention", f"{marian}.self_attn")
         yield from _norm(f"{ours}.around_mixer", f"{marian}.self_attn_layer_norm")
         yield from _feed_forward(ours, marian)
-    for number in range(config.decoder_layers):
+    for number in range(config.decoder.layers):
         ours, marian = f"decoder.layers.{number}", f"model.decoder.layers.{number}"
         yield from _attention(f"{ours}.mixer.attention", f"{marian}.self_attn")
         yield from _norm(f"{ours}.around_mixer", f"{marian}.self_attn_layer_norm")
@@ -154,7 +163,7 @@ def _norm(ours: str, marian: str) -> Iterator[TensorName]:
 def _tensors(model: EncoderDecoder, config: ModelConfig) -> dict[str, Tensor]:
     own = {name: parameter.detach().float().cpu() for name, parameter in model.named_parameters(remove_duplicate=False)}
     tensors = {  # where attention has no bias, Marian's bias is 0
-        name.marian: sines_first(own[name.ours], name.along) if name.ours in own else torch.zeros(config.width)
+        name.marian: sines_first(own[name.ours], name.along) if name.ours in own else torch.zeros(config.encoder.width)
         for name in tensor_names(config)
     }
     tables = {SHARED: "encoder.embedding.weight"}
@@ -180,18 +189,19 @@ def _vocabulary(tokenizer: Tokenizer) -> dict[str, int]:
 
 
 def _config(config: ModelConfig, source_types: int, target_types: int) -> dict[str, Any]:
-    both = {side: {"layers": layers, "ffn_dim": config.feed_forward, "attention_heads": config.heads}
-            for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers))}  # fmt: skip
+    encoder, decoder = _sides(config)
+    both = {name: {"layers": side.layers, "ffn_dim": side.feed_forward, "attention_heads": side.heads}
+            for name, side in (("encoder", encoder), ("decoder", decoder))}  # fmt: skip
     return {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
         "is_encoder_decoder": True,
         "vocab_size": source_types,
         "decoder_vocab_size": target_types,
-        "d_model": config.width,
+        "d_model": encoder.width,
         **{f"{side}_{name}": value for side, sizes in both.items() for name, value in sizes.items()},
-        "activation_function": ACTIVATIONS[config.activation],
-        "dropout": config.dropout,
+        "activation_function": ACTIVATIONS[encoder.activation],
+        "dropout": encoder.dropout,
         "attention_dropout": 0.0,
         "activation_dropout": 0.0,
         "scale_embedding": True,

@@ -71,4 +71,4 @@ def test_a_recipe_is_looked_through_with_the_model_it_names(regard, tmp_path: Pa
 def test_a_recipe_that_cannot_be_built_is_one_clear_error(regard, tmp_path: Path) -> None:
     problem = regard("check", recipe(tmp_path, '{ kind = "local-p", window = 0, score = { kind = "dot" } }')).exception
     assert isinstance(problem, ConfigError)
-    assert problem.where == "model.cross_attention" and "window" in str(problem.why)
+    assert problem.where == "model.decoder.cross_attention" and "window" in str(problem.why)

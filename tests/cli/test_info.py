@@ -54,7 +54,7 @@ def test_a_run_as_json(regard, tiny_run: TinyRun) -> None:
     found = json.loads(regard("info", tiny_run.path, "--json").stdout)
     saved = safetensors.torch.load_file(tiny_run.path / "checkpoints" / "step-000400" / "model.safetensors")
     assert found["parameters"]["all"] == sum(tensor.numel() for tensor in saved.values())
-    assert found["config"]["model"]["width"] == 32
+    assert found["config"]["model"]["encoder"]["width"] == 32
     assert found["corpora"]["valid-0"]["pairs"] == 40
     assert found["average"] is False
 

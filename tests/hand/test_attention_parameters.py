@@ -38,12 +38,12 @@ def count(config: ModelConfig, *, source: int = TYPES, target: int = TYPES) -> i
 
 def formula(config: ModelConfig, types: int) -> int:
     """V d + layers of attention d h (2 d_k + 2 d_v), feed-forward 2 d f + f + d, LayerNorms 2 d."""
-    d, h, f = config.width, config.heads, config.feed_forward
-    key, value = config.key_width or d // h, config.value_width or d // h
+    d, h, f = config.encoder.width, config.encoder.heads, config.encoder.feed_forward
+    key, value = config.encoder.key_width or d // h, config.encoder.value_width or d // h
     attention, feed_forward, norm = d * h * 2 * (key + value), 2 * d * f + f + d, 2 * d
     encoder = attention + feed_forward + 2 * norm
     decoder = 2 * attention + feed_forward + 3 * norm
-    return types * d + config.encoder_layers * encoder + config.decoder_layers * decoder
+    return types * d + config.encoder.layers * encoder + config.decoder.layers * decoder
 
 
 @pytest.mark.parametrize("row", COUNTS)

@@ -312,14 +312,15 @@ def test_the_models_of_the_paper_have_its_sizes() -> None:
 def test_what_a_kind_means_is_said_in_the_config() -> None:
     """One unscaled head on the states themselves and learned positions, unless the config says otherwise."""
     config = ModelConfig(kind="convolutional", cross_attention="general")
-    assert config.position.kind == "learned"
-    assert (config.cross_attention.kind, config.cross_attention.heads) == ("general", 1)
-    half = ModelConfig(kind="convolutional", cross_attention={"scale": 0.5}).cross_attention
+    assert config.decoder.position.kind == "learned"
+    assert (config.decoder.cross_attention.kind, config.decoder.cross_attention.heads) == ("general", 1)
+    half = ModelConfig(kind="convolutional", cross_attention={"scale": 0.5}).decoder.cross_attention
     assert (half.kind, half.heads, half.project, half.options) == ("dot", 1, (), {"scale": 0.5})
-    plain = ModelConfig(kind="convolutional").cross_attention
+    plain = ModelConfig(kind="convolutional").decoder.cross_attention
     assert (plain.kind, plain.heads, plain.project, plain.options) == ("dot", 1, (), {"scale": 1.0})
     assert ModelConfig(**config.model_dump()) == config
-    assert ModelConfig(encoder={"kind": "convolutional"}).position.kind == "sinusoidal"
+    mixed = ModelConfig(encoder={"kind": "convolutional"})
+    assert (mixed.encoder.position.kind, mixed.decoder.position.kind) == ("learned", "sinusoidal")
 
 
 @pytest.mark.parametrize("attention", ["general", {"kind": "dot", "heads": 4}, {"kind": "local-p", "window": 2}])
@@ -336,7 +337,7 @@ def test_other_mechanisms_read_in_its_place(attention: object) -> None:
     "options, where, why",
     [
         ({"encoder": {"blocks": [[8, 4, 1]]}}, "model.encoder.blocks", "a kernel of 4 has no middle"),
-        ({"cross_attention": {"kind": "dot", "heads": 3}}, "model.cross_attention", "do not divide"),
+        ({"cross_attention": {"kind": "dot", "heads": 3}}, "model.decoder.cross_attention", "do not divide"),
     ],
 )
 def test_what_cannot_be_built_says_why(options: dict[str, object], where: str, why: str) -> None:
@@ -349,7 +350,7 @@ def test_what_cannot_be_built_says_why(options: dict[str, object], where: str, w
 def test_states_and_embeddings_of_two_widths_cannot_be_added() -> None:
     config = ModelConfig(decoder={"kind": "convolutional"}, width=8, heads=1, feed_forward=8)
     with pytest.raises(ConfigError, match="cannot read this encoder"):
-        build_convolutional.decoder(config, nn.Parameter(torch.zeros(5, 8)), states=12, summary=12)
+        build_convolutional.decoder(config.decoder, nn.Parameter(torch.zeros(5, 8)), states=12, summary=12)
 
 
 def test_an_encoder_of_its_own_embedding() -> None:

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from regard.attention.mask import Span
 from regard.errors import ConfigError
+from regard.models.attention_config import OTHER_MIXERS
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.transformer.average_attention import AverageAttention
-from regard.models.transformer.mixers import MIXERS, build_mixer
+from regard.models.transformer.mixers import find_mixer
 from regard.models.transformer.ssru import SimpleRecurrent
 
 
@@ -155,14 +156,8 @@ def test_what_is_no_mixer_is_a_config_error(mixer: dict[str, object], complaint:
     assert str(error.value.where).startswith("model.decoder.mixer")
 
 
-def test_a_decoder_has_no_two_things_in_one_place() -> None:
-    config = ModelConfig(preset="tiny", decoder={"mixer": "ssru", "self_attention": "general"})
-    with pytest.raises(ConfigError, match="self-attention or a mixer, not both"):
-        build(config, source_types=9, target_types=9)
-
-
-@pytest.mark.parametrize("kind", MIXERS)
+@pytest.mark.parametrize("kind", OTHER_MIXERS)
 def test_a_mixer_of_the_table_may_serve_in_a_decoder(kind: str) -> None:
-    can = build_mixer(kind, {}, width=4, where="model.decoder.mixer").can()
+    can = find_mixer(kind)(4).can()
     assert can.causal
     assert can.stream == "exact"

@@ -361,12 +361,12 @@ def test_a_mechanism_with_no_place_for_a_position_says_so(position):
     config = ModelConfig(**SIZES, position=position, encoder=own)
     with pytest.raises(ConfigError, match="do not fit together") as caught:
         build(config, source_types=20, target_types=20)
-    assert caught.value.where == "model.encoder.self_attention.kind"
+    assert caught.value.where == "model.encoder.mixer.kind"
     assert "'general' attention" in str(caught.value.why) and caught.value.help
     model = ModelConfig(**SIZES, position=position, self_attention="general")
     with pytest.raises(ConfigError) as caught:
         build(model, source_types=20, target_types=20)
-    assert caught.value.where == "model.self_attention.kind"
+    assert caught.value.where == "model.encoder.mixer.kind"
 
 
 @pytest.mark.parametrize(
@@ -379,7 +379,7 @@ def test_a_mechanism_with_no_place_for_a_position_says_so(position):
 def test_positions_that_cannot_be(position, more, why):
     with pytest.raises(ConfigError) as caught:
         build(ModelConfig(**SIZES, position=position, **more), source_types=20, target_types=20)
-    assert caught.value.where == "model.position" and why in str(caught.value.why)
+    assert caught.value.where == "model.encoder.position" and why in str(caught.value.why)
 
 
 @pytest.mark.parametrize("side, where", [("encoder", "an encoder"), ("decoder", "a decoder")])

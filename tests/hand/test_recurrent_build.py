@@ -187,6 +187,8 @@ def test_a_product_of_unequal_widths_is_refused():
     with pytest.raises(ConfigError) as caught:
         build(config, source_types=TYPES, target_types=TYPES)
     assert (
-        caught.value.where == "model.cross_attention" and "8" in str(caught.value.why) and "12" in str(caught.value.why)
+        caught.value.where == "model.decoder.cross_attention"
+        and "8" in str(caught.value.why)
+        and "12" in str(caught.value.why)
     )
     assert made(kind="recurrent", encoder={"width": 6}, cross_attention="general").decoder.reader.width == 12

@@ -31,6 +31,7 @@ from regard.attention.mechanisms.shaw import Shaw
 from regard.attention.positions.absolute import LearnedPosition, NoPosition, Position, SinusoidalPosition
 from regard.attention.positions.distance_bias import Alibi, EnergyBias, T5CausalBias, T5TwoSidedBias
 from regard.attention.positions.rotary import Rotary
+from regard.models.attention_config import OTHER_MIXERS
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.convolutional.decoder import ConvolutionalDecoder, ConvolutionalLayer, ConvolutionalReader
@@ -44,8 +45,7 @@ from regard.models.recurrent.stack import Stack
 from regard.models.recurrent.token_embedding import TokenEmbedding
 from regard.models.transformer.average_attention import AverageAttention
 from regard.models.transformer.feed_forward import FeedForward
-from regard.models.transformer.mixers import MIXERS as MIXER_CATALOGUE
-from regard.models.transformer.mixers import build_mixer
+from regard.models.transformer.mixers import find_mixer
 from regard.models.transformer.norms import PostNorm, PreNorm
 from regard.models.transformer.ssru import SimpleRecurrent
 from regard.models.transformer.transformer import DecoderLayer, Embedding, TransformerDecoder
@@ -161,8 +161,8 @@ MIXERS = {
 }
 
 
-for kind in MIXER_CATALOGUE:
-    MIXERS.setdefault(kind, lambda kind=kind: build_mixer(kind, {}, width=WIDTH, where=kind))
+for kind in OTHER_MIXERS:
+    MIXERS.setdefault(kind, lambda kind=kind: find_mixer(kind)(WIDTH))
 
 
 def reader(kind: str) -> Reader:

@@ -29,7 +29,7 @@ SAYABLE: list[dict[str, Any]] = [
     {"activation": "swiglu", "normalisation": "rms", "norm": "pre"},
     {"activation": "geglu", "share": "none"},
     {"activation": "glu", "share": "target"},
-    {"position": "learned", "longest": 80},
+    {"position": {"kind": "learned", "longest": 80}},
 ]
 UNSAYABLE: list[tuple[dict[str, Any], str]] = [
     ({"preset": "rnnsearch-small", "width": 8, "share": "none"}, "not both a Transformer's"),

@@ -1,4 +1,4 @@
-"""Construction of the convolutional model of a config."""
+"""Construction of convolutional encoders and decoders from their configs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from itertools import pairwise
 from torch import nn
 
 from regard.errors import ConfigError
-from regard.models.architectures import ConvolutionalDecoderConfig, ConvolutionalEncoderConfig
-from regard.models.configuration import ModelConfig
+from regard.models.convolutional.config import ConvolutionalDecoderConfig, ConvolutionalEncoderConfig
 from regard.models.convolutional.decoder import ConvolutionalDecoder, ConvolutionalLayer, ConvolutionalReader
 from regard.models.convolutional.encoder import CentredConvolution, ConvolutionalEncoder
 from regard.models.convolutional.gated_convolution import GatedConvolution
@@ -17,13 +16,9 @@ from regard.models.transformer.transformer import Embedding
 
 __all__ = ["decoder", "encoder"]
 
-KERNEL = 3  # of the paper's layers, but for the last ones of its widest models
 
-
-def encoder(config: ModelConfig, embedding: nn.Parameter) -> ConvolutionalEncoder:
-    assert isinstance(config.encoder, ConvolutionalEncoderConfig)
-    given = config.encoder.blocks or ((config.width, KERNEL, config.encoder_layers),)
-    widths, kernels = _layers(given)
+def encoder(config: ConvolutionalEncoderConfig, embedding: nn.Parameter) -> ConvolutionalEncoder:
+    widths, kernels = _layers(config.all_blocks)
     try:
         layers = [
             CentredConvolution(in_width, out_width, kernel=kernel, dropout=config.dropout)
@@ -43,8 +38,9 @@ def encoder(config: ModelConfig, embedding: nn.Parameter) -> ConvolutionalEncode
     )
 
 
-def decoder(config: ModelConfig, embedding: nn.Parameter, *, states: int, summary: int) -> ConvolutionalDecoder:
-    assert isinstance(config.decoder, ConvolutionalDecoderConfig)
+def decoder(
+    config: ConvolutionalDecoderConfig, embedding: nn.Parameter, *, states: int, summary: int
+) -> ConvolutionalDecoder:
     width = embedding.shape[1]
     if states != width:
         raise ConfigError(
@@ -53,7 +49,7 @@ def decoder(config: ModelConfig, embedding: nn.Parameter, *, states: int, summar
             why=f"it adds the encoder's states, {states} wide, to the source's embeddings, {width} wide",
             help="give model.embedding and the encoder one width",
         )
-    widths, kernels = _layers(config.decoder.blocks or ((config.width, KERNEL, config.decoder_layers),))
+    widths, kernels = _layers(config.all_blocks)
     layers = [
         _layer(config, in_width, out_width, kernel=kernel, embedding=width)
         for (in_width, out_width), kernel in zip(pairwise(widths), kernels, strict=True)
@@ -68,8 +64,10 @@ def decoder(config: ModelConfig, embedding: nn.Parameter, *, states: int, summar
     )
 
 
-def _layer(config: ModelConfig, in_width: int, width: int, *, kernel: int, embedding: int) -> ConvolutionalLayer:
-    read = reader(config, width=embedding, memory_width=embedding)
+def _layer(
+    config: ConvolutionalDecoderConfig, in_width: int, width: int, *, kernel: int, embedding: int
+) -> ConvolutionalLayer:
+    read = reader(config, config.cross_attention, width=embedding, memory_width=embedding)
     mixer = GatedConvolution(width, kernel=kernel, in_width=in_width, dropout=config.dropout)
     return ConvolutionalLayer(mixer, ConvolutionalReader(read), width=width, embedding=embedding, in_width=in_width)
 
@@ -80,9 +78,9 @@ def _layers(blocks: tuple[tuple[int, int, int], ...]) -> tuple[list[int], list[i
     return [layers[0][0], *(width for width, _ in layers)], [kernel for _, kernel in layers]
 
 
-def _embed(config: ModelConfig, weight: nn.Parameter) -> Embedding:
+def _embed(config: ConvolutionalEncoderConfig, weight: nn.Parameter) -> Embedding:
     """Embeddings with positions, both initialised N(0, 0.1²) and added without a scale (§3.5)."""
-    embedding = embed(config, weight, scale=1.0)
+    embedding = embed(config.position, weight, dropout=config.dropout, scale=1.0)
     for table in embedding.parameters():
         nn.init.normal_(table, std=0.1)
     return embedding

@@ -1,4 +1,4 @@
-"""Construction of the Transformer of a config."""
+"""Construction of Transformer stacks from their configs."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from regard.attention.contract import Mixer
 from regard.attention.mask import Causal, Padding
-from regard.errors import ConfigError
-from regard.models.architectures import TransformerDecoderConfig, TransformerEncoderConfig
-from regard.models.configuration import ModelConfig
 from regard.models.language_model import LanguageModel
-from regard.models.parts import embed, reader, self_attention
-from regard.models.transformer.build_positions import AttentionSite, attention_site
+from regard.models.parts import embed, reader
+from regard.models.transformer.config import TransformerDecoderConfig, TransformerStackConfig
 from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward, feed_forward
 from regard.models.transformer.mixers import build_mixer
 from regard.models.transformer.norms import PostNorm, PreNorm, Residual, normalisation
+from regard.models.transformer.site import MixerSite, mixer_site
 from regard.models.transformer.transformer import DecoderLayer, EncoderLayer, TransformerDecoder, TransformerEncoder
 
 __all__ = ["decoder", "encoder", "language_model"]
@@ -25,65 +22,54 @@ __all__ = ["decoder", "encoder", "language_model"]
 Part = TypeVar("Part", bound=nn.Module)
 
 
-def encoder(config: ModelConfig, embedding: nn.Parameter) -> TransformerEncoder:
-    assert isinstance(config.encoder, TransformerEncoderConfig)
-    site = attention_site(config, config.encoder.self_attention, where="model.encoder.self_attention", causal=False)
-    layers = [_encoder_layer(config, site) for _ in range(config.encoder_layers)]
-    return _initial(TransformerEncoder(embed(config, embedding), layers, _last_norm(config)), config.init_std)
+def encoder(config: TransformerStackConfig, embedding: nn.Parameter) -> TransformerEncoder:
+    site = mixer_site(config, Padding(), where="model.encoder", causal=False)
+    layers = [_layer(config, site) for _ in range(config.layers)]
+    words = embed(config.position, embedding, dropout=config.dropout)
+    return _initial(TransformerEncoder(words, layers, _last_norm(config)), config.init_std)
 
 
-def decoder(config: ModelConfig, embedding: nn.Parameter, *, states: int, summary: int) -> TransformerDecoder:
-    assert isinstance(config.decoder, TransformerDecoderConfig)
-    site = attention_site(config, config.decoder.self_attention, where="model.decoder.self_attention", causal=True)
-    layers = [_decoder_layer(config, site, states) for _ in range(config.decoder_layers)]
-    return _initial(TransformerDecoder(embed(config, embedding), layers, _last_norm(config)), config.init_std)
+def decoder(
+    config: TransformerDecoderConfig, embedding: nn.Parameter, *, states: int, summary: int
+) -> TransformerDecoder:
+    site = mixer_site(config, Causal() & Padding(), where="model.decoder", causal=True)
+    layers = [_decoder_layer(config, site, states) for _ in range(config.layers)]
+    words = embed(config.position, embedding, dropout=config.dropout)
+    return _initial(TransformerDecoder(words, layers, _last_norm(config)), config.init_std)
 
 
-def language_model(config: ModelConfig, embedding: nn.Parameter, projection: nn.Parameter) -> LanguageModel:
-    """The decoder's side of the config without a source: ``decoder_layers`` of mixing and feed-forward."""
-    assert isinstance(config.decoder, TransformerDecoderConfig)
-    place = attention_site(config, config.decoder.self_attention, where="model.self_attention", causal=True)
-    layers = [
-        EncoderLayer(_decoder_mixer(config, place), _feed_forward(config), (_frame(config), _frame(config)))
-        for _ in range(config.decoder_layers)
-    ]
-    bias = nn.Parameter(torch.zeros(len(projection))) if config.output_bias else None
-    made = LanguageModel(embed(config, embedding), layers, _last_norm(config), projection, bias)
-    return _initial(made, config.init_std)
+def language_model(
+    config: TransformerStackConfig, embedding: nn.Parameter, projection: nn.Parameter, *, output_bias: bool = False
+) -> LanguageModel:
+    """A decoder without a source: layers of a causal mixer and a feed-forward."""
+    site = mixer_site(config, Causal() & Padding(), where="model.decoder", causal=True)
+    layers = [_layer(config, site) for _ in range(config.layers)]
+    bias = nn.Parameter(torch.zeros(len(projection))) if output_bias else None
+    words = embed(config.position, embedding, dropout=config.dropout)
+    return _initial(LanguageModel(words, layers, _last_norm(config), projection, bias), config.init_std)
 
 
-def _encoder_layer(config: ModelConfig, site: AttentionSite) -> EncoderLayer:
-    mixer = self_attention(config, site, mask=Padding())
-    return EncoderLayer(mixer, _feed_forward(config), (_frame(config), _frame(config)))
+def _layer(config: TransformerStackConfig, site: MixerSite) -> EncoderLayer:
+    return EncoderLayer(build_mixer(site), _feed_forward(config), (_frame(config), _frame(config)))
 
 
-def _decoder_layer(config: ModelConfig, site: AttentionSite, states: int) -> DecoderLayer:
+def _decoder_layer(config: TransformerDecoderConfig, site: MixerSite, states: int) -> DecoderLayer:
     frames = (_frame(config), _frame(config), _frame(config))
-    read = reader(config, width=config.width, memory_width=states, output_width=config.width)
-    return DecoderLayer(_decoder_mixer(config, site), read, _feed_forward(config), frames)
+    width = config.width
+    read = reader(config, config.cross_attention, width=width, memory_width=states, output_width=width)
+    return DecoderLayer(build_mixer(site), read, _feed_forward(config), frames)
 
 
-def _decoder_mixer(config: ModelConfig, site: AttentionSite) -> Mixer:
-    assert isinstance(config.decoder, TransformerDecoderConfig)
-    attention, mixer = config.decoder.self_attention, config.decoder.mixer
-    if mixer is None:
-        return self_attention(config, site, mask=Causal() & Padding())
-    if attention is not None:
-        why = "the mixer replaces self-attention"
-        raise ConfigError("a decoder has self-attention or a mixer, not both", where="model.decoder.mixer", why=why)
-    return build_mixer(mixer.kind, mixer.options, width=config.width, where="model.decoder.mixer")
-
-
-def _feed_forward(config: ModelConfig) -> FeedForward | GatedFeedForward:
+def _feed_forward(config: TransformerStackConfig) -> FeedForward | GatedFeedForward:
     return feed_forward(config.activation, config.width, config.feed_forward, dropout=config.feed_forward_dropout)
 
 
-def _frame(config: ModelConfig) -> Residual:
+def _frame(config: TransformerStackConfig) -> Residual:
     frame = PostNorm if config.norm == "post" else PreNorm
     return frame(config.width, dropout=config.dropout, kind=config.normalisation)
 
 
-def _last_norm(config: ModelConfig) -> nn.Module:
+def _last_norm(config: TransformerStackConfig) -> nn.Module:
     return normalisation(config.normalisation, config.width) if config.norm == "pre" else nn.Identity()
 
 

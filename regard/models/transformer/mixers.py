@@ -1,32 +1,58 @@
-"""Table of mixers that may replace self-attention, by kind. A new mixer is one file and one line here."""
+"""Construction of the mixers of one sequence, on either side: self-attention, or what stands in its place."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from importlib import import_module
 
+from regard.attention.catalogue import MECHANISMS
 from regard.attention.contract import Mixer
+from regard.attention.heads import SelfAttention
+from regard.attention.mask import Causal, Window
 from regard.config.constructor_options import validate_options
 from regard.core.wording import did_you_mean
 from regard.errors import ConfigError
-from regard.models.transformer.average_attention import AverageAttention
-from regard.models.transformer.ssru import SimpleRecurrent
+from regard.models.attention_config import OTHER_MIXERS
+from regard.models.parts import multi_head
+from regard.models.transformer.site import MixerSite
 
-__all__ = ["MIXERS", "build_mixer"]
-
-MIXERS: dict[str, type[Mixer]] = {
-    "average": AverageAttention,
-    "ssru": SimpleRecurrent,
-}
+__all__ = ["build_mixer", "find_mixer"]
 
 
-def build_mixer(kind: str, options: Mapping[str, Any], *, width: int, where: str) -> Mixer:
-    """Mixer of that kind for sequences of ``width``; ``where``: config key, for errors."""
-    if kind not in MIXERS:
-        why, meant = f"one of: {', '.join(MIXERS)}", did_you_mean(kind, MIXERS)
-        raise ConfigError(f"no mixer is called {kind!r}", where=where, why=why, help=meant)
-    fitting = validate_options(MIXERS[kind], options, given=("width",), where=where)
+def find_mixer(kind: str) -> type[Mixer]:
+    """Class of a mixer of ``OTHER_MIXERS``."""
+    module, _, name = OTHER_MIXERS[kind].partition(":")
+    found: type[Mixer] = getattr(import_module(module), name)
+    return found
+
+
+def build_mixer(site: MixerSite) -> Mixer:
+    """Mixer of one layer at that site, on either side; ConfigError where it cannot be built."""
+    kind = site.config.kind
+    if kind in MECHANISMS:
+        return _self_attention(site)
+    if kind not in OTHER_MIXERS:
+        known = [*MECHANISMS, *OTHER_MIXERS]
+        why, meant = f"one of: {', '.join(known)}", did_you_mean(kind, known)
+        raise ConfigError(f"no mixer is called {kind!r}", where=f"{site.where}.kind", why=why, help=meant)
+    options = site.config.model_dump(exclude_unset=True, exclude={"kind"})
+    mixer = find_mixer(kind)
+    fitting = validate_options(mixer, options, given=("width",), where=site.where)
     try:
-        return MIXERS[kind](width, **fitting)
+        return mixer(site.width, **fitting)
     except ValueError as problem:
-        raise ConfigError(f"the mixer {kind!r} cannot be built so", where=where, why=str(problem)) from problem
+        raise ConfigError(f"the mixer {kind!r} cannot be built so", where=site.where, why=str(problem)) from problem
+
+
+def _self_attention(site: MixerSite) -> SelfAttention:
+    chosen, mask = site.config, site.mask
+    parts = {} if site.bias is None else {"bias": site.bias}
+    attention = multi_head(site.sizes, chosen, where=site.where, width=site.width, memory_width=site.width, parts=parts)
+    if chosen.neighbourhood is not None:
+        mask = mask & Window(chosen.neighbourhood)
+    try:
+        return SelfAttention(attention, mask=mask, rotary=site.rotary)
+    except ValueError as problem:
+        side = "a decoder" if Causal() in mask.conjuncts() else "an encoder"
+        raise ConfigError(
+            f"{chosen.kind!r} attention cannot serve in {side}", where=f"{site.where}.kind", why=str(problem)
+        ) from problem

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.config.explain import Misfit
 from regard.data.stream import TextConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
-from regard.models.attention_config import MechanismConfig, MixerConfig
-from regard.models.configuration import Activation, ModelConfig
-from regard.models.position_config import PositionConfig, RotaryConfig
+from regard.models.causal_config import CausalModelConfig
+from regard.models.position_config import LearnedConfig
 from regard.runs.config import DataSection, Proposal, RunConfig
 
-__all__ = ["GenerateConfig", "LanguageModelConfig", "LayersConfig", "TextDataConfig"]
+__all__ = ["GenerateConfig", "LanguageModelConfig", "TextDataConfig"]
 
+CONTEXT = 256
 LOSSLESS = ("byte", "character", "byte-bpe")  # kinds of tokenizers that give every text back as it was
-PRESETS: dict[str, dict[str, Any]] = {
-    "tiny": dict(layers=4, width=128, feed_forward=512, heads=4, dropout=0.0),
-    "small": dict(layers=6, width=256, feed_forward=1024, heads=4, dropout=0.1),
-    "base": dict(layers=12, width=768, feed_forward=3072, heads=12, dropout=0.1),
-}
 
 
 class TextDataConfig(DataSection):
@@ -34,7 +29,7 @@ class TextDataConfig(DataSection):
     tokenizer: TokenizerConfig = Field(
         TokenizerConfig(kind="character"), description="`character`, `byte` or `byte-bpe`, which give every text back"
     )
-    context: int = Field(256, ge=1, le=1 << 20, description="tokens of a window: the most that a prediction sees")
+    context: int = Field(CONTEXT, ge=1, le=1 << 20, description="tokens of a window: the most that a prediction sees")
 
     @model_validator(mode="after")
     def _gives_the_text_back(self) -> Self:
@@ -45,48 +40,6 @@ class TextDataConfig(DataSection):
                 help="--set data.tokenizer.kind=byte-bpe",
             )
         return self
-
-
-class LayersConfig(BaseModel):
-    """The stack of a language model. ``preset`` fills in what is not given."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    preset: Literal["tiny", "small", "base"] | None = Field(None, description="sizes by name")
-    layers: int = Field(4, ge=1, le=1000, description="N")
-    width: int = Field(128, ge=2, le=1 << 20, description="d_model")
-    feed_forward: int = Field(512, ge=1, le=1 << 20, description="d_ff")
-    activation: Activation = Field("gelu", description="of the feed-forward; the gated ones have a third matrix")
-    heads: int = Field(4, ge=1, le=1 << 20, description="h")
-    key_heads: int | None = Field(None, ge=1, description="heads of keys and values; fewer than heads: MQA, GQA")
-    dropout: float = Field(0.0, ge=0, lt=1, description="on sub-layer outputs and embeddings")
-    attention_dropout: float = Field(0.0, ge=0, lt=1, description="on attention weights, before they read values")
-    feed_forward_dropout: float = Field(0.0, ge=0, lt=1, description="on inner units, after activation")
-    norm: Literal["post", "pre"] = Field("pre", description="normalise after or before the sub-layer")
-    normalisation: Literal["layer", "rms", "none"] = Field("layer", description="the normalisation")
-    position: PositionConfig = RotaryConfig()
-    share: Literal["all", "none"] = Field("all", description="one matrix for embedding and output projection; none")
-    init_std: float | None = Field(0.02, gt=0, description="matrices start N(0, this²); unset: Glorot-uniform")
-    self_attention: MechanismConfig = MechanismConfig()
-    mixer: MixerConfig | None = Field(None, description="in self-attention's place; unset: self-attention")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_in(cls, given: Any) -> Any:
-        sizes = PRESETS.get(str(given.get("preset")), {}) if isinstance(given, dict) else {}
-        return sizes | given if isinstance(given, dict) else given
-
-    def as_decoder(self, context: int) -> ModelConfig:
-        """The same stack as the decoder of a ``ModelConfig``, which ``models.transformer.build`` reads."""
-        shared = self.model_dump(include={
-            "width", "feed_forward", "activation", "heads", "key_heads", "dropout", "attention_dropout",
-            "feed_forward_dropout", "norm", "normalisation", "position", "init_std", "self_attention",
-        }, exclude_none=True)  # fmt: skip
-        mixer = {"mixer": self.mixer.model_dump()} if self.mixer is not None else {}
-        side = {"kind": "transformer"} | mixer
-        return ModelConfig.model_validate(
-            shared | {"decoder_layers": self.layers, "decoder": side, "longest": context, "init_std": self.init_std}
-        )
 
 
 class GenerateConfig(BaseModel):
@@ -110,25 +63,24 @@ class LanguageModelConfig(RunConfig):
     metric_names: ClassVar[tuple[str, ...]] = ("perplexity",)
 
     data: TextDataConfig
-    model: LayersConfig = LayersConfig()
+    model: CausalModelConfig = CausalModelConfig()
     generate: GenerateConfig = GenerateConfig()
 
     @property
     def width(self) -> int:
-        return self.model.width
+        return self.model.decoder.width
 
     @property
     def layers(self) -> int:
-        return self.model.layers
+        return self.model.decoder.layers
 
     @property
     def summary(self) -> str:
-        model = self.model
-        kind = model.mixer.kind if model.mixer else f"{model.self_attention.kind} self-attention"
+        layers = self.model.decoder
         return (
-            f"language model, {model.layers} layers, width {model.width}, feed-forward {model.feed_forward}, "
-            f"{model.heads} heads, {model.norm}-norm, {kind}, {model.position.kind} positions, "
-            f"context {self.data.context}, dropout {model.dropout}"
+            f"language model, {layers.layers} layers, width {layers.width}, feed-forward {layers.feed_forward}, "
+            f"{layers.heads} heads, {layers.norm}-norm, mixer {layers.mixer.kind}, {layers.position.kind} positions, "
+            f"context {self.data.context}, dropout {layers.dropout}"
         )
 
     def check_sizes(self, spec: Mapping[str, int]) -> None:
@@ -150,9 +102,25 @@ class LanguageModelConfig(RunConfig):
             return given
         return given | {"train": {"label_smoothing": 0.0} | given.get("train", {})}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _learns_a_position_for_each_token(cls, given: Any) -> Any:
+        """A learned table is as long as the context unless it says otherwise."""
+        model, data = (given.get(key) for key in ("model", "data")) if isinstance(given, dict) else (None, None)
+        if not isinstance(model, dict) or not isinstance(data, dict):
+            return given
+        return given | {"model": {"longest": data.get("context", CONTEXT)} | model}
+
     @model_validator(mode="after")
-    def _can_be_built(self) -> Self:
-        self.model.as_decoder(self.data.context)  # its checks are this model's
+    def _windows_fit(self) -> Self:
+        position = self.model.decoder.position
+        if isinstance(position, LearnedConfig) and position.longest < self.data.context:
+            raise Misfit(
+                "model.decoder.position.longest",
+                "data.context",
+                why=f"a window of {self.data.context} tokens needs as many learned positions",
+                help=f"--set model.position.longest={self.data.context}",
+            )
         if self.train.batch_tokens < self.data.context:
             raise Misfit(
                 "train.batch_tokens",

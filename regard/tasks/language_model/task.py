@@ -86,13 +86,13 @@ def _stream(
 
 
 def _build(config: LanguageModelConfig, spec: Mapping[str, int]) -> LanguageModel:
-    width = config.model.width
-    std = config.model.init_std or width**-0.5
-    embedding = nn.Parameter(torch.empty(spec["types"], width).normal_(std=std))
+    layers = config.model.decoder
+    std = layers.init_std or layers.width**-0.5
+    embedding = nn.Parameter(torch.empty(spec["types"], layers.width).normal_(std=std))
     projection = embedding
     if config.model.share == "none":
-        projection = nn.Parameter(torch.empty(spec["types"], width).normal_(std=std))
-    return language_model(config.model.as_decoder(config.data.context), embedding, projection)
+        projection = nn.Parameter(torch.empty(spec["types"], layers.width).normal_(std=std))
+    return language_model(layers, embedding, projection, output_bias=config.model.output_bias)
 
 
 def _objective(config: LanguageModelConfig) -> Objective:

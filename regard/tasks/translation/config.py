@@ -15,6 +15,7 @@ from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError
 from regard.metrics.names import METRIC_NAMES
 from regard.models.configuration import ModelConfig
+from regard.models.position_config import LearnedConfig
 from regard.models.summary import one_line_summary
 from regard.runs.config import DataSection, Proposal, RunConfig
 
@@ -63,11 +64,11 @@ class TranslationConfig(RunConfig):
 
     @property
     def width(self) -> int:
-        return self.model.width
+        return self.model.decoder.width
 
     @property
     def layers(self) -> int:
-        return self.model.encoder_layers + self.model.decoder_layers
+        return self.model.encoder.depth + self.model.decoder.depth
 
     @property
     def summary(self) -> str:
@@ -111,13 +112,15 @@ class TranslationConfig(RunConfig):
     @model_validator(mode="after")
     def _positions_suffice(self) -> Self:
         needed = self.data.max_length + 1  # the end symbol
-        if self.model.position.kind == "learned" and self.model.longest < needed:
-            raise Misfit(
-                "model.longest",
-                "data.max_length",
-                why=f"{self.data.max_length} pieces and the end symbol need {needed} learned positions",
-                help=f"--set model.longest={needed}, or lower data.max_length",
-            )
+        for name, side in (("encoder", self.model.encoder), ("decoder", self.model.decoder)):
+            position = None if side.kind == "recurrent" else side.position
+            if isinstance(position, LearnedConfig) and position.longest < needed:
+                raise Misfit(
+                    f"model.{name}.position.longest",
+                    "data.max_length",
+                    why=f"{self.data.max_length} pieces and the end symbol need {needed} learned positions",
+                    help=f"--set model.position.longest={needed}, or lower data.max_length",
+                )
         return self
 
 

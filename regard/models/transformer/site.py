@@ -1,4 +1,4 @@
-"""Relative positions of self-attention from a config, for one stack of layers."""
+"""The place of a mixer in a stack of layers, an encoder's or a decoder's, with the relative positions of the stack."""
 
 from __future__ import annotations
 
@@ -6,48 +6,56 @@ from inspect import signature
 from typing import NamedTuple
 
 from regard.attention.catalogue import MECHANISMS
+from regard.attention.mask import Mask
 from regard.attention.positions.distance_bias import Alibi, EnergyBias, T5CausalBias, T5TwoSidedBias
 from regard.attention.positions.rotary import Rotary
 from regard.errors import ConfigError
-from regard.models.attention_config import MechanismConfig
-from regard.models.configuration import ModelConfig
+from regard.models.attention_config import AttentionSizes, MixerConfig
 from regard.models.position_config import AlibiConfig, PositionConfig, RotaryConfig, ShawConfig, T5Config
+from regard.models.transformer.config import TransformerStackConfig
 
-__all__ = ["AttentionSite", "attention_site"]
+__all__ = ["MixerSite", "mixer_site"]
 
 
-class AttentionSite(NamedTuple):
-    """Self-attention of a stack: config, config key, and relative positions.
+class MixerSite(NamedTuple):
+    """Place of a mixer in a stack of either side. All layers of a stack have the same one, and so share T5's table.
 
-    All layers of a stack have the same one, and so share T5's table.
+    ``width``: features of a column. ``sizes``: heads of the side. ``mask``: what a column may see. ``where``: config
+    key, for errors. ``bias``, ``rotary``: relative positions, for mixers that are self-attention.
     """
 
-    config: MechanismConfig
+    config: MixerConfig
+    width: int
+    sizes: AttentionSizes
+    mask: Mask
     where: str
     bias: EnergyBias | None = None
     rotary: Rotary | None = None
 
 
-def attention_site(model: ModelConfig, own: MechanismConfig | None, *, where: str, causal: bool) -> AttentionSite:
-    """Self-attention of one side: ``own`` at config key ``where`` if set, else ``model.self_attention``.
+def mixer_site(stack: TransformerStackConfig, mask: Mask, *, where: str, causal: bool) -> MixerSite:
+    """The site of a stack's mixers.
 
-    Raises ConfigError where the mechanism cannot take this kind of position.
+    ``where``: config key of the stack. ``causal``: whether columns see none after them, which T5's table is cut for.
+    Raises ConfigError where the mixer cannot take this kind of position.
     """
-    site = AttentionSite(own, where) if own else AttentionSite(model.self_attention, "model.self_attention")
-    position = model.position
-    heads = site.config.heads or model.heads
+    site = MixerSite(stack.mixer, stack.width, stack, mask, f"{where}.mixer")
+    position = stack.position
+    if site.config.kind not in MECHANISMS:
+        return site
+    heads = site.config.heads or stack.heads
     try:
         if isinstance(position, RotaryConfig):
-            width = model.key_width or model.width // heads
+            width = stack.key_width or stack.width // heads
             return site._replace(rotary=Rotary(width, layout=position.layout, base=position.base))
         if isinstance(position, ShawConfig):
             return site._replace(config=_with_vectors(site, position))
         bias = _bias(position, heads, causal=causal)
     except ValueError as problem:
         raise ConfigError(
-            "positions with these options cannot be built", where="model.position", why=str(problem)
+            "positions with these options cannot be built", where=f"{where}.position", why=str(problem)
         ) from problem
-    if bias is not None and not _takes_bias(site.config.kind):
+    if bias is not None and "bias" not in signature(MECHANISMS[site.config.kind]).parameters:
         raise _mismatch(site, position, f"it adds a bias to energies, which {site.config.kind!r} attention cannot")
     return site._replace(bias=bias)
 
@@ -61,25 +69,19 @@ def _bias(position: PositionConfig, heads: int, *, causal: bool) -> EnergyBias |
     return None
 
 
-def _with_vectors(site: AttentionSite, position: ShawConfig) -> MechanismConfig:
+def _with_vectors(site: MixerSite, position: ShawConfig) -> MixerConfig:
     """Shaw's mechanism with the options of position and attention; those of the attention win."""
     if site.config.kind not in ("dot", "shaw"):
         why = f"it adds vectors to a dot product, and {site.config.kind!r} attention has none"
         raise _mismatch(site, position, why)
     whole = {"clip": position.clip, "values": position.values} | site.config.model_dump(exclude={"kind"})
-    return MechanismConfig.model_validate({"kind": "shaw"} | whole)
+    return MixerConfig.model_validate({"kind": "shaw"} | whole)
 
 
-def _takes_bias(kind: str) -> bool:
-    return (
-        kind not in MECHANISMS or "bias" in signature(MECHANISMS[kind]).parameters
-    )  # an unknown kind is refused later
-
-
-def _mismatch(site: AttentionSite, position: PositionConfig, why: str) -> ConfigError:
+def _mismatch(site: MixerSite, position: PositionConfig, why: str) -> ConfigError:
     return ConfigError(
         f"{position.kind} positions and {site.config.kind!r} attention do not fit together",
         where=f"{site.where}.kind",
         why=why,
-        help='--set model.position=sinusoidal, or a self-attention of kind "dot"',
+        help='--set model.position=sinusoidal, or a mixer of kind "dot"',
     )

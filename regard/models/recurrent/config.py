@@ -1,0 +1,131 @@
+"""Configs of recurrent cells, encoders and decoders. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+
+from regard.config.explain import Misfit
+from regard.models.attention_config import AttentionSizes, MechanismConfig, Named, unprojected
+from regard.models.stack_config import LARGEST, StackConfig
+
+__all__ = ["CellConfig", "RecurrentDecoderConfig", "RecurrentEncoderConfig"]
+
+LAYERS = 2  # cells are seldom stacked as high as layers of attention
+STATES = 512  # default features of a state, both directions together
+
+
+class CellConfig(Named):
+    """Recurrent cell and its initialisation: ``"lstm"``, or ``{kind = "gru", reset = "before"}``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["elman", "lstm", "gru"] = "lstm"
+    reset: Literal["after", "before"] = Field(
+        "after", description="GRU only: r ∘ (U h) as in torch, or U (r ∘ h) as in Cho et al. 2014"
+    )
+    update: Literal["keeps", "renews"] = Field(
+        "keeps", description="GRU only: effect of z = 1 on the old state (Bahdanau et al. 2015: renews)"
+    )
+    orthogonal: bool = Field(False, description="recurrent matrices start orthogonal")
+    forget_bias: float = Field(0.0, description="added to the bias of the gate that keeps the old state")
+
+    @model_validator(mode="after")
+    def _check_gates(self) -> CellConfig:
+        if self.kind != "gru" and (self.reset, self.update) != ("after", "keeps"):
+            raise ValueError(f"reset and update are options of a GRU, not of the {self.kind} cell")
+        if self.kind == "elman" and self.forget_bias:
+            raise ValueError("an Elman cell has no gate that a forget bias could open")
+        return self
+
+
+class RecurrentStackConfig(StackConfig):
+    """Recurrent cells over token embeddings."""
+
+    kind: Literal["recurrent"] = "recurrent"
+    layers: int = Field(LAYERS, ge=1, le=1000, description="N")
+    cell: CellConfig = Field(CellConfig(), description="kind of cell")
+    embedding: int | None = Field(None, ge=1, le=LARGEST, description="width of embeddings; unset: that of states")
+    scale_embedding: bool = Field(True, description="multiply embeddings by √width, as a Transformer does")
+
+    @property
+    def embedding_width(self) -> int:
+        return self.embedding or self.width
+
+
+class RecurrentEncoderConfig(RecurrentStackConfig):
+    """Recurrent cells over the source, in one direction or both."""
+
+    width: int = Field(
+        STATES // 2,
+        ge=1,
+        le=LARGEST,
+        description="width of one direction; `model.width` is that of states, which two directions share",
+    )
+    bidirectional: bool = Field(True, description="concatenate the states of both directions")
+    reversed: bool = Field(
+        False, description="one direction only: from the last token to the first (Sutskever 2014, Luong 2015)"
+    )
+
+    @property
+    def embedding_width(self) -> int:
+        return self.embedding or self.features
+
+    @property
+    def features(self) -> int:
+        return (2 if self.bidirectional else 1) * self.width
+
+    @classmethod
+    def with_shared(cls, shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+        table = super().with_shared(shared, own)
+        states = shared.get("width", STATES)
+        if not isinstance(states, int):
+            return table
+        if "width" not in own:
+            directions = 2 if table.get("bidirectional", True) else 1
+            if states % directions:
+                raise Misfit(
+                    "model.width",
+                    "model.encoder.bidirectional",
+                    why=f"two directions cannot share a width of {states}",
+                    help="an even model.width, or --set model.encoder.width=N for each direction",
+                )
+            table["width"] = states // directions
+        if "width" in shared:
+            table.setdefault("embedding", states)
+        return table
+
+    @model_validator(mode="after")
+    def _check_direction(self) -> RecurrentEncoderConfig:
+        if self.reversed and self.bidirectional:
+            raise ValueError("reversed needs an encoder of one direction: set bidirectional = false")
+        return self
+
+
+class RecurrentDecoderConfig(AttentionSizes, RecurrentStackConfig):
+    """Recurrent cells that read the source at every step, or a summary of it."""
+
+    order: Literal["luong", "bahdanau", "none"] = Field(
+        "luong", description="attention after the cells (Luong 2015), before them (Bahdanau 2015), or none"
+    )
+    start: Literal["learned", "copied"] = Field(
+        "learned", description="first state: tanh(W · summary), or a copy of the encoder's last states (Luong 2015)"
+    )
+    input_feeding: bool = Field(True, description="`luong`: the first cell also gets the last read-out")
+    readout: int | None = Field(None, ge=1, le=LARGEST, description="`bahdanau`: l, maxout units; unset: `width`")
+    cross_attention: Annotated[MechanismConfig, BeforeValidator(unprojected)] = Field(
+        MechanismConfig(heads=1, project=()),
+        description="attention to the source; one head without projections unless it sets `heads` or `project`",
+    )
+
+    @property
+    def features(self) -> int:
+        return (self.readout or self.width) if self.order == "bahdanau" else self.width
+
+    @model_validator(mode="after")
+    def _check_heads(self) -> RecurrentDecoderConfig:
+        if self.cross_attention.heads is None:
+            self._require_whole_heads(self.width)
+        return self

@@ -1,0 +1,54 @@
+"""Configs of a Transformer's stacks. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from regard.models.attention_config import AttentionSizes, MechanismConfig, MixerConfig
+from regard.models.position_config import PositionConfig, SinusoidalConfig, with_longest
+from regard.models.stack_config import LARGEST, StackConfig
+
+__all__ = ["Activation", "TransformerDecoderConfig", "TransformerStackConfig"]
+
+Activation = Literal["relu", "gelu", "swish", "glu", "geglu", "swiglu"]
+
+
+class TransformerStackConfig(AttentionSizes, StackConfig):
+    """N layers of a mixer of one sequence and a feed-forward (Vaswani et al. 2017)."""
+
+    kind: Literal["transformer"] = "transformer"
+    feed_forward: int = Field(2048, ge=1, le=LARGEST, description="d_ff")
+    activation: Activation = Field("relu", description="activation of the feed-forward; gated ones have a third matrix")
+    feed_forward_dropout: float = Field(0.0, ge=0, lt=1, description="probability, on inner units")
+    init_std: float | None = Field(None, gt=0, description="matrices start N(0, this²); unset: Glorot-uniform")
+    norm: Literal["post", "pre"] = Field("post", description="normalise after (paper) or before the sub-layer")
+    normalisation: Literal["layer", "rms", "batch", "none"] = Field("layer", description="kind of normalisation")
+    position: PositionConfig = Field(SinusoidalConfig(), description="kind of positions")
+    mixer: MixerConfig = Field(
+        MixerConfig(), description="a mechanism of self-attention, or what stands in its place: `average`, `ssru`"
+    )
+
+    @property
+    def embedding_width(self) -> int:
+        return self.width
+
+    @classmethod
+    def with_shared(cls, shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+        default = cls.model_fields["position"].default.kind
+        return with_longest(super().with_shared(shared, own), shared.get("longest"), default=default)
+
+    @model_validator(mode="after")
+    def _check_widths(self) -> TransformerStackConfig:
+        self._require_whole_heads(self.width)
+        if self.position.kind == "sinusoidal" and self.width % 2:
+            raise ValueError(f"sinusoidal positions need an even width, not {self.width}")
+        return self
+
+
+class TransformerDecoderConfig(TransformerStackConfig):
+    """N layers of a mixer of the target, attention to the source and a feed-forward (Vaswani et al. 2017)."""
+
+    cross_attention: MechanismConfig = Field(MechanismConfig(), description="attention to the source")
