@@ -23,7 +23,8 @@ from regard.models.configuration import ModelConfig
 from regard.runs.config import load_config
 from regard.tasks.translation.objective import objective
 from regard.training.optim import Optimizer
-from regard.training.shards import Shards, Trainable, Workers
+from regard.training.shards import Shards, Workers
+from regard.training.strategy import Trainable
 
 NUMBERS = (1, 2, 4, 8)
 TYPES, LENGTH = 8000, 18
@@ -64,7 +65,7 @@ def main() -> None:
         for number in NUMBERS if round % 2 else reversed(NUMBERS):
             began = time.perf_counter()
             shards = Shards(number, Workers(min(arguments.workers, number), 1))
-            found = shards.gradient(model, examples, [whole], seed=(1, round))  # type: ignore[arg-type]
+            found = shards.gradient(model, examples, [whole], {}, seed=(1, round))  # type: ignore[arg-type]
             optimizer.step(1e-6, found.values)
             seconds[number] += [time.perf_counter() - began] if round else []
     print(f"{arguments.preset}, {rows * LENGTH:,} tokens a side, {arguments.workers} workers; {machine()['processor']}")

@@ -25,7 +25,8 @@ from regard.search.contract import Symbols
 from regard.search.greedy import start_greedy
 from regard.tasks.translation.objective import objective
 from regard.training.optim import Optimizer
-from regard.training.shards import Shards, Trainable, Workers
+from regard.training.shards import Shards, Workers
+from regard.training.strategy import Trainable
 
 __all__ = ["OUTPUT", "decoding", "fast", "model", "reading", "update"]
 
@@ -49,7 +50,7 @@ def update(of: EncoderDecoder, *, batch: int, length: int, types: int, threads: 
     examples: Any = SimpleNamespace(collate=lambda each: rows)
 
     def run() -> None:
-        found = shards.gradient(trainable, examples, [whole], seed=(1,))
+        found = shards.gradient(trainable, examples, [whole], {}, seed=(1,))
         optimizer.step(1e-6, found.values)
 
     return run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +13,7 @@ from torch import Tensor, nn
 
 from regard.attention.kernel import _forced, kernel
 from regard.core.randomness import generator, seeded_generator
-from regard.core.state import State
-from regard.core.task import Batch, ExampleIndices, LossTerms, Objective
+from regard.core.task import Batch, Carry, ExampleIndices, LossTerms, Objective
 from regard.data.pairs import PairBatch
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
@@ -21,7 +21,8 @@ from regard.models.dropout import Dropout
 from regard.runs.config import load_config
 from regard.tasks.translation.objective import objective
 from regard.training.optim import Optimizer
-from regard.training.shards import Gradient, Shards, Trainable, Workers
+from regard.training.shards import Shards, Workers
+from regard.training.strategy import Gradient, Trainable
 
 ROWS, LENGTH, TYPES = 7, 5, 12
 
@@ -83,7 +84,7 @@ def by(
     examples: Rows | None = None,
 ) -> Gradient:
     trainable = Trainable(net, loss or smoothed())
-    return Shards(shards, Workers(workers, 1)).gradient(trainable, examples or Rows(), update, seed=(seed,))
+    return Shards(shards, Workers(workers, 1)).gradient(trainable, examples or Rows(), update, {}, seed=(seed,))
 
 
 def equal(one: Gradient, other: Gradient) -> bool:
@@ -125,7 +126,7 @@ def test_a_shard_knows_nothing_of_the_others() -> None:
     net, longest = model(dropout=0.3), int(Rows().lengths[1].argmax())
     seen: list[PairBatch] = []
 
-    def loss(net: nn.Module, batch: PairBatch, carry: State) -> LossTerms:
+    def loss(net: nn.Module, batch: PairBatch, carry: Carry) -> LossTerms:
         seen.append(batch)
         return smoothed()(net, batch, carry)
 
@@ -140,7 +141,7 @@ def test_it_does_not_depend_on_who_is_done_first() -> None:
     net = model(dropout=0.3, dtype=torch.bfloat16)
 
     def held_up(first: int) -> Gradient:
-        def loss(net: nn.Module, part: PairBatch, carry: State) -> LossTerms:
+        def loss(net: nn.Module, part: PairBatch, carry: Carry) -> LossTerms:
             if int(part.index[0]) == first:
                 time.sleep(0.2)
             return smoothed()(net, part, carry)
@@ -151,7 +152,7 @@ def test_it_does_not_depend_on_who_is_done_first() -> None:
 
 
 def drawing_loss(drawn: list[Tensor]) -> Objective:
-    def loss(net: nn.Module, part: Batch, carry: State) -> LossTerms:
+    def loss(net: nn.Module, part: Batch, carry: Carry) -> LossTerms:
         drawn.append(Dropout(0.5)(torch.ones(64)))
         return smoothed()(net, part, carry)
 
@@ -170,7 +171,7 @@ def test_an_older_run_deals_the_rows_of_a_padded_batch() -> None:
     """Runs made before shards: the width is that of the whole batch, and passes are numbered one after another."""
     seen: list[PairBatch] = []
 
-    def loss(net: nn.Module, part: PairBatch, carry: State) -> LossTerms:
+    def loss(net: nn.Module, part: PairBatch, carry: Carry) -> LossTerms:
         seen.append(part)
         return smoothed()(net, part, carry)
 
@@ -180,20 +181,63 @@ def test_an_older_run_deals_the_rows_of_a_padded_batch() -> None:
     assert {each.target_valid.shape[1] for each in seen} == {whole.target_valid.shape[1]}
 
 
-def test_what_a_shard_carries_is_given_to_its_next_batch() -> None:
-    """By shard, in the order of batches, and on to the next update, whoever computes."""
+def summing(seen: dict[tuple[int, ...], list[int]]) -> Objective:
+    """Each lane carries the sum of (index + 1) of its examples so far; ``seen``: what a batch began with."""
+
+    def loss(net: nn.Module, part: PairBatch, carry: Carry) -> LossTerms:
+        before = carry[0] if carry else torch.zeros_like(part.index)
+        seen[tuple(part.index.tolist())] = before.tolist()
+        return smoothed()(net, part, ())._replace(carry=(before + part.index + 1,))
+
+    return loss
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_a_lane_carries_is_given_to_its_next_batch(workers: int) -> None:
+    """By lane, in the order of batches, and on to the next update, whoever computes; lanes end, the last first."""
     seen: dict[tuple[int, ...], list[int]] = {}
+    trainable, shards = Trainable(model(dropout=0.0), summing(seen)), Shards(2, Workers(workers, 1))
+    found = shards.gradient(trainable, Rows(), [picks(0, 1, 2), picks(3, 4, 5)], {}, seed=(1,))
+    assert seen == {(0, 2): [0, 0], (1,): [0], (3, 5): [1, 3], (4,): [2]}
+    found = shards.gradient(trainable, Rows(), [picks(6, 0)], found.carry, seed=(1,))
+    assert (seen[(6,)], seen[(0,)]) == ([5], [7]), "the third lane has ended"
+    left = shards.gradient(trainable, Rows(), [picks(2)], found.carry, seed=(1,)).carry
+    assert seen[(2,)] == [12] and {shard: carry[0].tolist() for shard, carry in left.items()} == {0: [15]}
 
-    def loss(net: nn.Module, part: PairBatch, carry: State) -> LossTerms:
-        before = int(carry[0]) if isinstance(carry, tuple) and carry else 0
-        seen.setdefault(tuple(part.index.tolist()), []).append(before)
-        return smoothed()(net, part, ())._replace(carry=(torch.tensor(before + int(part.index[0]) + 1),))
 
-    trainable, shards = Trainable(model(dropout=0.0), loss), Shards(2, Workers(2, 1))
-    found = shards.gradient(trainable, Rows(), [picks(0, 1), picks(2, 3)], seed=(1,))
-    assert seen == {(0,): [0], (1,): [0], (2,): [1], (3,): [2]}
-    shards.gradient(trainable, Rows(), [picks(4, 5)], seed=(1,), carry=found.carry)
-    assert (seen[(4,)], seen[(5,)]) == ([4], [6])
+@pytest.mark.parametrize(
+    ("carry", "problem"),
+    [
+        ((torch.zeros(2),), "a row for each of the batch's 3 rows"),
+        ((torch.zeros(()),), "a row for each"),
+        ([torch.zeros(3)], "a tuple of tensors"),
+        ((torch.zeros(3), ()), "a tuple of tensors"),
+    ],
+)
+def test_a_carry_that_is_not_by_lane_is_refused(carry: Any, problem: str) -> None:
+    def loss(net: nn.Module, part: PairBatch, before: Carry) -> LossTerms:
+        return smoothed()(net, part, ())._replace(carry=carry)
+
+    with pytest.raises(ValueError, match=problem):
+        by(model(dropout=0.0), 1, update=[picks(0, 1, 2)], loss=loss)
+
+
+def test_no_lane_begins_in_the_middle_of_an_epoch() -> None:
+    """A row too few would be spread over all of them without a word."""
+    with pytest.raises(ValueError, match="2 lanes after 1"):
+        by(model(dropout=0.0), 1, update=[picks(0), picks(1, 2)], loss=summing({}))
+
+
+def test_what_is_carried_is_cut_off_from_the_gradient() -> None:
+    def loss(net: nn.Module, part: PairBatch, carry: Carry) -> LossTerms:
+        rows = len(part.index)
+        return LossTerms(net.weight.sum() * rows + sum(each.sum() for each in carry), {}, (net.weight.expand(rows),))
+
+    net = nn.Module()
+    net.weight = nn.Parameter(torch.ones(1))
+    found = by(net, 1, update=[picks(0), picks(1)], loss=loss)
+    assert not found.carry[0][0].requires_grad
+    assert float(found.values[0]) == pytest.approx(2 / found.weight)
 
 
 def test_a_draw_is_that_of_the_seed_whatever_else_is_drawn() -> None:
@@ -221,7 +265,7 @@ def test_gradients_lie_as_parameters_do() -> None:
     """The optimiser walks through both as they lie in memory: a transposed gradient would move the wrong weights."""
     net = Two()
 
-    def loss(net: nn.Module, part: PairBatch, carry: State) -> LossTerms:
+    def loss(net: nn.Module, part: PairBatch, carry: Carry) -> LossTerms:
         grown = net.weight.t().contiguous().square()  # its gradient comes transposed
         return LossTerms(grown.sum() * part.target_valid.sum(), {})
 
@@ -252,7 +296,7 @@ def test_torch_s_own_draws_are_of_the_seed_with_one_worker() -> None:
     """A mechanism of a user's may ask torch.rand: a resumed run is then still the same run."""
     drawn: list[Tensor] = []
 
-    def loss(net: nn.Module, part: Batch, carry: State) -> LossTerms:
+    def loss(net: nn.Module, part: Batch, carry: Carry) -> LossTerms:
         drawn.append(torch.rand(4))
         return smoothed()(net, part, carry)
 
@@ -270,7 +314,7 @@ def test_sums_are_taken_in_single_precision(shards: int | None) -> None:
     update = [picks(each) for each in range(257)] if shards != 256 else [picks(*range(257))]
     count = float(rows.lengths[1].sum())
 
-    def loss(net: nn.Module, part: PairBatch, carry: State) -> LossTerms:
+    def loss(net: nn.Module, part: PairBatch, carry: Carry) -> LossTerms:
         slopes = [1.0 if each == 0 else 2.0**-9 for each in part.index.tolist()]
         return LossTerms(sum(net.weight.sum() * (slope * count) for slope in slopes), {})
 

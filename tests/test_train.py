@@ -658,7 +658,7 @@ def test_several_workers_resumed_are_as_if_never_stopped(making: Making) -> None
     stopped.interrupted = lambda: stopped.progress.step == 3
     assert stopped.fit().reason == "interrupted"
     again = making.again(stopped.run)
-    assert again.updater.shards.workers.number == 2 and again.resume()
+    assert again.updater.strategy.workers.number == 2 and again.resume()
     again.fit()
     assert checkpoint.digest({"": weights(again)}) == checkpoint.digest({"": weights(whole)})
 
@@ -685,8 +685,8 @@ def test_a_run_from_before_shards_goes_on_by_the_rule_of_its_time(making: Making
     older = {key: value for key, value in plan.items() if key not in ("spec", "shards")} | plan["spec"] | {"threads": 4}
     (run.path / "plan.json").write_text(json.dumps(older))
     trainer = making.again(run)
-    assert trainer.updater.shards.number is None and trainer.updater.shards.workers.number == 2
-    assert list(trainer.updater.shards.workers.map(lambda _: torch.get_num_threads(), [0])) == [2]
+    assert trainer.updater.strategy.number is None and trainer.updater.strategy.workers.number == 2
+    assert list(trainer.updater.strategy.workers.map(lambda _: torch.get_num_threads(), [0])) == [2]
     assert run.read_plan().spec == plan["spec"]
 
 

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
-from regard.core.state import State
 from regard.core.task_table import locate
 from regard.errors import ConfigError
 
 __all__ = [
     "Batch",
     "Card",
+    "Carry",
     "CodecsAndSpec",
     "Data",
     "ExampleIndices",
@@ -39,6 +39,7 @@ __all__ = [
 
 Indices = npt.NDArray[np.int64]
 MetricSums = dict[str, Tensor]  # sums over examples, of any shape, detached: added over shards, batches and ranks
+Carry = tuple[Tensor, ...]  # state that goes from batch to batch, dimension 0 the row; () where there is none
 
 
 class ExampleIndices(NamedTuple):
@@ -54,7 +55,12 @@ class ExampleIndices(NamedTuple):
 
 
 class Batch(Protocol):
-    """A NamedTuple of tensors, dimension 0 the row; the targets and their weights are fields like any other."""
+    """A NamedTuple of tensors, dimension 0 the row; the targets and their weights are fields like any other.
+
+    Where state is carried, rows are lanes: row r goes on where row r of the batch before ended. Lanes may end before
+    an epoch does, the last rows first, and none is added. Where a lane begins something new, such as another document,
+    a field ``fresh`` (rows,) says so, and the objective lets those rows begin from nothing.
+    """
 
     @property
     def index(self) -> Any:
@@ -86,16 +92,18 @@ class Examples(Protocol):
 class LossTerms(NamedTuple):
     """The loss of one batch, in units of ``batch.weight``, and the sums to report.
 
-    ``minimised`` carries the gradient: smoothing and auxiliary losses included. ``sums`` are detached. ``carry``: the
-    state that the next batch of the same lanes begins with, rows as in the batch; () for most tasks.
+    ``minimised`` carries the gradient: smoothing and auxiliary losses included. ``sums`` are detached. ``carry``: what
+    the next batch of the same lanes begins with, a tuple of tensors with rows as in the batch; () for most tasks. It
+    goes from update to update of an epoch and into checkpoints, cut off from the gradient; an epoch, a validation and
+    what follows an update without a finite loss begin with ().
     """
 
     minimised: Tensor
     sums: MetricSums
-    carry: State = ()
+    carry: Carry = ()
 
 
-Objective = Callable[[nn.Module, Any, State], LossTerms]  # (net, batch, carry)
+Objective = Callable[[nn.Module, Any, Carry], LossTerms]  # (net, batch, carry)
 
 
 class CodecsAndSpec(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import tempfile
@@ -16,16 +17,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.core.task import Batch, Data, ExampleIndices, LossTerms, MetricSums, Task, find_task
+from regard.core.task import Batch, Carry, Data, ExampleIndices, LossTerms, MetricSums, Task, find_task
 from regard.core.tensors import added_sums
 from regard.runs.config import RunConfig, load_config
 from regard.runs.run_folder import RunFolder
 from regard.testing.draw import Draw
 from regard.testing.law import Law, law, same
+from regard.testing.ranks import Meeting, SimulatedRanks, run_ranks
+from regard.training.carry import continued, handed_on
 from regard.training.optim import Optimizer
 from regard.training.progress import Quiet
 from regard.training.setup import set_up
-from regard.training.shards import Shards, Trainable, Workers
+from regard.training.shards import Shards, Workers
+from regard.training.strategy import Trainable
 from regard.training.trainer import Trainer
 
 __all__ = ["TASK_LAWS", "TaskCase", "check_task"]
@@ -70,6 +74,12 @@ class TaskCase:
     def data(self) -> Data:
         run = self.run()
         return self.task.prepare(run, lambda message: None, None)
+
+    @cached_property
+    def undisturbed(self) -> tuple[RunFolder, dict[str, Tensor]]:
+        """A run that nothing interrupted, and its weights."""
+        run = self.run()
+        return run, _trained(self, run)
 
     def net(self) -> nn.Module:
         """A network in float64, in evaluation mode; the same one each time."""
@@ -234,7 +244,7 @@ def the_number_of_workers_changes_no_bit(case: TaskCase, draw: Draw) -> None:
     update = list(case.data.train.batches(0)[:2])
     model = Trainable(net, case.task.objective(case.config))
     found = [
-        Shards(2, Workers(workers, 1)).gradient(model, case.data.train, update, seed=(1, 2)).values
+        Shards(2, Workers(workers, 1)).gradient(model, case.data.train, update, {}, seed=(1, 2)).values
         for workers in (1, 2, 1)
     ]
     for other in found[1:]:
@@ -257,7 +267,7 @@ def the_loss_of_one_batch_falls(case: TaskCase, draw: Draw) -> None:
 @law(TASK_LAWS)
 def interrupted_and_resumed_is_as_if_never_stopped(case: TaskCase, draw: Draw) -> None:
     """Stopped after an update and in a validation, and gone on with from the folder alone: the same weights."""
-    whole, stopped = _trained(case, case.run()), case.run()
+    (_, whole), stopped = case.undisturbed, case.run()
     _trained(case, stopped, stop=draw.integer(1, UPDATES - 1))
     again = _trained(case, _given(_Run.open(stopped.path), case.task))
     for name, weight in whole.items():
@@ -274,3 +284,64 @@ def _trained(case: TaskCase, run: RunFolder, stop: int | None = None) -> dict[st
     trainer.resume()
     trainer.fit()
     return {name: tensor.clone() for name, tensor in trainer.optimizer.weights().items()}
+
+
+@law(TASK_LAWS)
+def the_number_of_ranks_changes_no_bit(case: TaskCase, draw: Draw) -> None:
+    """Two ranks, each with a trainer of its own and half of the shards, end in the weights of one; so do their
+    measures."""
+    (alone, whole), together = case.undisturbed, case.run()
+    nets = [set_up(together, say=lambda message: None) for _ in range(2)]
+
+    def train(rank: int, meeting: Meeting) -> dict[str, Tensor]:
+        ready, strategy = nets[rank], SimulatedRanks(2, rank, meeting)
+        trainer = Trainer(
+            together, ready.net, ready.data, steps=ready.steps, reporter=Quiet(), strategy=strategy,
+            interrupted=lambda: False,
+        )  # fmt: skip
+        trainer.fit()
+        return {name: tensor.clone() for name, tensor in trainer.optimizer.weights().items()}
+
+    for rank, weights in enumerate(run_ranks(2, train)):
+        for name, weight in whole.items():
+            assert torch.equal(weight, weights[name]), f"{name} differs on rank {rank} of two"
+    logs = [
+        [_unclocked(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+        for run in (alone, together)
+    ]
+    assert logs[0] == logs[1], "the measures of two ranks differ from those of one"
+
+
+def _unclocked(line: str) -> dict[str, Any]:
+    return {name: value for name, value in json.loads(line).items() if name != "seconds"}
+
+
+@law(TASK_LAWS)
+def lanes_carry_on_their_own(case: TaskCase, draw: Draw) -> None:
+    """The carry after two batches is, lane by lane, that of the lanes dealt to shards; a fresh row begins from nothing,
+    whatever was carried. Tasks that carry nothing pass."""
+    net, objective = case.net(), case.task.objective(case.config)
+    plan = case.data.train.batches(0)
+    if not objective(net, case.data.train.collate(plan[0]), ()).carry:
+        return
+    whole = _carried(case, net, plan[:2])
+    for shard, part in enumerate(zip(*(batch.shards(2) for batch in plan[:2]), strict=True)):
+        for one, other in zip(_carried(case, net, part), whole, strict=True):
+            same(one, other[shard::2], "what the lanes of a shard carry", tolerance=1e-8)
+    for examples in plan[:4]:
+        batch: Any = case.data.train.collate(examples)
+        fresh, rows = getattr(batch, "fresh", torch.zeros(0)), len(batch.index)
+        if fresh.any() and len(whole[0]) >= rows:
+            begun, noise = fresh.nonzero()[:, 0], tuple(torch.full_like(each[:rows], 3.0) for each in whole)
+            nothing, noisy = (objective(net, batch, carry).carry for carry in ((), noise))
+            for left, right in zip(nothing, noisy, strict=True):
+                same(left[begun], right[begun], "a fresh row, whatever was carried")
+
+
+def _carried(case: TaskCase, net: nn.Module, batches: Sequence[ExampleIndices]) -> Carry:
+    objective, carry = case.task.objective(case.config), Carry()
+    for examples in batches:
+        batch = case.data.train.collate(examples)
+        rows = len(batch.index)
+        carry = handed_on(objective(net, batch, continued(carry, rows)).carry, rows)
+    return carry

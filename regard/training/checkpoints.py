@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 
-import torch
+from torch import Tensor
 
 from regard.core import atomic_files
 from regard.errors import ModelError
@@ -13,31 +13,49 @@ from regard.runs import checkpoint
 from regard.runs.averaging import average_run
 from regard.runs.metrics_log import MetricsLog
 from regard.runs.run_folder import RunFolder
+from regard.training.carry import named_carries
 from regard.training.optim import Optimizer
 from regard.training.progress import TrainingProgress, saved_progress
+from regard.training.strategy import Carries, Strategy
 
 __all__ = ["Checkpoints"]
 
 
 class Checkpoints:
-    """The checkpoints of one run in training, with its metrics log, which each of them counts on."""
+    """The checkpoints of one run in training, with its metrics log, which each of them counts on.
 
-    def __init__(self, run: RunFolder, optimizer: Optimizer, metrics: MetricsLog, say: Callable[[str], None]) -> None:
-        self.run, self.optimizer, self.metrics, self.say = run, optimizer, metrics, say
+    Every rank calls the same methods; rank 0 alone writes.
+    """
+
+    def __init__(
+        self,
+        run: RunFolder,
+        optimizer: Optimizer,
+        metrics: MetricsLog,
+        strategy: Strategy,
+        say: Callable[[str], None],
+    ) -> None:
+        self.run, self.optimizer, self.metrics, self.strategy, self.say = run, optimizer, metrics, strategy, say
         self.folder = run.checkpoints
 
-    def resume(self, device: torch.device) -> TrainingProgress | None:
-        """Load the newest whole checkpoint; None where there is none. ModelError for one of another model."""
+    def resume(
+        self, continue_from: Callable[[TrainingProgress, Mapping[str, Tensor]], None]
+    ) -> TrainingProgress | None:
+        """Load the newest whole checkpoint; None where there is none. ModelError for one of another model.
+
+        ``continue_from`` is given its progress and what it carries, and raises ValueError where that does not fit.
+        """
         found = checkpoint.load_latest(self.folder, self.say)
         if found is None:
             return None
         for difference in self.run.elsewhere():
             self.say(f"the results will not be bit for bit those of one sitting: {difference}")
-        if device.type != "cpu":
+        if self.strategy.device.type != "cpu":
             self.say("an accelerator is not promised to give the results of one sitting bit for bit")
         try:
             progress = saved_progress(found.state)
             self.optimizer.load(found.groups["model"], found.groups["optimizer"])
+            continue_from(progress, found.groups.get("carry", {}))
         except (KeyError, TypeError, ValueError) as error:  # whole, yet of another model or another program
             raise ModelError(
                 f"{found.path.name} is not of this run",
@@ -48,20 +66,30 @@ class Checkpoints:
         self.mark_best(progress)
         return progress
 
-    def save(self, progress: TrainingProgress, *, planned: bool = True) -> None:
-        """Commit a checkpoint of this very moment.
+    def save(self, progress: TrainingProgress, carry: Carries, *, planned: bool = True) -> None:
+        """Commit a checkpoint of this very moment. ``carry``: what the next update begins with.
 
         One that only an interruption asked for goes when the next is there and does not count among those kept:
         the last ten checkpoints, and so their average, are the same however often a run was interrupted.
         """
-        steps = [step for step in checkpoint.list_steps(self.folder) if progress.last_good < step < progress.step]
-        passing = [step for step in steps if step != progress.best_step]
+        since = progress.last_good
         progress.saved, progress.metrics_size = progress.step, self.metrics.sync()
         if planned and progress.nonfinite == 0:
             progress.last_good = progress.step
             if progress.last_good > progress.rolled_back:
                 progress.rolled_back = 0  # it helped: another bad patch gets its own chance
-        groups = {"model": self.optimizer.weights(), "optimizer": self.optimizer.tensors()}
+        full = self.strategy.full
+        groups = {"model": full(self.optimizer.weights()), "optimizer": full(self.optimizer.tensors())}
+        if carried := full(named_carries(carry)):
+            groups["carry"] = carried
+        if self.strategy.rank == 0:
+            self._write(progress, since, groups, planned)
+
+    def _write(
+        self, progress: TrainingProgress, since: int, groups: Mapping[str, Mapping[str, Tensor]], planned: bool
+    ) -> None:
+        steps = [step for step in checkpoint.list_steps(self.folder) if since < step < progress.step]
+        passing = [step for step in steps if step != progress.best_step]
         keep = self.run.config.train.keep + len(passing) + (not planned)
         protect = [checkpoint.step_path(self.folder, step).name for step in (progress.best_step, progress.last_good)]
         checkpoint.save(self.folder, progress.step, groups, asdict(progress), keep=keep, protect=protect)
@@ -71,7 +99,9 @@ class Checkpoints:
 
     def mark_best(self, progress: TrainingProgress) -> None:
         """Name the best checkpoint; anew at every save and resume, in case a kill came between the two."""
-        if progress.best_value is None or not checkpoint.step_path(self.folder, progress.best_step).is_dir():
+        if self.strategy.rank or progress.best_value is None:
+            return
+        if not checkpoint.step_path(self.folder, progress.best_step).is_dir():
             return
         marked = checkpoint.best_or_none(self.folder)
         if marked is None or marked.step != progress.best_step:
@@ -87,6 +117,8 @@ class Checkpoints:
 
     def average(self, wanted: int, progress: TrainingProgress) -> None:
         """Average the last checkpoints of the second half of training; unless it was done since they were saved."""
+        if self.strategy.rank:
+            return
         steps = [step for step in checkpoint.list_steps(self.folder)[-wanted:] if 2 * step >= progress.step]
         if not steps or self.run.averaged():
             return

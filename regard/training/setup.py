@@ -32,7 +32,8 @@ from regard.runs.run_folder import RunFolder
 from regard.runs.size_check import outline, require_fitting, require_room
 from regard.training.optim import Optimizer
 from regard.training.pace import fit
-from regard.training.shards import Shards, Trainable, Workers
+from regard.training.shards import Shards, Workers
+from regard.training.strategy import Trainable
 from regard.training.updater import batch_memory
 
 __all__ = ["TrainingInputs", "rehearse", "require_trainable", "set_up"]
@@ -216,7 +217,7 @@ def _make_plan(run: RunFolder, task: Task, data: Data) -> Plan:
     threads = max(torch.get_num_threads() // settings.workers, 1)
     timed = len(formats) > 1 or settings.minutes is not None
     with batch_memory("timing an update", config):
-        timing = Shards(shards, Workers(settings.workers, threads))
+        timing = Shards(shards, Workers(settings.workers, threads), _device())
         seconds = {name: _time_update(config, task, data, name, timing) if timed else 0.0 for name in formats}
     precision = min(formats, key=lambda name: seconds[name])
     others = [settings.steps] if settings.steps is not None else []
@@ -271,7 +272,7 @@ def _time_update(config: RunConfig, task: Task, data: Data, precision: str, shar
     for batch in data.train.batches(0)[: TRIALS + 1]:
         started = time.perf_counter()
         with reference_mode(config.train.engine == "reference"):
-            found = shards.gradient(model, data.train, [batch], seed=(0,))
+            found = shards.gradient(model, data.train, [batch], {}, seed=(0,))
         optimizer.step(1e-6, found.values)
         times.append(time.perf_counter() - started)
     counted = times[1:] or times

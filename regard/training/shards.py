@@ -3,54 +3,29 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from operator import add
+from typing import Any, Generic, NamedTuple, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.core.randomness import seeded_generator
-from regard.core.state import State
-from regard.core.task import Batch, ExampleIndices, Examples, LossTerms, MetricSums, Objective
+from regard.core.randomness import mixed_seed, seeded_generator
+from regard.core.task import Batch, Carry, ExampleIndices, Examples, MetricSums
 from regard.core.tensors import added_sums
+from regard.training.carry import continued, handed_on
+from regard.training.strategy import Carries, Gradient, Trainable
 
-__all__ = ["Gradient", "Shards", "Trainable", "Workers", "to_device"]
+__all__ = ["Part", "Shards", "TreeSum", "Workers", "joined_parts", "to_device"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Tensors = list[Tensor | None]
-
-
-class Trainable(nn.Module):
-    """A network with its objective: what a strategy calls, wraps and differentiates.
-
-    Checkpoints hold the network's names; the objective has no parameters.
-    """
-
-    def __init__(self, net: nn.Module, objective: Objective) -> None:
-        super().__init__()
-        self.net, self.objective = net, objective
-
-    def forward(self, batch: Batch, carry: State = ()) -> LossTerms:
-        return self.objective(self.net, batch, carry)
-
-
-class Gradient(NamedTuple):
-    """The gradient of the mean loss by parameter, at least float32, and what it was measured on.
-
-    ``minimised``: the mean loss per unit of weight. ``sums``: of the objective, float64. ``carry``: by shard.
-    """
-
-    values: list[Tensor]
-    minimised: float
-    sums: MetricSums
-    weight: float
-    carry: list[State]
+CPU = torch.device("cpu")
 
 
 class Workers:
@@ -95,82 +70,120 @@ class _Pass(NamedTuple):
     batch: Batch
 
 
+class Part(NamedTuple):
+    """The share of some shards in an update."""
+
+    values: Tensors  # the gradient by parameter; None: nothing reached it
+    minimised: float
+    sums: MetricSums
+
+
 class Shards:
-    """Gradients in ``number`` canonical shards, a power of two, on one process.
+    """Gradients in ``number`` canonical shards, a power of two, by one process.
 
     The examples of each batch are dealt to the shards before they are collated; shard v of batch b draws by
     (seed, b · number + v); a shard's batches are added in order, and the shards as a fixed binary tree. So neither
-    padding nor draws nor the order of sums depends on how many workers compute. ``number`` None is the rule of runs
-    made before shards: each whole batch is padded, its rows are dealt to the workers, all parts are added in order.
+    padding nor draws nor the order of sums depends on how many workers compute, and a strategy of many processes, each
+    with a run of shards that is a branch of the tree, has only ``over_ranks`` and ``full`` to add. ``number`` None is
+    the rule of runs made before shards: each whole batch is padded, its rows are dealt to the workers, all parts are
+    added in order, and nothing is carried.
     """
 
-    def __init__(self, number: int | None, workers: Workers) -> None:
+    rank, world, canonical = 0, 1, True
+
+    def __init__(self, number: int | None, workers: Workers, device: torch.device = CPU) -> None:
         if number is not None and (number < 1 or number & (number - 1)):
             raise ValueError(f"the number of shards is a power of two, not {number}")
-        self.number, self.workers = number, workers
+        self.number, self.workers, self.device = number, workers, device
+
+    def wrap(self, model: Trainable) -> nn.Module:
+        return model
+
+    def over_ranks(self, part: Part) -> Part:
+        """The part of all ranks, given this rank's: with more than one, added by the upper levels of the tree."""
+        return part
+
+    def full(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        return tensors
+
+    def add(self, sums: MetricSums) -> MetricSums:
+        return self.over_ranks(Part([], 0.0, sums)).sums
+
+    def own(self) -> range:
+        """This rank's shards, as many as any other's."""
+        number = self.number or 1
+        return range(self.rank * number // self.world, (self.rank + 1) * number // self.world)
+
+    def deal(self, examples: ExampleIndices) -> list[tuple[int, ExampleIndices]]:
+        parts = [examples] if self.number is None else examples.shards(self.number)
+        return [(shard, parts[shard]) for shard in self.own() if shard < len(parts)]
 
     def gradient(
         self,
-        model: Trainable,
+        model: nn.Module,
         examples: Examples,
         update: Sequence[ExampleIndices],
+        carry: Carries,
         *,
         seed: tuple[int, ...],
-        carry: Sequence[State] = (),
     ) -> Gradient:
-        """The gradient of one update over several batches; ``seed`` is mixed with the number of each pass.
+        """The gradient of one update, as ``Strategy`` has it."""
+        parameters = list(model.parameters())
+        passes, weight = self._passes(examples, update)
 
-        ``carry``: by shard, of the update before; none at the beginning of an epoch.
-        """
-        parameters = list(model.net.parameters())
-        passes, weight = self._passes(examples, update, parameters[0].device)
-        states: list[State] = [*carry, *([()] * (len(passes) - len(carry)))]
-
-        def shard(number: int) -> tuple[Tensors, float, MetricSums]:
-            total: Tensors = [None] * len(parameters)
-            minimised, sums = 0.0, MetricSums()
+        def shard(number: int) -> tuple[int, Part, Carry]:
+            total = Part([None] * len(parameters), 0.0, {})
+            carried = carry.get(number, ())
             for drawn, batch in passes[number]:
-                with self._drawing(_mixed(*seed, drawn), parameters[0].device):
-                    terms = model(batch, states[number])
+                rows = len(batch.index)
+                with self._drawing(mixed_seed(*seed, drawn)):
+                    terms = model(batch, continued(carried, rows))
                     values = torch.autograd.grad(terms.minimised / weight, parameters, allow_unused=True)
-                total = [_added(*each) for each in zip(total, values, parameters, strict=True)]
-                del values  # before the next are computed
-                minimised += float(terms.minimised.detach()) / weight
-                states[number], sums = terms.carry, added_sums(sums, terms.sums)
-            return total, minimised, sums
+                carried = handed_on(terms.carry, rows)
+                total = Part(
+                    [_added(*each) for each in zip(total.values, values, parameters, strict=True)],
+                    total.minimised + float(terms.minimised.detach()) / weight,
+                    added_sums(total.sums, terms.sums),
+                )
+                del values, terms  # before the next are computed
+            return number, total, carried if len(passes[number]) == len(update) else ()  # (): its lanes have ended
 
-        total, minimised, sums = _Sum(tree=self.number is not None), 0.0, MetricSums()
-        for values, one, measured in self.workers.map(shard, range(len(passes))):
-            total.add(values)
-            minimised, sums = minimised + one, added_sums(sums, measured)
-        found = zip(total.value(), parameters, strict=True)
+        total, left = TreeSum(joined_parts, tree=self.number is not None), dict[int, Carry]()
+        for number, part, carried in self.workers.map(shard, list(passes)):
+            total.add(part)
+            left |= {number: carried} if carried and self.number is not None else {}
+        values, minimised, sums = self.over_ranks(total.value())
+        found = zip(values, parameters, strict=True)
         return Gradient(
             [_empty(like).zero_() if value is None else value for value, like in found],
-            minimised, sums, weight, states,
+            minimised, sums, weight, left,
         )  # fmt: skip
 
     @contextmanager
-    def _drawing(self, seed: int, device: torch.device) -> Iterator[None]:
+    def _drawing(self, seed: int) -> Iterator[None]:
         if self.workers.number == 1:
             torch.manual_seed(seed)  # for what draws from torch's own generator
-        with seeded_generator(seed, device):
+        with seeded_generator(seed, self.device):
             yield
 
-    def _passes(
-        self, examples: Examples, update: Sequence[ExampleIndices], device: torch.device
-    ) -> tuple[list[list[_Pass]], float]:
-        """The passes of each shard, and the weight of all examples of the update."""
+    def _passes(self, examples: Examples, update: Sequence[ExampleIndices]) -> tuple[dict[int, list[_Pass]], float]:
+        """The passes of each of this rank's shards, and the weight of all examples of the update, on any rank."""
         if self.number is None:
-            whole = [to_device(examples.collate(each), device) for each in update]
+            whole = [to_device(examples.collate(each), self.device) for each in update]
             rows = [part for batch in whole for part in _dealt_rows(batch, self.workers.number)]
-            return [[_Pass(number, part)] for number, part in enumerate(rows)], sum(batch.weight for batch in whole)
-        passes: list[list[_Pass]] = [[] for _ in range(self.number)]
+            return {number: [_Pass(number, part)] for number, part in enumerate(rows)}, sum(
+                each.weight for each in whole
+            )
+        passes: dict[int, list[_Pass]] = {shard: [] for shard in self.own()}
         for first, batch in enumerate(update):
-            for shard, share in enumerate(batch.shards(self.number)):
-                collated = to_device(examples.collate(share), device)
+            for shard, share in self.deal(batch):
+                collated = to_device(examples.collate(share), self.device)
                 passes[shard].append(_Pass(first * self.number + shard, collated))
-        weight = sum(each.batch.weight for shard in passes for each in shard)
-        return passes, weight
+        weight = TreeSum[float](add)
+        for each in passes.values():
+            weight.add(sum(one.batch.weight for one in each))
+        counted = torch.tensor(weight.value(), dtype=torch.float64)
+        return passes, float(self.add({"weight": counted})["weight"])
 
 
 def _dealt_rows(batch: Batch, workers: int) -> list[Batch]:
@@ -182,32 +195,33 @@ def _every(number: int, first: int, tensor: Tensor) -> Tensor:
     return tensor[first::number]
 
 
-class _Sum:
+class TreeSum(Generic[Item]):
     """A sum of what comes one after another: as a binary tree over their numbers, or in order."""
 
-    def __init__(self, *, tree: bool) -> None:
-        self._tree, self._partial = tree, list[tuple[int, Tensors]]()
+    def __init__(self, joined: Callable[[Item, Item], Item], *, tree: bool = True) -> None:
+        self._joined, self._tree, self._partial = joined, tree, list[tuple[int, Item]]()
 
-    def add(self, values: Tensors) -> None:
+    def add(self, value: Item) -> None:
         level = 0
         while self._partial and (self._partial[-1][0] == level or not self._tree):
-            values, level = _joined(self._partial.pop()[1], values), level + 1
-        self._partial.append((level, values))
+            value, level = self._joined(self._partial.pop()[1], value), level + 1
+        self._partial.append((level, value))
 
-    def value(self) -> Tensors:
+    def value(self) -> Item:
         """The total; where there were no more than some of a tree's leaves, the others count as nothing."""
         _, total = self._partial.pop()
         while self._partial:
-            total = _joined(self._partial.pop()[1], total)
+            total = self._joined(self._partial.pop()[1], total)
         return total
 
 
 @torch.no_grad()
-def _joined(left: Tensors, right: Tensors) -> Tensors:
-    return [
+def joined_parts(left: Part, right: Part) -> Part:
+    values = [
         one if other is None else other if one is None else one.add_(other)
-        for one, other in zip(left, right, strict=True)
+        for one, other in zip(left.values, right.values, strict=True)
     ]
+    return Part(values, left.minimised + right.minimised, added_sums(left.sums, right.sums))
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:
@@ -234,8 +248,3 @@ def _added(total: Tensor | None, value: Tensor | None, like: Tensor) -> Tensor |
     if total is None:
         return _empty(like).copy_(value)
     return total.add_(value)
-
-
-def _mixed(*numbers: int) -> int:
-    """One 64-bit seed out of several numbers, the streams independent."""
-    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
@@ -24,7 +25,8 @@ from regard.training.checkpoints import Checkpoints
 from regard.training.optim import Optimizer, Schedule, schedule
 from regard.training.pace import Pace, fit, rate_over
 from regard.training.progress import Outcome, Reporter, TrainingProgress
-from regard.training.shards import Shards, Trainable, Workers
+from regard.training.shards import Shards, Workers
+from regard.training.strategy import Strategy, Trainable, on_any_rank
 from regard.training.updater import Updater, batch_memory, require_not_diverged
 from regard.training.validation import Validator
 
@@ -35,6 +37,7 @@ class Trainer:
     """Training of one run. ``interrupted`` is asked after every update and batch of validation, and in decoding.
 
     ``steps``: how many updates there are, where that is known. ``reporter`` is told of updates and validations.
+    ``strategy``: the division of the work; by default the shards of the run's plan, in this process.
     """
 
     def __init__(
@@ -46,32 +49,34 @@ class Trainer:
         steps: int | None,
         reporter: Reporter,
         interrupted: Callable[[], bool],
+        strategy: Strategy | None = None,
     ) -> None:
         self.task: Task = run.task
         self.run, self.net, self.data = run, net, data
         self.config: RunConfig = run.config
         self.reporter, self.interrupted = reporter, interrupted
-        self.model = Trainable(net, self.task.objective(self.config))
-        self.device = next(net.parameters()).device
+        self.strategy = strategy or self._shards()
+        self.model = self.strategy.wrap(Trainable(net, self.task.objective(self.config)))
         self.optimizer = _optimizer(net, self.config)
         self.clock = time.perf_counter
         self.pace = self._paced(steps)
         self.rate = self._rate()
         self.progress = TrainingProgress()
         self.metrics = MetricsLog(run.path / "metrics.jsonl")
-        self.checkpoints = Checkpoints(run, self.optimizer, self.metrics, reporter.said)
-        self.updater = Updater(self.config, self.model, data.train, self.optimizer, self._shards())
+        self.checkpoints = Checkpoints(run, self.optimizer, self.metrics, self.strategy, reporter.said)
+        self.updater = Updater(self.config, self.model, data.train, self.optimizer, self.strategy)
         self.validator: Validator | None = None
         if data.valid is not None:
             self.validator = Validator(
-                self.task, self.config, self.model, data.valid, data.codecs, lambda: self.interrupted()
+                self.task, self.config, self.model, net, data.valid, data.codecs, self.strategy, self._stopped
             )
 
     def _shards(self) -> Shards:
         plan, workers = self.run.read_plan(), self.config.train.workers
+        device = next(self.net.parameters()).device
         if plan is None or plan.shards is None:  # threads of an older run are of all workers together
-            return Shards(None, Workers(workers, torch.get_num_threads() // workers))
-        return Shards(plan.shards, Workers(workers, plan.threads))
+            return Shards(None, Workers(workers, torch.get_num_threads() // workers), device)
+        return Shards(plan.shards, Workers(workers, plan.threads), device)
 
     def _paced(self, steps: int | None) -> Pace:
         plan, settings = self.run.read_plan(), self.config.train
@@ -101,14 +106,20 @@ class Trainer:
 
         return rate_over(shape, self.pace.first, self.pace.decisions)
 
+    def _stopped(self) -> bool:
+        """Whether any rank is interrupted: all leave together."""
+        return on_any_rank(self.strategy, self.interrupted())
+
     def _record(self, decisions: list[Decision]) -> None:
+        if self.strategy.rank:
+            return
         plan = self.run.read_plan()
         assert plan is not None
         self.run.write_plan(plan.model_copy(update={"decisions": decisions}))
 
     def resume(self) -> bool:
         """Go to the newest whole checkpoint, if there is one."""
-        found = self.checkpoints.resume(self.device)
+        found = self.checkpoints.resume(self.updater.continue_from)
         if found is None:
             return False
         self.progress = found
@@ -116,9 +127,10 @@ class Trainer:
 
     def fit(self) -> Outcome:
         """Train until the steps, epochs or patience are used up, or until interrupted; the end is saved."""
-        self.metrics.cut(self.progress.metrics_size)
+        if self.strategy.rank == 0:
+            self.metrics.cut(self.progress.metrics_size)
         while True:
-            if self.interrupted():
+            if self._stopped():
                 return self._leave("interrupted")
             if self.pace.ask(self.progress.step, self.progress.seconds):
                 self.rate = self._rate()
@@ -157,13 +169,17 @@ class Trainer:
         return Outcome(self.progress, reason)
 
     def save(self, *, planned: bool = True) -> None:
-        self.checkpoints.save(self.progress, planned=planned)
+        self.checkpoints.save(self.progress, self.updater.carry, planned=planned)
+
+    def _log(self, record: dict[str, Any]) -> None:
+        if self.strategy.rank == 0:
+            self.metrics.write(record)
 
     def _update(self) -> None:
         progress, started = self.progress, self.clock()
         found, norm, batches = self.updater.update(progress, self.rate)
         atomic_files.fault_point("update")
-        seconds = self.clock() - started
+        seconds = self._mean(self.clock() - started)
         progress.seconds += seconds
         if not math.isfinite(norm):
             self._skip(batches)
@@ -177,8 +193,13 @@ class Trainer:
             "tokens": int(found.weight),
             "seconds": seconds,
         }
-        self.metrics.write({"step": progress.step, "epoch": progress.epoch, **figures})
+        self._log({"step": progress.step, "epoch": progress.epoch, **figures})
         self.reporter.updated(progress, self._expected(), figures)
+
+    def _mean(self, seconds: float) -> float:
+        """The mean over ranks: the clock decides for all of them, or for none."""
+        summed = self.strategy.add({"seconds": torch.tensor(seconds, dtype=torch.float64)})
+        return float(summed["seconds"]) / self.strategy.world
 
     def _expected(self) -> int | None:
         """Number of updates if nothing ends training early, for progress displays."""
@@ -193,7 +214,7 @@ class Trainer:
         progress = self.progress
         progress.nonfinite += 1
         lines = self.updater.lines_of(batches)
-        self.metrics.write({"step": progress.step, "skipped": "not finite", "pairs": lines})
+        self._log({"step": progress.step, "skipped": "not finite", "pairs": lines})
         self.reporter.said(f"step {progress.step}: the loss is not finite; skipped, with {', '.join(lines)}, …")
         if progress.nonfinite >= self.config.train.max_nonfinite:
             require_not_diverged(progress, self.config.train.learning_rate)
@@ -212,7 +233,7 @@ class Trainer:
         by = self.config.train.best_by
         value = measured.loss if by == "loss" else measured.metrics.get(by)  # None: this one did not decode
         better = value is not None and self.validator.better(value, progress.best_value)
-        self.metrics.write({"step": progress.step, "validation": {"loss": measured.loss, **measured.metrics}})
+        self._log({"step": progress.step, "validation": {"loss": measured.loss, **measured.metrics}})
         self.reporter.validated(progress, measured, better)
         if better:
             progress.best_step, progress.best_value, progress.without_better = progress.step, value, 0

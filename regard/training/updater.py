@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
+
+from torch import Tensor, nn
 
 from regard.core.out_of_memory import explain_out_of_memory
 from regard.core.reference_mode import reference_mode
 from regard.core.task import ExampleIndices, Examples
 from regard.errors import DataError, TrainingError
 from regard.runs.config import RunConfig
+from regard.training.carry import read_carries
 from regard.training.optim import Optimizer, Schedule
 from regard.training.progress import TrainingProgress
-from regard.training.shards import Gradient, Shards, Trainable
+from regard.training.strategy import Carries, Gradient, Strategy, on_any_rank
 
 __all__ = ["Updater", "batch_memory", "require_not_diverged"]
 
@@ -20,13 +24,18 @@ NAMED = 3  # examples of each batch that a message about a loss without a number
 
 
 class Updater:
-    """Makes updates of a model in the order of its examples, which ``progress`` points into."""
+    """Makes updates of a model in the order of its examples, which ``progress`` points into.
+
+    ``model`` is what the strategy's ``wrap`` gave. ``carry``: what the next update begins with; nothing at the
+    beginning of an epoch, nor after an update without a finite loss, which may have left something that is no number.
+    """
 
     def __init__(
-        self, config: RunConfig, model: Trainable, examples: Examples, optimizer: Optimizer, shards: Shards
+        self, config: RunConfig, model: nn.Module, examples: Examples, optimizer: Optimizer, strategy: Strategy
     ) -> None:
         self.config, self.model, self.examples = config, model, examples
-        self.optimizer, self.shards = optimizer, shards
+        self.optimizer, self.strategy = optimizer, strategy
+        self.carry: Carries = {}
         self._planned: tuple[int, list[ExampleIndices]] = (-1, [])
 
     def update(self, progress: TrainingProgress, rate: Schedule) -> tuple[Gradient, float, list[ExampleIndices]]:
@@ -35,9 +44,11 @@ class Updater:
         batches = self.next_batches(progress)
         self.model.train()
         with reference_mode(self.config.train.engine == "reference"):
-            found = self.shards.gradient(self.model, self.examples, batches, seed=(self.config.seed, progress.step))
-        finite = math.isfinite(found.minimised)
+            seed = (self.config.seed, progress.step)
+            found = self.strategy.gradient(self.model, self.examples, batches, self.carry, seed=seed)
+        finite = not on_any_rank(self.strategy, not math.isfinite(found.minimised))
         norm = self.optimizer.step(rate(progress.step + 1), found.values) if finite else self.optimizer.skip()
+        self.carry = found.carry if math.isfinite(norm) and progress.batch else {}
         progress.step += 1
         return found, norm, batches
 
@@ -56,6 +67,12 @@ class Updater:
         if progress.batch >= len(plan):
             progress.epoch, progress.batch = progress.epoch + 1, 0
         return taken
+
+    def continue_from(self, progress: TrainingProgress, carried: Mapping[str, Tensor]) -> None:
+        """Take back what a checkpoint of ``progress`` carries. ValueError where it cannot be of these examples."""
+        before = self._plan(progress.epoch)[: progress.batch][-1:] if carried else []
+        lanes = len(before[0].index) if before else 0
+        self.carry = read_carries(carried, lanes=lanes, device=self.strategy.device)
 
     def updates_an_epoch(self) -> int:
         """Updates of the epoch under way."""

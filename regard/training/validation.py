@@ -7,33 +7,41 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 
 from regard.core import atomic_files
 from regard.core.reference_mode import reference_mode
-from regard.core.task import Examples, MetricSums, Task
+from regard.core.task import Carry, Examples, LossTerms, MetricSums, Task
 from regard.core.tensors import added_sums
 from regard.runs.config import RunConfig
+from regard.training.carry import continued, handed_on
 from regard.training.optim import Optimizer
 from regard.training.progress import Validation
-from regard.training.shards import Trainable, to_device
+from regard.training.shards import TreeSum, to_device
+from regard.training.strategy import Strategy
 from regard.training.updater import batch_memory
 
 __all__ = ["Validator"]
 
 
 class Validator:
-    """Measures a model in training on held-out examples. ``interrupted`` is asked before each batch."""
+    """Measures a model in training on held-out examples. ``interrupted`` is asked before each batch, by every rank.
+
+    ``model`` is what the strategy's ``wrap`` gave of ``net``.
+    """
 
     def __init__(
         self,
         task: Task,
         config: RunConfig,
-        model: Trainable,
+        model: nn.Module,
+        net: nn.Module,
         examples: Examples,
         codecs: Any,
+        strategy: Strategy,
         interrupted: Callable[[], bool],
     ) -> None:
-        self.task, self.config, self.model = task, config, model
+        self.task, self.config, self.model, self.net, self.strategy = task, config, model, net, strategy
         self.examples, self.codecs, self.interrupted = examples, codecs, interrupted
 
     @torch.no_grad()
@@ -50,20 +58,32 @@ class Validator:
         return None if metrics is None else Validation(figures.pop("loss"), figures | metrics)
 
     def sums(self) -> MetricSums | None:
-        """The objective's sums over all held-out examples; None when interrupted."""
-        device = next(self.model.net.parameters()).device
-        total: MetricSums = {}
+        """The objective's sums over all held-out examples, on any rank; None when interrupted.
+
+        Added as an update is: a shard's batches in order, each going on with what the one before carried, and the
+        shards as a tree. So they do not depend on the number of ranks either.
+        """
+        totals: dict[int, MetricSums] = {}
+        carried: dict[int, Carry] = {}
         for batch in self.examples.batches(None):
             if self.interrupted():
                 return None
             atomic_files.fault_point("validation")
-            total = added_sums(total, self.model(to_device(self.examples.collate(batch), device)).sums)
-        return total
+            for shard, examples in self.strategy.deal(batch):
+                part = to_device(self.examples.collate(examples), self.strategy.device)
+                rows = len(part.index)
+                terms: LossTerms = self.model(part, continued(carried.get(shard, ()), rows))
+                totals[shard] = added_sums(totals.get(shard, {}), terms.sums)
+                carried[shard] = handed_on(terms.carry, rows)
+        whole = TreeSum[MetricSums](added_sums)
+        for shard in sorted(totals):
+            whole.add(totals[shard])
+        return self.strategy.add(whole.value() if totals else {})
 
     def decoded(self) -> dict[str, float] | None:
         """The metric that ``train.best_by`` names, of decoded outputs; None when interrupted."""
         by: Sequence[str] = [self.config.train.best_by]
-        predictor = self.task.predictor(self.model.net, self.codecs, self.config)
+        predictor = self.task.predictor(self.net, self.codecs, self.config)
         return self.task.decode(predictor, self.config, by, self.interrupted)
 
     def better(self, value: float, best: float | None) -> bool:

@@ -43,7 +43,7 @@ TESTS: dict[str, Stages] = {
     "regard/core/state.py": (("tests/test_state.py",),),
     "regard/models/cross_entropy.py": (("tests/test_losses.py",),),
     "regard/training/optim.py": (("tests/test_optim.py",), ("tests/test_update.py",)),
-    "regard/training/shards.py": (("tests/test_gradients.py",), ("tests/test_update.py", "tests/test_textbook.py")),
+    "regard/training/shards.py": (("tests/test_shards.py",), ("tests/test_update.py", "tests/test_textbook.py")),
     "regard/inference/decoding.py": (SETTINGS, ("tests/test_translator.py",)),
     "regard/search/batch_search.py": (SETTINGS, SEARCH),
     "regard/search/best_types.py": (SETTINGS, SEARCH),
