@@ -36,10 +36,10 @@ def main() -> None:
     with torch.no_grad():
         for preset in arguments.presets:
             made = model(preset, TYPES)
-            width = made.projection.shape[1]
+            width = made.head.weight.shape[1]
             engines = {kind: fast(made, kind) for kind in kinds}
             for rows in arguments.rows:
-                products = {kind: _product(made.projection.detach(), kind, rows) for kind in kinds}
+                products = {kind: _product(made.head.weight.detach(), kind, rows) for kind in kinds}
                 found[f"{rows} × {width} × {TYPES}"] = _in_turn(products, arguments.rounds, 1)
                 steps = {
                     kind: decoding(engine, batch=rows, length=LENGTH, types=TYPES, beam=None)

@@ -55,7 +55,7 @@ def counted(generator: Generator, text: str) -> float:
     for at in range(0, len(tokens) - 1, context):
         window = torch.tensor([tokens[at : at + context + 1]])
         features, _ = generator.model(window[:, :-1])
-        logits = generator.model.logits(features)[0].double()
+        logits = generator.model.head(features)[0].double()
         total += float(cross_entropy(logits, window[0, 1:], reduction="sum"))
     return total / math.log(2) / len(text.encode())
 

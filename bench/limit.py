@@ -138,7 +138,7 @@ def _step_bytes(of: Any, kind: str) -> int:
     once = ("embedding", "reader.attention.key", "reader.attention.value")
     named = of.decoder.named_parameters()
     matrices = sum(p.numel() for name, p in named if p.dim() > 1 and not any(part in name for part in once))
-    return (matrices + of.projection.numel()) * {"float32": 4, "bfloat16": 2, "int8": 1}[kind]
+    return (matrices + of.head.weight.numel()) * {"float32": 4, "bfloat16": 2, "int8": 1}[kind]
 
 
 def _bandwidth(size: int) -> float:

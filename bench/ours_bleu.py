@@ -56,7 +56,7 @@ class Answers:
     @torch.no_grad()
     def decode(self, sources: Sequence[Sequence[int]]) -> list[list[int]]:
         self.model.load_state_dict(self.weights(), strict=False)
-        fast = FastEncoderDecoder(self.model.encoder, self.model.decoder, self.model.projection)
+        fast = FastEncoderDecoder(self.model.encoder, self.model.decoder, self.model.head.weight)
         longest = torch.tensor([len(source) + self.stretch.longest for source in sources])
         live = start_greedy(range(len(sources)), Symbols(BEGIN, END, suppressed=(PAD, BEGIN)), max_lengths=longest)
         session = fast.session(*pad_sources([list(source) for source in sources]))

@@ -47,7 +47,7 @@ class Decoder:
         if kind != "reference":
             dtype = torch.bfloat16 if kind == "bfloat16" else torch.float32
             format = "int8" if kind == "int8" else "float"
-            self.model = FastEncoderDecoder(model.encoder, model.decoder, model.projection, dtype=dtype, format=format)
+            self.model = FastEncoderDecoder(model.encoder, model.decoder, model.head.weight, dtype=dtype, format=format)
         never = [self.settings["pad"], self.settings["begin"]] + [self.settings["end"]] * self.settings["fixed"]
         self.symbols = Symbols(self.settings["begin"], self.settings["end"], suppressed=tuple(never))
 

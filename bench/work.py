@@ -60,7 +60,7 @@ def fast(of: EncoderDecoder, kind: str) -> FastEncoderDecoder:
     """``float32``, ``bfloat16`` or ``int8``."""
     dtype = torch.bfloat16 if kind == "bfloat16" else torch.float32
     format: Format = "int8" if kind == "int8" else "float"
-    return FastEncoderDecoder(of.encoder, of.decoder, of.projection, dtype=dtype, format=format)
+    return FastEncoderDecoder(of.encoder, of.decoder, of.head.weight, dtype=dtype, format=format)
 
 
 def decoding(of: FastEncoderDecoder, *, batch: int, length: int, types: int, beam: int | None) -> Callable[[], None]:

@@ -51,7 +51,7 @@ def _decode(engine: str) -> None:
     model = build(ModelConfig(**SIZES), source_types=TYPES, target_types=TYPES).eval()
     dtype = torch.bfloat16 if engine == "bfloat16" else torch.float32
     format: Any = "int8" if engine == "int8" else "float"
-    quick = FastEncoderDecoder(model.encoder, model.decoder, model.projection, dtype=dtype, format=format)
+    quick = FastEncoderDecoder(model.encoder, model.decoder, model.head.weight, dtype=dtype, format=format)
     for sentences in SENTENCES:
         source = torch.randint(4, TYPES, (sentences, 7))
         quick.step(torch.full((sentences, 2), 2), quick.session(source, torch.ones_like(source, dtype=torch.bool)))

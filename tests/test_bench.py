@@ -110,7 +110,9 @@ def test_the_bytes_of_a_step_are_those_of_the_matrices_that_it_multiplies_by(mon
             return function(*arguments, **(options or {}))
 
     made = model("tiny", 300)
-    engine = FastEncoderDecoder(made.encoder, made.decoder, made.projection, dtype=torch.float64)  # which is not packed
+    engine = FastEncoderDecoder(
+        made.encoder, made.decoder, made.head.weight, dtype=torch.float64
+    )  # which is not packed
     session = engine.session(torch.tensor([[5, 6, 7]]), torch.ones(1, 3, dtype=torch.bool))
     with Weights() as weights:
         engine.step(torch.tensor([[2]]), session)

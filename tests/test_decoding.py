@@ -36,8 +36,8 @@ def model(end: float) -> EncoderDecoder:
     sizes = dict(encoder_layers=1, decoder_layers=1, width=8, feed_forward=8, heads=2)
     made = build(ModelConfig(**sizes, output_bias=True, share="none"), source_types=TYPES, target_types=TYPES).eval()
     with torch.no_grad():
-        made.output_bias.zero_()
-        made.output_bias[END] = end
+        made.head.bias.zero_()
+        made.head.bias[END] = end
     return made
 
 
@@ -136,7 +136,7 @@ def test_a_learned_table_of_positions_limits_outputs(way: str) -> None:
     sizes = dict(encoder_layers=1, decoder_layers=1, width=8, feed_forward=8, heads=2, position="learned", longest=6)
     made = build(ModelConfig(**sizes, output_bias=True, share="none"), source_types=TYPES, target_types=TYPES).eval()
     with torch.no_grad():
-        made.output_bias[END] = -1e9
+        made.head.bias[END] = -1e9
     short = Decoding(made, "float32")
     opened = short.open([0], [[5, 6]], SearchConfig(**WAYS[way]), generator=torch.Generator().manual_seed(4))
     (found,) = in_order(search(short.step, opened), 1)

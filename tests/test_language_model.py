@@ -373,7 +373,11 @@ def test_every_key_of_the_layers_changes_the_network(key: str) -> None:
 
 def test_the_keys_of_the_layers_are_all_tried() -> None:
     keys = {*CausalModelConfig.model_fields, *CausalStackConfig.model_fields}
-    assert set(LAYERS) == keys - {"decoder", "kind"}
+    assert set(LAYERS) == keys - {
+        "decoder",
+        "kind",
+        "execution",
+    }  # tests/test_execution.py
 
 
 def test_a_learned_table_is_as_long_as_the_context() -> None:

@@ -45,8 +45,8 @@ def decoding() -> Decoding:
     sizes = dict(encoder_layers=1, decoder_layers=1, width=4, feed_forward=4, heads=1)
     model = build(ModelConfig(**sizes, output_bias=True, share="none"), source_types=TYPES, target_types=TYPES).eval()
     with torch.no_grad():
-        model.projection.zero_()
-        model.output_bias.copy_(P.log())
+        model.head.weight.zero_()
+        model.head.bias.copy_(P.log())
     return Decoding(model, "reference")
 
 

@@ -55,7 +55,7 @@ def test_no_output_goes_beyond_a_learned_table(
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-@pytest.mark.parametrize("where", ["projection", "decoder.layers.0.feed_forward.up.weight"])
+@pytest.mark.parametrize("where", ["head.weight", "decoder.layers.0.feed_forward.up.weight"])
 def test_weights_that_are_no_numbers_are_told(translator: Translator, where: str, search: dict[str, Any]) -> None:
     with torch.no_grad():
         dict(translator.model.named_parameters())[where][5] = math.nan

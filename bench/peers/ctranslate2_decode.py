@@ -73,7 +73,7 @@ def convert(settings: dict[str, Any], weights: Weights) -> transformer_spec.Tran
     for side in (spec.encoder, spec.decoder):
         side.position_encodings.encodings = table
         side.scale_embeddings = True
-    embedding = weights["projection"]
+    embedding = weights["head.weight"]
     spec.encoder.embeddings[0].weight = spec.decoder.embeddings.weight = spec.decoder.projection.weight = embedding
     for number, layer in enumerate(spec.encoder.layer):
         name = f"encoder.layers.{number}"

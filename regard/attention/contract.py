@@ -25,7 +25,7 @@ from regard.core.state import State, leaves, select
 
 __all__ = [
     "Abilities", "Attended", "Decoded", "Decoder", "Encoded", "Encoder", "Mechanism", "Memory", "Mixed", "Mixer",
-    "Reader", "RowMap", "SourceKeys", "compact", "sentences",
+    "Reader", "RowMap", "SourceKeys", "compact", "mean_state", "sentences",
 ]  # fmt: skip
 
 Memory = State  # prepared once per sentence, by a reader or a decoder; dimension 0 is the sentence
@@ -267,6 +267,12 @@ class Decoder(nn.Module, ABC):
         valid: Bool[Tensor, "rows length"] | None = None,
     ) -> Decoded:
         """Features of the next tokens of every row, one column or more; ``valid`` is False for padding at the end."""
+
+
+def mean_state(states: Float[Tensor, "rows length width"], span: Span) -> Float[Tensor, "rows width"]:
+    """Mean of the states of valid columns; 0 where there is none."""
+    weight = span.valid[..., None].to(states.dtype)
+    return (states * weight).sum(1) / weight.sum(1).clamp_min(1)
 
 
 def sentences(memory: Memory) -> int:

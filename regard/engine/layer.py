@@ -19,8 +19,8 @@ from regard.attention.mechanisms.dot import Dot
 from regard.engine.cache import FastSession, KeyValueTable
 from regard.engine.packed import Format, PackedMatrix, pack
 from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward
+from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.norms import PostNorm, Residual
-from regard.models.transformer.transformer import DecoderLayer
 
 __all__ = ["FastLayer", "StepLayout", "norm"]
 
@@ -88,7 +88,7 @@ class StepLayout:
 class FastLayer:
     """One decoder layer with fused projections packed for ``format``; keys and values are kept in ``table_dtype``."""
 
-    def __init__(self, layer: DecoderLayer, format: Format, table_dtype: torch.dtype) -> None:
+    def __init__(self, layer: TransformerLayer, format: Format, table_dtype: torch.dtype) -> None:
         mixer, reader = cast(SelfAttention, layer.mixer), cast(AttentionReader, layer.reader)
         own, other = mixer.attention, reader.attention
         self.self_heads, self.cross_heads, self.table_dtype = HeadSizes.of(own), HeadSizes.of(other), table_dtype

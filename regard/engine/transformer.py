@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from typing import cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,9 +16,11 @@ from regard.attention.mechanisms.dot import Dot
 from regard.engine.cache import BUCKET, FastSession
 from regard.engine.layer import FastLayer, StepLayout, norm
 from regard.engine.packed import ROUND, Format, Packed, PackedMatrix, pack, pack_layers
+from regard.models.input import TokenInput
 from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward
+from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.norms import PostNorm, PreNorm
-from regard.models.transformer.transformer import DecoderLayer, TransformerDecoder
+from regard.models.transformer.transformer import TransformerDecoder
 from regard.search.contract import Reduce
 
 __all__ = ["FastEncoderDecoder", "obstacle"]
@@ -30,13 +33,15 @@ def obstacle(decoder: Decoder) -> str | None:
     """The reason why this decoder has no fast form; None if it has one."""
     if type(decoder) is not TransformerDecoder:
         return f"a {type(decoder).__name__} is not the Transformer's decoder"
+    if type(decoder.embedding) is not TokenInput:
+        return "its input is something else than tokens"
     return next(filter(None, map(_obstacle, decoder.stack)), None)
 
 
-def _obstacle(layer: DecoderLayer) -> str | None:
+def _obstacle(layer: TransformerLayer) -> str | None:
     """The reason why a layer has no fast form, or None; only exact classes count, since a subclass may differ."""
     mixer, reader = layer.mixer, layer.reader
-    if type(layer) is not DecoderLayer or type(mixer) is not SelfAttention or type(reader) is not AttentionReader:
+    if type(layer) is not TransformerLayer or type(mixer) is not SelfAttention or type(reader) is not AttentionReader:
         return "a layer has something else than self-attention and encoder-decoder attention"
     if set(mixer.mask.conjuncts()) != {Causal(), Padding()} or mixer.rotary is not None:
         return "its self-attention is restricted, or turns its keys"
@@ -81,7 +86,7 @@ class FastEncoderDecoder:
         encoder, decoder = deepcopy((encoder, decoder))  # in one call: they may share an embedding
         encoder, decoder = encoder.eval().to(dtype), decoder.eval().to(dtype)
         assert isinstance(decoder, TransformerDecoder)
-        self.encoder, self.embedding, self.norm = encoder, decoder.embedding, norm(decoder.norm)
+        self.encoder, self.embedding, self.norm = encoder, cast(TokenInput, decoder.embedding), norm(decoder.norm)
         output = PackedMatrix(
             projection.detach().to(dtype, copy=True), None if bias is None else bias.detach().to(dtype)
         )
@@ -135,7 +140,7 @@ class FastEncoderDecoder:
         rows = len(tokens)
         layout = StepLayout(session, rows if rows == 1 else rows + -rows % ROUND)
         padded = nn.functional.pad(tokens, (0, layout.padded - rows)) if layout.padded > rows else tokens
-        x = self.embedding(padded[:, None], layout.position()[:, None])[:, 0]
+        x = self.embedding.embed(padded[:, None], layout.position()[:, None])[:, 0]
         x = x.bfloat16() if self.format == "int8" and rows == 1 else x
         for layer, cells, source in zip(self.layers, session.cells, session.sources, strict=True):
             x = layer(x, cells, source, layout)

@@ -35,7 +35,7 @@ class Decoding:
     """Sources are opened, and ``step`` then feeds all that run a token; made for one ``engine`` (see Translator)."""
 
     def __init__(self, model: EncoderDecoder, engine: Engine) -> None:
-        self.device = model.projection.device
+        self.device = model.head.weight.device
         tables = [len(part.table) for part in model.modules() if isinstance(part, LearnedPosition)]
         self._positions = min(tables, default=None)  # no output goes beyond a learned table
         self._model: EncoderDecoder | FastEncoderDecoder = model
@@ -43,8 +43,8 @@ class Decoding:
         if engine != "reference":
             dtype = {"bfloat16": torch.bfloat16, "int8": torch.float32}.get(engine)
             format: Format = "int8" if engine == "int8" else "float"
-            parts = (model.encoder, model.decoder, model.projection)
-            self._model = fast = FastEncoderDecoder(*parts, bias=model.output_bias, dtype=dtype, format=format)
+            parts = (model.encoder, model.decoder, model.head.weight)
+            self._model = fast = FastEncoderDecoder(*parts, bias=model.head.bias, dtype=dtype, format=format)
             self._chunked_step = fast.chunked_step
 
     @torch.no_grad()
@@ -118,5 +118,5 @@ def possible(engine: Engine | None, model: EncoderDecoder) -> Engine:
 
 
 def _int8_obstacle(model: EncoderDecoder) -> str | None:
-    device = model.projection.device.type
+    device = model.head.weight.device.type
     return int8_obstacle() if device == "cpu" else f"8-bit products are made for the CPU, and the model is on {device}"

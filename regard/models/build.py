@@ -11,6 +11,7 @@ from regard.attention.contract import Decoder, Encoder
 from regard.models.configuration import ModelConfig
 from regard.models.convolutional import build as build_convolutional
 from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.head import Head
 from regard.models.recurrent import build as build_recurrent
 from regard.models.transformer import build as build_transformer
 
@@ -52,7 +53,7 @@ def build(config: ModelConfig, *, source_types: int, target_types: int) -> Encod
         config.decoder, target, states=encoder.width, summary=encoder.summary
     )
     bias = nn.Parameter(torch.zeros(target_types)) if config.output_bias else None
-    model = EncoderDecoder(encoder, decoder, projection, bias)
+    model = EncoderDecoder(encoder, decoder, Head(projection, bias))
     if config.init_uniform is not None:
         for parameter in model.parameters():
             nn.init.uniform_(parameter, -config.init_uniform, config.init_uniform)

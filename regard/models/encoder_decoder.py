@@ -7,11 +7,10 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from regard.attention.contract import Decoder, Encoder, Memory, compact
 from regard.core.state import State, join, repeat, select, truncate
-from regard.models.cross_entropy import Loss, output_loss
+from regard.models.head import Head
 
 __all__ = ["EncoderDecoder", "Session", "shift_right"]
 
@@ -51,14 +50,11 @@ class Session(NamedTuple):
 
 
 class EncoderDecoder(nn.Module):
-    """An encoder, a decoder and the output projection, with or without a bias per type."""
+    """An encoder, a decoder and the output projection."""
 
-    def __init__(
-        self, encoder: Encoder, decoder: Decoder, projection: nn.Parameter, output_bias: nn.Parameter | None = None
-    ) -> None:
+    def __init__(self, encoder: Encoder, decoder: Decoder, head: Head) -> None:
         super().__init__()
-        self.encoder, self.decoder, self.projection = encoder, decoder, projection
-        self.output_bias = output_bias
+        self.head, self.encoder, self.decoder = head, encoder, decoder
 
     def forward(
         self,
@@ -71,14 +67,6 @@ class EncoderDecoder(nn.Module):
         memory = self.decoder.prepare(self.encoder(source, source_valid))
         rows = torch.arange(len(source), device=source.device)
         return self.decoder(target, memory, self.decoder.start(memory, rows), valid=target_valid).features
-
-    def logits(self, features: Float[Tensor, "*shape width"]) -> Float[Tensor, "*shape types"]:
-        """Logits of every type, from the decoder's features."""
-        return linear(features, self.projection, self.output_bias)
-
-    def loss(self, features: Float[Tensor, "rows width"], target: Int[Tensor, "rows"], *, smoothing: float) -> Loss:
-        """Cross-entropy of the target at each feature, summed over rows, in nats."""
-        return output_loss(features, self.projection, self.output_bias, target, smoothing=smoothing)
 
     def session(
         self, source: Int[Tensor, "sentences length"], source_valid: Bool[Tensor, "sentences length"]
@@ -93,6 +81,4 @@ class EncoderDecoder(nn.Module):
     ) -> tuple[Float[Tensor, "rows length types"], Session]:
         """Log-probabilities after each token, in float32 or wider, and the session after all of them."""
         features, state = self.decoder(tokens, session.memory, session.state)
-        logits = self.logits(features)
-        log_p = torch.log_softmax(logits.float() if logits.dtype == torch.bfloat16 else logits, -1)
-        return log_p, session._replace(state=state)
+        return self.head.log_probabilities(features), session._replace(state=state)

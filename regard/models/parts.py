@@ -13,15 +13,15 @@ from regard.attention.positions.absolute import LearnedPosition, NoPosition, Pos
 from regard.errors import ConfigError
 from regard.models.attention_config import AttentionSizes, MechanismConfig
 from regard.models.dropout import Dropout
+from regard.models.input import TokenInput
 from regard.models.position_config import LearnedConfig, PositionConfig
-from regard.models.transformer.transformer import Embedding
 
 __all__ = ["embed", "multi_head", "reader"]
 
 
-def embed(position: PositionConfig, weight: nn.Parameter, *, dropout: float, scale: float | None = None) -> Embedding:
+def embed(position: PositionConfig, weight: nn.Parameter, *, dropout: float, scale: float | None = None) -> TokenInput:
     """Embeddings, times ``scale`` (None: √width), with the absolute positions of that kind, if it is one."""
-    return Embedding(weight, _absolute(position, weight.shape[1]), dropout=dropout, scale=scale)
+    return TokenInput(weight, _absolute(position, weight.shape[1]), dropout=dropout, scale=scale)
 
 
 def _absolute(position: PositionConfig, width: int) -> Position:

@@ -1,4 +1,4 @@
-"""Names of tensors in checkpoints of format 1, and the names of the same tensors now. Imports no torch."""
+"""Names of tensors in checkpoints of earlier formats, and the names of the same tensors now. Imports no torch."""
 
 from __future__ import annotations
 
@@ -19,16 +19,20 @@ RENAMED = {
     "decoder.leave": "decoder.output_proj",
     "decoder.gist": "decoder.summary_proj",  # of a recurrent decoder without attention
 }
+# The last component of a name, in formats 1 and 2 and now.
+RENAMED_LAST = {"projection": "head.weight", "output_bias": "head.bias"}
 
 
 def current_name(name: str) -> str:
-    """Present name of a tensor that format 1 calls ``name``; a present name is returned as it is."""
-    return _replaced(name, RENAMED)
+    """Present name of a tensor that format 1 or 2 calls ``name``; a present name is returned as it is."""
+    *rest, last = _replaced(name, RENAMED).split(".")
+    return ".".join([*rest, RENAMED_LAST.get(last, last)])
 
 
 def format_1_name(name: str) -> str:
     """Name of a tensor in format 1, the inverse of ``current_name``."""
-    return _replaced(name, {new: old for old, new in RENAMED.items()})
+    earlier = _replaced(name, {new: old for old, new in RENAMED.items()})
+    return _replaced(earlier, {new: old for old, new in RENAMED_LAST.items()})
 
 
 def current_names(tensors: Mapping[str, Value]) -> dict[str, Value]:

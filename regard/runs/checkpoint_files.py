@@ -44,7 +44,7 @@ __all__ = [
     "write_files",
 ]
 
-FORMAT = 2  # raised when an older regard could not read what this one writes; 1: names before models/saved_names.py
+FORMAT = 3  # raised when an older regard could not read what this one writes; 1, 2: names in models/saved_names.py
 
 GROUP = r"^[a-z][a-z0-9_]*$"  # a group is a file name: nothing in it may lead out of the folder
 HELP = "copy this checkpoint again; or remove its folder: the one before it, if there is one, is then used"
@@ -189,7 +189,7 @@ def _read_group(path: Path, name: str, manifest: _Manifest, inside: _State) -> d
 
 def _renamed(tensors: dict[str, _Value], inside: _State) -> dict[str, _Value]:
     """Tensors of a checkpoint under their present names."""
-    return current_names(tensors) if inside.format == 1 else tensors
+    return current_names(tensors) if inside.format < FORMAT else tensors
 
 
 def _require_size(path: Path, name: str, manifest: _Manifest) -> None:

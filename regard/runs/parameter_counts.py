@@ -46,7 +46,7 @@ def parameters_by_part(build: Callable[[], Module]) -> dict[str, int]:
 def _part(name: str) -> str:
     """Name a parameter's part: ``decoder.layers.0.reader.attention.query.weight`` → ``decoder source attention``."""
     side, _, rest = name.partition(".")
-    if side in ("projection", "output_bias") or "embedding" in name:
+    if side == "head" or "embedding" in name:
         return "embeddings"
     components = rest.split(".")
     return f"{side} {next((part for component, part in PARTS.items() if component in components), 'norms')}"

@@ -22,10 +22,12 @@ from regard.data.tokenizers.catalogue import BEGIN, END, PAD, SPECIALS, UNKNOWN,
 from regard.models.attention_config import MechanismConfig, MixerConfig
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.input import TokenInput
 from regard.models.transformer.config import TransformerDecoderConfig, TransformerStackConfig
 from regard.models.transformer.feed_forward import GatedFeedForward
+from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.norms import Residual
-from regard.models.transformer.transformer import DecoderLayer, EncoderLayer, TransformerDecoder, TransformerEncoder
+from regard.models.transformer.transformer import TransformerDecoder, TransformerEncoder
 from regard.runs.run_folder import RunFolder
 from regard.share.export_format import Decode, ExportFormat
 from regard.tasks.translation.config import translation_config
@@ -106,18 +108,18 @@ def _fill(spec: Any, model: EncoderDecoder) -> None:
     encoder, decoder = cast(TransformerEncoder, model.encoder), cast(TransformerDecoder, model.decoder)
     for side, side_spec in ((encoder, spec.encoder), (decoder, spec.decoder)):
         embedding = side_spec.embeddings[0] if side is encoder else side_spec.embeddings
-        embedding.weight = _array(side.embedding.weight)
-        position = side.embedding.position
+        words = cast(TokenInput, side.embedding)
+        embedding.weight, position = _array(words.weight), words.position
         learned = isinstance(position, LearnedPosition)
         table = cast(Tensor, position.table) if learned else sinusoids(torch.arange(POSITIONS), side.width)
         side_spec.position_encodings.encodings = _array(table)
-        side_spec.scale_embeddings = side.embedding.scale == math.sqrt(side.width)
+        side_spec.scale_embeddings = words.scale == math.sqrt(side.width)
         if not isinstance(side.norm, nn.Identity):
             _norm(side.norm, side_spec.layer_norm)
-    spec.decoder.projection.weight = _array(model.projection)
-    if model.output_bias is not None:
-        spec.decoder.projection.bias = _array(model.output_bias)
-    for own, spec_layer in zip(cast(list[EncoderLayer], encoder.layers), spec.encoder.layer, strict=True):
+    spec.decoder.projection.weight = _array(model.head.weight)
+    if model.head.bias is not None:
+        spec.decoder.projection.bias = _array(model.head.bias)
+    for own, spec_layer in zip(cast(list[TransformerLayer], encoder.layers), spec.encoder.layer, strict=True):
         _attention(cast(SelfAttention, own.mixer), own.around_mixer, spec_layer.self_attention)
         _feed_forward(own, spec_layer.ffn)
     for layer, spec_layer in zip(decoder.stack, spec.decoder.layer, strict=True):
@@ -137,7 +139,7 @@ def _attention(part: SelfAttention | AttentionReader, around: Residual, spec: An
     _norm(around.norm, spec.layer_norm)
 
 
-def _feed_forward(layer: EncoderLayer | DecoderLayer, spec: Any) -> None:
+def _feed_forward(layer: TransformerLayer, spec: Any) -> None:
     inner = layer.feed_forward
     if isinstance(inner, GatedFeedForward):
         _linear([inner.gate], spec.linear_0)

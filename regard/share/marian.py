@@ -170,10 +170,10 @@ def _tensors(model: EncoderDecoder, config: ModelConfig) -> dict[str, Tensor]:
     if config.share != "all":
         tables = {SOURCE: "encoder.embedding.weight", TARGET: "decoder.embedding.weight"}
     if config.share == "none":
-        tables[OUTPUT] = "projection"
+        tables[OUTPUT] = "head.weight"
     for marian, ours in tables.items():
         tensors[marian] = sines_first(_rows(own[ours], pad=BEGIN), 1)
-    bias = own.get("output_bias", torch.zeros(len(own["projection"])))
+    bias = own.get("head.bias", torch.zeros(len(own["head.weight"])))
     tensors[BIAS] = _rows(bias, pad=PAD)[None]
     return {name: tensor.contiguous() for name, tensor in tensors.items()}
 

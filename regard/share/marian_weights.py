@@ -65,12 +65,12 @@ def _tables(tensors: _Tensors, settings: MarianModel) -> dict[str, tuple[str, in
     tied = settings.tie_word_embeddings
     if tied and settings.share_encoder_decoder_embeddings:
         shared = tensors.first([SHARED, SOURCE, TARGET, OUTPUT])
-        return dict.fromkeys(("encoder.embedding.weight", "decoder.embedding.weight", "projection"), (shared, sources))
+        return dict.fromkeys(("encoder.embedding.weight", "decoder.embedding.weight", "head.weight"), (shared, sources))
     target = tensors.first([TARGET, OUTPUT]) if tied else TARGET
     return {  # without tying, transformers reads separate tables even where they are declared shared
         "encoder.embedding.weight": (SOURCE, sources),
         "decoder.embedding.weight": (target, targets),
-        "projection": (target if tied else OUTPUT, targets),
+        "head.weight": (target if tied else OUTPUT, targets),
     }
 
 
@@ -84,7 +84,7 @@ def _fill(
     for ours, marian in tables.items():
         rows = (source if ours.startswith("encoder") else target).rows
         model.get_parameter(ours).copy_(interleaved(tensors[marian][rows], 1))
-    bias = model.get_parameter("output_bias")
+    bias = model.get_parameter("head.bias")
     if BIAS in tensors.names:
         tensors.require({BIAS: (1, max(target.rows) + 1)})
         bias.copy_(tensors[BIAS][0][target.rows])

@@ -58,7 +58,7 @@ ATTENTIONS = {
 }
 
 
-class Head(NamedTuple):
+class HeadSite(NamedTuple):
     """One head: the name of the attention, of ATTENTIONS, and the number of the head."""
 
     attention: str
@@ -68,7 +68,7 @@ class Head(NamedTuple):
         return f"{self.attention}, head {self.number}"
 
 
-ALL_HEADS = [Head(attention, number) for attention in ATTENTIONS for number in range(HEADS)]
+ALL_HEADS = [HeadSite(attention, number) for attention in ATTENTIONS for number in range(HEADS)]
 
 
 def run(*, seed: int, quick: bool, report: Report, sentences: Sequence[Meant] | None = None) -> Findings:
@@ -83,7 +83,7 @@ def run(*, seed: int, quick: bool, report: Report, sentences: Sequence[Meant] | 
     found = _looks(model, [each for each in seen if each.telling][::7], tokenizer)
     reading = max(ALL_HEADS, key=lambda head: fmean(found[head]))
     looks, whole = _looks(model, judged, tokenizer), _log_p(model, judged, tokenizer)
-    falls: dict[Head, list[float]] = {}
+    falls: dict[HeadSite, list[float]] = {}
     rows: list[tuple[Cell, ...]] = [("none", "", "", right)]
     for head in ALL_HEADS:
         with switched_off(model, head):
@@ -131,7 +131,7 @@ def _learn(
 
 
 @contextmanager
-def switched_off(model: EncoderDecoder, head: Head) -> Iterator[None]:
+def switched_off(model: EncoderDecoder, head: HeadSite) -> Iterator[None]:
     """Set the context of that head to 0 inside the block."""
 
     def silence(module: Any, positional: Any, attended: Attended) -> Attended:
@@ -159,7 +159,7 @@ def _log_p(model: EncoderDecoder, sentences: Sequence[Meant], tokenizer: WordTok
     given = toy_tasks.make_batch(encode_pairs(sentences, tokenizer))
     with torch.no_grad():
         features = _features(model, given)[:, PRONOUN]
-        log_p = torch.log_softmax((features @ model.projection.T).double(), 1)
+        log_p = torch.log_softmax((features @ model.head.weight.T).double(), 1)
     return log_p.gather(1, given.target_output[:, PRONOUN, None])[:, 0]
 
 
@@ -168,14 +168,14 @@ def _features(model: EncoderDecoder, given: PairBatch) -> Tensor:
     return features
 
 
-def _weights(model: EncoderDecoder, sentences: Sequence[Meant], tokenizer: WordTokenizer) -> dict[Head, Tensor]:
+def _weights(model: EncoderDecoder, sentences: Sequence[Meant], tokenizer: WordTokenizer) -> dict[HeadSite, Tensor]:
     """Return the weights (sentences, source) of each head: of *it* in the encoder and of *weil* in the decoder."""
     with torch.no_grad(), observe(model) as seen:
         _features(model, toy_tasks.make_batch(encode_pairs(sentences, tokenizer)))
     return {head: seen[head.attention][:, head.number, PRONOUN] for head in ALL_HEADS}
 
 
-def _looks(model: EncoderDecoder, sentences: Sequence[Meant], tokenizer: WordTokenizer) -> dict[Head, list[float]]:
+def _looks(model: EncoderDecoder, sentences: Sequence[Meant], tokenizer: WordTokenizer) -> dict[HeadSite, list[float]]:
     """Return, by head and sentence, the weight on the noun meant and its neighbours minus that on the other noun."""
     beside = torch.tensor([-1, 0, 1])
     meant, other = (torch.tensor([getattr(each, side) for each in sentences]) for side in ("meant", "other"))
@@ -194,8 +194,8 @@ def _draw(
     figure: Figure,
     model: EncoderDecoder,
     tokenizer: WordTokenizer,
-    reading: Head,
-    falls: Mapping[Head, Sequence[float]],
+    reading: HeadSite,
+    falls: Mapping[HeadSite, Sequence[float]],
 ) -> None:
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     classic = [

@@ -31,6 +31,7 @@ from torch.nn.functional import cross_entropy, linear
 
 from regard.data.tokenizers.closed import WordTokenizer
 from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.input import TokenInput
 from regard.models.transformer.transformer import TransformerEncoder
 from regard.studies import toy_tasks
 from regard.studies.sentences import Sense, encode_pairs, sense_sentences, word_tokenizer
@@ -95,7 +96,7 @@ def _learn(model: EncoderDecoder, pairs: toy_tasks.ToyPairs, updates: int, seed:
     for step in range(1, updates + 1):
         given = toy_tasks.make_batch(draw(step))
         states = model.encoder(given.source, given.source_valid).states
-        logits = linear(states[given.source_valid], model.projection)
+        logits = linear(states[given.source_valid], model.head.weight)
         cross_entropy(logits, given.target_output[given.target_valid]).backward()
         optimizer.step(rate(step))
         report(step / updates)
@@ -137,6 +138,7 @@ def _columns(model: EncoderDecoder, sentences: Sequence[Sense], tokenizer: WordT
     for handle in handles:
         handle.remove()
     rows = torch.arange(len(sentences))
+    assert isinstance(encoder.embedding, TokenInput)
     columns = {"embedding": encoder.embedding.weight.detach()[given.source[rows, places]]}
     for number, state in enumerate([*states[:-1], last], start=1):
         columns[f"states after layer {number}"] = state[rows, places]

@@ -97,7 +97,7 @@ def make_batch(pairs: ToyPairs) -> PairBatch:
 def target_logits(model: EncoderDecoder, given: PairBatch) -> Tensor:
     """Return the logits (tokens, types) of the valid target tokens, row by row, by teacher forcing."""
     features = model(given.source, given.source_valid, given.target_input, given.target_valid)
-    return linear(features[given.target_valid], model.projection)
+    return linear(features[given.target_valid], model.head.weight)
 
 
 def mean_loss(model: EncoderDecoder, given: PairBatch) -> Tensor:

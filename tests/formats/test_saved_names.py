@@ -89,6 +89,6 @@ def test_names_are_translated_once_and_back() -> None:
     for old, new in RENAMED.items():
         assert current_name(f"{old}.bias") == f"{new}.bias" == current_name(f"{new}.bias")
         assert format_1_name(f"{new}.bias") == f"{old}.bias"
-    assert current_names({"decoder.gist.weight": 1, "projection": 2}) == {
-        "decoder.summary_proj.weight": 1, "projection": 2,
+    assert current_names({"decoder.gist.weight": 1, "encoder.norm.weight": 2, "exp_avg.output_bias": 3}) == {
+        "decoder.summary_proj.weight": 1, "encoder.norm.weight": 2, "exp_avg.head.bias": 3,
     }  # fmt: skip

@@ -77,7 +77,7 @@ def test_shared_matrices_are_counted_once():
     for share, matrices in [("all", 1), ("target", 2), ("none", 3)]:
         assert count(ModelConfig(**tiny, share=share), source=50, target=50) == inner + matrices * 50 * 128
     model = build(ModelConfig(**tiny), source_types=50, target_types=50)
-    assert model.encoder.embedding.weight is model.decoder.embedding.weight is model.projection
+    assert model.encoder.embedding.weight is model.decoder.embedding.weight is model.head.weight
 
 
 @pytest.mark.parametrize("key_heads", [1, 2, 4])

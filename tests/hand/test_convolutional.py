@@ -21,7 +21,7 @@ from regard.models.convolutional import build as build_convolutional
 from regard.models.convolutional.decoder import ConvolutionalLayer, ConvolutionalReader
 from regard.models.convolutional.encoder import CentredConvolution, ConvolutionalEncoder
 from regard.models.convolutional.gated_convolution import Convolution, GatedConvolution, scale_gradient
-from regard.models.transformer.transformer import Embedding
+from regard.models.input import Embedded, TokenInput
 
 TYPES = 11
 
@@ -125,8 +125,8 @@ class Given(nn.Module):
         super().__init__()
         self.embedded = embedded
 
-    def forward(self, tokens: Tensor, position: Tensor) -> Tensor:
-        return self.embedded
+    def forward(self, tokens: Tensor, span: Span) -> Embedded:
+        return Embedded(self.embedded, span)
 
 
 def test_a_padded_source_is_read_as_it_is_alone() -> None:
@@ -355,7 +355,7 @@ def test_states_and_embeddings_of_two_widths_cannot_be_added() -> None:
 
 def test_an_encoder_of_its_own_embedding() -> None:
     """The parts by themselves, as an author would put them together."""
-    embedding = Embedding(nn.Parameter(torch.randn(5, 6)), LearnedPosition(6, longest=9), dropout=0.0, scale=1.0)
+    embedding = TokenInput(nn.Parameter(torch.randn(5, 6)), LearnedPosition(6, longest=9), dropout=0.0, scale=1.0)
     encoder = ConvolutionalEncoder(
         embedding, [CentredConvolution(4, 4, kernel=3)], width=6, first_width=4, last_width=4
     )

@@ -97,9 +97,9 @@ def test_both_frames_with_every_kind(kind):
     x, y = columns(2, 3), columns(2, 3)
     post, pre = (frame(WIDTH, dropout=0.0, kind=kind).double() for frame in (PostNorm, PreNorm))
     alone = normalisation(kind, WIDTH).double()
-    torch.testing.assert_close(post.after(post.before(x), y), alone(x + y))
+    torch.testing.assert_close(post.add(post.before(x), y), alone(x + y))
     torch.testing.assert_close(pre.before(x), alone(x))
-    assert torch.equal(pre.after(x, y), x + y)
+    assert torch.equal(pre.add(x, y), x + y)
 
 
 @pytest.mark.parametrize("kind, made", [("rms", nn.RMSNorm), ("batch", BatchNorm), ("none", nn.Identity)])

@@ -28,9 +28,9 @@ SHAPES: list[dict[str, Any]] = [
 def model(request: pytest.FixtureRequest) -> EncoderDecoder:
     config = ModelConfig.model_validate(request.param | {"output_bias": True, "dropout": 0.0, "share": "none"})
     model = build(config, source_types=TYPES, target_types=TYPES).eval()
-    assert model.output_bias is not None and not model.output_bias.any()
+    assert model.head.bias is not None and not model.head.bias.any()
     with torch.no_grad():
-        model.output_bias.normal_(std=2.0)
+        model.head.bias.normal_(std=2.0)
     return model
 
 
@@ -43,8 +43,8 @@ def batch() -> PairBatch:
 
 def by_hand(model: EncoderDecoder, batch: PairBatch) -> Tensor:
     features = model(batch.source, batch.source_valid, batch.target_input, batch.target_valid)
-    assert model.output_bias is not None
-    return torch.log_softmax(features @ model.projection.T + model.output_bias, -1)
+    assert model.head.bias is not None
+    return torch.log_softmax(features @ model.head.weight.T + model.head.bias, -1)
 
 
 @torch.no_grad()
@@ -60,9 +60,9 @@ def test_the_fast_form_has_it(batch: PairBatch, format: Any, error: float) -> No
         pytest.skip("products of 8-bit numbers are not exact on this processor")
     config = ModelConfig.model_validate(SHAPES[0] | {"output_bias": True})
     model = build(config, source_types=TYPES, target_types=TYPES).eval()
-    assert model.output_bias is not None
-    model.output_bias.normal_(std=5.0)
-    quick = FastEncoderDecoder(model.encoder, model.decoder, model.projection, bias=model.output_bias, format=format)
+    assert model.head.bias is not None
+    model.head.bias.normal_(std=5.0)
+    quick = FastEncoderDecoder(model.encoder, model.decoder, model.head.weight, bias=model.head.bias, format=format)
     found, _ = quick.step(batch.target_input, quick.session(batch.source, batch.source_valid))
     valid = batch.target_valid
     torch.testing.assert_close(found[valid], by_hand(model, batch)[valid], atol=error, rtol=error)
@@ -74,12 +74,12 @@ def test_the_loss_and_its_gradient_have_it(model: EncoderDecoder, batch: PairBat
     log_p = by_hand(model, batch)[valid]
     nll = -log_p.gather(1, target[valid][:, None]).sum()
     wanted = (1 - smoothing) * nll - smoothing * log_p.mean(1).sum()
-    parameters = [model.projection, model.output_bias]
+    parameters = [model.head.weight, model.head.bias]
     slopes = torch.autograd.grad(wanted, parameters)
     for textbook in (True, False):
         with reference_mode(textbook):
             features = model(batch.source, batch.source_valid, batch.target_input, batch.target_valid)
-            found = model.loss(features[valid], target[valid], smoothing=smoothing)
+            found = model.head.loss(features[valid], target[valid], smoothing=smoothing)
         torch.testing.assert_close(found.smoothed, wanted)
         torch.testing.assert_close(found.nll, nll)
         for one, other in zip(torch.autograd.grad(found.smoothed, parameters), slopes, strict=True):

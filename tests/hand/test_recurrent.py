@@ -172,7 +172,7 @@ def test_luong_reads_with_the_new_state_and_feeds_what_it_read():
     feed, expected = torch.zeros(2, cases.WIDTH), []
     (cell,) = decoder.cells.layers
     for column in range(2):
-        x = torch.cat([decoder.embedding(tokens)[:, column], feed], 1)
+        x = torch.cat([decoder.embedding.embed(tokens, tokens)[:, column], feed], 1)
         (hidden,) = one_step(cell, x, hidden)
         context = attend(decoder, hidden, source.states)
         feed = torch.tanh(decoder.combine(torch.cat([context, hidden], 1)))
@@ -198,7 +198,7 @@ def test_luong_without_input_feeding_reads_with_the_new_state():
     hidden, expected = torch.tanh(decoder.bridge.linear(source.final)), []
     (cell,) = decoder.cells.layers
     for column in range(2):
-        (hidden,) = one_step(cell, decoder.embedding(tokens[:, column : column + 1])[:, 0], hidden)
+        (hidden,) = one_step(cell, decoder.embedding.embed(tokens[:, column : column + 1], tokens[:, :1])[:, 0], hidden)
         context = attend(decoder, hidden, source.states)
         expected.append(torch.tanh(decoder.combine(torch.cat([context, hidden], 1))))
     torch.testing.assert_close(run(decoder, tokens, source).features, torch.stack(expected, 1))
@@ -227,7 +227,7 @@ def test_bahdanau_reads_with_the_old_state_and_speaks_from_it():
     hidden, expected = torch.tanh(decoder.bridge.linear(source.final)), []
     (cell,) = decoder.cells.layers
     for column in range(2):
-        word, context = decoder.embedding(tokens)[:, column], attend(decoder, hidden, source.states)
+        word, context = decoder.embedding.embed(tokens, tokens)[:, column], attend(decoder, hidden, source.states)
         both = decoder.read_out(torch.cat([hidden, word, context], 1))
         expected.append(torch.maximum(both[:, 0::2], both[:, 1::2]))
         (hidden,) = one_step(cell, torch.cat([word, context], 1), hidden)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from regard.attention.heads import AttentionReader
+from regard.attention.mask import Span
 from regard.errors import ConfigError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
@@ -30,10 +31,10 @@ def made(**config: Any):
     model = build(ModelConfig(**{**SMALL, **config}), source_types=TYPES, target_types=TYPES)
     source, target = torch.randint(4, TYPES, (2, 4)), torch.randint(4, TYPES, (2, 3))
     features = model.eval()(source, SOURCE, target, TARGET)
-    assert features.shape == (2, 3, model.projection.shape[1]) and model.decoder.width == features.shape[2]
+    assert features.shape == (2, 3, model.head.weight.shape[1]) and model.decoder.width == features.shape[2]
     features[TARGET].square().sum().backward()
     idle = [name for name, parameter in model.named_parameters() if parameter.grad is None]
-    assert idle == ([] if model.projection is model.decoder.embedding.weight else ["projection"])
+    assert idle == ([] if model.head.weight is model.decoder.embedding.weight else ["head.weight"])
     return model
 
 
@@ -130,7 +131,7 @@ def test_cells_get_embeddings_times_the_root_of_their_width():
         side = {"kind": "recurrent", "scale_embedding": scaled}
         model = made(encoder=side, decoder=side)
         for embedding in (model.encoder.embedding, model.decoder.embedding):
-            torch.testing.assert_close(embedding(tokens), times * embedding.weight[tokens])
+            torch.testing.assert_close(embedding(tokens, Span.of(tokens > 0)).x, times * embedding.weight[tokens])
 
 
 def test_luongs_cells_start_orthogonal():

@@ -36,19 +36,20 @@ from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.convolutional.decoder import ConvolutionalDecoder, ConvolutionalLayer, ConvolutionalReader
 from regard.models.convolutional.gated_convolution import GatedConvolution
+from regard.models.input import TokenInput
 from regard.models.recurrent.bahdanau import BahdanauDecoder
 from regard.models.recurrent.bridge import CopiedState, LearnedState
 from regard.models.recurrent.cells import GRU, LSTM, Cell, Elman
 from regard.models.recurrent.fixed_context_decoder import FixedContextDecoder
 from regard.models.recurrent.luong import InputFeedingDecoder, LuongDecoder
 from regard.models.recurrent.stack import Stack
-from regard.models.recurrent.token_embedding import TokenEmbedding
 from regard.models.transformer.average_attention import AverageAttention
 from regard.models.transformer.feed_forward import FeedForward
+from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.mixers import find_mixer
 from regard.models.transformer.norms import PostNorm, PreNorm
 from regard.models.transformer.ssru import SimpleRecurrent
-from regard.models.transformer.transformer import DecoderLayer, Embedding, TransformerDecoder
+from regard.models.transformer.transformer import TransformerDecoder
 from regard.testing import DecoderCase, MechanismCase, MixerCase
 from regard.testing.law import ready
 
@@ -174,8 +175,8 @@ def single_reader(kind: str) -> Reader:
     return AttentionReader(MultiHead(WIDTH, heads=1, mechanism=MECHANISMS[kind](SINGLE), project=()))
 
 
-def embedding(position: Position) -> Embedding:
-    return Embedding(nn.Parameter(torch.randn(TYPES, WIDTH)), position, dropout=0.0)
+def embedding(position: Position) -> TokenInput:
+    return TokenInput(nn.Parameter(torch.randn(TYPES, WIDTH)), position, dropout=0.0)
 
 
 def transformer(
@@ -192,7 +193,7 @@ def transformer(
         "none": NoPosition(),
     }
     layers = [
-        DecoderLayer(
+        TransformerLayer(
             mixer(),
             reader(read),
             FeedForward(WIDTH, 2 * WIDTH),
@@ -214,8 +215,8 @@ CELLS: dict[str, Callable[[int, int], Cell]] = {
 }
 
 
-def words() -> TokenEmbedding:
-    return TokenEmbedding(nn.Parameter(torch.randn(TYPES, 5)))
+def words() -> TokenInput:
+    return TokenInput(nn.Parameter(torch.randn(TYPES, 5)))
 
 
 def stack(cell: str, in_width: int, layers: int) -> Stack:

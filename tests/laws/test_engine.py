@@ -15,7 +15,7 @@ from regard.engine.transformer import FastEncoderDecoder, obstacle
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
-from regard.models.transformer.transformer import DecoderLayer
+from regard.models.transformer.layer import TransformerLayer
 from regard.search.batch_search import search
 from regard.search.beam import beam_search, start_beam
 from regard.search.contract import Symbols, chunked
@@ -46,7 +46,7 @@ def model_of(shape: dict[str, Any], *, dtype: torch.dtype = torch.float64) -> En
 
 
 def fast(model: EncoderDecoder, dtype: torch.dtype | None = None, format: Format = "float") -> FastEncoderDecoder:
-    return FastEncoderDecoder(model.encoder, model.decoder, model.projection, dtype=dtype, format=format)
+    return FastEncoderDecoder(model.encoder, model.decoder, model.head.weight, dtype=dtype, format=format)
 
 
 @pytest.fixture(params=SHAPES)
@@ -239,7 +239,7 @@ def test_packed_matrices_compute_the_same(
     found, _ = quick.step(tokens, quick.session(*sources(rows)))
     assert found.dtype == torch.float32
     assert float((found - wanted).abs().mean()) < error
-    assert model.projection.dtype == torch.float32, "the model is as it was"
+    assert model.head.weight.dtype == torch.float32, "the model is as it was"
 
 
 def drawn(rows: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -324,7 +324,7 @@ def test_a_row_in_8_bits_does_not_depend_on_those_beside_it() -> None:
 
 
 def test_a_class_of_another_name_is_not_taken_for_what_it_is_made_of() -> None:
-    class ReadsFirst(DecoderLayer): ...
+    class ReadsFirst(TransformerLayer): ...
 
     model = model_of({})
     model.decoder.layers[0].__class__ = ReadsFirst

@@ -13,9 +13,11 @@ from torch.nn.functional import linear
 from regard.attention.mask import Padding
 from regard.attention.positions.absolute import SinusoidalPosition
 from regard.models.encoder_decoder import EncoderDecoder, Session
+from regard.models.head import Head
 from regard.models.transformer.feed_forward import FeedForward
+from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.norms import PostNorm
-from regard.models.transformer.transformer import EncoderLayer, TransformerEncoder
+from regard.models.transformer.transformer import TransformerEncoder
 from regard.search.batch_search import RunningBatch, search
 from regard.search.beam import beam_search, start_beam
 from regard.search.best_types import best_types
@@ -45,9 +47,9 @@ def transducer(name: str, monkeypatch: pytest.MonkeyPatch, *, seed: int = 0) -> 
     monkeypatch.setattr(cases, "SUMMARY", WIDTH)
     torch.manual_seed(seed)
     frames = (PostNorm(WIDTH, dropout=0.0), PostNorm(WIDTH, dropout=0.0))
-    layer = EncoderLayer(cases.attention(Padding()), FeedForward(WIDTH, WIDTH), frames)
+    layer = TransformerLayer(cases.attention(Padding()), None, FeedForward(WIDTH, WIDTH), frames)
     encoder = TransformerEncoder(cases.embedding(SinusoidalPosition(WIDTH)), [layer], nn.Identity())
-    return ready(EncoderDecoder(encoder, DECODERS[name](), nn.Parameter(torch.randn(TYPES, WIDTH))))
+    return ready(EncoderDecoder(encoder, DECODERS[name](), Head(nn.Parameter(torch.randn(TYPES, WIDTH)))))
 
 
 @pytest.fixture(params=KINDS)
@@ -74,7 +76,7 @@ def uncached(model: EncoderDecoder, source: Tensor, valid: Tensor):
     def step(tokens: Tensor, tape: Tape) -> tuple[Tensor, Tape]:
         whole = torch.cat([tape.tokens, tokens], 1)
         features, _ = model.decoder(whole, memory, model.decoder.start(memory, tape.rows))
-        log_p = torch.log_softmax(linear(features[:, -tokens.shape[1] :], model.projection), -1)
+        log_p = torch.log_softmax(linear(features[:, -tokens.shape[1] :], model.head.weight), -1)
         return log_p, Tape(whole, tape.rows)
 
     return step, Tape(torch.empty(len(source), 0, dtype=torch.int64), torch.arange(len(source)))
@@ -254,7 +256,7 @@ def test_the_score_is_that_of_teacher_forcing(model, source):
         for hypothesis in hypotheses:
             tokens = torch.tensor([[BEGIN, *hypothesis.tokens, END][: len(hypothesis.token_log_probabilities) + 1]])
             features = model(source[row : row + 1], VALID[row : row + 1], tokens[:, :-1], tokens[:, :-1] >= 0)
-            log_p = torch.log_softmax(linear(features, model.projection), -1)
+            log_p = torch.log_softmax(linear(features, model.head.weight), -1)
             gains = log_p.gather(2, tokens[:, 1:, None]).flatten()
             assert hypothesis.log_probability == pytest.approx(float(gains.sum()), abs=1e-9)
             assert hypothesis.token_log_probabilities == pytest.approx(gains.tolist(), abs=1e-5)

@@ -43,7 +43,7 @@ def loss_of(model: EncoderDecoder, sources: list[list[int]], targets: list[list[
     inputs = torch.cat([torch.full_like(output[:, :1], BEGIN), output[:, :-1]], 1)
     features = model(source, source_valid, inputs, valid)
     return (
-        projected_cross_entropy(features[valid], model.projection, output[valid], smoothing=0.0).smoothed / valid.sum()
+        projected_cross_entropy(features[valid], model.head.weight, output[valid], smoothing=0.0).smoothed / valid.sum()
     )
 
 

@@ -14,11 +14,11 @@ from regard.attention.mechanisms.dot import Dot
 from regard.attention.mechanisms.general import General
 from regard.models.convolutional.decoder import ConvolutionalLayer, ConvolutionalReader
 from regard.models.convolutional.gated_convolution import GatedConvolution
+from regard.models.input import TokenInput
 from regard.models.recurrent.bridge import LearnedState
 from regard.models.recurrent.cells import LSTM
 from regard.models.recurrent.luong import LuongDecoder
 from regard.models.recurrent.stack import Layers, Stack
-from regard.models.recurrent.token_embedding import TokenEmbedding
 from regard.models.transformer.average_attention import AverageAttention
 from regard.models.transformer.norms import normalisation
 
@@ -48,7 +48,7 @@ def encoded(states: Tensor, embedded: Tensor, length: Tensor) -> Encoded:
 
 def decoder(mechanism: Mechanism) -> LuongDecoder:
     cells = Given([LSTM(WIDTH, WIDTH)])
-    embedding = TokenEmbedding(nn.Parameter(torch.zeros(4, WIDTH)), scaled=False)
+    embedding = TokenInput(nn.Parameter(torch.zeros(4, WIDTH)), scale=1.0)
     return LuongDecoder(embedding, cells, AttentionReader(reader(mechanism)), LearnedState(WIDTH, cells))
 
 

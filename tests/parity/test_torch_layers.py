@@ -12,8 +12,8 @@ from regard.attention.kernel import kernel
 from regard.attention.mask import Causal, Padding, Span
 from regard.attention.mechanisms.dot import Dot
 from regard.models.transformer.feed_forward import FeedForward
+from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.norms import PostNorm, PreNorm
-from regard.models.transformer.transformer import DecoderLayer, EncoderLayer
 
 from ..tolerances import Law, Within, within
 
@@ -40,10 +40,10 @@ def copy_feed_forward(ours: FeedForward, theirs: nn.Module) -> None:
     ours.down.load_state_dict(theirs.linear2.state_dict())
 
 
-def encoder_pair(norm: str) -> tuple[EncoderLayer, nn.TransformerEncoderLayer]:
+def encoder_pair(norm: str) -> tuple[TransformerLayer, nn.TransformerEncoderLayer]:
     theirs = nn.TransformerEncoderLayer(WIDTH, HEADS, INNER, 0.0, batch_first=True, norm_first=norm == "pre")
     frames = tuple(FRAMES[norm](WIDTH, dropout=0.0) for _ in range(2))
-    ours = EncoderLayer(SelfAttention(heads(), mask=Padding()), FeedForward(WIDTH, INNER), frames)
+    ours = TransformerLayer(SelfAttention(heads(), mask=Padding()), None, FeedForward(WIDTH, INNER), frames)
     scramble(theirs)
     with torch.no_grad():
         copy_attention(ours.mixer.attention, theirs.self_attn)
@@ -53,11 +53,11 @@ def encoder_pair(norm: str) -> tuple[EncoderLayer, nn.TransformerEncoderLayer]:
     return ours, theirs
 
 
-def decoder_pair(norm: str) -> tuple[DecoderLayer, nn.TransformerDecoderLayer]:
+def decoder_pair(norm: str) -> tuple[TransformerLayer, nn.TransformerDecoderLayer]:
     theirs = nn.TransformerDecoderLayer(WIDTH, HEADS, INNER, 0.0, batch_first=True, norm_first=norm == "pre")
     frames = tuple(FRAMES[norm](WIDTH, dropout=0.0) for _ in range(3))
     mixer = SelfAttention(heads(), mask=Causal() & Padding())
-    ours = DecoderLayer(mixer, AttentionReader(heads()), FeedForward(WIDTH, INNER), frames)
+    ours = TransformerLayer(mixer, AttentionReader(heads()), FeedForward(WIDTH, INNER), frames)
     scramble(theirs)
     with torch.no_grad():
         copy_attention(ours.mixer.attention, theirs.self_attn)
@@ -75,10 +75,10 @@ def scramble(module: nn.Module) -> None:
         nn.init.normal_(parameter, std=0.4)
 
 
-def run_ours(layer: DecoderLayer, x: Tensor, source: Tensor) -> Tensor:
+def run_ours(layer: TransformerLayer, x: Tensor, source: Tensor) -> Tensor:
     span, rows = Span.of(TARGET), RowMap.of(torch.arange(3), 3)
     memory = layer.reader.prepare(Encoded(source, source, source[:, 0], Span.of(SOURCE)))
-    state = (layer.mixer.start(3), layer.reader.start(memory, rows))
+    state = layer.start(3, memory, rows)
     return layer(x, span, memory, rows, state)[0]
 
 

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from regard.models.input import TokenInput
 from regard.models.recurrent.cells import GRU, LSTM, Cell, Elman
 from regard.models.recurrent.encoder import RecurrentEncoder
 from regard.models.recurrent.stack import Stack
-from regard.models.recurrent.token_embedding import TokenEmbedding
 
 from ..tolerances import within
 
@@ -102,7 +102,7 @@ def test_a_stack_is_torchs_layers(kinds):
 def test_an_encoder_is_torchs_over_packed_sentences(kinds, both):
     theirs = kinds[1](ENTER, WIDTH, num_layers=2, batch_first=True, bidirectional=both)
     directions = 1 + both
-    embedding = TokenEmbedding(nn.Parameter(torch.randn(TYPES, ENTER)), scaled=False)
+    embedding = TokenInput(nn.Parameter(torch.randn(TYPES, ENTER)), scale=1.0)
     enters = (ENTER, directions * WIDTH)
     encoder = RecurrentEncoder(embedding, [[kinds[0](each, WIDTH) for _ in range(directions)] for each in enters])
     for layer, cells in enumerate(encoder.stack):

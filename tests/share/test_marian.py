@@ -186,7 +186,7 @@ def write_plain(folder: Path, config: dict[str, Any], *, seed: int = 2) -> Plain
 def our_logits(of: Translator, source: list[int], target: list[int]) -> Tensor:
     """(target, types) after the begin symbol and each of ``target`` but the last."""
     rows = torch.tensor([[BEGIN, *target[:-1]]])
-    return of.model.logits(of.model(*pad_sources([source]), rows, torch.ones_like(rows, dtype=torch.bool)))[0]
+    return of.model.head(of.model(*pad_sources([source]), rows, torch.ones_like(rows, dtype=torch.bool)))[0]
 
 
 def as_theirs(pieces: list[int]) -> list[int]:

@@ -12,7 +12,7 @@ from regard.attention.heads import MultiHead
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.studies import pronoun, toy_tasks
 from regard.studies.catalogue import STUDIES
-from regard.studies.pronoun import ALL_HEADS, Head, switched_off
+from regard.studies.pronoun import ALL_HEADS, HeadSite, switched_off
 from regard.studies.record import record_study
 from regard.studies.sentences import pronoun_sentences, word_tokenizer
 from regard.studies.study import ignore_report
@@ -30,7 +30,7 @@ def model() -> EncoderDecoder:
 def test_a_head_switched_off_is_one_whose_share_of_the_output_projection_is_zero(model: EncoderDecoder) -> None:
     judged = LANGUAGE[:4]
     whole = pronoun._log_p(model, judged, TOKENIZER)
-    for head in (Head("encoder.1.self", 2), Head("decoder.0.source", 0)):
+    for head in (HeadSite("encoder.1.self", 2), HeadSite("decoder.0.source", 0)):
         with switched_off(model, head):
             silenced = pronoun._log_p(model, judged, TOKENIZER)
         attention = model.get_submodule(pronoun.ATTENTIONS[head.attention].removesuffix(".mechanism"))
@@ -89,7 +89,10 @@ def test_each_criterion_can_fail(
 
 def test_heads_of_the_encoder_are_told_apart_from_the_one_that_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     """The verdict may rest on the decoder; then the remarks say how little the encoder's heads look."""
-    values = dict.fromkeys(ALL_HEADS, 0.0) | {Head("encoder.1.self", 3): 0.0125, Head("decoder.0.source", 1): 0.5}
+    values = dict.fromkeys(ALL_HEADS, 0.0) | {
+        HeadSite("encoder.1.self", 3): 0.0125,
+        HeadSite("decoder.0.source", 1): 0.5,
+    }
     monkeypatch.setattr(pronoun, "_right", lambda *rest: 1.0)
     monkeypatch.setattr(pronoun, "_looks", lambda *rest: {head: [each, each] for head, each in values.items()})
     monkeypatch.setattr(pronoun, "_log_p", lambda *rest: torch.zeros(2))

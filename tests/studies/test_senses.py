@@ -70,6 +70,6 @@ def test_columns_are_those_at_bank() -> None:
     columns = study._columns(model, chosen, tokenizer)
     assert list(columns) == ["embedding", "states after layer 1", "states after layer 2"]
     bank = tokenizer.encode("bank")[0]
-    shared = model.projection[bank].detach()  # one matrix for embeddings and output
+    shared = model.head.weight[bank].detach()  # one matrix for embeddings and output
     assert torch.equal(columns["embedding"], shared.expand(3, -1))
     assert len(torch.unique(columns["states after layer 2"], dim=0)) == 3

@@ -11,8 +11,8 @@ from regard.models.convolutional.config import ConvolutionalDecoderConfig, Convo
 from regard.models.convolutional.decoder import ConvolutionalDecoder, ConvolutionalLayer, ConvolutionalReader
 from regard.models.convolutional.encoder import CentredConvolution, ConvolutionalEncoder
 from regard.models.convolutional.gated_convolution import GatedConvolution
+from regard.models.input import TokenInput
 from regard.models.parts import embed, reader
-from regard.models.transformer.transformer import Embedding
 
 __all__ = ["decoder", "encoder"]
 
@@ -78,7 +78,7 @@ def _layers(blocks: tuple[tuple[int, int, int], ...]) -> tuple[list[int], list[i
     return [layers[0][0], *(width for width, _ in layers)], [kernel for _, kernel in layers]
 
 
-def _embed(config: ConvolutionalEncoderConfig, weight: nn.Parameter) -> Embedding:
+def _embed(config: ConvolutionalEncoderConfig, weight: nn.Parameter) -> TokenInput:
     """Embeddings with positions, both initialised N(0, 0.1²) and added without a scale (§3.5)."""
     embedding = embed(config.position, weight, dropout=config.dropout, scale=1.0)
     for table in embedding.parameters():

@@ -25,6 +25,7 @@ from regard.attention.mask import Span
 from regard.core.state import State
 from regard.models.convolutional.gated_convolution import HALF, Convolution, gain, residual, scale_gradient
 from regard.models.dropout import Dropout
+from regard.models.input import Input
 
 __all__ = ["ConvolutionalDecoder", "ConvolutionalLayer", "ConvolutionalReader", "ConvolutionalState"]
 
@@ -103,7 +104,6 @@ class ConvolutionalDecoder(Decoder):
     Gradients of the encoder's states are divided by twice the number of layers, as every layer reads these states
     (Gehring et al. 2017, §3.5; the 2 is the authors' code).
 
-    ``embedding``: module from tokens and positions to (rows, length, width).
     ``layers``: each layer's input is as wide as the output of the one before.
     ``width``: width of the embeddings and of the features.
     ``first_width``, ``last_width``: width of the first layer's input and of the last layer's output.
@@ -112,7 +112,7 @@ class ConvolutionalDecoder(Decoder):
 
     def __init__(
         self,
-        embedding: nn.Module,
+        embedding: Input,
         layers: Sequence[ConvolutionalLayer],
         *,
         width: int,
@@ -155,7 +155,7 @@ class ConvolutionalDecoder(Decoder):
         valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
         span = Span(state.length, valid)
         rows = RowMap.of(state.rows, sentences(memory))
-        embedded: Tensor = self.embedding(tokens, span.position)
+        embedded = self.embedding(tokens, span).x
         h, layers = self.input_proj(embedded), []
         for layer, source, before in zip(self.stack, memory, state.layers, strict=True):
             h, after = layer(h, embedded, span, source, rows, before)

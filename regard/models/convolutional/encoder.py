@@ -8,10 +8,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import glu, pad
 
-from regard.attention.contract import Encoded, Encoder
+from regard.attention.contract import Encoded, Encoder, mean_state
 from regard.attention.mask import Span
 from regard.models.convolutional.gated_convolution import HALF, Convolution, gain, residual
 from regard.models.dropout import Dropout
+from regard.models.input import Input
 
 __all__ = ["CentredConvolution", "ConvolutionalEncoder"]
 
@@ -46,7 +47,6 @@ class ConvolutionalEncoder(Encoder):
     States are as wide as the embeddings, so that both can be added. L layers of kernel k see 1 + L(k−1) positions.
     ``final`` is the mean of the states.
 
-    ``embedding``: module from tokens and positions to (sentences, length, width).
     ``layers``: each layer's input is as wide as the output of the one before.
     ``width``: width of embeddings and states.
     ``first_width``, ``last_width``: width of the first layer's input and of the last layer's output.
@@ -55,7 +55,7 @@ class ConvolutionalEncoder(Encoder):
 
     def __init__(
         self,
-        embedding: nn.Module,
+        embedding: Input,
         layers: Sequence[CentredConvolution],
         *,
         width: int,
@@ -72,12 +72,9 @@ class ConvolutionalEncoder(Encoder):
         )
 
     def forward(self, tokens: Int[Tensor, "sentences length"], valid: Bool[Tensor, "sentences length"]) -> Encoded:
-        span = Span.of(valid)
-        embedded: Tensor = self.embedding(tokens, span.position)
+        embedded, span = self.embedding(tokens, Span.of(valid))
         x: Tensor = self.input_proj(embedded)
         for layer in self.layers:
-            x = layer(x, valid)
+            x = layer(x, span.valid)
         states: Tensor = self.output_proj(x)
-        weight = valid[..., None].to(states.dtype)
-        mean = (states * weight).sum(1) / weight.sum(1).clamp_min(1)
-        return Encoded(states, embedded, mean, span)
+        return Encoded(states, embedded, mean_state(states, span), span)

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from regard.attention.contract import Decoded, Reader, RowMap, sentences
 from regard.attention.mask import Span
+from regard.models.input import Input
 from regard.models.recurrent.bridge import Bridge
 from regard.models.recurrent.decoder_memory import RecurrentDecoder, RecurrentMemory, RecurrentState, counted
 from regard.models.recurrent.stack import Stack
-from regard.models.recurrent.token_embedding import TokenEmbedding
 
 __all__ = ["BahdanauDecoder"]
 
@@ -30,7 +30,7 @@ class BahdanauDecoder(RecurrentDecoder):
 
     def __init__(
         self,
-        embedding: TokenEmbedding,
+        embedding: Input,
         cells: Stack,
         reader: Reader,
         bridge: Bridge,
@@ -52,7 +52,7 @@ class BahdanauDecoder(RecurrentDecoder):
         valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
         rows, step = RowMap.of(state.rows, sentences(memory)), self.cells.step_function()
         layers, _, reader, length, _ = state
-        embedded = self.embedding(tokens)
+        embedded = self.embedding(tokens, Span(length, valid)).x
         queries, contexts = [], []
         for x, column, counts in zip(embedded.unbind(1), valid.unbind(1), counted(valid), strict=True):
             queries.append(layers[-1][0])

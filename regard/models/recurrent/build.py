@@ -8,16 +8,21 @@ from torch import nn
 
 from regard.attention.contract import Decoder
 from regard.errors import ConfigError
+from regard.models.input import TokenInput
 from regard.models.parts import reader
 from regard.models.recurrent.bahdanau import BahdanauDecoder
 from regard.models.recurrent.bridge import Bridge, CopiedState, LearnedState
 from regard.models.recurrent.cells import GRU, LSTM, Cell, Elman
-from regard.models.recurrent.config import CellConfig, RecurrentDecoderConfig, RecurrentEncoderConfig
+from regard.models.recurrent.config import (
+    CellConfig,
+    RecurrentDecoderConfig,
+    RecurrentEncoderConfig,
+    RecurrentStackConfig,
+)
 from regard.models.recurrent.encoder import RecurrentEncoder
 from regard.models.recurrent.fixed_context_decoder import FixedContextDecoder
 from regard.models.recurrent.luong import InputFeedingDecoder, LuongDecoder
 from regard.models.recurrent.stack import Stack
-from regard.models.recurrent.token_embedding import TokenEmbedding
 
 __all__ = ["decoder", "encoder"]
 
@@ -26,12 +31,12 @@ def encoder(config: RecurrentEncoderConfig, embedding: nn.Parameter) -> Recurren
     directions = 2 if config.bidirectional else 1
     in_widths = [embedding.shape[1]] + [config.features] * (config.layers - 1)
     layers = [[_cell(config.cell, in_width, config.width) for _ in range(directions)] for in_width in in_widths]
-    words = TokenEmbedding(embedding, dropout=config.dropout, scaled=config.scale_embedding)
+    words = _embed(config, embedding)
     return RecurrentEncoder(words, layers, dropout=config.dropout, reversed=config.reversed)
 
 
 def decoder(config: RecurrentDecoderConfig, embedding: nn.Parameter, *, states: int, summary: int) -> Decoder:
-    words = TokenEmbedding(embedding, dropout=config.dropout, scaled=config.scale_embedding)
+    words = _embed(config, embedding)
     if config.order == "none":
         cells = _stack(config, words.width + config.width)
         return FixedContextDecoder(
@@ -45,6 +50,10 @@ def decoder(config: RecurrentDecoderConfig, embedding: nn.Parameter, *, states: 
     cells = _stack(config, words.width + (config.width if config.input_feeding else 0))
     kind = InputFeedingDecoder if config.input_feeding else LuongDecoder
     return kind(words, cells, read, _bridge(config, summary, cells), dropout=config.dropout)
+
+
+def _embed(config: RecurrentStackConfig, embedding: nn.Parameter) -> TokenInput:
+    return TokenInput(embedding, dropout=config.dropout, scale=None if config.scale_embedding else 1.0)
 
 
 def _stack(config: RecurrentDecoderConfig, in_width: int) -> Stack:

@@ -11,7 +11,7 @@ from regard.config.explain import Misfit
 from regard.models.attention_config import AttentionSizes, MechanismConfig, Named, unprojected
 from regard.models.stack_config import LARGEST, StackConfig
 
-__all__ = ["CellConfig", "RecurrentDecoderConfig", "RecurrentEncoderConfig"]
+__all__ = ["CellConfig", "RecurrentDecoderConfig", "RecurrentEncoderConfig", "RecurrentStackConfig"]
 
 LAYERS = 2  # cells are seldom stacked as high as layers of attention
 STATES = 512  # default features of a state, both directions together

@@ -11,9 +11,9 @@ from torch import Tensor
 from regard.attention.contract import Decoder, Encoded, Memory, Reader, RowMap, sentences
 from regard.core.state import State, select
 from regard.models.dropout import Dropout
+from regard.models.input import Input
 from regard.models.recurrent.bridge import Bridge
 from regard.models.recurrent.stack import Layers, Stack
-from regard.models.recurrent.token_embedding import TokenEmbedding
 
 __all__ = ["RecurrentDecoder", "RecurrentMemory", "RecurrentState", "counted"]
 
@@ -54,7 +54,7 @@ class RecurrentDecoder(Decoder):
 
     def __init__(
         self,
-        embedding: TokenEmbedding,
+        embedding: Input,
         cells: Stack,
         reader: Reader | None,
         bridge: Bridge,

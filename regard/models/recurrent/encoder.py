@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from regard.attention.contract import Encoded, Encoder
 from regard.attention.mask import Span
 from regard.models.dropout import Dropout
+from regard.models.input import Input
 from regard.models.recurrent.cells import Carried, Cell
-from regard.models.recurrent.token_embedding import TokenEmbedding
 
 __all__ = ["RecurrentEncoder"]
 
@@ -31,7 +31,7 @@ class RecurrentEncoder(Encoder):
 
     def __init__(
         self,
-        embedding: TokenEmbedding,
+        embedding: Input,
         layers: Sequence[Sequence[Cell]],
         *,
         dropout: float = 0.0,
@@ -51,10 +51,10 @@ class RecurrentEncoder(Encoder):
         return cast(Iterable[Iterable[Cell]], self.layers)
 
     def forward(self, tokens: Int[Tensor, "sentences length"], valid: Bool[Tensor, "sentences length"]) -> Encoded:
-        length = valid.sum(1)
-        backwards = _reversing(length, tokens.shape[1])
+        embedded, span = self.embedding(tokens, Span.of(valid))
+        length = span.length
+        backwards = _reversing(length, embedded.shape[1])
         orders = (backwards,) if self.reversed else (None, backwards)
-        embedded = self.embedding(tokens)
         x, final = embedded, []
         for number, cells in enumerate(self.stack):
             x = self.dropout(x) if number else x
@@ -66,7 +66,7 @@ class RecurrentEncoder(Encoder):
                 carried.append(last)
             x = torch.cat(states, 2)
             final += [part for parts in zip(*carried, strict=True) for part in parts]
-        return Encoded(x, embedded, torch.cat(final, 1), Span.of(valid))
+        return Encoded(x, embedded, torch.cat(final, 1), span)
 
 
 def _reversing(length: Int[Tensor, "sentences"], columns: int) -> Int[Tensor, "sentences {columns}"]:

@@ -7,11 +7,12 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from regard.attention.contract import Decoded, Encoded
+from regard.attention.mask import Span
 from regard.core.state import select
+from regard.models.input import Input
 from regard.models.recurrent.bridge import Bridge
 from regard.models.recurrent.decoder_memory import RecurrentDecoder, RecurrentMemory, RecurrentState
 from regard.models.recurrent.stack import Stack
-from regard.models.recurrent.token_embedding import TokenEmbedding
 
 __all__ = ["FixedContextDecoder"]
 
@@ -25,9 +26,7 @@ class FixedContextDecoder(RecurrentDecoder):
     al. 2014, who give the summary at the start only).
     """
 
-    def __init__(
-        self, embedding: TokenEmbedding, cells: Stack, bridge: Bridge, *, summary: int, dropout: float = 0.0
-    ) -> None:
+    def __init__(self, embedding: Input, cells: Stack, bridge: Bridge, *, summary: int, dropout: float = 0.0) -> None:
         super().__init__(embedding, cells, None, bridge, width=cells.width, dropout=dropout)
         self.summary_proj = nn.Linear(summary, cells.width)
 
@@ -46,7 +45,7 @@ class FixedContextDecoder(RecurrentDecoder):
         valid: Bool[Tensor, "rows length"] | None = None,
     ) -> Decoded:
         valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
-        length, embedded = valid.sum(1), self.embedding(tokens)
+        length, embedded = valid.sum(1), self.embedding(tokens, Span(state.length, valid)).x
         context = memory.source.index_select(0, state.rows)[:, None].expand(-1, tokens.shape[1], -1)
         hidden, layers = self.cells.run(torch.cat([embedded, context], 2), length, state.layers)
         after = RecurrentState(layers, (), (), state.length + length, state.rows)

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from regard.attention.contract import Decoded, Reader, RowMap, sentences
 from regard.attention.mask import Span
+from regard.models.input import Input
 from regard.models.recurrent.bridge import Bridge
 from regard.models.recurrent.decoder_memory import RecurrentDecoder, RecurrentMemory, RecurrentState, counted
 from regard.models.recurrent.stack import Stack
-from regard.models.recurrent.token_embedding import TokenEmbedding
 
 __all__ = ["InputFeedingDecoder", "LuongDecoder"]
 
@@ -23,9 +23,7 @@ class LuongDecoder(RecurrentDecoder):
     are read at once. Cost: that of the cells, one column after the other, and of the reader.
     """
 
-    def __init__(
-        self, embedding: TokenEmbedding, cells: Stack, reader: Reader, bridge: Bridge, *, dropout: float = 0.0
-    ) -> None:
+    def __init__(self, embedding: Input, cells: Stack, reader: Reader, bridge: Bridge, *, dropout: float = 0.0) -> None:
         super().__init__(embedding, cells, reader, bridge, width=cells.width, dropout=dropout)
         self.combine = nn.Linear(reader.width + cells.width, cells.width, bias=False)
 
@@ -39,7 +37,7 @@ class LuongDecoder(RecurrentDecoder):
     ) -> Decoded:
         valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
         span, rows = Span(state.length, valid), RowMap.of(state.rows, sentences(memory))
-        hidden, layers = self.cells.run(self.embedding(tokens), span.length, state.layers)
+        hidden, layers = self.cells.run(self.embedding(tokens, span).x, span.length, state.layers)
         read = self.reader(hidden, span, memory.source, rows, state.reader)
         features = torch.tanh(self.combine(torch.cat([read.output, hidden], 2)))
         after = RecurrentState(layers, (), read.state, state.length + span.length, state.rows)
@@ -68,7 +66,8 @@ class InputFeedingDecoder(LuongDecoder):
         valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
         rows, step, features = RowMap.of(state.rows, sentences(memory)), self.cells.step_function(), []
         layers, feed, reader, length, _ = state
-        columns = zip(self.embedding(tokens).unbind(1), valid.unbind(1), counted(valid), strict=True)
+        vectors = self.embedding(tokens, Span(length, valid)).x
+        columns = zip(vectors.unbind(1), valid.unbind(1), counted(valid), strict=True)
         for embedded, column, counts in columns:
             hidden, layers = step(torch.cat([embedded, feed], 1), counts, layers)
             read = self.reader(hidden[:, None], Span(length, column[:, None]), memory.source, rows, reader)

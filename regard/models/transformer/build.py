@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-import torch
 from torch import nn
 
 from regard.attention.mask import Causal, Padding
+from regard.models.execution import EXECUTIONS
+from regard.models.head import Head
 from regard.models.language_model import LanguageModel
 from regard.models.parts import embed, reader
 from regard.models.transformer.config import TransformerDecoderConfig, TransformerStackConfig
 from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward, feed_forward
+from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.mixers import build_mixer
 from regard.models.transformer.norms import PostNorm, PreNorm, Residual, normalisation
 from regard.models.transformer.site import MixerSite, mixer_site
-from regard.models.transformer.transformer import DecoderLayer, EncoderLayer, TransformerDecoder, TransformerEncoder
+from regard.models.transformer.transformer import TransformerDecoder, TransformerEncoder
 
 __all__ = ["decoder", "encoder", "language_model"]
 
@@ -25,8 +27,8 @@ Part = TypeVar("Part", bound=nn.Module)
 def encoder(config: TransformerStackConfig, embedding: nn.Parameter) -> TransformerEncoder:
     site = mixer_site(config, Padding(), where="model.encoder", causal=False)
     layers = [_layer(config, site) for _ in range(config.layers)]
-    words = embed(config.position, embedding, dropout=config.dropout)
-    return _initial(TransformerEncoder(words, layers, _last_norm(config)), config.init_std)
+    words, execution = embed(config.position, embedding, dropout=config.dropout), EXECUTIONS[config.execution]()
+    return _initial(TransformerEncoder(words, layers, _last_norm(config), execution), config.init_std)
 
 
 def decoder(
@@ -34,30 +36,27 @@ def decoder(
 ) -> TransformerDecoder:
     site = mixer_site(config, Causal() & Padding(), where="model.decoder", causal=True)
     layers = [_decoder_layer(config, site, states) for _ in range(config.layers)]
-    words = embed(config.position, embedding, dropout=config.dropout)
-    return _initial(TransformerDecoder(words, layers, _last_norm(config)), config.init_std)
+    words, execution = embed(config.position, embedding, dropout=config.dropout), EXECUTIONS[config.execution]()
+    return _initial(TransformerDecoder(words, layers, _last_norm(config), execution), config.init_std)
 
 
-def language_model(
-    config: TransformerStackConfig, embedding: nn.Parameter, projection: nn.Parameter, *, output_bias: bool = False
-) -> LanguageModel:
+def language_model(config: TransformerStackConfig, embedding: nn.Parameter, head: Head) -> LanguageModel:
     """A decoder without a source: layers of a causal mixer and a feed-forward."""
     site = mixer_site(config, Causal() & Padding(), where="model.decoder", causal=True)
     layers = [_layer(config, site) for _ in range(config.layers)]
-    bias = nn.Parameter(torch.zeros(len(projection))) if output_bias else None
-    words = embed(config.position, embedding, dropout=config.dropout)
-    return _initial(LanguageModel(words, layers, _last_norm(config), projection, bias), config.init_std)
+    words, execution = embed(config.position, embedding, dropout=config.dropout), EXECUTIONS[config.execution]()
+    return _initial(LanguageModel(words, layers, _last_norm(config), head, execution), config.init_std)
 
 
-def _layer(config: TransformerStackConfig, site: MixerSite) -> EncoderLayer:
-    return EncoderLayer(build_mixer(site), _feed_forward(config), (_frame(config), _frame(config)))
+def _layer(config: TransformerStackConfig, site: MixerSite) -> TransformerLayer:
+    return TransformerLayer(build_mixer(site), None, _feed_forward(config), (_frame(config), _frame(config)))
 
 
-def _decoder_layer(config: TransformerDecoderConfig, site: MixerSite, states: int) -> DecoderLayer:
+def _decoder_layer(config: TransformerDecoderConfig, site: MixerSite, states: int) -> TransformerLayer:
     frames = (_frame(config), _frame(config), _frame(config))
     width = config.width
     read = reader(config, config.cross_attention, width=width, memory_width=states, output_width=width)
-    return DecoderLayer(build_mixer(site), read, _feed_forward(config), frames)
+    return TransformerLayer(build_mixer(site), read, _feed_forward(config), frames)
 
 
 def _feed_forward(config: TransformerStackConfig) -> FeedForward | GatedFeedForward:

@@ -30,6 +30,9 @@ class TransformerStackConfig(AttentionSizes, StackConfig):
     mixer: MixerConfig = Field(
         MixerConfig(), description="a mechanism of self-attention, or what stands in its place: `average`, `ssru`"
     )
+    execution: Literal["plain", "checkpointed"] = Field(
+        "plain", description="`checkpointed`: each layer is computed again for its gradient: less memory, more time"
+    )
 
     @property
     def embedding_width(self) -> int:

@@ -48,7 +48,7 @@ def normalisation(kind: Normalisation, width: int) -> nn.Module:
 
 
 class Residual(nn.Module, ABC):
-    """Base of residual connections around a sub-layer f: ``after(x, f(before(x)))``. ``kind``: of normalisation."""
+    """Base of residual connections around a part f: ``add(x, dropout(f(before(x))))``. ``kind``: of normalisation."""
 
     def __init__(self, width: int, *, dropout: float, kind: Normalisation = "layer") -> None:
         super().__init__()
@@ -57,11 +57,11 @@ class Residual(nn.Module, ABC):
 
     @abstractmethod
     def before(self, x: Columns) -> Columns:
-        """Input of the sub-layer."""
+        """Input of the part."""
 
     @abstractmethod
-    def after(self, x: Columns, y: Columns) -> Columns:
-        """Sum of x and the sub-layer's output y, with dropout and normalisation."""
+    def add(self, x: Columns, difference: Columns) -> Columns:
+        """Sum of x and the part's output after dropout, normalised after post-norm's fashion."""
 
 
 class PostNorm(Residual):
@@ -70,8 +70,8 @@ class PostNorm(Residual):
     def before(self, x: Columns) -> Columns:
         return x
 
-    def after(self, x: Columns, y: Columns) -> Columns:
-        normed: Tensor = self.norm(x + self.dropout(y))
+    def add(self, x: Columns, difference: Columns) -> Columns:
+        normed: Tensor = self.norm(x + difference)
         return normed
 
 
@@ -82,5 +82,5 @@ class PreNorm(Residual):
         normed: Tensor = self.norm(x)
         return normed
 
-    def after(self, x: Columns, y: Columns) -> Columns:
-        return x + self.dropout(y)
+    def add(self, x: Columns, difference: Columns) -> Columns:
+        return x + difference

@@ -56,7 +56,7 @@ class Generator:
     def __init__(self, model: LanguageModel, tokenizer: Tokenizer, settings: GenerateConfig, *, context: int) -> None:
         self.model, self.tokenizer = model.eval(), tokenizer
         self.settings, self.context = settings, context
-        self.device = model.projection.device
+        self.device = model.head.weight.device
 
     def __call__(
         self, prompt: str = "", *, seed: int | None = None, greedy: bool = False, **options: object

@@ -29,6 +29,7 @@ from regard.core.task import (
 from regard.data.stream import Stream, TextConfig, open_or_prepare_stream, read_text_lines
 from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer, train_tokenizer
 from regard.data.windows import TokenBatch, WindowExamples
+from regard.models.head import Head
 from regard.models.language_model import LanguageModel
 from regard.models.transformer.build import language_model
 from regard.tasks.language_model.config import LanguageModelConfig
@@ -92,7 +93,8 @@ def _build(config: LanguageModelConfig, spec: Mapping[str, int]) -> LanguageMode
     projection = embedding
     if config.model.share == "none":
         projection = nn.Parameter(torch.empty(spec["types"], layers.width).normal_(std=std))
-    return language_model(layers, embedding, projection, output_bias=config.model.output_bias)
+    bias = nn.Parameter(torch.zeros(spec["types"])) if config.model.output_bias else None
+    return language_model(layers, embedding, Head(projection, bias))
 
 
 def _objective(config: LanguageModelConfig) -> Objective:
@@ -102,7 +104,7 @@ def _objective(config: LanguageModelConfig) -> Objective:
     def loss(net: nn.Module, batch: TokenBatch, carry: State = ()) -> LossTerms:
         model = cast(LanguageModel, net)
         features, _ = model(batch.input, valid=batch.valid)
-        found = model.loss(features[batch.valid], batch.target[batch.valid], smoothing=smoothing)
+        found = model.head.loss(features[batch.valid], batch.target[batch.valid], smoothing=smoothing)
         return LossTerms(found.smoothed, {"nll": found.nll.detach(), "tokens": batch.valid.sum()})
 
     return loss

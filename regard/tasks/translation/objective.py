@@ -22,7 +22,9 @@ def objective(config: TranslationConfig) -> Objective:
     def loss(net: nn.Module, batch: PairBatch, carry: State = ()) -> LossTerms:
         model = cast(EncoderDecoder, net)
         features = model(batch.source, batch.source_valid, batch.target_input, batch.target_valid)
-        found = model.loss(features[batch.target_valid], batch.target_output[batch.target_valid], smoothing=smoothing)
+        found = model.head.loss(
+            features[batch.target_valid], batch.target_output[batch.target_valid], smoothing=smoothing
+        )
         return LossTerms(found.smoothed, {"nll": found.nll.detach(), "tokens": batch.target_valid.sum()})
 
     return loss

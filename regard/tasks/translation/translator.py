@@ -60,7 +60,7 @@ class Translator:
     ) -> None:
         self.model, self.source, self.target = model.eval(), source, target
         self.search, self.max_length = search, max_length
-        self.device = model.projection.device
+        self.device = model.head.weight.device
         self._engine = possible(engine, model)
         self._observing = threading.Lock()
 
@@ -170,7 +170,7 @@ class Translator:
     ) -> Tensor:
         """(batch, target, types) of pairs of piece numbers: log p of every type at every place, the end's included."""
         features = self.features(sources, targets, model=model)
-        return torch.log_softmax(self.model.logits(features), -1)
+        return torch.log_softmax(self.model.head(features), -1)
 
     def attention(self, source: Sequence[int], target: Sequence[int]) -> dict[str, Tensor]:
         """Weights (heads, query, key) by name, for one pair of piece numbers, teacher-forced."""

@@ -15,8 +15,9 @@ from regard.models.recurrent.decoder_memory import RecurrentState
 from regard.models.recurrent.luong import InputFeedingDecoder, LuongDecoder
 from regard.models.recurrent.stack import Stack
 from regard.models.transformer.feed_forward import FeedForward
+from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.norms import PostNorm
-from regard.models.transformer.transformer import DecoderLayer, TransformerDecoder, TransformerState
+from regard.models.transformer.transformer import TransformerDecoder, TransformerState
 
 from ..cases import (
     MECHANISMS,
@@ -38,7 +39,7 @@ def _transformer(
 ) -> TransformerDecoder:
     frames = tuple(PostNorm(WIDTH, dropout=0.0) for _ in range(3))
     reader = read(heads(MECHANISMS["dot"](SIZES)))
-    layer = DecoderLayer(attention(Causal() & Padding()), reader, FeedForward(WIDTH, WIDTH), frames)
+    layer = TransformerLayer(attention(Causal() & Padding()), reader, FeedForward(WIDTH, WIDTH), frames)
     return kind(embedding(SinusoidalPosition(WIDTH)), [layer], nn.Identity())
 
 
@@ -134,7 +135,7 @@ class SeesTheEnd(TransformerDecoder):
 
     def forward(self, tokens, memory, state, *, valid=None):
         decoded = super().forward(tokens, memory, state, valid=valid)
-        mean = self.embedding(tokens, torch.zeros_like(tokens)).mean(1, keepdim=True)
+        mean = self.embedding.embed(tokens, torch.zeros_like(tokens)).mean(1, keepdim=True)
         return decoded._replace(features=decoded.features + mean)
 
 

@@ -1,0 +1,35 @@
+"""Output projection of a network: features to logits of a vocabulary, and their loss."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from regard.models.cross_entropy import Loss, output_loss
+
+__all__ = ["Head"]
+
+
+class Head(nn.Module):
+    """Logits W x (+ b) of every type, for features x (Vaswani et al. 2017, §3.4).
+
+    ``weight`` W (types, width) may be the embedding's matrix. ``bias`` b (types,) or None.
+    """
+
+    def __init__(self, weight: nn.Parameter, bias: nn.Parameter | None = None) -> None:
+        super().__init__()
+        self.weight, self.bias = weight, bias
+
+    def forward(self, features: Float[Tensor, "*shape width"]) -> Float[Tensor, "*shape types"]:
+        return linear(features, self.weight, self.bias)
+
+    def log_probabilities(self, features: Float[Tensor, "*shape width"]) -> Float[Tensor, "*shape types"]:
+        """Log-probabilities of every type, in float32 or wider."""
+        logits: Tensor = self(features)
+        return torch.log_softmax(logits.float() if logits.dtype == torch.bfloat16 else logits, -1)
+
+    def loss(self, features: Float[Tensor, "rows width"], target: Int[Tensor, "rows"], *, smoothing: float) -> Loss:
+        """Cross-entropy of the target at each feature, summed over rows, in nats, without all logits at once."""
+        return output_loss(features, self.weight, self.bias, target, smoothing=smoothing)

@@ -1,0 +1,102 @@
+"""Layer of a Transformer on either side: branches, each a part inside a residual frame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.contract import Encoded, Memory, Mixed, Mixer, Reader, RowMap
+from regard.attention.mask import Span
+from regard.core.state import State
+from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward
+from regard.models.transformer.norms import Residual
+
+__all__ = ["Branch", "LayerState", "TransformerLayer"]
+
+Columns = Float[Tensor, "rows length width"]
+
+
+class LayerState(NamedTuple):
+    """States of a layer's mixer and reader; () where a part has none."""
+
+    mixer: State
+    reader: State = ()
+
+
+class Branch(NamedTuple):
+    """One residual branch: x becomes ``add(x, difference(x))``.
+
+    Pre-norm and post-norm alike, so that a stack can be run in other orders than one layer after the other: what is
+    recomputed or reversed is a difference.
+    """
+
+    frame: Residual
+    part: Callable[[Columns], Mixed]
+
+    def difference(self, x: Columns) -> Mixed:
+        """Dropout of the part's output, with its new state."""
+        mixed = self.part(self.frame.before(x))
+        return mixed._replace(output=self.frame.dropout(mixed.output))
+
+    def add(self, x: Columns, difference: Columns) -> Columns:
+        return self.frame.add(x, difference)
+
+
+class TransformerLayer(nn.Module):
+    """Mixer of one sequence, reader of another where there is one, feed-forward (Vaswani et al. 2017, §3.1).
+
+    Args:
+        mixer: self-attention, or what stands in its place.
+        reader: attention to the encoder's states; None in an encoder and in a language model.
+        feed_forward: two or three linear maps, column by column.
+        frames: residual connection and norm around each of the parts, in this order.
+    """
+
+    def __init__(
+        self,
+        mixer: Mixer,
+        reader: Reader | None,
+        feed_forward: FeedForward | GatedFeedForward,
+        frames: tuple[Residual, ...],
+    ) -> None:
+        super().__init__()
+        self.mixer, self.reader, self.feed_forward = mixer, reader, feed_forward
+        self.around_mixer, *around_reader, self.around_feed_forward = frames
+        if around_reader:
+            (self.around_reader,) = around_reader
+
+    def prepare(self, encoded: Encoded) -> Memory:
+        """Memory of each sentence that the reader reads; () without one."""
+        return () if self.reader is None else self.reader.prepare(encoded)
+
+    def start(self, rows: int, memory: Memory = (), read_by: RowMap | None = None) -> LayerState:
+        """State before the first column of so many rows, which read ``memory`` as ``read_by`` says."""
+        reading = () if self.reader is None or read_by is None else self.reader.start(memory, read_by)
+        return LayerState(self.mixer.start(rows), reading)
+
+    def forward(
+        self,
+        x: Columns,
+        span: Span,
+        memory: Memory = (),
+        rows: RowMap | None = None,
+        state: LayerState | None = None,
+    ) -> tuple[Columns, LayerState]:
+        """Columns after the layer, and the state after them; without a state they are the first."""
+        states: list[State] = []
+        for branch in self.branches(span, memory, rows, self.start(len(x)) if state is None else state):
+            mixed = branch.difference(x)
+            x = branch.add(x, mixed.output)
+            states.append(mixed.state)
+        return x, LayerState(*states[:-1])  # the feed-forward's is ()
+
+    def branches(self, span: Span, memory: Memory, rows: RowMap | None, state: LayerState) -> list[Branch]:
+        """Residual branches in their order, for these columns and states."""
+        found = [Branch(self.around_mixer, lambda x: self.mixer(x, span, state.mixer))]
+        reader = self.reader
+        if reader is not None:
+            found.append(Branch(self.around_reader, lambda x: reader(x, span, memory, rows, state.reader)))
+        return [*found, Branch(self.around_feed_forward, lambda x: Mixed(self.feed_forward(x), ()))]
