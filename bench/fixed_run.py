@@ -29,16 +29,16 @@ from regard.training.trainer import Trainer
 
 UPDATES = 12
 MODELS: dict[str, dict[str, Any]] = {
-    "transformer": {"width": 32, "heads": 4, "feed_forward": 64, "encoder_layers": 2, "decoder_layers": 2},
+    "transformer": {"width": 32, "heads": 4, "feed_forward": 64, "layers": 2},
     "rotary, pre-norm, grouped": {
         "width": 32, "heads": 4, "key_heads": 2, "feed_forward": 48, "encoder_layers": 1, "decoder_layers": 2,
         "norm": "pre", "position": "rotary", "share": "target", "activation": "swiglu", "attention_dropout": 0.1,
     },
     "luong, location-aware": {
-        "kind": "recurrent", "width": 24, "encoder_layers": 1, "decoder_layers": 1, "share": "none",
+        "kind": "recurrent", "width": 24, "layers": 1, "share": "none",
         "cross_attention": "location-aware",
     },
-    "convolutional": {"kind": "convolutional", "width": 24, "encoder_layers": 2, "decoder_layers": 2},
+    "convolutional": {"kind": "convolutional", "width": 24, "layers": 2},
 }  # fmt: skip
 TRAIN = {
     "steps": UPDATES, "batch_tokens": 256, "accumulate": 2, "learning_rate": 0.01, "warmup": 3,

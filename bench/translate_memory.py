@@ -25,7 +25,7 @@ FOLDER = ROOT / "runs" / "bench" / "translate-memory"
 LETTERS = "abcdefghijkl"
 PAIRS = 2_000  # to train on, until outputs are about as long as their sources
 SMALL = (
-    "model.encoder_layers=1", "model.decoder_layers=1", "model.width=32", "model.heads=2", "model.feed_forward=32",
+    "model.layers=1", "model.width=32", "model.heads=2", "model.feed_forward=32",
     "train.steps=60", 'data.tokenizer={kind="word"}', "train.precision=float32", "data.joint=true",
 )  # fmt: skip
 

@@ -44,7 +44,7 @@ SHARED = """\
 Encoder and decoder each own their keys, in the tables below. A key of theirs may also stand here: it is then the
 default of each side whose kind has it, so that `model.width = 256` sets both, and `model.decoder.width` one. Of two
 files, or of a file and `--set`, the later counts, wherever it writes the key. Older spellings are read for ever:
-`encoder_layers`, `decoder_layers`, `self_attention` (a mixer), `cross_attention` (the decoder's)."""
+`encoder_layers`, `decoder_layers`, `self_attention` (a mixer), `longest` (of learned positions)."""
 # The table a file writes, the model that reads it, and what stands above its keys. A table of several kinds has a
 # section for each.
 SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (

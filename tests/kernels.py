@@ -20,7 +20,7 @@ from regard.engine.transformer import FastEncoderDecoder
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 
-SIZES: dict[str, Any] = {"width": 64, "heads": 2, "feed_forward": 96, "encoder_layers": 1, "decoder_layers": 1}
+SIZES: dict[str, Any] = {"width": 64, "heads": 2, "feed_forward": 96, "layers": 1}
 TYPES, SENTENCES = 500, (1, 20)
 
 

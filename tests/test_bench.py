@@ -30,7 +30,7 @@ def test_regards_worker_trains_in_the_format_it_was_given(tmp_path: Path, monkey
         (tmp_path / name).write_text(text)
     corpus = {"source": str(tmp_path / "source"), "target": str(tmp_path / "target")}
     config = {
-        "model": {"encoder_layers": 1, "decoder_layers": 1, "width": 8, "feed_forward": 8, "heads": 2},
+        "model": {"layers": 1, "width": 8, "feed_forward": 8, "heads": 2},
         "data": {"train": [corpus], "tokenizer": {"kind": "word"}},
         "train": {"batch_tokens": 64, "precision": "float32", "threads": 1},
     }

@@ -51,7 +51,7 @@ def test_it_says_what_was_trained_on_what_and_how_well(tmp_path: Path) -> None:
     [
         ({}, None),
         ({"cross_attention": "additive"}, "additive attention"),
-        ({"self_attention": "general", "position": "rotary"}, "general self-attention, rotary positions"),
+        ({"mixer": "general", "position": "rotary"}, "general self-attention, rotary positions"),
         ({"kind": "recurrent", "decoder": {"order": "none"}}, "no attention, lstm cells"),
         ({"preset": "luong-small"}, "local-p attention, lstm cells"),
         ({"kind": "convolutional"}, "learned positions"),

@@ -190,7 +190,7 @@ def test_a_sentence_that_is_dropped_leaves_the_others_as_they_were(dropped: list
 def test_every_engine_searches_so(engine: Any) -> None:
     words = train_tokenizer(["a b c d e f"], TokenizerConfig(kind="word"))
     torch.manual_seed(1)
-    sizes: dict[str, Any] = {"encoder_layers": 1, "decoder_layers": 1, "width": 8, "heads": 2, "feed_forward": 8}
+    sizes: dict[str, Any] = {"layers": 1, "width": 8, "heads": 2, "feed_forward": 8}
     built = build(ModelConfig(**sizes, dropout=0.0), source_types=len(words), target_types=len(words))
     decoding = Translator(built, words, words, SearchConfig(), max_length=20, engine=engine).decoding
     sources = [words.encode(line) for line in ("a b c", "f", "b b e d")]

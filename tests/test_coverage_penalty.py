@@ -18,7 +18,7 @@ from regard.search.coverage_penalty import FLOOR, coverage, reranked
 from regard.tasks.translation.translator import Translator
 
 WORDS = train_tokenizer(["a b c d e f"], TokenizerConfig(kind="word"))
-SIZES: dict[str, Any] = dict(encoder_layers=1, decoder_layers=1, width=8, heads=2, feed_forward=8, dropout=0.0)
+SIZES: dict[str, Any] = dict(layers=1, width=8, heads=2, feed_forward=8, dropout=0.0)
 
 
 def test_a_piece_that_is_looked_at_whole_costs_nothing_and_one_that_is_not_its_logarithm() -> None:

@@ -33,7 +33,7 @@ WAYS: dict[str, dict[str, Any]] = {
 def model(end: float) -> EncoderDecoder:
     """A random one that likes to end as much as ``end`` says, in logits."""
     torch.manual_seed(3)
-    sizes = dict(encoder_layers=1, decoder_layers=1, width=8, feed_forward=8, heads=2)
+    sizes = dict(layers=1, width=8, feed_forward=8, heads=2)
     made = build(ModelConfig(**sizes, output_bias=True, share="none"), source_types=TYPES, target_types=TYPES).eval()
     with torch.no_grad():
         made.head.bias.zero_()
@@ -133,7 +133,7 @@ def test_a_sentence_has_as_many_rows_as_the_beam_is_wide_or_as_are_drawn(rows: i
 
 @pytest.mark.parametrize("way", ["greedy", "beam", "sampled"])
 def test_a_learned_table_of_positions_limits_outputs(way: str) -> None:
-    sizes = dict(encoder_layers=1, decoder_layers=1, width=8, feed_forward=8, heads=2, position="learned", longest=6)
+    sizes = dict(layers=1, width=8, feed_forward=8, heads=2, position="learned", longest=6)
     made = build(ModelConfig(**sizes, output_bias=True, share="none"), source_types=TYPES, target_types=TYPES).eval()
     with torch.no_grad():
         made.head.bias[END] = -1e9

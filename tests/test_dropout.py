@@ -58,7 +58,7 @@ def test_what_is_no_probability_is_refused(probability: float) -> None:
 @pytest.mark.parametrize("model", [{"heads": 2}, {"heads": 2, "activation": "swiglu"}], ids=["relu", "swiglu"])
 def test_each_place_of_dropout_has_a_key_of_its_own(key: str, model: dict[str, Any]) -> None:
     """With that key alone training differs from evaluation, on both sides; with none of them nothing is drawn."""
-    sizes = {"encoder_layers": 1, "decoder_layers": 1, "width": 8, "feed_forward": 8, "dropout": 0.0}
+    sizes = {"layers": 1, "width": 8, "feed_forward": 8, "dropout": 0.0}
     tokens, valid = torch.randint(4, 9, (2, 5)), torch.ones(2, 5, dtype=torch.bool)
     for given, drops in (({key: 0.5}, True), ({}, False)):
         built = build(ModelConfig(**(sizes | model | given)), source_types=9, target_types=9)

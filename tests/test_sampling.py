@@ -42,7 +42,7 @@ def drawn_from_step(seed: int, **options: Any) -> list[int]:
 @cache
 def decoding() -> Decoding:
     """Of a model whose output bias alone speaks."""
-    sizes = dict(encoder_layers=1, decoder_layers=1, width=4, feed_forward=4, heads=1)
+    sizes = dict(layers=1, width=4, feed_forward=4, heads=1)
     model = build(ModelConfig(**sizes, output_bias=True, share="none"), source_types=TYPES, target_types=TYPES).eval()
     with torch.no_grad():
         model.head.weight.zero_()

@@ -65,7 +65,7 @@ WHOLE = picks(*range(ROWS))
 
 def model(dropout: float, dtype: torch.dtype = torch.float64) -> nn.Module:
     torch.manual_seed(1)
-    config = ModelConfig(encoder_layers=1, decoder_layers=1, width=16, feed_forward=16, heads=2, dropout=dropout)
+    config = ModelConfig(layers=1, width=16, feed_forward=16, heads=2, dropout=dropout)
     return build(config, source_types=TYPES, target_types=TYPES).to(dtype).train()
 
 

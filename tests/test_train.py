@@ -74,8 +74,7 @@ class Making:
             "precision": "float32", "threads": 1, "shards": 1,
         }  # fmt: skip
         model = {
-            "encoder_layers": 1,
-            "decoder_layers": 1,
+            "layers": 1,
             "width": 16,
             "feed_forward": 16,
             "heads": 2,

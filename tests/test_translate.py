@@ -24,7 +24,7 @@ def translator(kind: str = "word", *, max_length: int = 20, **search: object) ->
     """Untrained, but whole; a piece is a word or a character."""
     torch.manual_seed(1)
     tokenizer = train_tokenizer([" ".join(LETTERS)], TokenizerConfig.model_validate({"kind": kind}))
-    config = ModelConfig(width=8, heads=2, feed_forward=8, encoder_layers=1, decoder_layers=1)
+    config = ModelConfig(width=8, heads=2, feed_forward=8, layers=1)
     model = build(config, source_types=len(tokenizer), target_types=len(tokenizer))
     settings = SearchConfig.model_validate({"beam": 1, "max_extra": 4} | search)
     return Translator(model, tokenizer, tokenizer, settings, max_length=max_length)

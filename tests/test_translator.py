@@ -27,7 +27,7 @@ SEARCHES = [{"beam": 1}, {"beam": 3}, {"temperature": 1.0}]
 @pytest.fixture(params=["float32", "reference"])
 def translator(request: pytest.FixtureRequest) -> Translator:
     torch.manual_seed(1)
-    sizes: dict[str, Any] = {"encoder_layers": 1, "decoder_layers": 1, "width": 8, "heads": 2, "feed_forward": 8}
+    sizes: dict[str, Any] = {"layers": 1, "width": 8, "heads": 2, "feed_forward": 8}
     config = ModelConfig(**sizes, dropout=0.0, position="learned", longest=LONGEST)
     model = build(config, source_types=len(WORDS), target_types=len(WORDS))
     return Translator(model, WORDS, WORDS, SearchConfig(), max_length=PIECES, engine=request.param)
@@ -103,7 +103,7 @@ def test_every_engine_translates(engine: Engine) -> None:
     if engine == "int8" and int8_obstacle() is not None:
         pytest.skip("8-bit products are not exact on this processor")
     torch.manual_seed(1)
-    sizes: dict[str, Any] = {"encoder_layers": 1, "decoder_layers": 1, "width": 16, "heads": 2, "feed_forward": 16}
+    sizes: dict[str, Any] = {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16}
     model = build(ModelConfig(**sizes), source_types=len(WORDS), target_types=len(WORDS))
     plain = Translator(model, WORDS, WORDS, SearchConfig(), max_length=PIECES)("a b c")
     found = Translator(model, WORDS, WORDS, SearchConfig(), max_length=PIECES, engine=engine)("a b c")
@@ -146,7 +146,7 @@ def test_a_notebook_shows_every_candidate_and_takes_no_text_as_markup(translator
 @pytest.mark.parametrize("kind", ["word", "bpe", "character", "byte"])
 def test_a_line_end_in_a_text_is_a_space_and_no_unknown_piece(kind: Any) -> None:
     pieces = train_tokenizer(["a b c d e f"], TokenizerConfig(kind=kind))
-    sizes: dict[str, Any] = {"encoder_layers": 1, "decoder_layers": 1, "width": 8, "heads": 2, "feed_forward": 8}
+    sizes: dict[str, Any] = {"layers": 1, "width": 8, "heads": 2, "feed_forward": 8}
     model = build(ModelConfig(**sizes, dropout=0.0), source_types=len(pieces), target_types=len(pieces))
     reader = Translator(model, pieces, pieces, SearchConfig(beam=1, max_extra=2), max_length=20)
     wanted = reader.parts("a b c")

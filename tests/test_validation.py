@@ -29,7 +29,7 @@ def test_validation_decodes_greedily_by_the_search_settings_of_the_run(
         return {"bleu": 1.0}
 
     monkeypatch.setattr(task, "validation_metrics", measure)
-    model = build(ModelConfig(encoder_layers=1, decoder_layers=1, width=4, heads=1), source_types=8, target_types=8)
+    model = build(ModelConfig(layers=1, width=4, heads=1), source_types=8, target_types=8)
     nothing: Any = Codecs(None, None)  # type: ignore[arg-type]
     predictor = task.TASK.predictor(model, nothing, config)
     assert task.TASK.decode(predictor, config, ["bleu"], lambda: False) == {"bleu": 1.0}

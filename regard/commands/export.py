@@ -109,10 +109,9 @@ def _lines(run: RunFolder, source: Path | None, most: int) -> list[str]:
 
 def _positions(translator: Translator) -> int:
     """Positions that a source, its end symbol included, and an output may have in the model itself."""
-    from regard.attention.positions.absolute import LearnedPosition
+    from regard.attention.positions.absolute import max_positions
 
-    tables = [len(part.table) for part in translator.model.modules() if isinstance(part, LearnedPosition)]
-    return min(tables, default=sys.maxsize)
+    return max_positions(translator.model) or sys.maxsize
 
 
 def _encoded(translator: Translator, lines: Sequence[str], longest: int) -> list[list[int]]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from regard.attention.positions.absolute import LearnedPosition
+from regard.attention.positions.absolute import max_positions
 from regard.config.settings import SearchConfig
 from regard.core.state import State
 from regard.data.pairs import pad_sources
@@ -36,8 +36,7 @@ class Decoding:
 
     def __init__(self, model: EncoderDecoder, engine: Engine) -> None:
         self.device = model.head.weight.device
-        tables = [len(part.table) for part in model.modules() if isinstance(part, LearnedPosition)]
-        self._positions = min(tables, default=None)  # no output goes beyond a learned table
+        self._positions = max_positions(model)  # no output goes beyond a learned table
         self._model: EncoderDecoder | FastEncoderDecoder = model
         self._chunked_step: ChunkedStep = chunked(model.step)
         if engine != "reference":

@@ -22,7 +22,6 @@ RENAMED: dict[Key, Key] = {
     ("encoder", "self_attention"): ("encoder", "mixer"),
     ("decoder", "self_attention"): ("decoder", "mixer"),
     ("self_attention",): ("mixer",),
-    ("cross_attention",): ("decoder", "cross_attention"),
 }
 
 

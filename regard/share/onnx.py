@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from regard.attention.positions.absolute import LearnedPosition, SinusoidalPosition
+from regard.attention.positions.absolute import SinusoidalPosition, max_positions
 from regard.core import atomic_files
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN, Tokenizer
 from regard.models.encoder_decoder import EncoderDecoder
@@ -48,7 +48,6 @@ def write(model: EncoderDecoder, source: Tokenizer, target: Tokenizer, folder: P
         "encoder": graph(EncoderPart(model), (sources[0], sources[1]), encoder),
         "decoder": graph(StepPart(model, starts[0]), (steps[0], steps[1]), decoder),
     }
-    tables = [len(part.table) for part in model.modules() if isinstance(part, LearnedPosition)]
     config = {
         "format": "regard-onnx",
         "version": 1,
@@ -59,7 +58,7 @@ def write(model: EncoderDecoder, source: Tokenizer, target: Tokenizer, folder: P
         "never": [PAD, BEGIN],
         "source_types": len(source),
         "target_types": len(target),
-        "longest": min(tables, default=None),
+        "longest": max_positions(model),
         "encoder": encoder._asdict(),
         "decoder": decoder._asdict() | {"state": state},
     }

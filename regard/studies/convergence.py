@@ -36,13 +36,13 @@ __all__ = ["run"]
 WIDTH, ROWS, TYPES, SHORTEST, LONGEST = 64, 32, 32, 10, 20
 GOAL, OVER = 0.5, 20  # nats a token, and the updates it is a mean of
 RATES = (3e-3, 6e-3)
-_RECURRENT = dict(kind="recurrent", encoder=dict(cell="gru"), encoder_layers=1, decoder_layers=1, width=WIDTH)
+_RECURRENT = dict(kind="recurrent", encoder=dict(cell="gru"), layers=1, width=WIDTH)
 MODELS: dict[str, dict[str, Any]] = {
     "RNNsearch": _RECURRENT
     | dict(decoder=dict(cell="gru", order="bahdanau", readout=WIDTH), cross_attention=dict(kind="additive")),
     "Luong, without feeding": _RECURRENT
     | dict(decoder=dict(cell="gru", order="luong", input_feeding=False), cross_attention=dict(kind="general")),
-    "Transformer": dict(encoder_layers=2, decoder_layers=2, width=WIDTH, feed_forward=2 * WIDTH, heads=4, norm="pre"),
+    "Transformer": dict(layers=2, width=WIDTH, feed_forward=2 * WIDTH, heads=4, norm="pre"),
 }
 
 

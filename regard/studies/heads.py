@@ -50,7 +50,7 @@ class Neighbours(nn.Module):
     def __init__(self, heads: int) -> None:
         super().__init__()
         config = ModelConfig.model_validate(
-            dict(encoder_layers=1, decoder_layers=1, width=WIDTH, feed_forward=2 * WIDTH, heads=heads, dropout=0.0)
+            dict(layers=1, width=WIDTH, feed_forward=2 * WIDTH, heads=heads, dropout=0.0)
             | dict(norm="pre", position="t5")
         )
         self.encoder = build(config, source_types=TYPES, target_types=TYPES).encoder

@@ -71,9 +71,7 @@ def run(
 
 def _shares(config: Mapping[str, Any], updates: int, seed: int, report: Report) -> list[float]:
     """Train, and return the share of right words by length."""
-    model = toy_tasks.toy_model(
-        TYPES, kind="recurrent", encoder=dict(cell="gru"), encoder_layers=1, decoder_layers=1, width=WIDTH, **config
-    )
+    model = toy_tasks.toy_model(TYPES, kind="recurrent", encoder=dict(cell="gru"), layers=1, width=WIDTH, **config)
     rate = schedule("linear", learning_rate=5e-3, warmup=50, last_step=updates)
 
     def draw(step: int) -> toy_tasks.ToyPairs:

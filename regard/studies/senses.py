@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -129,8 +129,7 @@ def _columns(model: EncoderDecoder, sentences: Sequence[Sense], tokenizer: WordT
     """Return the vectors at *bank*, (sentences, width) each: the embedding, and the states after each layer."""
     given = toy_tasks.make_batch(encode_pairs(sentences, tokenizer))
     places = torch.tensor([each.place for each in sentences])
-    encoder = model.eval().encoder
-    assert isinstance(encoder, TransformerEncoder)
+    encoder = cast(TransformerEncoder, model.eval().encoder)
     states: list[Tensor] = []
     handles = [layer.register_forward_hook(lambda *passed: states.append(passed[2][0])) for layer in encoder.layers]
     with torch.no_grad():
@@ -138,8 +137,8 @@ def _columns(model: EncoderDecoder, sentences: Sequence[Sense], tokenizer: WordT
     for handle in handles:
         handle.remove()
     rows = torch.arange(len(sentences))
-    assert isinstance(encoder.embedding, TokenInput)
-    columns = {"embedding": encoder.embedding.weight.detach()[given.source[rows, places]]}
+    words = cast(TokenInput, encoder.embedding)
+    columns = {"embedding": words.weight.detach()[given.source[rows, places]]}
     for number, state in enumerate([*states[:-1], last], start=1):
         columns[f"states after layer {number}"] = state[rows, places]
     return columns

@@ -56,7 +56,7 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> TinyRun:
             "name": "tiny",
             "data": {"train": corpora[:1], "valid": corpora[1:], "tokenizer": {"kind": "word"}, "joint": False},
             "model": {
-                "encoder_layers": 1, "decoder_layers": 1, "width": 32, "feed_forward": 64, "heads": 2,
+                "layers": 1, "width": 32, "feed_forward": 64, "heads": 2,
                 "dropout": 0.0, "norm": "pre", "share": "target",
             },
             "train": {

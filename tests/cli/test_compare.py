@@ -37,7 +37,7 @@ def recipe(folder: Path, name: str, *overrides: str) -> str:
     config = {
         "data": corpora | {"tokenizer": {"kind": "word"}, "joint": False},
         "model": {
-            "encoder_layers": 1, "decoder_layers": 1, "width": 16, "feed_forward": 32, "heads": 2, "dropout": 0.0,
+            "layers": 1, "width": 16, "feed_forward": 32, "heads": 2, "dropout": 0.0,
             "norm": "pre", "share": "target",
         },
         "train": {

@@ -30,7 +30,7 @@ def test_parameters_of_a_preset_by_formula(regard, preset: str, d: int, ff: int,
 
 
 def test_matrices_that_are_not_shared_count_each() -> None:
-    config = ModelConfig(width=8, heads=2, feed_forward=4, encoder_layers=1, decoder_layers=1, share="none")
+    config = ModelConfig(width=8, heads=2, feed_forward=4, layers=1, share="none")
     assert parameters_by_part(partial(build, config, source_types=10, target_types=20))["embeddings"] == 8 * (
         10 + 20 + 20
     )

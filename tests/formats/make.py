@@ -1,4 +1,4 @@
-"""Make the run folder of the present formats: python -m tests.formats.make tests/formats/v1
+"""Make the run folder of the present formats: python -m tests.formats.make tests/formats/v2
 
 Once a version has been released its folder is not made again: what it wrote then must load for ever.
 """
@@ -24,7 +24,7 @@ from regard.training.trainer import Trainer
 CONFIG = {
     "name": "letters",
     "model": {
-        "encoder_layers": 1, "decoder_layers": 1, "width": 8, "feed_forward": 8, "heads": 2, "dropout": 0.0,
+        "layers": 1, "width": 8, "feed_forward": 8, "heads": 2, "dropout": 0.0,
         "norm": "pre", "share": "target",
     },
     "data": {

@@ -21,7 +21,7 @@ NEWEST = VERSIONS[-1]
 
 
 def test_there_is_one_and_they_stay_small() -> None:
-    assert NEWEST.name == "v1"
+    assert [version.name for version in VERSIONS] == ["v1", "v2"]
     assert sum(path.stat().st_size for version in VERSIONS for path in version.rglob("*")) < 100_000 * len(VERSIONS)
 
 
@@ -61,11 +61,11 @@ def test_a_newer_format_is_refused_by_name(tmp_path: Path, file: str) -> None:
     path = shutil.copytree(NEWEST, tmp_path / "run") / file
     text = path.read_text()
     if path.suffix == ".toml":
-        path.write_text(text.replace("format = 1", "format = 99\nwhat_this_one_has_not = 1", 1))
+        path.write_text(text.replace("format = 2", "format = 99\nwhat_this_one_has_not = 1", 1))
     else:
         head = json.loads(text)
         key = "format" if file.endswith("manifest.json") else "version"
-        assert head[key] == 1
+        assert head[key] == (3 if key == "format" else 1)
         path.write_text(json.dumps(head | {key: 99, "what_this_one_has_not": 1}))
     with pytest.raises(NEWER[file], match=r"format.* 99") as caught:
         regard.load(tmp_path / "run", checkpoint="last")

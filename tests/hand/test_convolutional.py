@@ -325,7 +325,7 @@ def test_what_a_kind_means_is_said_in_the_config() -> None:
 
 @pytest.mark.parametrize("attention", ["general", {"kind": "dot", "heads": 4}, {"kind": "local-p", "window": 2}])
 def test_other_mechanisms_read_in_its_place(attention: object) -> None:
-    parts = model(cross_attention=attention, encoder_layers=1, decoder_layers=1)
+    parts = model(cross_attention=attention, layers=1)
     source, target = tokens(2, 5), tokens(2, 4)
     features = parts(source, torch.ones_like(source).bool(), target, torch.ones_like(target).bool())
     changed = parts(source.flip(1), torch.ones_like(source).bool(), target, torch.ones_like(target).bool())

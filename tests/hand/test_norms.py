@@ -112,7 +112,7 @@ def test_a_config_names_it_for_every_frame_and_the_last_norm(kind, made):
     assert type(model.encoder.norm) is type(model.decoder.norm) is made
 
 
-SIZES = {"encoder_layers": 1, "decoder_layers": 1, "width": WIDTH, "heads": 2, "feed_forward": 6}
+SIZES = {"layers": 1, "width": WIDTH, "heads": 2, "feed_forward": 6}
 
 
 def test_running_statistics_are_saved_and_taken_back_with_the_weights():

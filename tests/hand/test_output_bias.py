@@ -19,7 +19,7 @@ from regard.models.encoder_decoder import EncoderDecoder
 
 TYPES, BEGIN = 11, 2
 SHAPES: list[dict[str, Any]] = [
-    {"width": 8, "heads": 2, "feed_forward": 12, "encoder_layers": 1, "decoder_layers": 1},
+    {"width": 8, "heads": 2, "feed_forward": 12, "layers": 1},
     {"preset": "rnnsearch-small", "width": 8, "feed_forward": 8},
 ]
 

@@ -342,7 +342,7 @@ def test_shaw_by_pencil():
 
 # --- from a config
 
-SIZES = {"encoder_layers": 2, "decoder_layers": 2, "width": 16, "feed_forward": 8, "heads": 2}
+SIZES = {"layers": 2, "width": 16, "feed_forward": 8, "heads": 2}
 
 
 @pytest.mark.parametrize("position", ["rotary", "alibi", "t5", "shaw"])
@@ -357,13 +357,13 @@ def test_nothing_is_added_to_embeddings_and_reading_the_source_knows_no_position
 
 @pytest.mark.parametrize("position", ["alibi", "t5", "shaw"])
 def test_a_mechanism_with_no_place_for_a_position_says_so(position):
-    own = {"kind": "transformer", "self_attention": {"kind": "general"}}
+    own = {"kind": "transformer", "mixer": {"kind": "general"}}
     config = ModelConfig(**SIZES, position=position, encoder=own)
     with pytest.raises(ConfigError, match="do not fit together") as caught:
         build(config, source_types=20, target_types=20)
     assert caught.value.where == "model.encoder.mixer.kind"
     assert "'general' attention" in str(caught.value.why) and caught.value.help
-    model = ModelConfig(**SIZES, position=position, self_attention="general")
+    model = ModelConfig(**SIZES, position=position, mixer="general")
     with pytest.raises(ConfigError) as caught:
         build(model, source_types=20, target_types=20)
     assert caught.value.where == "model.encoder.mixer.kind"
@@ -386,7 +386,7 @@ def test_positions_that_cannot_be(position, more, why):
 def test_rotary_positions_turn_queries_and_keys_of_their_own_width_alone(side, where):
     """Pairs of wider keys would all be turned by the same angle, silently."""
     own = {"kind": "general", "project": ["query", "value", "output"]}
-    config = ModelConfig(width=8, heads=4, key_heads=1, position="rotary", **{side: {"self_attention": own}})
+    config = ModelConfig(width=8, heads=4, key_heads=1, position="rotary", **{side: {"mixer": own}})
     with pytest.raises(ConfigError, match=f"cannot serve in {where}") as caught:
         build(config, source_types=9, target_types=9)
     assert "keys of width 8" in str(caught.value.why)
@@ -394,7 +394,7 @@ def test_rotary_positions_turn_queries_and_keys_of_their_own_width_alone(side, w
 
 def test_options_of_dot_are_kept_where_it_becomes_shaws():
     own = {"kind": "dot", "scale": 1.0}
-    config = ModelConfig(**SIZES, position={"kind": "shaw", "clip": 3, "values": False}, self_attention=own)
+    config = ModelConfig(**SIZES, position={"kind": "shaw", "clip": 3, "values": False}, mixer=own)
     mechanism = build(config, source_types=20, target_types=20).encoder.layers[1].mixer.attention.mechanism
     assert isinstance(mechanism, Shaw)
     assert (mechanism.clip, mechanism.values, mechanism.scale) == (3, None, 1.0)

@@ -22,7 +22,7 @@ from regard.models.recurrent.luong import InputFeedingDecoder, LuongDecoder
 from regard.runs.parameter_counts import parameters_by_part
 
 TYPES = 9
-SMALL: dict[str, Any] = dict(encoder_layers=1, decoder_layers=1, width=8)
+SMALL: dict[str, Any] = dict(layers=1, width=8)
 SOURCE = torch.arange(4) < torch.tensor([[4], [2]])
 TARGET = torch.arange(3) < torch.tensor([[2], [3]])
 
@@ -117,7 +117,7 @@ def test_a_recurrent_decoder_reads_the_states_as_they_are_unless_told_otherwise(
 def test_a_copied_first_state_is_the_encoders_last():
     cells = {"kind": "recurrent", "cell": "lstm"}
     config = dict(encoder={**cells, "bidirectional": False}, decoder={**cells, "start": "copied"})
-    model = made(**config, encoder_layers=2, decoder_layers=2)
+    model = made(**config, layers=2)
     encoded = model.encoder(torch.randint(4, TYPES, (2, 4)), SOURCE)
     (_, _), (top, _) = model.decoder.prepare(encoded).first
     ends = encoded.states[torch.arange(2), SOURCE.sum(1) - 1]

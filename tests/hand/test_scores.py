@@ -286,7 +286,7 @@ def test_what_cannot_be_built_says_why(kind, options, complaint):
 @pytest.mark.parametrize("kind", ["additive", "cosine", "hard", "local-m", "location"])
 def test_a_model_of_each_kind_learns_from_a_gradient(kind):
     """As reader and as causal self-attention, through the config."""
-    config = ModelConfig(preset="tiny", cross_attention={"kind": kind}, self_attention={"kind": kind})
+    config = ModelConfig(preset="tiny", cross_attention={"kind": kind}, mixer={"kind": kind})
     model = build(config, source_types=9, target_types=9)
     tokens = torch.tensor([[4, 5, 6]])
     model(tokens, tokens > 0, tokens, tokens > 0).square().mean().backward()

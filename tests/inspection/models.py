@@ -14,7 +14,7 @@ from regard.tasks.translation.translator import Translator
 
 WORDS = train_tokenizer(["a b c d e f g h"], TokenizerConfig(kind="word"))
 SIZES: dict[str, Any] = {
-    "encoder_layers": 2, "decoder_layers": 2, "width": 16, "heads": 4, "feed_forward": 16, "dropout": 0.0,
+    "layers": 2, "width": 16, "heads": 4, "feed_forward": 16, "dropout": 0.0,
 }  # fmt: skip
 
 

@@ -31,7 +31,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "biases": {"attention_bias": True, "activation": "gelu"},
     "grouped": {"key_heads": 2},
     "gated": {"activation": "swiglu", "normalisation": "rms", "norm": "pre"},
-    "unscaled": {"self_attention": {"kind": "dot", "scale": 1.0}, "position": "learned"},
+    "unscaled": {"mixer": {"kind": "dot", "scale": 1.0}, "position": "learned"},
 }
 
 

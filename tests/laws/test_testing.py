@@ -100,7 +100,7 @@ def test_a_mechanism_is_refused_where_it_cannot_serve():
         SelfAttention(heads(MECHANISMS["location-aware"](SIZES)), mask=Causal() & Padding())
     with pytest.raises(ConfigError, match="'location-aware' attention cannot serve in a decoder"):
         build(
-            ModelConfig(preset="tiny", self_attention={"kind": "location-aware", "width": 4}),
+            ModelConfig(preset="tiny", mixer={"kind": "location-aware", "width": 4}),
             source_types=9,
             target_types=9,
         )

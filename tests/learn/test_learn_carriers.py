@@ -13,9 +13,9 @@ from regard.training.optim import Optimizer, schedule
 
 from .test_learn import TYPES, decode, learn, sentences
 
-SIZES = dict(encoder_layers=1, decoder_layers=1, width=32, feed_forward=64, heads=4, dropout=0.0, norm="pre")
+SIZES = dict(layers=1, width=32, feed_forward=64, heads=4, dropout=0.0, norm="pre")
 CARRIERS: dict[str, dict[str, Any]] = {
-    "convolutional": {"kind": "convolutional", "encoder_layers": 2, "decoder_layers": 2},
+    "convolutional": {"kind": "convolutional", "layers": 2},
     "convolutional-reads-transformer": {"decoder": {"kind": "convolutional"}},
     "transformer-reads-convolutional": {"encoder": {"kind": "convolutional"}},
     "ssru": {"decoder": {"mixer": "ssru"}},

@@ -30,7 +30,7 @@ for kind in (
 def model_of(kind: str) -> EncoderDecoder:
     torch.manual_seed(0)
     place = {"kind": kind} | OPTIONS.get(kind, {})
-    sizes = dict(encoder_layers=1, decoder_layers=1, width=32, feed_forward=32, heads=4, dropout=0.0, norm="pre")
+    sizes = dict(layers=1, width=32, feed_forward=32, heads=4, dropout=0.0, norm="pre")
     return build(ModelConfig(**sizes, cross_attention=place), source_types=TYPES, target_types=TYPES)
 
 

@@ -26,7 +26,7 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_copying_is_learned_as_a_rule(name: str) -> None:
     """Sentences it has never seen come out as they went in."""
-    sizes = dict(encoder_layers=1, decoder_layers=1, width=32, dropout=0.0)
+    sizes = dict(layers=1, width=32, dropout=0.0)
     model = build(ModelConfig(kind="recurrent", **sizes, **MODELS[name]), source_types=TYPES, target_types=TYPES)
     optimizer = Optimizer(model, clip_norm=1.0)
     rate = schedule("inverse-sqrt", learning_rate=0.02, warmup=20)

@@ -41,7 +41,7 @@ def tiny_config(folder: Path, **train: Any) -> dict[str, Any]:
     return {
         "data": {"train": corpora, "valid": [write_pairs(folder, "valid", 80, 3)], "tokenizer": {"kind": "word"}},
         "model": {
-            "encoder_layers": 1, "decoder_layers": 1, "width": 16, "feed_forward": 32, "heads": 2, "dropout": 0.1,
+            "layers": 1, "width": 16, "feed_forward": 32, "heads": 2, "dropout": 0.1,
         },
         "train": {
             "steps": STEPS, "save_every": SAVE_EVERY, "validate_every": VALIDATE_EVERY, "keep": 2, "best_by": "wer",

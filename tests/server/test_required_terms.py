@@ -186,7 +186,7 @@ def test_links_by_place_go_from_end_to_end() -> None:
 
 def test_constraints_go_to_the_part_in_which_they_stand_and_are_not_without_end() -> None:
     text = train_tokenizer(["a b c d e f g"], TokenizerConfig(kind="word"))
-    sizes: dict[str, Any] = {"encoder_layers": 1, "decoder_layers": 1, "width": 8, "heads": 2, "feed_forward": 8}
+    sizes: dict[str, Any] = {"layers": 1, "width": 8, "heads": 2, "feed_forward": 8}
     built = build(ModelConfig(**sizes, dropout=0.0), source_types=len(text), target_types=len(text))
     model = Translator(built, text, text, SearchConfig(max_extra=4), max_length=3)
     parts = model.parts("a b c d e f g")

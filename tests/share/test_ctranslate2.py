@@ -35,7 +35,7 @@ UNSAYABLE: list[tuple[dict[str, Any], str]] = [
     ({"preset": "rnnsearch-small", "width": 8, "share": "none"}, "not both a Transformer's"),
     ({"decoder": {"mixer": {"kind": "ssru"}}}, "something else than self-attention"),
     ({"cross_attention": {"kind": "additive"}}, "not the scaled product"),
-    ({"encoder": {"self_attention": {"kind": "additive"}}}, "attention is not the scaled product"),
+    ({"encoder": {"mixer": {"kind": "additive"}}}, "attention is not the scaled product"),
     ({"position": "rotary"}, "positions are neither"),
     ({"key_heads": 1}, "share keys"),
     ({"key_width": 4}, "not as wide"),

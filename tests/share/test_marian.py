@@ -47,7 +47,7 @@ UNSAYABLE: list[tuple[dict[str, Any], str]] = [
     ({"normalisation": "rms"}, "normalisation is rms"),
     ({"position": "learned"}, "positions are learned"),
     ({"activation": "swiglu"}, "activation is swiglu"),
-    ({"encoder": {"self_attention": {"kind": "additive"}}}, "not the scaled product"),
+    ({"encoder": {"mixer": {"kind": "additive"}}}, "not the scaled product"),
 ]
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "dog", "runs", "over", "grass", "two", "three", "birds", "sing"]
 GERMAN = ["die", "Katze", "saß", "auf", "einer", "Matte", "Hund", "läuft", "über", "Gras", "zwei", "drei", "Vögel"]

@@ -31,7 +31,7 @@ from ..shape_checks import unchecked
 
 LETTERS = "abcdefghijkl"
 SMALL: dict[str, Any] = {
-    "encoder_layers": 1, "decoder_layers": 1, "width": 16, "heads": 2, "feed_forward": 24, "dropout": 0.0,
+    "layers": 1, "width": 16, "heads": 2, "feed_forward": 24, "dropout": 0.0,
 }  # fmt: skip
 BLOCKS = {"blocks": [[16, 3, 2]]}
 SHAPES: dict[str, dict[str, Any]] = {

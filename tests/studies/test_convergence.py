@@ -10,7 +10,7 @@ from regard.studies import convergence
 from regard.studies.convergence import GOAL, OVER, Trained
 from regard.studies.study import ignore_report
 
-SMALL = dict(encoder_layers=1, decoder_layers=1, width=8, feed_forward=8, heads=1)
+SMALL = dict(layers=1, width=8, feed_forward=8, heads=1)
 
 
 def test_the_goal_by_hand() -> None:

@@ -16,7 +16,7 @@ PAIRS = toy_tasks.ToyPairs([[4, 5], [6]], [[7], [4, 5]])
 
 def small(seed: int = 0) -> EncoderDecoder:
     torch.manual_seed(seed)
-    return toy_tasks.toy_model(5, encoder_layers=1, decoder_layers=1, width=16, feed_forward=16, heads=2, norm="pre")
+    return toy_tasks.toy_model(5, layers=1, width=16, feed_forward=16, heads=2, norm="pre")
 
 
 def test_a_batch_by_hand() -> None:

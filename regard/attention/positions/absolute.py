@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-__all__ = ["LearnedPosition", "NoPosition", "Position", "SinusoidalPosition", "sinusoids"]
+__all__ = ["LearnedPosition", "NoPosition", "Position", "SinusoidalPosition", "max_positions", "sinusoids"]
 
 
 def sinusoids(
@@ -29,7 +29,9 @@ def sinusoids(
 
 
 class Position(nn.Module, ABC):
-    """Base of modules that add absolute positions to embeddings."""
+    """Base of modules that add absolute positions to embeddings. ``longest``: positions it has; None: any number."""
+
+    longest: int | None = None
 
     @abstractmethod
     def forward(
@@ -69,7 +71,7 @@ class LearnedPosition(Position):
 
     def __init__(self, width: int, *, longest: int) -> None:
         super().__init__()
-        self.table = nn.Parameter(torch.empty(longest, width).normal_(std=width**-0.5))
+        self.table, self.longest = nn.Parameter(torch.empty(longest, width).normal_(std=width**-0.5)), longest
 
     def forward(
         self, embedded: Float[Tensor, "batch length width"], position: Int[Tensor, "batch length"]
@@ -77,3 +79,9 @@ class LearnedPosition(Position):
         if position.numel() and int(position.max()) >= len(self.table):
             raise ValueError(f"position {int(position.max())} is beyond the learned table of {len(self.table)} rows")
         return embedded + self.table[position].to(embedded.dtype)
+
+
+def max_positions(net: nn.Module) -> int | None:
+    """The fewest positions that a part of a network has a row for; None where all take any number."""
+    limits = [part.longest for part in net.modules() if isinstance(part, Position) and part.longest is not None]
+    return min(limits, default=None)

@@ -59,7 +59,7 @@ def _sample(folder: Path) -> dict[str, Any]:
     corpus = {"source": str(folder / "sample.tsv")}
     return {
         "data": {"train": [corpus], "valid": [corpus], "tokenizer": {"kind": "word"}},
-        "model": {"encoder_layers": 1, "decoder_layers": 1, "width": 16, "feed_forward": 16, "heads": 2},
+        "model": {"layers": 1, "width": 16, "feed_forward": 16, "heads": 2},
         "train": {"batch_tokens": 24},
     }
 
