@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
+import torch
 from torch import Tensor, nn
 
 from regard.core.out_of_memory import explain_out_of_memory
@@ -13,9 +14,10 @@ from regard.core.reference_mode import reference_mode
 from regard.core.task import ExampleIndices, Examples
 from regard.errors import DataError, TrainingError
 from regard.runs.config import RunConfig
-from regard.training.carry import read_carries
+from regard.training.carry import continued, read_carries
 from regard.training.optim import Optimizer, Schedule
 from regard.training.progress import TrainingProgress
+from regard.training.shards import to_device
 from regard.training.strategy import Carries, Gradient, Strategy, on_any_rank
 
 __all__ = ["Updater", "batch_memory", "require_not_diverged"]
@@ -69,10 +71,31 @@ class Updater:
         return taken
 
     def continue_from(self, progress: TrainingProgress, carried: Mapping[str, Tensor]) -> None:
-        """Take back what a checkpoint of ``progress`` carries. ValueError where it cannot be of these examples."""
-        before = self._plan(progress.epoch)[: progress.batch][-1:] if carried else []
-        lanes = len(before[0].index) if before else 0
+        """Take back what a checkpoint of ``progress`` carries. ValueError where that is not of this model and data.
+
+        What it should be like, only the objective knows: so it is tried on the next batch, which changes nothing.
+        """
+        if not carried:
+            self.carry = {}
+            return
+        plan = self._plan(progress.epoch)
+        lanes = sum(len(batch.index) for batch in plan[: progress.batch][-1:])
         self.carry = read_carries(carried, lanes=lanes, device=self.strategy.device)
+        for batch in plan[progress.batch :][:1]:
+            try:
+                self._try(batch)
+            except (RuntimeError, ValueError, TypeError, LookupError) as error:
+                raise ValueError(f"what it carries does not fit: {error}") from error
+
+    @torch.no_grad()
+    def _try(self, examples: ExampleIndices) -> None:
+        self.model.eval()
+        for shard, part in self.strategy.deal(examples):
+            batch, carry = to_device(self.examples.collate(part), self.strategy.device), self.carry.get(shard, ())
+            left = self.model(batch, continued(carry, len(batch.index))).carry
+            before, after = ([(each.dtype, each.ndim) for each in state] for state in (carry, left))
+            if carry and before != after:
+                raise ValueError(f"{before} where the model carries {after}")
 
     def updates_an_epoch(self) -> int:
         """Updates of the epoch under way."""
