@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.core.task import ExampleIndices
+from regard.core.task import ExampleIndices, MetricSums
 from regard.core.tensors import digest
 from regard.runs import checkpoint
 from regard.runs.run_folder import RunFolder
@@ -199,3 +200,22 @@ def test_ranks_take_the_shards_of_one_process_in_order() -> None:
     assert [(shard, part.index.tolist()) for each in dealt for shard, part in each] == [
         (shard, part.index.tolist()) for shard, part in alone
     ]
+
+
+def test_what_is_not_finite_on_another_rank_is_learned_by_none(case: TaskCase) -> None:
+    class Elsewhere(Shards):
+        """One of two ranks, of which the other has no finite loss."""
+
+        def add(self, sums: MetricSums) -> MetricSums:
+            return {name: value + (name == "flag") for name, value in sums.items()}
+
+    run = case.run()
+    ready = set_up(run, say=lambda message: None)
+    trainer = Trainer(
+        run, ready.net, ready.data, steps=6, reporter=Quiet(), strategy=Elsewhere(4, Workers(1, 1)),
+        interrupted=lambda: False,
+    )  # fmt: skip
+    before = digest({"model": trainer.optimizer.weights()})
+    found, norm, _ = trainer.updater.update(trainer.progress, trainer.rate)
+    assert math.isfinite(found.minimised) and not math.isfinite(norm)
+    assert digest({"model": trainer.optimizer.weights()}) == before and trainer.progress.step == 1
