@@ -7,17 +7,27 @@ from pathlib import Path
 
 import pytest
 import sacrebleu
-from hypothesis import given
+import torch
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError, DataError
-from regard.metrics.text import METRICS, EvaluationSet, edit_distance, evaluate, read_examples, validation_metrics
+from regard.metrics.text import (
+    METRICS,
+    EvaluationSet,
+    edit_distance,
+    evaluate,
+    metric_sums,
+    metric_value,
+    read_examples,
+)
 
 WORD = TokenizerConfig(kind="word")
 PIECES = TokenizerConfig(kind="pretokenised", joiner="@@")
 
 words = st.lists(st.sampled_from("abc"), max_size=6)
+sentences = st.lists(st.sampled_from(["the", "cat", "sat", "on", "a", "mat."]), min_size=1, max_size=7).map(" ".join)
 
 
 @pytest.mark.parametrize(
@@ -135,40 +145,20 @@ def test_references_are_read_and_put_together(tmp_path: Path) -> None:
     assert read_examples(tmp_path / "both.tsv", tokenizer=WORD) == EvaluationSet(["go"], [["G OW"]])
 
 
-class Said(str):
-    @property
-    def text(self) -> str:
-        return str(self)
-
-
-class Upper:
-    """In the place of a translator: says everything in capitals, and counts."""
-
-    class target:
-        config = WORD
-
-    def __init__(self, stops: bool = False) -> None:
-        self.asked: list[str] = []
-        self.stops = stops
-
-    def translate(self, lines: list[str], *, interrupted: object) -> list[Said]:
-        if self.stops:
-            raise KeyboardInterrupt
-        self.asked += lines
-        return [Said(line.upper()) for line in lines]
-
-
-def test_validation_decodes_each_source_once_and_accepts_any_reference() -> None:
-    translator = Upper()
-    found = validation_metrics(translator, ["a", "b", "a"], ["x", "B", "A"], ["wer", "bleu"])  # type: ignore[arg-type]
-    assert translator.asked == ["a", "b"]
-    assert found is not None
-    assert found["wer"] == 0.0
-    assert found["bleu"] < 100  # a line's own reference only
-    assert validation_metrics(Upper(), ["a"], ["b"], []) == {}  # type: ignore[arg-type]
-
-
-def test_validation_interrupted() -> None:
-    assert validation_metrics(Upper(stops=True), ["a"], ["A"], ["wer"], lambda: True) is None  # type: ignore[arg-type]
-    with pytest.raises(KeyboardInterrupt):  # somebody else's
-        validation_metrics(Upper(stops=True), ["a"], ["A"], ["wer"], lambda: False)  # type: ignore[arg-type]
+@given(st.lists(st.tuples(sentences, sentences, sentences), min_size=2, max_size=6), st.integers(1, 5))
+@settings(max_examples=30)
+def test_sums_of_two_parts_give_the_figure_of_the_whole(rows: list[tuple[str, str, str]], cut: int) -> None:
+    """To the last digit of sacreBLEU's own, which sees the corpus at once."""
+    outputs, references = [row[0] for row in rows], [list(row[1:]) for row in rows]
+    streams = [[row[1] for row in rows], [row[2] for row in rows]]
+    whole = {
+        "bleu": sacrebleu.corpus_bleu(outputs, streams).score, "chrf": sacrebleu.corpus_chrf(outputs, streams).score,
+        "ter": sacrebleu.corpus_ter(outputs, streams).score,
+    }  # fmt: skip
+    cut = min(cut, len(rows) - 1)
+    for metric in METRICS:
+        parts = [metric_sums(metric, outputs[at], references[at]) for at in (slice(0, cut), slice(cut, None))]
+        added = sum(torch.tensor(part, dtype=torch.float64) for part in parts)
+        assert isinstance(added, torch.Tensor)
+        expected = whole.get(metric, evaluate(metric, outputs, references).value)
+        assert metric_value(metric, added.tolist()) == expected

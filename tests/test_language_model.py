@@ -328,7 +328,7 @@ def test_an_own_task_is_named_by_a_recipe_and_never_by_a_received_folder(
     )
     monkeypatch.setenv("REGARD_TASKS", kind)
     assert cli.run(["train", "mean.toml", "--name", "mean"]) == 0
-    assert isinstance(regard.load(tmp_path / "runs" / "mean")([1.0, 2.0]), float)
+    assert isinstance(regard.load(tmp_path / "runs" / "mean")([[1.0, 2.0]])[0], float)
     monkeypatch.delenv("REGARD_TASKS")
     assert cli.run(["train", "--resume", "runs/mean"]) == 2
     assert "REGARD_TASKS" in capfd.readouterr().err
@@ -450,4 +450,4 @@ def test_an_own_task_is_found_in_the_working_folder(tmp_path: Path) -> None:
         capture_output=True, text=True,
     )  # fmt: skip
     assert found.returncode == 0, found.stderr
-    assert "next: regard info runs/mean" in found.stderr
+    assert "next: regard predict runs/mean < in.txt" in found.stderr

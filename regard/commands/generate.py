@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -55,15 +54,11 @@ def generate(
         raise ConfigError(f"{run} is no language model", where=str(run), help=f"regard translate {run} < in.txt")
     given = {"length": length, "temperature": temperature or None, "top_k": top_k, "top_p": top_p}
     settings = model.adjusted({key: value for key, value in given.items() if value is not None})
-    text = prompt
-    if not as_json:
-        print(prompt, end="", flush=True)
-    for part in model.stream(prompt, settings, seed=seed, greedy=temperature == 0):
-        text += part.text
-        if not as_json:
-            print(part.text, end="", flush=True)
     if as_json:
-        found = {"text": text, "log_probability": part.log_probability, "finished": part.finished, "prompt": prompt}
-        print(json.dumps(found, ensure_ascii=False))
-    else:
-        print()
+        whole = model(prompt, seed=seed, greedy=temperature == 0, **settings.model_dump())
+        print(model.write(whole, json=True))
+        return
+    print(prompt, end="", flush=True)
+    for part in model.stream(prompt, settings, seed=seed, greedy=temperature == 0):
+        print(part.text, end="", flush=True)
+    print()

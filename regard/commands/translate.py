@@ -35,7 +35,7 @@ from regard.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from regard.commands.output import LineWriter
     from regard.config.settings import SearchConfig
-    from regard.inference.results import Candidate, Translation
+    from regard.inference.results import Translation
     from regard.tasks.translation.translator import Translator
 
 __all__ = ["register"]
@@ -266,14 +266,7 @@ def _as_table(number: int, translation: Translation) -> str:
 
 
 def _as_json(number: int, translation: Translation) -> str:
-    best = translation.candidates[0]
-    unknown = dict(Counter(translation.unknown))
-    whole = {"line": number, "source": translation.source, **_described(best), "unknown": unknown}
-    return json.dumps(whole | {"candidates": [_described(each) for each in translation.candidates]}, ensure_ascii=False)
-
-
-def _described(candidate: Candidate) -> dict[str, Any]:
-    return candidate._asdict()
+    return json.dumps({"line": number} | translation.as_dict(), ensure_ascii=False)
 
 
 def _one_line(text: str) -> str:

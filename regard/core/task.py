@@ -19,6 +19,7 @@ from regard.core.task_table import locate
 from regard.errors import ConfigError
 
 __all__ = [
+    "Advance",
     "Batch",
     "Card",
     "Carry",
@@ -32,6 +33,7 @@ __all__ = [
     "MetricSums",
     "Objective",
     "Predictor",
+    "Report",
     "RunFiles",
     "Task",
     "find_task",
@@ -128,6 +130,7 @@ class Metric(NamedTuple):
     """A figure that validation may report beside the loss."""
 
     lower_is_better: bool
+    by_predictor: bool = False  # its sums come from ``Predictor.measure``; otherwise from the objective
 
 
 class Card(NamedTuple):
@@ -154,7 +157,29 @@ class RunFiles(Protocol):
         """``Data.contents`` of the first preparation; None where the run has no plan yet."""
 
 
-Predictor = Callable[..., Any]  # a trained network at work: Translator, Generator …
+class Predictor(Protocol):
+    """A trained network at work: Translator, Generator …; gives its task a verb, evaluation and Python functions."""
+
+    def __call__(self, *inputs: Any, **settings: Any) -> Any:
+        """``predictor(inputs, **settings)``: one output for each of a list of inputs, in order.
+
+        What else is in the list changes no output. ``settings`` are the predictor's own; one that draws takes
+        ``seed``: each output is then a function of its input and the seed.
+        """
+
+    def read(self, line: str) -> Any:
+        """The input that a line of text spells, as text or as JSON. ValueError or RegardError where it spells none."""
+
+    def write(self, output: Any, *, json: bool) -> str:
+        """An output as exactly one line, without its end: for people, or as a JSON object."""
+
+    def measure(self, examples: Any, indices: Indices, names: Sequence[str]) -> MetricSums:
+        """Sums of the metrics ``names`` over these of the examples, such as counts over decoded outputs.
+
+        Parts of the examples add up to the whole, however they are cut: what belongs to several examples, such as an
+        input that stands there twice, is counted at the first of them.
+        """
+
 
 Report = Callable[[str], None]
 Advance = Callable[[int], None]
@@ -171,12 +196,14 @@ class Task:
     small_spec: Mapping[str, int]  # the smallest sizes of a net: to try a config alone
     objective: Callable[[Any], Objective]
     predictor: Callable[..., Predictor]  # (net, codecs, config, engine=…)
-    compute_metrics: Callable[[MetricSums], dict[str, float]]  # ratios of sums; "loss" is the validation loss
-    metrics: Mapping[str, Metric]  # that decoding gives
-    decode: Callable[[Predictor, Any, Sequence[str], Callable[[], bool]], dict[str, float] | None]
-    # (predictor, config, metrics, interrupted) → figures of decoded validation data; None when interrupted
+    compute_metrics: Callable[[MetricSums], dict[str, float]]
+    # ratios of the objective's sums, and of those of the predictor's that are there; "loss" is the validation loss
+    metrics: Mapping[str, Metric]  # the figures beside the loss
     card: Card
     sample: Callable[[Path], Mapping[str, Any]]  # writes a tiny corpus; its config as nested tables, for the laws
+    sample_lines: Sequence[str]  # a few inputs for ``Predictor.read``, for the laws
+    evaluated_as: Callable[[Any], Mapping[str, Any]] = lambda config: {}
+    # how given data are cut for evaluation, for people: {"context": 256, "stride": 256}
 
 
 def find_task(kind: str, *, saved: bool = False) -> Task:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,9 @@ from torch import Tensor
 from regard.core.task import ExampleIndices, Indices
 from regard.data.corpus import Corpora, Parallel
 from regard.data.order import batches_in_order, by_length, mixed_epoch
+from regard.data.reading import CorpusConfig, read_pairs
 from regard.data.tokenizers.tokenizer import BEGIN, END, PAD
+from regard.errors import DataError
 
 __all__ = ["PairBatch", "PairExamples", "collate", "pad_sources", "pair_lengths"]
 
@@ -38,10 +41,19 @@ class PairExamples:
     """The pairs of several prepared corpora as ``core.task.Examples``.
 
     ``weights``: the share of each corpus in an epoch. ``tokens``: rows × longest side of a batch, padding included.
+    ``files``: of each corpus, where its text is read again for ``texts``.
     """
 
-    def __init__(self, corpora: Corpora, weights: Sequence[float], *, tokens: int, seed: int) -> None:
-        self.corpora, self.weights = corpora, list(weights)
+    def __init__(
+        self,
+        corpora: Corpora,
+        weights: Sequence[float],
+        *,
+        tokens: int,
+        seed: int,
+        files: Sequence[CorpusConfig] = (),
+    ) -> None:
+        self.corpora, self.weights, self._files = corpora, list(weights), list(files)
         self._tokens, self._seed = tokens, seed
         self._lengths = pair_lengths(corpora)
 
@@ -63,6 +75,27 @@ class PairExamples:
 
     def where(self, index: int) -> str:
         return self.corpora.where(index)
+
+    @cached_property
+    def texts(self) -> list[tuple[str, str]]:
+        """The source and the target of each pair as they stand in the files, which tokens may not give back."""
+        found = []
+        for part, files in zip(self.corpora.parts, self._files, strict=True):
+            lines = {number: (source, target) for number, source, target in read_pairs(files)}
+            for index in range(len(part)):
+                if part.line(index) not in lines:
+                    what = "the text is not the one that was prepared"
+                    raise DataError(what, where=part.where(index), help="restore it, or begin another run")
+                found.append(lines[part.line(index)])
+        return found
+
+    @cached_property
+    def by_source(self) -> dict[str, list[int]]:
+        """The pairs of each distinct source, rising."""
+        grouped: dict[str, list[int]] = {}
+        for index, (source, _) in enumerate(self.texts):
+            grouped.setdefault(source, []).append(index)
+        return grouped
 
 
 def _once(indices: Indices) -> ExampleIndices:

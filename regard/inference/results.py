@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -74,6 +75,12 @@ class Translation:
         """This translation with another text for the best output (for its pieces see ``Translator.spelling``)."""
         candidates = [self.candidates[0]._replace(text=text), *self.candidates[1:]]
         return Translation(self.source, candidates, lambda: self.attention, pieces=self.pieces, unknown=self.unknown)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All that is known of it as plain JSON: the source, the best output's fields, the candidates."""
+        candidates = [each._asdict() for each in self.candidates]
+        unknown = dict(Counter(self.unknown))
+        return {"source": self.source, **candidates[0], "unknown": unknown, "candidates": candidates}
 
     def __repr__(self) -> str:
         more = f", {len(self.candidates)} candidates" if len(self.candidates) > 1 else ""

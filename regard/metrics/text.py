@@ -12,19 +12,16 @@ Every score has a signature of how it was computed; only scores with equal signa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import regard
 from regard.core.wording import did_you_mean
 from regard.data.corpora import CorpusConfig, read_pairs
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError, DataError
-
-if TYPE_CHECKING:
-    from regard.tasks.translation.translator import Translator
 
 __all__ = [
     "METRICS",
@@ -34,10 +31,11 @@ __all__ = [
     "edit_distance",
     "error_counts",
     "evaluate",
+    "metric_sums",
+    "metric_value",
     "read_examples",
     "sacrebleu_parts",
     "score_texts",
-    "validation_metrics",
 ]
 
 
@@ -77,12 +75,50 @@ def evaluate(
         raise DataError("there is nothing to score: the test set is empty")
     if len(outputs) != len(references) or not all(references):
         raise DataError(f"{len(outputs):,} outputs do not have one or more references each ({len(references):,} items)")
+    sums, signature = _measured(metric, outputs, references, language)
+    return MetricScore(metric, metric_value(metric, sums), signature, METRICS[metric].lower_is_better)
+
+
+def metric_sums(
+    metric: str, outputs: Sequence[str], references: Sequence[Sequence[str]], *, language: str | None = None
+) -> list[float]:
+    """The sums that a metric is a ratio of, over these outputs: those of two parts of a test set add up.
+
+    sacreBLEU's sufficient statistics (counts of n-grams, lengths; edits and words), and (errors, items) for wer,
+    (edits, tokens) for per.
+    """
+    return _measured(metric, outputs, references, language)[0]
+
+
+def metric_value(metric: str, sums: Sequence[float]) -> float:
+    """The metric, in per cent, of the sums over a whole test set. DataError where there is nothing to divide by."""
+    if not METRICS[metric].by_source:
+        from sacrebleu import metrics
+
+        kind, options = SACREBLEU[metric]  # how text is cut no longer matters
+        return float(getattr(metrics, kind)(**options)._compute_score_from_stats(list(sums)).score)
+    errors, total = sums
+    if not total:
+        raise DataError("the references hold no tokens")
+    return 100 * errors / total
+
+
+def _measured(
+    metric: str, outputs: Sequence[str], references: Sequence[Sequence[str]], language: str | None
+) -> tuple[list[float], str]:
+    """The sums and the signature."""
     if METRICS[metric].by_source:
-        own = {"wer": word_error_rate, "per": token_error_rate}[metric]
-        value, signature = own(outputs, references)
-    else:
-        value, signature = _sacrebleu(metric, outputs, references, language)
-    return MetricScore(metric, value, signature, METRICS[metric].lower_is_better)
+        how = {"wer": "match:any", "per": "match:nearest|tok:space"}[metric]
+        sums = _summed(error_counts(metric, outputs, references))
+        return sums, _signature(metric.upper(), references, how)
+    with sacrebleu_parts(metric, references, language) as (scorer, streams):
+        sums = _summed(scorer._extract_corpus_statistics(list(outputs), streams))
+        return sums, f"{scorer._compute_score_from_stats(list(sums)).name}|{scorer.get_signature()}"
+
+
+def _summed(counts: Sequence[Sequence[float]]) -> list[float]:
+    """In the order of the items, as sacreBLEU adds."""
+    return [sum(column) for column in zip(*counts, strict=True)]
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -111,42 +147,6 @@ def read_examples(source: Path, targets: Sequence[Path] = (), *, tokenizer: Toke
     return EvaluationSet(sources, references)
 
 
-def validation_metrics(
-    translator: Translator,
-    sources: Sequence[str],
-    targets: Sequence[str],
-    names: Sequence[str],
-    interrupted: Callable[[], bool] = lambda: False,
-    *,
-    language: str | None = None,
-) -> dict[str, float] | None:
-    """Metric → value of the decoded ``sources`` against ``targets``, line by line; None when interrupted.
-
-    Each distinct source is decoded once, by the translator's own search; without metrics nothing is decoded.
-
-    Args:
-        translator: the model.
-        sources: one source a line.
-        targets: one reference a line.
-        names: the metrics.
-        interrupted: called before every step; True stops the decoding.
-        language: the target's language, for sacreBLEU.
-    """
-    if not names:
-        return {}
-    check_names(names)
-    examples = EvaluationSet(list(sources), [[translator.target.config.remove_joiners(target)] for target in targets])
-    distinct = list(dict.fromkeys(sources))
-    try:
-        found = translator.translate(distinct, interrupted=interrupted)
-    except KeyboardInterrupt:
-        if interrupted():
-            return None
-        raise
-    texts = dict(zip(distinct, (each.text for each in found), strict=True))
-    return {name: score_texts(name, texts, examples, language=language).value for name in names}
-
-
 def score_texts(
     name: str, texts: Mapping[str, str], examples: EvaluationSet, *, language: str | None = None
 ) -> MetricScore:
@@ -156,28 +156,12 @@ def score_texts(
 
 
 def error_counts(metric: str, outputs: Sequence[str], references: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
-    """(errors, total) of each item: for wer 0 or 1 of 1, for per edits of the tokens of the nearest reference."""
+    """(errors, total) of each item: for wer 0 or 1 of 1, ignoring white space; for per edits of the tokens of the
+    nearest reference, which has the fewest edits and, of several, the most tokens."""
     count = {"wer": _word_errors, "per": _token_errors}[metric]
     return [
         count(output.split(), [each.split() for each in own]) for output, own in zip(outputs, references, strict=True)
     ]
-
-
-def word_error_rate(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, str]:
-    """Per cent of items that equal none of their references, ignoring white space, and the signature."""
-    wrong = sum(errors for errors, _ in error_counts("wer", outputs, references))
-    return 100 * wrong / len(outputs), _signature("WER", references, "match:any")
-
-
-def token_error_rate(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, str]:
-    """100 × edits / tokens of the nearest reference, both summed over all items, and the signature.
-
-    The nearest reference has the fewest edits; of several, the longest. Tokens are separated by white space.
-    """
-    edits, tokens = map(sum, zip(*error_counts("per", outputs, references), strict=True))
-    if not tokens:
-        raise DataError("the references hold no tokens")
-    return 100 * edits / tokens, _signature("PER", references, "match:nearest|tok:space")
 
 
 def _word_errors(output: list[str], references: Sequence[list[str]]) -> tuple[int, int]:
@@ -203,14 +187,6 @@ def _signature(name: str, references: Sequence[Sequence[str]], how: str) -> str:
     counts = {len(accepted) for accepted in references}
     number = str(counts.pop()) if len(counts) == 1 else "var"
     return f"{name}|nrefs:{number}|{how}|version:regard-{regard.__version__}"
-
-
-def _sacrebleu(
-    metric: str, outputs: Sequence[str], references: Sequence[Sequence[str]], language: str | None
-) -> tuple[float, str]:
-    with sacrebleu_parts(metric, references, language) as (scorer, streams):
-        value = scorer.corpus_score(list(outputs), streams)
-        return float(value.score), f"{value.name}|{scorer.get_signature()}"
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import random
 import shutil
@@ -10,6 +11,7 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from json import loads as parse
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.core.task import Batch, Carry, Data, ExampleIndices, LossTerms, MetricSums, Task, find_task
+from regard.core.task import (
+    Batch,
+    Carry,
+    Data,
+    ExampleIndices,
+    LossTerms,
+    MetricSums,
+    Predictor,
+    Task,
+    find_task,
+)
 from regard.core.tensors import added_sums
 from regard.runs.config import RunConfig, load_config
 from regard.runs.run_folder import RunFolder
@@ -35,6 +47,7 @@ from regard.training.trainer import Trainer
 __all__ = ["TASK_LAWS", "TaskCase", "check_task"]
 
 TASK_LAWS: list[Law] = []
+LEARNING = 8  # updates of a predictor
 UPDATES = 6  # of the runs that are interrupted
 LEARNED = 0.7  # the loss of one batch falls below this part of what it was
 TRAINING = {
@@ -85,6 +98,17 @@ class TaskCase:
         """A network in float64, in evaluation mode; the same one each time."""
         torch.manual_seed(3)
         return self.task.build(self.config, self.data.spec).double().eval()
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """A predictor over a network that was trained for a moment, so that its outputs differ."""
+        net = self.net().float().train()
+        optimizer = Optimizer(net)
+        for update in self.data.train.batches(0)[:LEARNING]:
+            terms, batch = self.terms(net, update)
+            (terms.minimised / batch.weight).backward()
+            optimizer.step(0.01)
+        return self.task.predictor(net, self.data.codecs, self.config)
 
     def terms(self, net: nn.Module, examples: ExampleIndices, part: str = "train") -> tuple[LossTerms, Batch]:
         """The loss of these examples, and their batch."""
@@ -235,6 +259,55 @@ def figures_are_ratios_of_sums(case: TaskCase, draw: Draw) -> None:
         assert found.keys() == figures.keys()
         for name, value in figures.items():
             assert abs(found[name] - value) <= 1e-9 * max(1.0, abs(value)), f"the figure {name!r} is no ratio of sums"
+
+
+@law(TASK_LAWS)
+def measures_of_parts_add_up(case: TaskCase, draw: Draw) -> None:
+    """The predictor's counts over two halves of the validation data, cut anyhow, sum to those over the whole."""
+    names = [name for name, metric in case.task.metrics.items() if metric.by_predictor]
+    predictor, examples = case.predictor, case.part("valid")
+    index = np.concatenate([batch.index for batch in examples.batches(None)])
+    order = np.array(draw.source.sample(range(len(index)), len(index)))
+    halves = index[order[: len(index) // 2]], index[order[len(index) // 2 :]]
+    whole = _total([predictor.measure(examples, index, names)]) if names else {}
+    parts = _total([predictor.measure(examples, half, names) for half in halves]) if names else {}
+    assert parts.keys() == whole.keys(), "the sums of the parts have other names"
+    for name, value in whole.items():
+        same(parts[name], value, f"the predictor's sum {name!r} over two halves", tolerance=1e-5)
+
+
+@law(TASK_LAWS)
+def an_output_knows_nothing_of_other_inputs(case: TaskCase, draw: Draw) -> None:
+    """Each output comes in the place of its input, and is the same alone, in another order and among others."""
+    predictor = case.predictor
+    inputs = [predictor.read(line) for line in case.task.sample_lines]
+    seeded = {"seed": 1} if "seed" in inspect.signature(predictor).parameters else {}
+    told = [predictor.write(output, json=False) for output in predictor(inputs, **seeded)]
+    assert len(told) == len(inputs), f"{len(inputs)} inputs have {len(told)} outputs"
+    order = draw.source.sample(range(len(inputs)), len(inputs))
+    others = predictor([inputs[at] for at in order], **seeded)
+    assert [predictor.write(each, json=False) for each in others] == [told[at] for at in order], "the order matters"
+    for at, one in enumerate(inputs):
+        (alone,) = predictor([one], **seeded)
+        assert predictor.write(alone, json=False) == told[at], "the other inputs of a call matter"
+
+
+@law(TASK_LAWS)
+def an_output_is_one_line(case: TaskCase, draw: Draw) -> None:
+    """Written for people or as JSON, which is an object that parses."""
+    predictor = case.predictor
+    for output in predictor([predictor.read(line) for line in case.task.sample_lines]):
+        for as_json in (False, True):
+            line = predictor.write(output, json=as_json)
+            assert not {"\n", "\r"} & set(line), f"an output is several lines: {line!r}"
+        assert _is_object(line), f"an output is no JSON object: {line}"
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(parse(line), dict)
+    except ValueError:
+        return False
 
 
 @law(TASK_LAWS)

@@ -6,13 +6,15 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from regard.core import atomic_files
 from regard.core.reference_mode import reference_mode
-from regard.core.task import Carry, Examples, LossTerms, MetricSums, Task
+from regard.core.task import Advance, Carry, ExampleIndices, Examples, LossTerms, MetricSums, Predictor, Task
 from regard.core.tensors import added_sums
+from regard.errors import ModelError
 from regard.runs.config import RunConfig
 from regard.training.carry import continued, handed_on
 from regard.training.optim import Optimizer
@@ -21,7 +23,9 @@ from regard.training.shards import TreeSum, to_device
 from regard.training.strategy import Strategy
 from regard.training.updater import batch_memory
 
-__all__ = ["Validator"]
+__all__ = ["Validator", "objective_sums", "predictor_sums"]
+
+TOGETHER = 512  # examples that are decoded in one call: search refills its batch from them
 
 
 class Validator:
@@ -53,38 +57,24 @@ class Validator:
             sums = self.sums()
             if sums is None:
                 return None
-            figures = self.task.compute_metrics(sums)
-            metrics = self.decoded() if decode and self.config.train.best_by not in figures else {}
-        return None if metrics is None else Validation(figures.pop("loss"), figures | metrics)
+            more = self.decoded(sums) if decode else {}
+        return None if more is None else _validation(self.task.compute_metrics(sums) | more)
 
     def sums(self) -> MetricSums | None:
-        """The objective's sums over all held-out examples, on any rank; None when interrupted.
+        """The objective's sums over all held-out examples, on any rank; None when interrupted."""
+        return objective_sums(self.model, self.examples, self.strategy, self.interrupted)
 
-        Added as an update is: a shard's batches in order, each going on with what the one before carried, and the
-        shards as a tree. So they do not depend on the number of ranks either.
-        """
-        totals: dict[int, MetricSums] = {}
-        carried: dict[int, Carry] = {}
-        for batch in self.examples.batches(None):
-            if self.interrupted():
-                return None
-            atomic_files.fault_point("validation")
-            for shard, examples in self.strategy.deal(batch):
-                part = to_device(self.examples.collate(examples), self.strategy.device)
-                rows = len(part.index)
-                terms: LossTerms = self.model(part, continued(carried.get(shard, ()), rows))
-                totals[shard] = added_sums(totals.get(shard, {}), terms.sums)
-                carried[shard] = handed_on(terms.carry, rows)
-        whole = TreeSum[MetricSums](added_sums)
-        for shard in sorted(totals):
-            whole.add(totals[shard])
-        return self.strategy.add(whole.value() if totals else {})
-
-    def decoded(self) -> dict[str, float] | None:
-        """The metric that ``train.best_by`` names, of decoded outputs; None when interrupted."""
-        by: Sequence[str] = [self.config.train.best_by]
+    def decoded(self, sums: MetricSums) -> dict[str, float] | None:
+        """The metric that ``train.best_by`` names, where the predictor counts it; None when interrupted."""
+        by = self.config.train.best_by
+        if by == "loss" or not self.task.metrics[by].by_predictor:
+            return {}
         predictor = self.task.predictor(self.net, self.codecs, self.config)
-        return self.task.decode(predictor, self.config, by, self.interrupted)
+        try:
+            more = predictor_sums(predictor, self.examples, [by], self.strategy, self.interrupted)
+        except ModelError:  # no probabilities: never the best, and training knows what to do
+            return {by: math.nan}
+        return None if more is None else self.task.compute_metrics(sums | more)
 
     def better(self, value: float, best: float | None) -> bool:
         """Whether a checkpoint of this value would be the best; one that is not finite never is."""
@@ -93,3 +83,67 @@ class Validator:
             return math.isfinite(value)
         lower = by == "loss" or self.task.metrics[by].lower_is_better
         return value < best if lower else value > best
+
+
+def _validation(figures: dict[str, float]) -> Validation:
+    return Validation(figures.pop("loss"), figures)
+
+
+def objective_sums(
+    model: nn.Module,
+    examples: Examples,
+    strategy: Strategy,
+    interrupted: Callable[[], bool] = lambda: False,
+    done: Advance | None = None,
+) -> MetricSums | None:
+    """The objective's sums over all examples, on any rank; None when interrupted.
+
+    Added as an update is: a shard's batches in order, each going on with what the one before carried, and the shards
+    as a tree. So they do not depend on the number of ranks either. ``interrupted`` is asked before each batch;
+    ``done`` is told how many examples are measured.
+    """
+    totals: dict[int, MetricSums] = {}
+    carried: dict[int, Carry] = {}
+    for batch in examples.batches(None):
+        if interrupted():
+            return None
+        atomic_files.fault_point("validation")
+        for shard, share in strategy.deal(batch):
+            part = to_device(examples.collate(share), strategy.device)
+            rows = len(part.index)
+            terms: LossTerms = model(part, continued(carried.get(shard, ()), rows))
+            totals[shard] = added_sums(totals.get(shard, {}), terms.sums)
+            carried[shard] = handed_on(terms.carry, rows)
+        if done is not None:
+            done(len(batch.index))
+    whole = TreeSum[MetricSums](added_sums)
+    for shard in sorted(totals):
+        whole.add(totals[shard])
+    return strategy.add(whole.value() if totals else {})
+
+
+def predictor_sums(
+    predictor: Predictor,
+    examples: Examples,
+    names: Sequence[str],
+    strategy: Strategy,
+    interrupted: Callable[[], bool] = lambda: False,
+    done: Advance | None = None,
+) -> MetricSums | None:
+    """The predictor's sums of some metrics over all examples, on any rank; None when interrupted.
+
+    They are counts, exact in any order, so this rank's shards of several batches are decoded in one call.
+    """
+    total: MetricSums = {}
+    waiting: list[ExampleIndices] = []
+    batches = examples.batches(None)
+    for number, batch in enumerate(batches, start=1):
+        if interrupted():
+            return None
+        waiting += [share for _, share in strategy.deal(batch)]
+        if number == len(batches) or sum(len(share.index) for share in waiting) >= TOGETHER:
+            index = np.concatenate([share.index for share in waiting])
+            total, waiting = added_sums(total, predictor.measure(examples, index, names)), []
+            if done is not None:
+                done(len(index))
+    return strategy.add(total)

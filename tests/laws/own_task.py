@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json as jsonlib
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,11 +47,14 @@ class NumbersBatch(NamedTuple):
 
 
 class Lines:
-    """The lines of one file as examples, two to a batch."""
+    """The lines of files as examples, two to a batch."""
 
-    def __init__(self, path: Path, seed: int) -> None:
-        self.path, self.seed = path, seed
-        self.lines = [[float(word) for word in line.split()] for line in path.read_text("utf-8").splitlines()]
+    def __init__(self, paths: Iterable[Path], seed: int) -> None:
+        self.seed, self.lines, self.places = seed, list[list[float]](), list[str]()
+        for path in paths:
+            for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+                self.lines.append([float(word) for word in line.split()])
+                self.places.append(f"{path}:{number}")
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -72,7 +76,7 @@ class Lines:
         return NumbersBatch(numbers, valid, torch.from_numpy(examples.index.copy()), float(len(rows)))
 
     def where(self, index: int) -> str:
-        return f"{self.path}:{index + 1}"
+        return self.places[index]
 
 
 class Net(nn.Module):
@@ -90,7 +94,7 @@ class Net(nn.Module):
 
 def prepare(run: Any, say: Any, progress: Any = None) -> Data:
     train, valid = (
-        Lines(Path(corpora[0]["source"]), run.config.seed)
+        Lines([Path(corpus["source"]) for corpus in corpora], run.config.seed)
         for corpora in (run.config.data.train, run.config.data.valid or run.config.data.train)
     )
     return Data(train, valid, None, {"columns": 1}, {})
@@ -115,12 +119,37 @@ def build(config: NumbersConfig, spec: Mapping[str, int]) -> Net:
     return Net(config.hidden)
 
 
-def predictor(net: nn.Module, codecs: None, config: NumbersConfig, engine: str | None = None) -> Any:
-    def mean(row: list[float]) -> float:
-        with torch.no_grad():
-            return float(net(torch.tensor([row]), torch.ones(1, len(row), dtype=torch.bool)))
+class Mean:
+    """The network at work: rows of numbers in, their means out."""
 
-    return mean
+    def __init__(self, net: nn.Module) -> None:
+        self.net = net.eval()
+
+    @torch.no_grad()
+    def __call__(self, inputs: Sequence[list[float]]) -> list[float]:
+        return [float(self.net(torch.tensor([row]), torch.ones(1, len(row), dtype=torch.bool))) for row in inputs]
+
+    def read(self, line: str) -> list[float]:
+        if not line.strip():
+            raise ValueError("a blank line has no mean")
+        return [float(word) for word in line.split()]
+
+    def write(self, output: float, *, json: bool) -> str:
+        return jsonlib.dumps({"mean": output}) if json else f"{output:.4f}"
+
+    def measure(self, examples: Lines, indices: np.ndarray, names: Sequence[str]) -> dict[str, Tensor]:
+        rows = [examples.lines[index] for index in indices]
+        errors = [abs(found - sum(row) / len(row)) for row, found in zip(rows, self(rows), strict=True)]
+        return {"errors": torch.tensor(errors).double().sum(), "measured": torch.tensor(float(len(rows)))}
+
+
+def predictor(net: nn.Module, codecs: None, config: NumbersConfig, engine: str | None = None) -> Mean:
+    return Mean(net)
+
+
+def compute_metrics(sums: Mapping[str, Tensor]) -> dict[str, float]:
+    figures = {"loss": float(sums["squared"]) / float(sums["lines"])}
+    return figures | ({"error": float(sums["errors"]) / float(sums["measured"])} if "errors" in sums else {})
 
 
 TASK = Task(
@@ -131,9 +160,9 @@ TASK = Task(
     small_spec={"columns": 1},
     objective=objective,
     predictor=predictor,
-    compute_metrics=lambda sums: {"loss": float(sums["squared"]) / float(sums["lines"])},
-    metrics={"error": Metric(lower_is_better=True)},
-    decode=lambda predictor, config, names, interrupted: {},
-    card=Card("tabular-regression", "print(model([1.0, 2.0]))", "info {run}"),
+    compute_metrics=compute_metrics,
+    metrics={"error": Metric(lower_is_better=True, by_predictor=True)},
+    card=Card("tabular-regression", "print(model([[1.0, 2.0]]))", "predict {run} < in.txt"),
     sample=sample,
+    sample_lines=("1 2 3", "4 0", "2"),
 )

@@ -114,6 +114,56 @@ def by_neighbours(right: Any, examples: ExampleIndices) -> Any:
     return batch._replace(**{name: tensor})
 
 
+class ChangedPredictor:
+    """A predictor with some methods replaced, each given the right one first."""
+
+    def __init__(self, right: Any, **methods: Callable[..., Any]) -> None:
+        self.right, self.methods = right, methods
+
+    def __call__(self, inputs: Any, *, seed: int | None = None) -> Any:
+        change = self.methods.get("call", lambda right, inputs, **settings: right(inputs, **settings))
+        return change(self.right, inputs, seed=seed)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.methods:
+            return lambda *given, **options: self.methods[name](self.right, *given, **options)
+        return getattr(self.right, name)
+
+
+def with_predictor(**methods: Callable[..., Any]) -> Callable[[Task], Task]:
+    def wrong(task: Task) -> Task:
+        return replace(task, predictor=lambda *given, **options: ChangedPredictor(task.predictor(*given), **methods))
+
+    return wrong
+
+
+def by_call(right: Any, examples: Any, indices: Any, names: Any) -> Any:
+    """Counts a text with every call, not with its first window."""
+    return right.measure(examples, np.arange(len(examples)), names)
+
+
+def means(right: Any, examples: Any, indices: Any, names: Any) -> Any:
+    return {name: value / len(indices) for name, value in right.measure(examples, indices, names).items()}
+
+
+def by_length(right: Any, inputs: Any, **settings: Any) -> Any:
+    """In the order of the lengths, which nobody sorts back."""
+    return right(sorted(inputs, key=len), **settings)
+
+
+def in_company(right: Any, inputs: Any, **settings: Any) -> Any:
+    """Draws go on from one input to the next."""
+    return [right([each], **settings | {"seed": 1 + at})[0] for at, each in enumerate(inputs)]
+
+
+def several_lines(right: Any, output: Any, *, json: bool) -> str:
+    return right.write(output, json=json) + "\n" * (not json)
+
+
+def no_json(right: Any, output: Any, *, json: bool) -> str:
+    return right.write(output, json=False)
+
+
 class Counter:
     asked = 0
 
@@ -163,6 +213,12 @@ MUTANTS: dict[str, tuple[Callable[[Task], Task], str]] = {
         lambda task: replace(task, compute_metrics=lambda sums: {"loss": float(sums["nll"])}),
         "figures_are_ratios_of_sums",
     ),
+    "a text counted with every call": (with_predictor(measure=by_call), "measures_of_parts_add_up"),
+    "measures that are means": (with_predictor(measure=means), "measures_of_parts_add_up"),
+    "outputs out of order": (with_predictor(call=by_length), "an_output_knows_nothing_of_other_inputs"),
+    "draws that go by the place": (with_predictor(call=in_company), "an_output_knows_nothing_of_other_inputs"),
+    "an output of several lines": (with_predictor(write=several_lines), "an_output_is_one_line"),
+    "JSON that is none": (with_predictor(write=no_json), "an_output_is_one_line"),
     "an objective that teaches nothing": (
         lambda task: replace(task, objective=nothing),
         "the_loss_of_one_batch_falls",

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from json import dumps
+from typing import NamedTuple, overload
 
 import torch
 from pydantic import ValidationError
 from torch import Tensor
 
 from regard.config.explain import explain
+from regard.core.task import Indices, MetricSums
 from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, UNKNOWN, Tokenizer
+from regard.data.windows import WindowExamples
 from regard.errors import ConfigError, ModelError
 from regard.models.language_model import LanguageModel, LanguageModelState
 from regard.search.sampling import limit_scores
@@ -58,14 +62,61 @@ class Generator:
         self.settings, self.context = settings, context
         self.device = model.head.weight.device
 
+    @overload
     def __call__(
         self, prompt: str = "", *, seed: int | None = None, greedy: bool = False, **options: object
-    ) -> Generated:
-        """``model("To be", length=100, temperature=0.8, seed=1)``; options are fields of GenerateConfig."""
+    ) -> Generated: ...
+
+    @overload
+    def __call__(
+        self, prompt: list[str] | tuple[str, ...], *, seed: int | None = None, greedy: bool = False, **options: object
+    ) -> list[Generated]: ...
+
+    def __call__(
+        self,
+        prompt: str | list[str] | tuple[str, ...] = "",
+        *,
+        seed: int | None = None,
+        greedy: bool = False,
+        **options: object,
+    ) -> Generated | list[Generated]:
+        """``model("To be", length=100, temperature=0.8, seed=1)``; of several prompts a list, in order.
+
+        ``options`` are fields of GenerateConfig. Each text is a function of its prompt and the seed.
+        """
         settings = self.adjusted(options)
-        parts = list(self.stream(prompt, settings, seed=seed, greedy=greedy))
-        last = parts[-1]
-        return Generated(prompt, "".join(part.text for part in parts), last.log_probability, last.finished)
+        prompts = [prompt] if isinstance(prompt, str) else list(prompt)
+        if wrong := [each for each in prompts if not isinstance(each, str)]:
+            what = f"{type(wrong[0]).__name__} is no prompt"
+            raise ConfigError(what, help='model("To be"), or a list of prompts: model(["To be"])')
+        found = []
+        for each in prompts:
+            parts = list(self.stream(each, settings, seed=seed, greedy=greedy))
+            last, text = parts[-1], "".join(part.text for part in parts)
+            found.append(Generated(each, text, last.log_probability, last.finished))
+        return found[0] if isinstance(prompt, str) else found
+
+    def read(self, line: str) -> str:
+        """The line is a prompt; a blank one too."""
+        return line
+
+    def write(self, output: Generated, *, json: bool) -> str:
+        """The prompt and what goes on from it, line breaks as spaces; or an object, which keeps them."""
+        text = output.prompt + output.text
+        if not json:
+            return " ".join(re.split("[\r\n]", text))
+        found = {"text": text, "log_probability": output.log_probability, "finished": output.finished}
+        return dumps(found | {"prompt": output.prompt}, ensure_ascii=False)
+
+    def measure(self, examples: WindowExamples, indices: Indices, names: Sequence[str]) -> MetricSums:
+        """See ``core.task.Predictor``: the sizes of the raw texts, for the figures by byte and by character.
+
+        A text is counted with its first window.
+        """
+        sizes = zip(("bytes", "characters"), examples.raw_sizes(indices), strict=True)
+        return {
+            unit: torch.tensor(size, dtype=torch.float64) for unit, size in sizes if f"bits_per_{unit[:-1]}" in names
+        }
 
     @torch.no_grad()
     def stream(

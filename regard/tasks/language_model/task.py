@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -21,7 +21,6 @@ from regard.core.task import (
     Metric,
     MetricSums,
     Objective,
-    Predictor,
     Report,
     RunFiles,
     Task,
@@ -111,22 +110,18 @@ def _objective(config: LanguageModelConfig) -> Objective:
 
 
 def _compute_metrics(sums: MetricSums) -> dict[str, float]:
-    """``loss``: nats per token, without smoothing; ``perplexity``: e to the power of it."""
-    loss = float(sums["nll"]) / float(sums["tokens"])
-    return {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
+    """``loss``: nats per token, without smoothing; ``perplexity``: e to the power of it; bits by raw size."""
+    nll = float(sums["nll"])
+    loss = nll / float(sums["tokens"])
+    by_text = {f"bits_per_{unit[:-1]}": unit for unit in ("bytes", "characters") if unit in sums}
+    bits = {name: nll / math.log(2) / float(sums[unit]) for name, unit in by_text.items()}
+    return {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), **bits}
 
 
 def _predictor(
     net: nn.Module, codecs: TextCodec, config: LanguageModelConfig, *, engine: str | None = None
 ) -> Generator:
     return Generator(cast(LanguageModel, net), codecs.tokenizer, config.generate, context=config.data.context)
-
-
-def _decode(
-    predictor: Predictor, config: LanguageModelConfig, names: Sequence[str], interrupted: Callable[[], bool]
-) -> dict[str, float]:
-    """Nothing of a language model's is measured on generated text."""
-    return {}
 
 
 def _sample(folder: Path) -> dict[str, Any]:
@@ -139,6 +134,7 @@ def _sample(folder: Path) -> dict[str, Any]:
         "data": {**texts, "context": 8},
         "model": {"layers": 1, "width": 16, "feed_forward": 16, "heads": 2, "dropout": 0.1},
         "train": {"batch_tokens": 32},
+        "generate": {"length": 12},
     }
 
 
@@ -151,8 +147,13 @@ TASK = Task(
     objective=_objective,
     predictor=_predictor,
     compute_metrics=_compute_metrics,
-    metrics={"perplexity": Metric(lower_is_better=True)},
-    decode=_decode,
+    metrics={
+        "perplexity": Metric(lower_is_better=True),
+        "bits_per_byte": Metric(lower_is_better=True, by_predictor=True),
+        "bits_per_character": Metric(lower_is_better=True, by_predictor=True),
+    },
     sample=_sample,
+    sample_lines=("the cat", "the rat sat", "the"),
+    evaluated_as=lambda config: {"context": config.data.context, "stride": config.data.context},
     card=Card("text-generation", 'print(model("The").text)', 'generate {run} --prompt "The"'),
 )

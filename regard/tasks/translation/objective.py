@@ -9,6 +9,7 @@ from torch import nn
 from regard.core.state import State
 from regard.core.task import LossTerms, MetricSums, Objective
 from regard.data.pairs import PairBatch
+from regard.metrics.text import METRICS, metric_value
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.tasks.translation.config import TranslationConfig
 
@@ -31,5 +32,6 @@ def objective(config: TranslationConfig) -> Objective:
 
 
 def compute_metrics(sums: MetricSums) -> dict[str, float]:
-    """``loss``: nats per target token, without smoothing."""
-    return {"loss": float(sums["nll"]) / float(sums["tokens"])}
+    """``loss``: nats per target token, without smoothing; and the metrics of decoded text whose counts are there."""
+    loss = float(sums["nll"]) / float(sums["tokens"])
+    return {"loss": loss} | {name: metric_value(name, sums[name].tolist()) for name in METRICS if name in sums}

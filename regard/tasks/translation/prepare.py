@@ -26,7 +26,9 @@ def prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data
         opened = _corpora(run, codecs, name, corpora, contents or {}, say, progress)
         parts.update({part.folder.name: part.content for part in opened.parts})
         weights = [corpus.weight for corpus in corpora]
-        return PairExamples(opened, weights, tokens=config.train.batch_tokens, seed=config.seed)
+        return PairExamples(
+            opened, weights, tokens=config.train.batch_tokens, seed=config.seed, files=corpora
+        )  # fmt: skip
 
     valid = examples("valid", config.data.valid) if config.data.valid else None
     train = examples("train", config.data.train)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from torch import nn
 
-from regard.core.task import Card, Metric, Predictor, Task
-from regard.data.corpora import read_pairs
-from regard.errors import ModelError
-from regard.metrics.text import METRICS, validation_metrics
+from regard.core.task import Card, Metric, Task
+from regard.metrics.text import METRICS
 from regard.models.build import build
 from regard.tasks.translation.codecs import Codecs, open_run
 from regard.tasks.translation.config import TranslationConfig
@@ -28,25 +26,9 @@ def _build(config: TranslationConfig, spec: Mapping[str, int]) -> nn.Module:
 
 def _predictor(net: Any, codecs: Codecs, config: TranslationConfig, *, engine: Engine | None = None) -> Translator:
     return Translator(
-        net, codecs.source, codecs.target, config.search, max_length=config.data.max_length, engine=engine
-    )
-
-
-def _decode(
-    predictor: Predictor, config: TranslationConfig, names: Sequence[str], interrupted: Callable[[], bool]
-) -> dict[str, float] | None:
-    """Metrics of the validation data, decoded greedily; NaN where the model computes no probabilities."""
-    translator = cast(Translator, predictor)
-    pairs = [pair[1:] for corpus in config.data.valid or () for pair in read_pairs(corpus)]
-    one_by_one = {"beam": 1, "nbest": 1, "temperature": None, "top_k": None, "top_p": None}
-    translator.search = config.search.model_copy(update=one_by_one)
-    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-    try:
-        return validation_metrics(
-            translator, sources, targets, names, interrupted, language=config.data.target_language
-        )
-    except ModelError:  # not finite: never the best, and training knows what to do
-        return dict.fromkeys(names, float("nan"))
+        net, codecs.source, codecs.target, config.search,
+        max_length=config.data.max_length, language=config.data.target_language, engine=engine,
+    )  # fmt: skip
 
 
 def _sample(folder: Path) -> dict[str, Any]:
@@ -77,8 +59,8 @@ TASK = Task(
     objective=objective,
     predictor=_predictor,
     compute_metrics=compute_metrics,
-    metrics={name: Metric(about.lower_is_better) for name, about in METRICS.items()},
-    decode=_decode,
+    metrics={name: Metric(about.lower_is_better, by_predictor=True) for name, about in METRICS.items()},
     sample=_sample,
+    sample_lines=("a b c", "f e d c", "b", ""),
     card=Card("translation", 'print(model("…").text)', "translate {run} < in.txt", _languages),
 )

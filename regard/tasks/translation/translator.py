@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
+from json import dumps
 from pathlib import Path
 from typing import Any, overload
 
@@ -21,10 +23,10 @@ from regard.config.settings import SearchConfig
 from regard.core.notebook import shortened
 from regard.core.out_of_memory import explain_out_of_memory
 from regard.core.state import State
+from regard.core.task import Indices, MetricSums
 from regard.data.order import batches_in_order
-from regard.data.pairs import pad_sources
+from regard.data.pairs import PairExamples, pad_sources
 from regard.data.tokenizers.catalogue import BEGIN, UNKNOWN, Tokenizer
-from regard.data.tokenizers.subword import MarianTokenizer, split_language_mark
 from regard.errors import ConfigError, DataError
 from regard.inference.decoding import Decoding, Engine, possible
 from regard.inference.results import Candidate, Translation
@@ -36,6 +38,8 @@ from regard.search.contract import Hypothesis, Reduce, StatePair
 from regard.search.coverage_penalty import reranked
 from regard.tasks.load import load as load_predictor
 from regard.tasks.translation.config import translation_config
+from regard.tasks.translation.long_lines import cut
+from regard.tasks.translation.measure import measure
 
 __all__ = ["Candidate", "Engine", "Translation", "Translator", "load"]
 
@@ -46,6 +50,7 @@ class Translator:
     ``engine`` says what decodes. None is the fast form of the model in float32 where there is one, which gives what
     the model itself gives, ``reference``; that scores and shows its attention in any case. ``bfloat16`` and ``int8``
     compute in fewer bits and may choose other words. ConfigError where the model has no fast form.
+    ``language`` is the target's, by which metrics cut text.
     """
 
     def __init__(
@@ -56,10 +61,11 @@ class Translator:
         search: SearchConfig,
         *,
         max_length: int,
+        language: str | None = None,
         engine: Engine | None = None,
     ) -> None:
         self.model, self.source, self.target = model.eval(), source, target
-        self.search, self.max_length = search, max_length
+        self.search, self.max_length, self.language = search, max_length, language
         self.device = model.head.weight.device
         self._engine = possible(engine, model)
         self._observing = threading.Lock()
@@ -127,6 +133,18 @@ class Translator:
             results.append(self.assemble(line, parts, found[at : at + len(parts)], search=settings))
             at += len(parts)
         return results
+
+    def read(self, line: str) -> str:
+        """The line itself."""
+        return line
+
+    def write(self, output: Translation, *, json: bool) -> str:
+        """The best output, its line breaks as spaces; or an object of all that is known of the translation."""
+        return dumps(output.as_dict(), ensure_ascii=False) if json else " ".join(re.split("[\r\n]", output.text))
+
+    def measure(self, examples: PairExamples, indices: Indices, names: Sequence[str]) -> MetricSums:
+        """See ``core.task.Predictor`` and ``tasks.translation.measure``."""
+        return measure(self, examples, indices, names)
 
     @torch.no_grad()
     def score(
@@ -213,18 +231,7 @@ class Translator:
         pieces = self.source.encode(line) if line.strip() else []
         if len(pieces) <= self.max_length:
             return [pieces] if pieces else []
-        found, text = split_language_mark(line) if isinstance(self.source, MarianTokenizer) else ([], line)
-        mark, room = "".join(found), max(1, self.max_length - len(found))
-        parts, current = [], mark
-        for word in text.split():
-            longer = f"{current} {word}".strip()
-            if current != mark and len(self.source.encode(longer)) > self.max_length:
-                parts.append(self.source.encode(current))
-                longer = f"{mark} {word}".strip()
-            current = longer
-        parts.append(self.source.encode(current))
-        before = parts[0][: len(found)]
-        return [[*before, *chunk] for part in parts for chunk in _chunks(part[len(found) :], room)]
+        return cut(line, self.source, self.max_length)
 
     def unknown(self, line: str) -> list[str]:
         """The parts of a line that the model has no piece for (``Tokenizer.unknown``)."""
@@ -382,11 +389,6 @@ def load(
     translation_config(RunFolder.open(Path(path)))
     found: Translator = load_predictor(path, checkpoint=checkpoint, device=device, engine=engine)
     return found
-
-
-def _chunks(pieces: list[int], size: int) -> list[list[int]]:
-    """A word longer than the limit by itself is cut where it must be."""
-    return [pieces[at : at + size] for at in range(0, len(pieces), size)]
 
 
 def _refuse_long(limit: int) -> Mapping[str, Tensor]:
