@@ -33,6 +33,7 @@ from regard.commands import (
     info,
     inspect,
     keys,
+    predict,
     score,
     serve,
     study,
@@ -47,8 +48,8 @@ __all__ = ["VERBS", "build_app", "main", "run"]
 
 # In the order of ``regard --help``. A verb's module has ``register(app)``, and its function imports what is heavy.
 VERBS: tuple[ModuleType, ...] = (
-    train, translate, generate, inspect, serve, keys, export, import_, evaluate, score, info, average, check, data,
-    compare, study, doctor, demo,
+    train, translate, generate, predict, inspect, serve, keys, export, import_, evaluate, score, info, average, check,
+    data, compare, study, doctor, demo,
 )  # fmt: skip
 
 EXIT_CODES = (
@@ -142,6 +143,8 @@ def build_app(verbs: Sequence[ModuleType] = VERBS) -> typer.Typer:
 
     for verb in verbs:
         verb.register(app)
+    if predict in verbs:
+        predict.register_verbs(app)
     _reflow_help(app)
     return app
 

@@ -247,7 +247,7 @@ def test_moving_average_is_what_is_validated_and_saved(making: Making) -> None:
 def scripted(trainer: Trainer, metric: str, values: list[float]) -> None:
     left = iter(values)
     assert trainer.validator is not None
-    trainer.validator.decoded = lambda: {metric: next(left)}  # type: ignore[method-assign]
+    trainer.validator.decoded = lambda sums: {metric: next(left)}  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("metric", METRICS)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.commands.options import AsJson, CheckpointName, DeviceName, Run, Threads, set_threads
-from regard.errors import ConfigError
+from regard.commands.options import AsJson, CheckpointName, DeviceName, Run, Threads, open_predictor
+
+if TYPE_CHECKING:
+    from regard.tasks.language_model.generator import Generator
 
 __all__ = ["register"]
 
@@ -45,13 +47,11 @@ def generate(
     threads: Threads = None,
 ) -> None:
     """Print a prompt and text that goes on from it, as it is generated."""
-    from regard.tasks.language_model.generator import Generator
-    from regard.tasks.load import load
+    from regard.runs.run_folder import RunFolder
+    from regard.tasks.load import require_task
 
-    set_threads(threads)
-    model = load(run, checkpoint=checkpoint, device=device)
-    if not isinstance(model, Generator):
-        raise ConfigError(f"{run} is no language model", where=str(run), help=f"regard translate {run} < in.txt")
+    require_task(RunFolder.open(run), "language-model")
+    model: Generator = open_predictor(run, checkpoint=checkpoint, device=device, threads=threads)
     given = {"length": length, "temperature": temperature or None, "top_k": top_k, "top_p": top_p}
     settings = model.adjusted({key: value for key, value in given.items() if value is not None})
     if as_json:

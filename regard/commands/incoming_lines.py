@@ -16,7 +16,7 @@ from pathlib import Path
 
 from regard.errors import DataError, RegardError
 
-__all__ = ["IncomingLines", "chunks", "open_lines", "reader_left"]
+__all__ = ["IncomingLines", "chunks", "count_lines", "open_lines", "reader_left"]
 
 BLOCK = 1 << 16  # bytes read at a time, which is what a pipe holds
 
@@ -126,6 +126,13 @@ def chunks(
         raise
     if chunk:
         yield chunk
+
+
+def count_lines(source: Path | None) -> int | None:
+    """Count the lines of a file; None for a pipe, whose lines would be gone."""
+    from regard.data.corpora import read_lines
+
+    return sum(1 for _ in read_lines(source)) if source is not None and source.is_file() else None
 
 
 def reader_left() -> bool:

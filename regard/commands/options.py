@@ -31,6 +31,7 @@ __all__ = [
     "checkpoint_name",
     "epilog",
     "open_model",
+    "open_predictor",
     "search_settings",
     "set_threads",
 ]
@@ -117,13 +118,25 @@ def open_model(
     """Load the trained model of a run; raises ConfigError for an absent device and ModelError for a damaged run."""
     from regard.tasks.translation.translator import load
 
-    set_threads(threads)
-    if device is not None:
-        _require_device(device)
+    _set_up(device, threads)
     model = load(run, checkpoint=checkpoint, device=device, engine=engine)
     if engine == "bfloat16" and model.device.type == "cpu":
         _warn_if_emulated()
     return model
+
+
+def open_predictor(run: Path, *, checkpoint: str | None, device: str | None, threads: int | None) -> Any:
+    """Load the trained model of a run of any task, in the same way."""
+    from regard.tasks.load import load
+
+    _set_up(device, threads)
+    return load(run, checkpoint=checkpoint, device=device)
+
+
+def _set_up(device: str | None, threads: int | None) -> None:
+    set_threads(threads)
+    if device is not None:
+        _require_device(device)
 
 
 def _warn_if_emulated() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from regard.commands.incoming_lines import chunks, open_lines, reader_left
+from regard.commands.incoming_lines import chunks, count_lines, open_lines, reader_left
 from regard.commands.options import (
     Beam,
     CheckpointName,
@@ -158,7 +158,7 @@ def _translate_lines(
     """Translate a file or standard input; return how often each word or character unknown to the model occurred."""
     with (
         open_output(output, source, job=job, resume=resume) as lines,
-        progress("translating", _count_lines(source), hidden=output is None and sys.stdout.isatty()) as advance,
+        progress("translating", count_lines(source), hidden=output is None and sys.stdout.isatty()) as advance,
         open_lines(source, watched=output is None) as (read, ready),
     ):
         batch = work.search.batch_sentences
@@ -169,13 +169,6 @@ def _translate_lines(
         early: dict[str, Any] = {} if reproducible else {"first": batch, "ready": ready}
         parts = chunks(read, size, whole=reproducible and output is not None, **early)
         return work.run(parts, lines, advance, reader_left if output is None else lambda: False)
-
-
-def _count_lines(source: Path | None) -> int | None:
-    """Count the lines of a file; None for a pipe, whose lines would be gone."""
-    from regard.data.corpora import read_lines
-
-    return sum(1 for _ in read_lines(source)) if source is not None and source.is_file() else None
 
 
 class _Translation(NamedTuple):

@@ -14,10 +14,11 @@ __all__ = ["TaskPlace", "locate"]
 
 
 class TaskPlace(NamedTuple):
-    """``package.module:NAME`` of the class of a task's config, and of its ``core.task.Task``."""
+    """``package.module:NAME`` of the class of a task's config, and of its ``core.task.Task``; the verb of its runs."""
 
     config_name: str
     task_name: str
+    verb: str = "predict"
 
     def config(self) -> Any:
         """The class of the config; importing it loads no torch for the tasks of the table."""
@@ -35,7 +36,7 @@ def locate(kind: str, *, saved: bool = False) -> TaskPlace:
     REGARD_TASKS lists them, separated by commas. Their modules are looked for in the working folder, too. ConfigError
     where there is no such task.
     """
-    tasks: dict[str, tuple[str, str]] = import_module("regard.tasks").TASKS
+    tasks: dict[str, tuple[str, str, str]] = import_module("regard.tasks").TASKS
     if kind in tasks:
         return TaskPlace(*tasks[kind])
     trusted = os.environ.get("REGARD_TASKS", "").split(",")

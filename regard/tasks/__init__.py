@@ -3,11 +3,17 @@
 A new task is a module here, a line in this table and a page in the docs.
 """
 
-# kind -> (class of the config, the Task)
+# kind -> (class of the config, the Task, the verb of its runs). A verb without a module in ``commands/`` is that of
+# ``regard predict`` under another name.
 TASKS = {
-    "translation": ("regard.tasks.translation.config:TranslationConfig", "regard.tasks.translation.task:TASK"),
+    "translation": (
+        "regard.tasks.translation.config:TranslationConfig",
+        "regard.tasks.translation.task:TASK",
+        "translate",
+    ),
     "language-model": (
         "regard.tasks.language_model.config:LanguageModelConfig",
         "regard.tasks.language_model.task:TASK",
+        "generate",
     ),
 }

@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from regard.core.out_of_memory import explain_out_of_memory
+from regard.core.task_table import locate
+from regard.errors import ConfigError
 from regard.runs.checkpoint import load as read_checkpoint
 from regard.runs.run_folder import RunFolder
 from regard.runs.size_check import require_fitting
 
-__all__ = ["load"]
+__all__ = ["load", "load_net", "require_task"]
 
 
 def load(path: str | Path, *, checkpoint: str | None = None, device: str | None = None, **options: Any) -> Any:
@@ -23,6 +26,14 @@ def load(path: str | Path, *, checkpoint: str | None = None, device: str | None 
     as torch names it; CUDA if there is any, else the CPU. ``options`` are the predictor's, such as ``engine`` of a
     Translator. Raises ModelError where the folder is not whole.
     """
+    net, codecs, run = load_net(path, checkpoint=checkpoint, device=device)
+    return run.task.predictor(net, codecs, run.config, **options)
+
+
+def load_net(
+    path: str | Path, *, checkpoint: str | None = None, device: str | None = None
+) -> tuple[nn.Module, Any, RunFolder]:
+    """The trained network of a run folder, its codecs, and the folder."""
     run = RunFolder.open(Path(path))
     task = run.task
     codecs, spec = task.open(run)
@@ -35,4 +46,15 @@ def load(path: str | Path, *, checkpoint: str | None = None, device: str | None 
         net = build()
         net.load_state_dict(weights, strict=False)
         net.to(where)
-    return task.predictor(net, codecs, run.config, **options)
+    return net, codecs, run
+
+
+def require_task(run: RunFolder, *kinds: str) -> None:
+    """ConfigError where the run is of none of these tasks; it names the verb for what the run is."""
+    found = run.config.task.kind
+    if found not in kinds:
+        raise ConfigError(
+            f"this needs a {' or '.join(kinds)} run, and {run.path} is of {found}",
+            where=str(run.path),
+            help=f"regard {locate(found, saved=True).verb} {run.path} is for it",
+        )

@@ -14,6 +14,8 @@ from typer.testing import CliRunner, Result
 
 from regard import cli
 
+from .other_runs import OWN, train_language_model, train_means
+
 LETTERS = "abcdefgh"
 
 
@@ -75,6 +77,25 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> TinyRun:
     trainer.fit()
     torch.set_num_threads(threads)
     return TinyRun(run.path, *test)
+
+
+@pytest.fixture(scope="session")
+def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on ``the cat sat on the mat``."""
+    threads = torch.get_num_threads()
+    run = train_language_model(tmp_path_factory.mktemp("book"))
+    torch.set_num_threads(threads)
+    return run
+
+
+@pytest.fixture
+def own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run of a user's own task, which learns the mean of a line of numbers."""
+    monkeypatch.setenv("REGARD_TASKS", OWN)
+    threads = torch.get_num_threads()
+    run = train_means(tmp_path)
+    torch.set_num_threads(threads)
+    return run
 
 
 @pytest.fixture

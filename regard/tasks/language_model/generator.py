@@ -97,7 +97,8 @@ class Generator:
         return found[0] if isinstance(prompt, str) else found
 
     def read(self, line: str) -> str:
-        """The line is a prompt; a blank one too."""
+        """The line is a prompt; a blank one too. ConfigError where the vocabulary cannot spell it."""
+        self._encode(line)
         return line
 
     def write(self, output: Generated, *, json: bool) -> str:

@@ -37,7 +37,7 @@ from regard.search.beam import length_normaliser
 from regard.search.contract import Hypothesis, Reduce, StatePair
 from regard.search.coverage_penalty import reranked
 from regard.tasks.load import load as load_predictor
-from regard.tasks.translation.config import translation_config
+from regard.tasks.load import require_task
 from regard.tasks.translation.long_lines import cut
 from regard.tasks.translation.measure import measure
 
@@ -386,7 +386,7 @@ def load(
     in float32, unless ``engine`` says otherwise (see Translator).
     Raises ModelError where the folder is not whole.
     """
-    translation_config(RunFolder.open(Path(path)))
+    require_task(RunFolder.open(Path(path)), "translation")
     found: Translator = load_predictor(path, checkpoint=checkpoint, device=device, engine=engine)
     return found
 

@@ -1,0 +1,98 @@
+"""``regard predict``: lines in, lines out, by a model of any task; also under the verbs that tasks name."""
+
+from __future__ import annotations
+
+import sys
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from regard.commands.incoming_lines import chunks, count_lines, open_lines, reader_left
+from regard.commands.options import CheckpointName, DeviceName, Run, Threads, epilog, open_predictor
+from regard.commands.output import open_output
+from regard.commands.progress import progress
+from regard.tasks import TASKS
+
+__all__ = ["register", "register_verbs"]
+
+CHUNK = 64  # lines predicted together at most
+
+Input = Annotated[
+    Path | None,
+    typer.Argument(metavar="FILE", help="Text with an input a line, plain or .gz.", show_default="standard input"),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Setting of the prediction, such as beam=1; may be repeated."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``regard predict`` to the command line."""
+    examples = "regard predict runs/mean < in.txt > out.txt", "regard predict runs/m30k --json --set beam=1 < in.txt"
+    app.command("predict", epilog=epilog(*examples))(predict)
+
+
+def register_verbs(app: typer.Typer) -> None:
+    """Add each verb that a task names and no command has: ``regard predict`` for the runs of that task."""
+    taken = {command.name for command in app.registered_commands}
+    for verb in dict.fromkeys(verb for _, _, verb in TASKS.values() if verb not in taken):
+        app.command(verb, epilog=epilog(f"regard {verb} RUN < in.txt > out.txt"))(_for_tasks(verb))
+
+
+def _for_tasks(verb: str) -> Any:
+    """The command under another name, for the tasks whose verb that is alone."""
+    kinds = [kind for kind, (_, _, own) in TASKS.items() if own == verb]
+
+    @wraps(predict)
+    def command(run: Path, **given: Any) -> None:
+        from regard.runs.run_folder import RunFolder
+        from regard.tasks.load import require_task
+
+        require_task(RunFolder.open(run), *kinds)
+        predict(run, **given)
+
+    return command
+
+
+def predict(
+    run: Run,
+    file: Input = None,
+    *,
+    as_json: AsJson = False,
+    set_: Settings = None,
+    checkpoint: CheckpointName = None,
+    device: DeviceName = None,
+    threads: Threads = None,
+) -> None:
+    """Predict an output for each line with a trained model of any task.
+
+    A line in gives a line out, in order, while input is read: a pipe is answered when its writer pauses. What a line
+    spells is the task's own: a sentence, a prompt, numbers, JSON. Settings are those of the model in Python.
+    """
+    from regard.config.toml_layers import parse_override
+    from regard.tasks.prediction import predict_lines, read_inputs, require_settings
+
+    settings = {".".join(map(str, key)): value for key, value in map(parse_override, set_ or [])}
+    model = open_predictor(run, checkpoint=checkpoint, device=device, threads=threads)
+    require_settings(model, settings)
+    source = file if file is not None and str(file) != "-" else None
+    name = str(source or "standard input")
+    with (
+        open_output(None, source, job={}, resume=False) as lines,
+        progress("predicting", count_lines(source), hidden=sys.stdout.isatty()) as advance,
+        open_lines(source, watched=True) as (read, ready),
+    ):
+        number = 1
+        for chunk in chunks(read, 1 if source is None and sys.stdin.isatty() else CHUNK, first=1, ready=ready):
+            reader_left()
+            inputs, error = read_inputs(model, chunk, name=name, first=number)
+            for line in predict_lines(model, inputs, settings, json=as_json):
+                lines.write(line)
+            if error is not None:
+                raise error
+            number += len(chunk)
+            advance(len(chunk))

@@ -1,0 +1,52 @@
+"""Lines to lines by the predictor of any task."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from regard.core.task import Predictor
+from regard.errors import ConfigError, DataError, RegardError
+
+__all__ = ["predict_lines", "read_inputs", "require_settings"]
+
+
+def require_settings(predictor: Predictor, settings: Mapping[str, Any]) -> None:
+    """ConfigError for a setting that the predictor does not take, as far as its signature tells."""
+    known = inspect.signature(predictor).parameters
+    free = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in known.values())
+    named = [name for name, each in list(known.items())[1:] if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    unknown = [name for name in settings if name not in named]
+    if unknown and not free:
+        why = f"its settings are {', '.join(named)}" if named else "it has no settings"
+        raise ConfigError(f"this model takes no setting {unknown[0]}", where=f"--set {unknown[0]}", why=why)
+
+
+def read_inputs(predictor: Predictor, lines: Sequence[str], *, name: str, first: int = 1) -> tuple[list[Any], Any]:
+    """The inputs of the lines up to the first that spells none, and the error for that one, or None.
+
+    ``name`` and ``first`` are the file and the number of the first line, for the message.
+    """
+    inputs: list[Any] = []
+    for number, line in enumerate(lines, start=first):
+        where = f"{name}:{number}"
+        try:
+            inputs.append(predictor.read(line))
+        except RegardError as error:
+            error.where = where if error.where is None else error.where
+            return inputs, error
+        except ValueError as error:
+            return inputs, DataError("the line is no input of this model", where=where, why=str(error))
+    return inputs, None
+
+
+def predict_lines(
+    predictor: Predictor, inputs: Sequence[Any], settings: Mapping[str, Any], *, json: bool = False
+) -> list[str]:
+    """The outputs of the inputs, a line each, in order. ConfigError where their numbers differ."""
+    outputs = predictor(inputs, **settings) if inputs else []
+    if len(outputs) != len(inputs):
+        what = f"{type(predictor).__name__} gave {len(outputs):,} outputs for {len(inputs):,} inputs"
+        raise ConfigError(what, where="predictor", help="regard.testing.check_task checks a task of your own")
+    return [predictor.write(output, json=json) for output in outputs]
