@@ -34,6 +34,7 @@ __all__ = [
     "open_predictor",
     "search_settings",
     "set_threads",
+    "set_up",
 ]
 
 Run = Annotated[
@@ -118,7 +119,7 @@ def open_model(
     """Load the trained model of a run; raises ConfigError for an absent device and ModelError for a damaged run."""
     from regard.tasks.translation.translator import load
 
-    _set_up(device, threads)
+    set_up(device, threads)
     model = load(run, checkpoint=checkpoint, device=device, engine=engine)
     if engine == "bfloat16" and model.device.type == "cpu":
         _warn_if_emulated()
@@ -129,11 +130,12 @@ def open_predictor(run: Path, *, checkpoint: str | None, device: str | None, thr
     """Load the trained model of a run of any task, in the same way."""
     from regard.tasks.load import load
 
-    _set_up(device, threads)
+    set_up(device, threads)
     return load(run, checkpoint=checkpoint, device=device)
 
 
-def _set_up(device: str | None, threads: int | None) -> None:
+def set_up(device: str | None, threads: int | None) -> None:
+    """Set the number of threads, and raise ConfigError for an absent device."""
     set_threads(threads)
     if device is not None:
         _require_device(device)

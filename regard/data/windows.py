@@ -73,12 +73,10 @@ class WindowExamples:
         stream, window = self._find(index)
         return f"{self.streams[stream].name}: token {window * self.context:,}"
 
-    def raw_sizes(self, indices: Indices) -> tuple[int, int]:
-        """Bytes and characters of the raw texts whose first windows are among these: over all windows, of all texts."""
-        begun = [
-            stream for stream, first in zip(self.streams, self._first[:-1], strict=True) if int(first) in set(indices)
-        ]
-        return sum(stream.bytes for stream in begun), sum(stream.characters for stream in begun)
+    def texts_begun(self, indices: Indices) -> list[Stream]:
+        """The texts whose first windows are among these: over all windows, each text once."""
+        chosen = {int(index) for index in indices}
+        return [stream for stream, first in zip(self.streams, self._first[:-1], strict=True) if int(first) in chosen]
 
     def _find(self, index: int) -> tuple[int, int]:
         stream = int(np.searchsorted(self._first, index, side="right")) - 1

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from regard.errors import DataError
+from regard.errors import ConfigError, DataError
+from regard.tasks.load import load as load_predictor
 from regard.tasks.translation.translator import load
 
 from .conftest import TinyRun
@@ -60,3 +61,35 @@ def test_scores_are_the_same_in_any_company_and_in_order(tiny_run: TinyRun) -> N
     for row, *pair in zip(together, sources, targets, strict=True):
         assert model.score([pair[0]], [pair[1]])[0] == pytest.approx(row, abs=1e-4)
     assert model.score(sources, targets, tokens=1) == [pytest.approx(row, abs=1e-4) for row in together]
+
+
+# Language models
+
+
+def test_each_line_of_a_text(regard, language_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("the cat\n\nthe cat sat on the mat today\n".replace("today", "the hat"))
+    result = regard("score", language_model, tmp_path / "text")
+    first, blank, second = result.stdout.splitlines()
+    model = load_predictor(language_model)
+    assert blank == "" and float(first) == pytest.approx(-model.score("the cat").nll, abs=1e-4)
+    assert float(second) == pytest.approx(-model.score("the cat sat on the mat the hat").nll, abs=1e-4)
+    total, size = float(first) + float(second), len("the cat") + len("the cat sat on the mat the hat")
+    assert f"2 lines, {size} pieces" in result.stderr
+    assert (
+        f"perplexity {math.exp(-total / size):.3f} a piece, {-total / math.log(2) / size:.4f} bits a byte"
+        in result.stderr
+    )
+    line, _, last = map(json.loads, regard("score", language_model, tmp_path / "text", "--json").stdout.splitlines())
+    assert line["log_probability"] == pytest.approx(sum(line["piece_log_probabilities"])) and line["line"] == 1
+    assert line["pieces"] == list("the cat") and len(line["piece_log_probabilities"]) == 7
+    assert last["bytes"] == size and last["bits_per_byte"] == pytest.approx(-total / math.log(2) / size, abs=1e-5)
+
+
+def test_what_a_language_model_cannot_score(regard, language_model: Path, own_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("the\n\n§\n")
+    refused = regard("score", language_model, tmp_path / "text").exception
+    assert isinstance(refused, ConfigError) and refused.where == f"{tmp_path / 'text'}:3"
+    refused = regard("score", language_model, tmp_path / "text", tmp_path / "text").exception
+    assert isinstance(refused, ConfigError) and "one too many" in refused.what
+    refused = regard("score", own_run, tmp_path / "text").exception
+    assert isinstance(refused, ConfigError) and refused.help == f"regard predict {own_run} is for it"

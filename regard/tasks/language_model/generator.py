@@ -16,7 +16,7 @@ from regard.config.explain import explain
 from regard.core.task import Indices, MetricSums
 from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, UNKNOWN, Tokenizer
 from regard.data.windows import WindowExamples
-from regard.errors import ConfigError, ModelError
+from regard.errors import ConfigError, DataError, ModelError
 from regard.models.language_model import LanguageModel, LanguageModelState
 from regard.search.sampling import limit_scores
 from regard.tasks.language_model.config import GenerateConfig
@@ -40,6 +40,8 @@ class TextScore(NamedTuple):
     tokens: int
     bytes: int
     characters: int
+    pieces: Sequence[str] = ()
+    piece_log_probabilities: Sequence[float] = ()  # of each token, given those before
 
     @property
     def perplexity(self) -> float:
@@ -112,12 +114,20 @@ class Generator:
     def measure(self, examples: WindowExamples, indices: Indices, names: Sequence[str]) -> MetricSums:
         """See ``core.task.Predictor``: the sizes of the raw texts, for the figures by byte and by character.
 
-        A text is counted with its first window.
+        A text is counted with its first window. DataError where a token of it is unknown: the probability of that says
+        nothing of the bytes it stands for.
         """
-        sizes = zip(("bytes", "characters"), examples.raw_sizes(indices), strict=True)
-        return {
-            unit: torch.tensor(size, dtype=torch.float64) for unit, size in sizes if f"bits_per_{unit[:-1]}" in names
-        }
+        texts = examples.texts_begun(indices)
+        for text in texts:
+            if number := int((text.tokens == UNKNOWN).sum()):
+                raise DataError(
+                    "bits per byte cannot be told of this text", where=text.name,
+                    why=f"the model's vocabulary lacks {number:,} of its {len(text) - 2:,} tokens",
+                    help="--metric loss,perplexity, which are then of the text with <unk> in these places",
+                )  # fmt: skip
+        sizes = {"bytes": sum(text.bytes for text in texts), "characters": sum(text.characters for text in texts)}
+        chosen = {unit: size for unit, size in sizes.items() if f"bits_per_{unit[:-1]}" in names}
+        return {unit: torch.tensor(size, dtype=torch.float64) for unit, size in chosen.items()}
 
     @torch.no_grad()
     def stream(
@@ -156,12 +166,13 @@ class Generator:
         tokens = [BEGIN, *self._encode(text)]
         if len(tokens) == 1:
             raise ConfigError("there is no text to score")
-        nll = 0.0
+        found: list[float] = []
         for at in range(0, len(tokens) - 1, self.context):
             window = torch.tensor([tokens[at : at + self.context + 1]], device=self.device)
             log_p, _ = self.model.step(window[:, :-1], self.model.start(1))
-            nll -= float(log_p.gather(-1, window[:, 1:, None]).double().sum())
-        return TextScore(nll, len(tokens) - 1, len(text.encode()), len(text))
+            found += log_p.gather(-1, window[:, 1:, None])[0, :, 0].tolist()
+        pieces = self.tokenizer.pieces(tokens[1:])
+        return TextScore(-math.fsum(found), len(tokens) - 1, len(text.encode()), len(text), pieces, found)
 
     def adjusted(self, options: Mapping[str, object]) -> GenerateConfig:
         """The model's settings with these instead. ConfigError for what they cannot be."""

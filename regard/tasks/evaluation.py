@@ -1,0 +1,138 @@
+"""Evaluation of a trained run over given data files, whatever its task."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from pydantic import ValidationError
+
+from regard.config.explain import explain
+from regard.core.task import Advance, Examples
+from regard.core.wording import did_you_mean
+from regard.errors import ConfigError, DataError
+from regard.runs.config import RunConfig
+from regard.runs.run_folder import RunFolder
+from regard.tasks.load import load_net
+from regard.training.shards import Trainable
+from regard.training.validation import objective_sums, predictor_sums
+
+__all__ = ["Evaluation", "evaluate"]
+
+
+class Evaluation(NamedTuple):
+    """The figures of a run over given data, and how they were come by."""
+
+    figures: dict[str, float]  # loss, perplexity, bleu …
+    signatures: dict[str, str]  # of figures that go by several definitions: how each was computed
+    sums: dict[str, float]  # tokens, bytes …: what the figures are ratios of, where it is one number
+    settings: dict[str, Any]  # of the search, or how the data were cut
+    examples: int
+    checkpoint: str
+    seconds: float
+    outputs: list[str]  # the decoded texts, of a translation's run
+
+
+def evaluate(
+    run: str | Path,
+    *files: str | Path,
+    metrics: Sequence[str] | None = None,
+    checkpoint: str | None = None,
+    device: str | None = None,
+    **settings: Any,
+) -> Evaluation:
+    """The figures of a run over data files: ``regard.evaluate("runs/book", "test.txt").figures["bits_per_byte"]``.
+
+    A translation's run takes SOURCE and one or more TARGET files, or one .tsv or .jsonl, and ``settings`` of the search
+    such as ``beam=1``. Any other takes files as its training does; each is prepared in a temporary folder and measured
+    as validation measures, without smoothing. ``metrics``: BLEU and chrF for a translation's run, and all that the
+    task has for others, unless given. Raises ConfigError for an unknown metric or setting, DataError for the files.
+    """
+    folder, paths = RunFolder.open(Path(run)), [Path(file) for file in files]
+    if not paths:
+        raise ConfigError("there is nothing to evaluate on", help=f"name a file: regard evaluate {run} FILE")
+    if folder.config.task.kind == "translation":
+        from regard.tasks.translation.evaluation import evaluate_files
+
+        names = ["bleu", "chrf"] if metrics is None else list(metrics)
+        return evaluate_files(folder, paths, names, checkpoint=checkpoint, device=device, **settings)
+    if settings:
+        why = f"a run of {folder.config.task.kind} has none"
+        raise ConfigError(f"evaluation takes no setting {next(iter(settings))}", why=why)
+    return evaluate_run(folder, paths, metrics, checkpoint=checkpoint, device=device)
+
+
+def evaluate_run(
+    run: RunFolder,
+    files: Sequence[Path],
+    metrics: Sequence[str] | None = None,
+    *,
+    checkpoint: str | None = None,
+    device: str | None = None,
+    progress: Advance | None = None,
+) -> Evaluation:
+    """``evaluate`` for any task; ``progress`` is told how many examples are done."""
+    task = run.task
+    names = list(task.metrics) if metrics is None else list(metrics)
+    _require_known(names, ["loss", *task.metrics])
+    counted = [name for name in names if name != "loss" and task.metrics[name].by_predictor]
+    net, codecs, _ = load_net(run.path, checkpoint=checkpoint, device=device)
+    predictor, began = task.predictor(net, codecs, run.config), time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        examples = open_files(run, files, Path(folder))
+        if not len(examples):
+            raise DataError("there is nothing to evaluate on", where=str(files[0]), why="it holds no example")
+        model = Trainable(net.eval(), task.objective(run.config))
+        with torch.no_grad():
+            sums = objective_sums(model, examples, done=progress) or {}
+        if counted:
+            sums = sums | (predictor_sums(predictor, examples, counted) or {})
+        number = sum(len(batch.index) for batch in examples.batches(None))
+    found = task.compute_metrics(sums)
+    return Evaluation(
+        figures={name: found[name] for name in dict.fromkeys(["loss", *names]) if name in found},
+        signatures={},
+        sums={name: float(value) for name, value in sums.items() if value.numel() == 1},
+        settings=dict(task.evaluated_as(run.config)),
+        examples=number,
+        checkpoint=str(run.weights_path(checkpoint)),
+        seconds=time.perf_counter() - began,
+        outputs=[],
+    )
+
+
+class _GivenFiles(NamedTuple):
+    """The files of a run whose data are others, prepared elsewhere: as ``core.task.RunFiles``."""
+
+    path: Path
+    data: Path
+    tokenizers: Path
+    config: RunConfig
+    contents: Mapping[str, str]  # nothing: the codecs are opened, and the data may be any
+
+
+def open_files(run: RunFolder, files: Sequence[Path], folder: Path) -> Examples:
+    """Given files as examples of the run's task, prepared in ``folder``. ConfigError where it reads no such files."""
+    for file in files:
+        if not file.exists():
+            raise DataError(f"there is no file {file}", where=str(file))
+    data: Any = run.config.data
+    given = {"train": [{"source": str(file)} for file in files], "valid": None}
+    kept = data.model_dump(mode="json", exclude={"train", "valid"}, exclude_none=True)
+    try:
+        changed = type(data).model_validate({**kept, **given})
+    except ValidationError as error:
+        raise explain(error, type(data), (), ()) from error
+    config = run.config.model_copy(update={"data": changed})
+    elsewhere: Any = _GivenFiles(run.path, folder, run.tokenizers, config, {})
+    return run.task.prepare(elsewhere, lambda message: None, None).train
+
+
+def _require_known(names: Sequence[str], known: Sequence[str]) -> None:
+    if unknown := [name for name in names if name not in known]:
+        why = f"the metrics of this task are {', '.join(known)}"
+        raise ConfigError(f"there is no metric {unknown[0]}", why=why, help=did_you_mean(unknown[0], known))

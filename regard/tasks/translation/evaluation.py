@@ -1,0 +1,78 @@
+"""Evaluation of a translation's run: a test set decoded by the search of the run, and metrics of the outputs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from regard.config.explain import explain
+from regard.config.settings import SearchConfig, override_search
+from regard.core.task import Advance
+from regard.metrics.text import EvaluationSet, check_names, read_examples, score_texts
+from regard.runs.run_folder import RunFolder
+from regard.tasks.evaluation import Evaluation
+from regard.tasks.translation.config import translation_config
+from regard.tasks.translation.translator import Translator, load
+
+__all__ = ["evaluate_files", "measured", "translated"]
+
+
+def evaluate_files(
+    run: RunFolder,
+    files: Sequence[Path],
+    metrics: Sequence[str],
+    *,
+    checkpoint: str | None = None,
+    device: str | None = None,
+    **search: Any,
+) -> Evaluation:
+    """The metrics of a run over SOURCE and TARGET files, or one .tsv or .jsonl. ConfigError for an unknown metric."""
+    check_names(metrics)
+    model = load(run.path, checkpoint=checkpoint, device=device)
+    try:
+        settings = override_search(model.search, **({"nbest": 1} | search))
+    except ValidationError as error:
+        raise explain(error, SearchConfig, (), ()) from error
+    examples = read_examples(files[0], files[1:], tokenizer=model.target.config)
+    began = time.perf_counter()
+    texts = translated(model, examples, settings)
+    seconds = time.perf_counter() - began
+    return measured(run, metrics, examples, texts, settings, checkpoint=checkpoint, seconds=seconds)
+
+
+def translated(
+    model: Translator, examples: EvaluationSet, search: SearchConfig, done: Advance | None = None
+) -> dict[str, str]:
+    """The output of each distinct source, translated once."""
+    distinct = list(dict.fromkeys(examples.sources))
+    found = model.translate(distinct, search=search, done=done)
+    return {line: one.text for line, one in zip(distinct, found, strict=True)}
+
+
+def measured(
+    run: RunFolder,
+    metrics: Sequence[str],
+    examples: EvaluationSet,
+    texts: dict[str, str],
+    search: SearchConfig,
+    *,
+    checkpoint: str | None,
+    seconds: float,
+) -> Evaluation:
+    """The metrics of outputs."""
+    language = translation_config(run).data.target_language
+    scores = [score_texts(name, texts, examples, language=language) for name in metrics]
+    return Evaluation(
+        figures={score.metric: score.value for score in scores},
+        signatures={score.metric: score.signature for score in scores},
+        sums={"distinct_sources": len(texts)},
+        settings=search.model_dump(mode="json", exclude_none=True),
+        examples=len(examples.sources),
+        checkpoint=str(run.weights_path(checkpoint)),
+        seconds=seconds,
+        outputs=[texts[line] for line in examples.sources],
+    )
