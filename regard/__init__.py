@@ -18,6 +18,7 @@ from regard.errors import ConfigError, DataError, ModelError, RegardError, Stora
 
 if TYPE_CHECKING:
     from regard.inspection.inspector import inspect
+    from regard.tasks.check import check
     from regard.tasks.evaluation import evaluate
     from regard.tasks.load import load
     from regard.training.start import train
@@ -29,6 +30,7 @@ __all__ = [
     "RegardError",
     "StorageError",
     "TrainingError",
+    "check",
     "evaluate",
     "inspect",
     "load",
@@ -38,6 +40,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _FETCHED_ON_FIRST_USE = {
+    "check": "regard.tasks.check",
     "evaluate": "regard.tasks.evaluation",
     "inspect": "regard.inspection.inspector",
     "load": "regard.tasks.load",

@@ -125,7 +125,7 @@ def compare(
 
 def _require(config: RunConfig) -> None:
     """Raise now whatever would fail before the first update, so that no member is trained in vain."""
-    from regard.commands.train import require_data
+    from regard.tasks.find_config import require_data
     from regard.training.setup import require_trainable
 
     require_data(config)

@@ -38,8 +38,8 @@ EPILOG = epilog(
     "regard evaluate runs/book test.txt",
     notes="Metrics of translation: bleu, chrf, ter (sacreBLEU) · bleu-tok-lc (BLEU as papers print it, tokenised and "
     "lowercased) · wer (per cent of items whose output equals none of their references: the word error rate of "
-    "pronunciation) · per (edits per reference token, to the nearest reference). For wer and per, lines with the same source are one "
-    "item with several references.",
+    "pronunciation) · per (edits per reference token, to the nearest reference). For wer and per, lines with the same "
+    "source are one item with several references.",
 )
 
 Source = Annotated[

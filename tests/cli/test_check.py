@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from regard.errors import ConfigError
+import regard as package
+from regard.errors import ConfigError, DataError
 
 
 def write(folder: Path, name: str, *lines: str) -> Path:
@@ -72,3 +73,35 @@ def test_a_recipe_that_cannot_be_built_is_one_clear_error(regard, tmp_path: Path
     problem = regard("check", recipe(tmp_path, '{ kind = "local-p", window = 0, score = { kind = "dot" } }')).exception
     assert isinstance(problem, ConfigError)
     assert problem.where == "model.decoder.cross_attention" and "window" in str(problem.why)
+
+
+def test_python_does_what_the_command_does(regard, tmp_path: Path) -> None:
+    source = write(tmp_path, "s", "a dog runs", "a cat sits")
+    target = write(tmp_path, "t", "ein Hund rennt", "eine Katze sitzt")
+    test = write(tmp_path, "test.tsv", "a cat sits\teine Katze sitzt")
+    found = package.check(source, target, test=[test, (source, target)], most=1)
+    assert found.trainable and found.clean and found.refused is None and not found.valid
+    printed = json.loads(
+        regard("check", source, target, "--test", test, "--test", f"{source},{target}", "--json").stdout
+    )
+    assert found.train[0].lint.counts == printed["counts"]
+    held_out = package.check(str(source), str(target), valid=[test])
+    assert held_out.valid[0].lint.lines == 1 and held_out.train[0].lint.counts["overlap"] == 1
+    write(tmp_path, "t", "eins", "")
+    wrong = package.check(source, target)
+    assert not wrong.clean and not wrong.trainable and wrong.remarks == []
+
+
+def test_a_text_is_rehearsed_for_a_language_model(regard, tmp_path: Path) -> None:
+    text = write(tmp_path, "book.txt", *["the cat sat on the mat"] * 60)
+    result = regard("check", text, "--valid-file", text)
+    assert result.exit_code == 0 and result.stdout.endswith("no findings\n")
+    assert json.loads(regard("check", text, "--json").stdout)["corpora"] == []
+    (tmp_path / "odd.txt").write_bytes(b"\xff\xfe")
+    assert isinstance(regard("check", tmp_path / "odd.txt").exception, DataError)
+
+
+def test_a_recipe_of_a_language_model_is_rehearsed(regard, tmp_path: Path) -> None:
+    text = write(tmp_path, "book.txt", *["the cat sat on the mat"] * 60)
+    lines = 'task = "language-model"', "train = { steps = 1 }", "[[data.train]]", f'source = "{text}"'
+    assert regard("check", write(tmp_path, "r.toml", *lines)).stdout == "no findings\n"

@@ -1,0 +1,134 @@
+"""A check of data and config before hours are spent on training: a lint of parallel text, and a rehearsal."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from regard.core.task import Advance
+from regard.data.corpora import CorpusConfig
+from regard.data.lint.check import KINDS, LintReport, lint
+from regard.errors import RegardError
+from regard.runs.config import RunConfig
+from regard.runs.run_folder import RunFolder
+from regard.tasks.find_config import find_config
+from regard.tasks.translation.config import TranslationConfig
+from regard.training.setup import rehearse
+
+__all__ = ["CheckReport", "CheckedCorpus", "check"]
+
+Showing = Callable[[str], AbstractContextManager[Advance]]  # opens a display of work of that name
+
+
+class CheckedCorpus(NamedTuple):
+    """One corpus of parallel text and what its lint found."""
+
+    corpus: CorpusConfig
+    lint: LintReport
+
+
+class CheckReport(NamedTuple):
+    """The outcome of a check."""
+
+    train: list[CheckedCorpus]  # none for a task without a lint
+    valid: list[CheckedCorpus]
+    remarks: list[str]  # warnings of the rehearsal
+    refused: RegardError | None  # what training would refuse the data or the config with
+    recipe: bool  # a recipe was named, not files
+
+    @property
+    def clean(self) -> bool:
+        """Whether no finding keeps the text from being trained on."""
+        return not any(KINDS[kind] == "error" for each in (*self.train, *self.valid) for kind in each.lint.counts)
+
+    @property
+    def trainable(self) -> bool:
+        """Whether training could start."""
+        return self.clean and self.refused is None
+
+
+class _Request(NamedTuple):
+    """Corpora to check, and the config that training would use."""
+
+    train: Sequence[CorpusConfig]
+    valid: Sequence[CorpusConfig]
+    config: Callable[[], RunConfig]
+    recipe: bool
+
+
+def check(
+    *files: str | Path,
+    valid: Sequence[str | Path] = (),
+    test: Sequence[str | Path | tuple[str | Path, str | Path]] = (),
+    most: int = 5,
+    showing: Showing = lambda doing: nullcontext(lambda count: None),
+) -> CheckReport:
+    """Check data, or the data of a recipe: ``regard.check("train.en", "train.de").trainable``.
+
+    ``files``: SOURCE and TARGET, one .tsv or .jsonl, a text for a language model, or a recipe; ``valid``: the same, to
+    validate on. ``test``: held-out data that must not occur in the training data, each a file or a pair of files.
+    ``most`` findings of each kind are named. If no finding is an error, everything that training does before its first
+    update is rehearsed. Raises only what a config that cannot be found or files that cannot be read raise.
+    """
+    request = _request([Path(file) for file in files], [Path(file) for file in valid])
+    held_out = [*request.valid, *map(_held_out, test)]
+    linted = partial(_linted, most=most, showing=showing)
+    train = [linted(corpus, held_out=held_out) for corpus in request.train]
+    found = CheckReport(train, [linted(corpus, held_out=()) for corpus in request.valid], [], None, request.recipe)
+    if not found.clean:
+        return found
+    remarks, refused = _rehearsed(request.config, showing)
+    return found._replace(remarks=remarks, refused=refused)
+
+
+def _request(files: Sequence[Path], valid: Sequence[Path]) -> _Request:
+    find = partial(find_config, [str(file) for file in files], valid, [])
+    if len(files) == 1 and _is_recipe(files[0]):
+        config = find()
+        if not isinstance(config, TranslationConfig):
+            return _Request([], [], lambda: config, True)
+        # Training and validation may share a file, split by a hash of each sentence.
+        shared = {corpus.source for corpus in config.data.train}
+        held_out = [corpus for corpus in config.data.valid or () if corpus.source not in shared]
+        return _Request(config.data.train, held_out, lambda: config, True)
+    if len(files) == 2 or (files and {".tsv", ".jsonl"} & set(files[0].suffixes)):
+        return _Request([_corpus(files)], [_corpus(valid)] if valid else [], find, False)
+    return _Request([], [], find, False)
+
+
+def _rehearsed(find: Callable[[], RunConfig], showing: Showing) -> tuple[list[str], RegardError | None]:
+    """Prepare as training does, in a temporary folder; the remarks, and the error if training would refuse."""
+    try:
+        with tempfile.TemporaryDirectory() as folder, showing("cutting") as advance:
+            return rehearse(RunFolder.create(Path(folder) / "run", find()), progress=advance), None
+    except RegardError as error:
+        return [], error
+
+
+def _linted(corpus: CorpusConfig, *, held_out: Sequence[CorpusConfig], most: int, showing: Showing) -> CheckedCorpus:
+    with showing("reading") as advance:
+        done = 0
+
+        def read(line: int) -> None:
+            nonlocal done
+            advance(line - done)
+            done = line
+
+        return CheckedCorpus(corpus, lint(corpus, held_out=held_out, max_findings=most, progress=read))
+
+
+def _is_recipe(source: Path) -> bool:
+    """Whether the argument is a recipe: a .toml file, or a name without a suffix that is no file."""
+    return source.suffix == ".toml" or (not source.suffix and not source.exists())
+
+
+def _held_out(given: str | Path | tuple[str | Path, str | Path]) -> CorpusConfig:
+    return _corpus([Path(each) for each in (given if isinstance(given, tuple) else (given,))])
+
+
+def _corpus(files: Sequence[Path]) -> CorpusConfig:
+    return CorpusConfig(source=files[0], target=files[1] if len(files) > 1 else None)

@@ -1,0 +1,75 @@
+"""The config that somebody means who names files or a recipe: what a command or a check is to train."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.config.toml_layers import merge, parse_override
+from regard.core.task import Report
+from regard.core.task_table import locate
+from regard.data.public.catalogue import corpora
+from regard.errors import ConfigError, DataError
+from regard.runs.config import Proposal, RunConfig, load_config
+from regard.tasks import TASKS
+from regard.training.setup import require_trainable
+
+__all__ = ["find_config", "require_data"]
+
+
+def find_config(
+    what: Sequence[str], held_out: Sequence[Path], overrides: Sequence[str], *, say: Report = lambda message: None
+) -> RunConfig:
+    """The config that files or a recipe mean, which can be trained as far as that shows without reading all text.
+
+    ``held_out``: files to validate on. ``say`` is told why each value was chosen for files without a recipe.
+    """
+    if os.environ.get("REGARD_QUICK"):  # the README's commands as a test: every part of the work, hardly any of it
+        overrides = [*overrides, "train.steps=3", "train.minutes="]
+    proposal = _proposal(what, held_out, _given(overrides))
+    if proposal is not None:
+        for reason in proposal.reasons:
+            say(reason)
+        config = load_config(proposal.config, overrides)
+    elif len(what) == 1:
+        if held_out:
+            raise ConfigError("a recipe names its validation data itself", help="--set data.valid=…")
+        config = load_config(what[0], overrides)
+    else:
+        raise ConfigError(
+            "train takes SOURCE TARGET, one .tsv, .jsonl or text, a recipe, or --resume RUN",
+            help="regard train --help",
+        )
+    require_data(config)
+    require_trainable(config)
+    return config
+
+
+def _given(overrides: Sequence[str]) -> dict[str, Any]:
+    """The keys of train that are set by hand: what is chosen goes by them."""
+    train = merge([], map(parse_override, overrides)).get("train")
+    return train if isinstance(train, dict) else {}
+
+
+def _proposal(what: Sequence[str], held_out: Sequence[Path], given: dict[str, Any]) -> Proposal | None:
+    """A config for data files: of the first task of the table that takes them; None for a recipe."""
+    files = [Path(each) for each in what]
+    if len(files) == 1 and (files[0].suffix == ".toml" or not (files[0].suffix or files[0].is_file())):
+        return None
+    found = (locate(kind).config().propose(files, held_out, given) for kind in TASKS)
+    return next((proposal for proposal in found if proposal is not None), None)
+
+
+def require_data(config: RunConfig) -> None:
+    """Before a run folder is made: a recipe's data may not have been fetched yet."""
+    for corpus in (*config.data.train, *(config.data.valid or ())):
+        for path in (getattr(corpus, "source", None), getattr(corpus, "target", None)):
+            known = isinstance(path, Path) and path.parent.name in corpora() and not path.parent.exists()
+            if isinstance(path, Path) and known:
+                raise DataError(
+                    f"the corpus {path.parent.name} is not here",
+                    where=str(path),
+                    help=f"regard data fetch {path.parent.name} --to {path.parent}",
+                )
