@@ -19,7 +19,7 @@ from regard.errors import ConfigError, DataError, ModelError, RegardError, Stora
 if TYPE_CHECKING:
     from regard.inspection.inspector import inspect
     from regard.tasks.check import check
-    from regard.tasks.evaluation import evaluate
+    from regard.tasks.evaluate import evaluate
     from regard.tasks.load import load
     from regard.training.start import train
 
@@ -41,7 +41,7 @@ __version__ = "0.1.0"
 
 _FETCHED_ON_FIRST_USE = {
     "check": "regard.tasks.check",
-    "evaluate": "regard.tasks.evaluation",
+    "evaluate": "regard.tasks.evaluate",
     "inspect": "regard.inspection.inspector",
     "load": "regard.tasks.load",
     "train": "regard.training.start",

@@ -1,4 +1,4 @@
-"""Evaluation of a trained run over given data files, whatever its task."""
+"""Evaluation of a trained run over given data files by the loss and the metrics of its task, whatever that is."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from regard.tasks.load import load_net
 from regard.training.shards import Trainable
 from regard.training.validation import objective_sums, predictor_sums
 
-__all__ = ["Evaluation", "evaluate"]
+__all__ = ["Evaluation", "evaluate_run"]
 
 
 class Evaluation(NamedTuple):
@@ -37,35 +37,6 @@ class Evaluation(NamedTuple):
     outputs: list[str]  # the decoded texts, of a translation's run
 
 
-def evaluate(
-    run: str | Path,
-    *files: str | Path,
-    metrics: Sequence[str] | None = None,
-    checkpoint: str | None = None,
-    device: str | None = None,
-    **settings: Any,
-) -> Evaluation:
-    """The figures of a run over data files: ``regard.evaluate("runs/book", "test.txt").figures["bits_per_byte"]``.
-
-    A translation's run takes SOURCE and one or more TARGET files, or one .tsv or .jsonl, and ``settings`` of the search
-    such as ``beam=1``. Any other takes files as its training does; each is prepared in a temporary folder and measured
-    as validation measures, without smoothing. ``metrics``: BLEU and chrF for a translation's run, and all that the
-    task has for others, unless given. Raises ConfigError for an unknown metric or setting, DataError for the files.
-    """
-    folder, paths = RunFolder.open(Path(run)), [Path(file) for file in files]
-    if not paths:
-        raise ConfigError("there is nothing to evaluate on", help=f"name a file: regard evaluate {run} FILE")
-    if folder.config.task.kind == "translation":
-        from regard.tasks.translation.evaluation import evaluate_files
-
-        names = ["bleu", "chrf"] if metrics is None else list(metrics)
-        return evaluate_files(folder, paths, names, checkpoint=checkpoint, device=device, **settings)
-    if settings:
-        why = f"a run of {folder.config.task.kind} has none"
-        raise ConfigError(f"evaluation takes no setting {next(iter(settings))}", why=why)
-    return evaluate_run(folder, paths, metrics, checkpoint=checkpoint, device=device)
-
-
 def evaluate_run(
     run: RunFolder,
     files: Sequence[Path],
@@ -75,7 +46,10 @@ def evaluate_run(
     device: str | None = None,
     progress: Advance | None = None,
 ) -> Evaluation:
-    """``evaluate`` for any task; ``progress`` is told how many examples are done."""
+    """The objective's figures and the predictor's over files, each prepared in a temporary folder.
+
+    ``metrics``: all that the task has unless given. ``progress`` is told how many examples are done.
+    """
     task = run.task
     names = list(task.metrics) if metrics is None else list(metrics)
     _require_known(names, ["loss", *task.metrics])
