@@ -224,7 +224,8 @@ def _compare(values: dict[str, Any]) -> str | None:
 
 
 def _evaluate(values: dict[str, Any]) -> str | None:
-    check_names(values["metric"].split(","))
+    if values["metric"] is not None:
+        check_names(values["metric"].split(","))
     return _unknown_file([values["source"], *(values["targets"] or [])])
 
 

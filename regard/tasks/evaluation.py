@@ -18,7 +18,8 @@ from regard.errors import ConfigError, DataError
 from regard.runs.config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.tasks.load import load_net
-from regard.training.shards import Trainable
+from regard.training.shards import Shards, Workers
+from regard.training.strategy import Trainable
 from regard.training.validation import objective_sums, predictor_sums
 
 __all__ = ["Evaluation", "evaluate_run"]
@@ -61,10 +62,11 @@ def evaluate_run(
         if not len(examples):
             raise DataError("there is nothing to evaluate on", where=str(files[0]), why="it holds no example")
         model = Trainable(net.eval(), task.objective(run.config))
+        alone = Shards(1, Workers(1, torch.get_num_threads()), next(net.parameters()).device)
         with torch.no_grad():
-            sums = objective_sums(model, examples, done=progress) or {}
+            sums = objective_sums(model, examples, alone, done=progress) or {}
         if counted:
-            sums = sums | (predictor_sums(predictor, examples, counted) or {})
+            sums = sums | (predictor_sums(predictor, examples, counted, alone) or {})
         number = sum(len(batch.index) for batch in examples.batches(None))
     found = task.compute_metrics(sums)
     return Evaluation(

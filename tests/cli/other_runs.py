@@ -27,5 +27,7 @@ def train_language_model(folder: Path) -> Path:
 
 def train_means(folder: Path) -> Path:
     """A run of the task of ``tests/laws/own_task.py``; REGARD_TASKS must name it."""
-    tables = {"task": OWN, **own_task.sample(folder), "train": {"steps": 2, "threads": 1, "precision": "float32"}}
+    data = own_task.sample(folder)["data"]
+    train = {"steps": 2, "threads": 1, "precision": "float32", "best_by": "error"}
+    tables = {"task": OWN, "data": data | {"valid": data["train"]}, "train": train}
     return regard.train(tables, folder / "mean")

@@ -132,6 +132,9 @@ def test_a_task_of_one_s_own(regard, own_run: Path, tmp_path: Path) -> None:
     assert (found.examples, found.settings) == (3, {})
     printed = json.loads(regard("evaluate", own_run, tmp_path / "a", tmp_path / "b", "--json").stdout)
     assert printed["figures"] == found.figures
+    again = package.evaluate(own_run, own_run.parent / "numbers.txt", checkpoint="last")
+    last = [json.loads(line) for line in (own_run / "metrics.jsonl").read_text().splitlines()][-1]
+    assert last["validation"] == pytest.approx(again.figures, rel=1e-5), "as the validation that chose the best"
 
 
 @pytest.mark.parametrize(
