@@ -13,6 +13,8 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from regard.config.explain import explain
+from regard.core.observation import Observation
+from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums
 from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, UNKNOWN, Tokenizer
 from regard.data.windows import WindowExamples
@@ -20,6 +22,8 @@ from regard.errors import ConfigError, DataError, ModelError
 from regard.models.language_model import LanguageModel, LanguageModelState
 from regard.search.sampling import limit_scores
 from regard.tasks.language_model.config import GenerateConfig
+from regard.tasks.language_model.interface import generator_interface
+from regard.tasks.language_model.observe import observe_tokens
 
 __all__ = ["Generated", "Generator", "TextScore"]
 
@@ -173,6 +177,15 @@ class Generator:
             found += log_p.gather(-1, window[:, 1:, None])[0, :, 0].tolist()
         pieces = self.tokenizer.pieces(tokens[1:])
         return TextScore(-math.fsum(found), len(tokens) - 1, len(text.encode()), len(text), pieces, found)
+
+    def inspect(self, text: str) -> Observation:
+        """Attention over a text, and the probability of each of its tokens given those before it."""
+        return observe_tokens(self.model, self.tokenizer, text, self._encode(text), context=self.context)
+
+    @property
+    def interface(self) -> PredictorInterface:
+        """What a server tells of this model, and how it calls it."""
+        return generator_interface(self)
 
     def adjusted(self, options: Mapping[str, object]) -> GenerateConfig:
         """The model's settings with these instead. ConfigError for what they cannot be."""

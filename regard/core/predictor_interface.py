@@ -1,0 +1,41 @@
+"""Interface of a predictor for requests over HTTP: what it takes and gives, and which settings a request may have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+__all__ = ["PredictionInterrupted", "PredictorInterface", "interface_of"]
+
+
+class PredictionInterrupted(Exception):
+    """Nobody waits for the output any more."""
+
+
+class PredictorInterface(NamedTuple):
+    """What a predictor takes and gives, in words, and how a server calls it.
+
+    ``settings``: the run's own values of the fields that a request may set, all of which may be None; a field
+    ``length`` counts tokens of an output, which servers limit. None: a request sets nothing. ``predict``: (input,
+    settings, interrupted) to an output; one that takes long raises PredictionInterrupted soon after ``interrupted()``
+    is true.
+    """
+
+    takes: str
+    gives: str
+    settings: BaseModel | None
+    predict: Callable[[Any, Any, Callable[[], bool]], Any]
+
+
+def interface_of(predictor: Any) -> PredictorInterface:
+    """The ``interface`` that a predictor has, or one that calls it with an input alone."""
+    own = getattr(predictor, "interface", None)
+    if isinstance(own, PredictorInterface):
+        return own
+    return PredictorInterface(
+        "one input a line, as `read` takes it", "one output each, as `write` gives it", None,
+        lambda input, settings, interrupted: predictor(input),
+    )  # fmt: skip

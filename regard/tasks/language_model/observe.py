@@ -1,0 +1,67 @@
+"""Observation of a text by a language model: causal heads over its tokens, and the probability of each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from regard.attention.observe import observe, twin
+from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
+from regard.data.tokenizers.tokenizer import BEGIN, PAD, UNKNOWN, Tokenizer
+from regard.errors import ConfigError
+from regard.models.language_model import LanguageModel
+
+__all__ = ["LONGEST", "observe_tokens", "token_labels"]
+
+LONGEST = 256  # tokens; the weights of each head are their number squared
+ALTERNATIVES = 10
+
+
+@torch.no_grad()
+def observe_tokens(
+    model: LanguageModel, tokenizer: Tokenizer, text: str, tokens: Sequence[int], *, context: int
+) -> Observation:
+    """One pass over ``tokens`` of ``text``: all attention, log probabilities, alternatives, and what may follow.
+
+    The query of a row has just read the token of its name, and predicts the next. ConfigError for no token, or for
+    more than a prediction sees (``context``, with the begin symbol) or than can be shown.
+    """
+    longest = min(LONGEST, context - 1)
+    if not tokens:
+        raise ConfigError("there is no text to look at")
+    if len(tokens) > longest:
+        why = f"the model sees {context} tokens, and {LONGEST} can be shown"
+        help = f"at most {longest} tokens"
+        raise ConfigError(f"a text of {len(tokens)} tokens is too long to look at", why=why, help=help)
+    read = [BEGIN, *tokens]
+    shared = cast(LanguageModel, twin(model))  # hooks on the model itself would be seen by whoever generates meanwhile
+    with observe(shared) as seen:
+        log_p, _ = shared.step(torch.tensor([read], device=model.projection.device), shared.start(1))
+    labels = token_labels(tokenizer, read)
+    query, key = Axis("token just read", labels), Axis("token looked at", labels)
+    attention = {f"layers.{name}": AttentionWeights(weights[0].cpu(), query, key) for name, weights in seen.items()}
+    rows = log_p[0].cpu()
+    alternatives = [_alternatives(tokenizer, row) for row in rows]
+    steps = tuple(
+        ObservedStep(label, float(row[token]), best)
+        for label, token, row, best in zip(labels[1:], tokens, rows, alternatives, strict=False)
+    )
+    return Observation(text, attention, steps, alternatives[-1])
+
+
+def token_labels(tokenizer: Tokenizer, tokens: Sequence[int]) -> tuple[str, ...]:
+    """The text of each token, or its spelling where it has none: a special one, or a part of a character."""
+    texts = [tokenizer.decode([token]) for token in tokens]
+    spelled = tokenizer.pieces(tokens)
+    return tuple(text if text and "\ufffd" not in text else piece for text, piece in zip(texts, spelled, strict=True))
+
+
+def _alternatives(tokenizer: Tokenizer, log_p: Tensor) -> tuple[Alternative, ...]:
+    """The likeliest tokens that a text may have next; the end of the text is one."""
+    allowed = log_p.clone()
+    allowed[[PAD, BEGIN, UNKNOWN]] = -torch.inf
+    value, token = allowed.topk(min(ALTERNATIVES, len(allowed) - 3))
+    return tuple(map(Alternative, token_labels(tokenizer, token.tolist()), value.tolist()))
