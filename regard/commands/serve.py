@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import uvicorn
 
     from regard.server.batching.metrics import ServerMetrics
-    from regard.server.batching.models import ServedModel
+    from regard.server.batching.served import Served
     from regard.server.settings import ServerSettings
-    from regard.tasks.translation.translator import Engine, Translator
+    from regard.tasks.translation.translator import Engine
 
 __all__ = ["create_server", "register"]
 
@@ -42,6 +42,7 @@ Runs = Annotated[
 Host = Annotated[str, typer.Option("--host", help="Address to listen on; 0.0.0.0 listens on the whole network.")]
 Characters = Annotated[int, typer.Option("--char-limit", min=1, help="Limit of characters in a request.")]
 Texts = Annotated[int, typer.Option("--batch-limit", min=1, help="Limit of texts in a request.")]
+Tokens = Annotated[int, typer.Option("--length-limit", min=1, help="Limit of tokens in an output of a language model.")]
 Requests = Annotated[int, typer.Option("--req-limit", min=1, help="Limit of requests a minute from one client.")]
 Widest = Annotated[int, typer.Option("--beam-limit", min=1, help="Limit of the beam width and of the n-best list.")]
 Seconds = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds until a request is given up with 503.")]
@@ -97,6 +98,7 @@ def serve(
     batch_limit: Texts = 50,
     req_limit: Requests = 120,
     beam_limit: Widest = 10,
+    length_limit: Tokens = 1_000,
     timeout: Seconds = 30.0,
     queue: Waiting = 256,
     rows: RowsOption = 256,
@@ -108,14 +110,14 @@ def serve(
 ) -> None:
     """Serve trained models over HTTP until Ctrl-C or SIGTERM; accepted requests are finished first.
 
-    POST /v1/translate is Regard's own interface, described by /openapi.json. Clients of LibreTranslate (/translate,
-    /detect, /languages, /translate_file) and of DeepL (/v2/translate, /v2/glossaries, /v2/languages, /v2/usage) work
-    unchanged. /metrics is for Prometheus.
+    POST /v1/predict is for runs of any task, POST /v1/translate for translation runs; /openapi.json describes both.
+    Clients of LibreTranslate (/translate, /detect, /languages, /translate_file) and of DeepL (/v2/translate,
+    /v2/glossaries, /v2/languages, /v2/usage) work unchanged. /metrics is for Prometheus.
     """
     settings = {
         "body_bytes": body_limit, "texts": batch_limit, "characters": char_limit, "beam": beam_limit,
-        "nbest": beam_limit, "seconds": timeout, "requests_per_minute": req_limit, "waiting": queue, "rows": rows,
-        "public_url": public_url,
+        "nbest": beam_limit, "length": length_limit, "seconds": timeout, "requests_per_minute": req_limit,
+        "waiting": queue, "rows": rows, "public_url": public_url,
     }  # fmt: skip
     server, _ = create_server(
         runs, host=host, port=port, keys=keys, glossaries=glossaries, trusted_proxy=trusted_proxy, settings=settings,
@@ -229,35 +231,44 @@ def _log_requests() -> None:
 def _served(
     given: str, settings: ServerSettings, metrics: ServerMetrics, *, engine: Engine | None = None,
     checkpoint: str | None = None, device: str | None = None, threads: int | None = None,
-) -> ServedModel:  # fmt: skip
+) -> Served[Any, Any]:  # fmt: skip
     """Open a run to be served; weights are read with the first request."""
-    from regard.commands.options import open_model
-    from regard.inspection.inspector import Inspector
+    from regard.commands.options import open_model, open_predictor
+    from regard.inspection.inspector import run_inspector
     from regard.runs.run_folder import RunFolder
     from regard.server.batching.metrics import ModelMetrics
     from regard.server.batching.models import ServedModel
     from regard.server.batching.scheduler import Limits
-    from regard.tasks.translation.config import translation_config
+    from regard.server.batching.served_predictor import ServedPredictor
+    from regard.tasks.translation.config import TranslationConfig
 
     name, path = _name_and_path(given)
     run = RunFolder.open(path)
     chosen = run.weights_path(checkpoint)
     if not chosen.path.is_dir():
         raise ModelError(f"{path} has no checkpoint {chosen.name}", where=str(chosen.path), help=f"regard info {path}")
+    config = run.config
+    opening: dict[str, Any] = {"device": device, "threads": threads}
 
-    def load() -> Translator:
-        return open_model(path, checkpoint=checkpoint, device=device, threads=threads, engine=engine)
+    def open(which: str | None) -> Any:
+        """Open the model for inspection: the one that is served, or another checkpoint."""
+        return open_predictor(path, checkpoint=which, **opening) if which else model.start()[0]
 
-    def open(which: str | None) -> Translator:
-        """Open the model for inspection: the one that translates, or another checkpoint."""
-        return open_model(path, checkpoint=which, device=device, threads=threads) if which else model.start()[0]
-
-    config = translation_config(run)
-    data = config.data
-    model = ServedModel(
-        name, load_translator=load, search=config.search, source=data.source_language, target=data.target_language,
-        limits=Limits(rows=settings.rows, waiting=settings.waiting), observer=ModelMetrics(metrics, name),
-        threads=threads, inspector=Inspector(run, name=name, open=open, checkpoint=checkpoint),
+    inspector = run_inspector(run, name=name, open=open, checkpoint=checkpoint)
+    common: dict[str, Any] = {"observer": ModelMetrics(metrics, name), "threads": threads, "inspector": inspector}
+    model: Served[Any, Any]
+    if isinstance(config, TranslationConfig):
+        model = ServedModel(
+            name, load_translator=lambda: open_model(path, checkpoint=checkpoint, engine=engine, **opening),
+            search=config.search, source=config.data.source_language, target=config.data.target_language,
+            limits=Limits(rows=settings.rows, waiting=settings.waiting), **common,
+        )  # fmt: skip
+        return model
+    if engine is not None:
+        raise ConfigError(f"{path} is of {config.task.kind}", where="--engine", why="engines are for translation")
+    model = ServedPredictor(
+        name, task=config.task.kind, load_predictor=lambda: open_predictor(path, checkpoint=checkpoint, **opening),
+        waiting=settings.waiting, **common,
     )  # fmt: skip
     return model
 

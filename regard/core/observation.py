@@ -72,8 +72,10 @@ def require_observation(found: object) -> Observation:
             raise _misfit(f"{place} has weights of {shape} for {wanted[0]} × {wanted[1]} labels")
         if not bool(weights.isfinite().all()):
             raise _misfit(f"weights of {place} are not finite")
-    every = [*found.steps, *found.following, *(each for step in found.steps for each in step.alternatives)]
-    if any(math.isnan(each.log_probability) or each.log_probability == math.inf for each in every):
+    values = [step.log_probability for step in found.steps]
+    values += [each.log_probability for each in found.following]
+    values += [each.log_probability for step in found.steps for each in step.alternatives]
+    if any(math.isnan(value) or value == math.inf for value in values):
         raise _misfit("a log probability is no number")
     return found
 

@@ -1,4 +1,4 @@
-"""Interface of a predictor for requests over HTTP: what it takes and gives, and which settings a request may have."""
+"""Interface of a predictor for requests over HTTP: inputs and outputs in words, and the settings of a request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class PredictionInterrupted(Exception):
 
 
 class PredictorInterface(NamedTuple):
-    """What a predictor takes and gives, in words, and how a server calls it.
+    """Inputs and outputs of a predictor in words, and how a server calls it.
 
     ``settings``: the run's own values of the fields that a request may set, all of which may be None; a field
     ``length`` counts tokens of an output, which servers limit. None: a request sets nothing. ``predict``: (input,

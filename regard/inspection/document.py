@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,29 +15,15 @@ from regard.core.atomic_files import json_bytes, replacing, write_bytes_atomical
 from regard.errors import ConfigError
 from regard.inspection.page import offline
 
-__all__ = ["Inspection"]
+__all__ = ["Inspection", "PageDocument"]
 
 
 @dataclass(frozen=True)
-class Inspection:
-    """Everything recorded of one sentence; as the last value of a notebook cell it is displayed as the page."""
+class PageDocument:
+    """One input as the page draws it, of any task; the last value of a notebook cell is displayed as the page."""
 
     document: dict[str, Any]  # the JSON document that the page draws
-    attention: dict[str, Tensor] = field(repr=False)  # weights (heads, query, key) by name
-
-    @property
-    def text(self) -> str:
-        """The inspected output."""
-        return str(self.document["target"]["text"])
-
-    def measures(self) -> dict[str, dict[str, list[float]]]:
-        """Values per head, by attention and by name of the measure (``regard.inspection.measures``)."""
-        return {name: dict(each["measures"]) for name, each in self.document["attention"].items()}
-
-    def alignment(self) -> list[tuple[int, int, float]]:
-        """Links (target position, source position, weight), from the head that aligns best."""
-        found = self.document["alignment"]
-        return [(target, source, weight) for target, source, weight in found["links"]] if found else []
+    attention: Mapping[str, Tensor] = field(repr=False)  # weights (heads, query, key) by name
 
     def to_html(self) -> str:
         """The page with this document as one HTML file, which needs no server and no network."""
@@ -51,7 +38,7 @@ class Inspection:
             write_bytes_atomically(path, json_bytes(self.document))
         elif path.suffix == ".npz":
             small = {key: value for key, value in self.document.items() if key not in ("attention", "vectors")}
-            arrays: dict[str, Any] = {name: weights.numpy() for name, weights in self.attention.items()}
+            arrays: dict[str, Any] = {name: weights.detach().cpu().numpy() for name, weights in self.attention.items()}
             with replacing(path) as file:
                 np.savez_compressed(file, document=np.array(json.dumps(small, ensure_ascii=False)), **arrays)
         else:
@@ -67,3 +54,22 @@ class Inspection:
 
     def _repr_html_(self) -> str:
         return str(self.show().data)
+
+
+@dataclass(frozen=True)
+class Inspection(PageDocument):
+    """Everything recorded of one sentence that was translated."""
+
+    @property
+    def text(self) -> str:
+        """The inspected output."""
+        return str(self.document["target"]["text"])
+
+    def measures(self) -> dict[str, dict[str, list[float]]]:
+        """Values per head, by attention and by name of the measure (``regard.inspection.measures``)."""
+        return {name: dict(each["measures"]) for name, each in self.document["attention"].items()}
+
+    def alignment(self) -> list[tuple[int, int, float]]:
+        """Links (target position, source position, weight), from the head that aligns best."""
+        found = self.document["alignment"]
+        return [(target, source, weight) for target, source, weight in found["links"]] if found else []

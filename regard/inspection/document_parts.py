@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +15,7 @@ from regard.attention.observe import AttentionCall
 from regard.data.tokenizers.catalogue import BEGIN, END, SPECIALS, Tokenizer
 from regard.inference.decoding import SYMBOLS
 from regard.inspection.aligner import Aligner
+from regard.inspection.floats import encode_floats
 from regard.inspection.measures import Kind, measures, rollout
 from regard.inspection.weight_terms import WeightTerms
 from regard.search.best_types import best_types
@@ -92,8 +91,8 @@ def attention(mechanism: Mechanism, name: str, weights: Tensor) -> dict[str, Any
     layer = next((int(part) for part in name.split(".") if part.isdigit()), 0)
     kind = _kind(name)
     return {
-        "kind": kind, "layer": layer, "mechanism": NAMES.get(type(mechanism), "other"), "weights": _floats(weights),
-        "measures": measures(weights.float(), kind),
+        "kind": kind, "layer": layer, "mechanism": NAMES.get(type(mechanism), "other"),
+        "weights": encode_floats(weights), "measures": measures(weights.float(), kind),
     }  # fmt: skip
 
 
@@ -115,7 +114,7 @@ def alignment(aligner: Aligner, looks: Mapping[str, AttentionCall], rows: int) -
     ]
     return {
         "attention": aligner.attention, "head": aligner.head, "shift": aligner.shift, "why": aligner.why,
-        "weights": _floats(weights), "links": links,
+        "weights": encode_floats(weights), "links": links,
     }  # fmt: skip
 
 
@@ -126,18 +125,12 @@ def rollouts(weights: dict[str, Tensor]) -> dict[str, Any]:
     if not encoder:
         return {}
     rolled = rollout(encoder)
-    found = {"encoder": _floats(rolled)}
-    return found | {"source": _floats(torch.stack(source).mean(0) @ rolled)} if source else found
+    found = {"encoder": encode_floats(rolled)}
+    return found | {"source": encode_floats(torch.stack(source).mean(0) @ rolled)} if source else found
 
 
 def vectors(terms: WeightTerms) -> dict[str, Any]:
     """The terms of an attention's energies, with tensors encoded."""
     plain = {"kind": terms.kind, "formula": terms.formula, "scale": terms.scale}
     tensors = {name: getattr(terms, name) for name in ("query", "key", "value", "allowed", "vector", "bias")}
-    return plain | {name: None if each is None else _floats(each) for name, each in tensors.items()}
-
-
-def _floats(tensor: Tensor) -> dict[str, Any]:
-    """A tensor as JSON: its shape, and base64 of its float32 values, little-endian, row by row."""
-    array = np.ascontiguousarray(tensor.detach().float().cpu().numpy().astype("<f4"))
-    return {"shape": list(array.shape), "data": base64.b64encode(array.tobytes()).decode()}
+    return plain | {name: None if each is None else encode_floats(each) for name, each in tensors.items()}

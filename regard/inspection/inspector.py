@@ -1,50 +1,32 @@
-"""Inspection of a run: its checkpoints as translators, opened on first use."""
+"""Inspection of a run from Python: of a translation run in all detail, of any other as its predictor offers."""
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from regard.config.settings import SearchConfig
+from regard.errors import ConfigError
 from regard.inspection.aligner import Aligner, find_aligner
 from regard.inspection.build_document import Part, inspect_text
 from regard.inspection.document import Inspection
-from regard.inspection.run_history import chosen_checkpoint, describe_run
+from regard.inspection.run_history import describe_translation
+from regard.inspection.run_inspector import PredictorInspector, RunInspector
 from regard.runs.run_folder import RunFolder
-from regard.tasks.translation.config import translation_config
-from regard.tasks.translation.translator import Engine, Translator, load
+from regard.tasks.load import load
+from regard.tasks.translation.config import TranslationConfig, translation_config
+from regard.tasks.translation.translator import Engine, Translator
 
-__all__ = ["Inspector", "inspect"]
-
-KEPT = 3  # most checkpoints in memory
+__all__ = ["Inspector", "inspect", "run_inspector"]
 
 
-class Inspector:
-    """A run whose checkpoints are inspected, one text at a time.
-
-    ``open`` makes the translator of a checkpoint; for None it makes that of ``checkpoint``, or else of the run's own
-    choice.
-    """
-
-    def __init__(
-        self, run: RunFolder, *, name: str, open: Callable[[str | None], Translator], checkpoint: str | None = None
-    ) -> None:
-        self.run, self.name, self._open, self._given = run, name, open, checkpoint
-        self._translators: OrderedDict[str | None, Translator] = OrderedDict()
-        self._lock = threading.Lock()
+class Inspector(RunInspector[Translator]):
+    """A translation run whose checkpoints are inspected, one text at a time."""
 
     def details(self) -> dict[str, Any]:
-        """Model, data, checkpoints and training curves of the run, as JSON."""
-        return describe_run(self.run, name=self.name, checkpoint=self.checkpoint)
-
-    @cached_property
-    def checkpoint(self) -> str:
-        """The name of the checkpoint that is inspected unless another is named."""
-        return chosen_checkpoint(self.run, self._given)
+        return describe_translation(self.run, name=self.name, checkpoint=self.checkpoint)
 
     @property
     def aligner(self) -> Aligner | None:
@@ -75,23 +57,22 @@ class Inspector:
                 "target_language": data.target_language,
             }
             return inspect_text(
-                self._translator(checkpoint), text,
+                self._predictor(checkpoint), text,
                 settings=settings, force=force, candidate=candidate, include=include, aligner=self._aligner,
                 model=model, sentence=sentence,
             )  # fmt: skip
 
     @cached_property
     def _aligner(self) -> Aligner | None:
-        return find_aligner(self.run, self._translator(None), checkpoint=self._given)
+        return find_aligner(self.run, self._predictor(None), checkpoint=self._given)
 
-    def _translator(self, checkpoint: str | None) -> Translator:
-        checkpoint = None if checkpoint == self.checkpoint else checkpoint  # the default is perhaps open already
-        if checkpoint not in self._translators:
-            self._translators[checkpoint] = self._open(checkpoint)
-            if len(self._translators) > KEPT:
-                self._translators.popitem(last=False)
-        self._translators.move_to_end(checkpoint)
-        return self._translators[checkpoint]
+
+def run_inspector(
+    run: RunFolder, *, name: str, open: Callable[[str | None], Any], checkpoint: str | None = None
+) -> RunInspector[Any]:
+    """The inspector of a run: one that knows translation, or one that shows what its predictor offers."""
+    kind: type[RunInspector[Any]] = Inspector if isinstance(run.config, TranslationConfig) else PredictorInspector
+    return kind(run, name=name, open=open, checkpoint=checkpoint)
 
 
 def inspect(
@@ -101,26 +82,36 @@ def inspect(
     checkpoint: str | None = None,
     device: str | None = None,
     engine: Engine | None = None,
-    include: Collection[Part] = ("ablation", "beam", "vectors"),
-    sentence: int = 0,
-) -> Inspection:
-    """Inspect a run's model on one sentence: ``regard.inspect("runs/m30k", "A dog runs.").show()``.
+    include: Collection[Part] | None = None,
+    sentence: int | None = None,
+) -> Any:
+    """Inspect a run's model on one input: ``regard.inspect("runs/m30k", "A dog runs.").show()``.
 
-    Raises ConfigError as ``inspect_text`` does.
+    Returns an Inspection of a translation run, and a PageDocument of any other. Raises ConfigError as ``inspect_text``
+    does, for a task that shows nothing, and for options that the task does not have.
 
     Args:
         path: the run folder.
-        text: one or more sentences; the document lists all.
+        text: one input as a line; for translation one or more sentences, all of which the document lists.
         checkpoint: ``average``, ``best``, ``last`` or a step; the run's own choice unless given.
         device: where to compute; a GPU if there is one unless given.
         engine: how to decode (see Translator).
-        include: costly parts of the document.
+        include: costly parts of the document of a translation; all unless given.
         sentence: index of the sentence to inspect, 0 the first.
     """
     run = RunFolder.open(Path(path))
+    options = {} if engine is None else {"engine": engine}
 
-    def open(which: str | None) -> Translator:
-        return load(path, checkpoint=which, device=device, engine=engine)
+    def open(which: str | None) -> Any:
+        return load(path, checkpoint=which, device=device, **options)
 
-    inspector = Inspector(run, name=run.path.resolve().name, open=open)
-    return inspector.inspect(text, checkpoint=checkpoint, include=include, sentence=sentence)
+    inspector = run_inspector(run, name=run.path.resolve().name, open=open)
+    if isinstance(inspector, Inspector):
+        parts: Collection[Part] = ("ablation", "beam", "vectors") if include is None else include
+        return inspector.inspect(text, checkpoint=checkpoint, include=parts, sentence=sentence or 0)
+    given = {"include": include, "sentence": sentence, "engine": engine}
+    if wrong := [name for name, value in given.items() if value is not None]:
+        raise ConfigError(
+            f"{', '.join(wrong)} is for translation", where=str(path), why=f"this run is of {run.task.name}"
+        )
+    return inspector.inspect(text, checkpoint=checkpoint)

@@ -18,7 +18,14 @@ from regard.runs.metrics_log import read_updates, read_validations
 from regard.runs.run_folder import RunFolder
 from regard.tasks.translation.config import translation_config
 
-__all__ = ["checkpoints", "chosen_checkpoint", "describe_run", "training_curves", "weight_digests"]
+__all__ = [
+    "checkpoints",
+    "chosen_checkpoint",
+    "describe_run",
+    "describe_translation",
+    "training_curves",
+    "weight_digests",
+]
 
 POINTS = 400  # of a curve: more than a screen shows
 UNITS = {"loss": "nats"}
@@ -26,22 +33,36 @@ UNITS = {"loss": "nats"}
 
 def describe_run(run: RunFolder, *, name: str, checkpoint: str) -> dict[str, Any]:
     """The run as JSON for the page; ``checkpoint`` is the one inspected by default."""
-    config, plan = translation_config(run), run.read_plan()
-    data, parts = config.data, [["model", config.summary]]
+    config, plan = run.config, run.read_plan()
+    parts = [["model", config.summary]]
     if plan is not None:
-        parts.append(["vocabulary", f"{plan.spec['source_types']:,} and {plan.spec['target_types']:,} pieces"])
+        parts.append(["sizes", ", ".join(f"{size:,} {name.replace('_', ' ')}" for name, size in plan.spec.items())])
         parts.append(["trained in", plan.precision])
     return {
         "name": name,
-        "source": data.source_language,
-        "target": data.target_language,
+        "task": config.task.kind,
+        "source": None,
+        "target": None,
         "checkpoints": checkpoints(run),
         "checkpoint": checkpoint,
         "weights": weight_digests(run),
-        "example": example_sentence(run),
-        "search": config.search.model_dump(include={"beam", "length_penalty", "nbest"}),
+        "example": None,
         "parts": parts,
         "curves": training_curves(run.path / "metrics.jsonl"),
+    }
+
+
+def describe_translation(run: RunFolder, *, name: str, checkpoint: str) -> dict[str, Any]:
+    """A translation run as JSON for the page: with its languages, search settings and an example."""
+    found, config, plan = describe_run(run, name=name, checkpoint=checkpoint), translation_config(run), run.read_plan()
+    if plan is not None:
+        pieces = f"{plan.spec['source_types']:,} and {plan.spec['target_types']:,} pieces"
+        found["parts"] = [["vocabulary", pieces] if part[0] == "sizes" else part for part in found["parts"]]
+    return found | {
+        "source": config.data.source_language,
+        "target": config.data.target_language,
+        "example": example_sentence(run),
+        "search": config.search.model_dump(include={"beam", "length_penalty", "nbest"}),
     }
 
 

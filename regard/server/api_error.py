@@ -6,7 +6,9 @@ from typing import Literal
 
 from starlette.exceptions import HTTPException
 
-__all__ = ["ApiError", "ErrorReason"]
+from regard.errors import RegardError
+
+__all__ = ["ApiError", "ErrorReason", "public_message"]
 
 
 ErrorReason = Literal["no key", "wrong key", "quota", "other"]
@@ -25,3 +27,8 @@ class ApiError(HTTPException):
         headers = None if retry_after is None else {"Retry-After": str(max(1, round(retry_after)))}
         super().__init__(status, message, headers)
         self.status, self.message, self.reason = status, message, reason
+
+
+def public_message(error: RegardError) -> str:
+    """Return an error's message without paths of the server."""
+    return "; ".join(part for part in (error.what, error.why) if part and "/" not in part)

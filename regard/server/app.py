@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import regard
 from regard.core.wording import describe_failure, did_you_mean
-from regard.server.api import api_v1, deepl, deepl_glossaries, inspection_api, libretranslate
+from regard.server.api import api_v1, deepl, deepl_glossaries, inspection_api, libretranslate, prediction_api
 from regard.server.api.requests import ClientDisconnected
 from regard.server.api_error import ApiError
 from regard.server.service import Service
@@ -46,10 +46,10 @@ def create_app(service: Service, *, warm: bool = True) -> FastAPI:
 
     app = FastAPI(
         title="Regard", version=regard.__version__, lifespan=lifespan,
-        description="Translates with models that Regard trained; also speaks LibreTranslate and DeepL v2.",
+        description="Predicts and translates with models that Regard trained; also speaks LibreTranslate and DeepL v2.",
         docs_url=None, redoc_url=None, redirect_slashes=False,  # a redirect would trust the header Host
     )  # fmt: skip
-    for module in (api_v1, inspection_api, libretranslate, deepl, deepl_glossaries):
+    for module in (api_v1, prediction_api, inspection_api, libretranslate, deepl, deepl_glossaries):
         app.include_router(module.router(service))
     app.include_router(inspection_api.pages())
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=service.settings.body_bytes)

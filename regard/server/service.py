@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import TypeVar
 
 import limits
-from pydantic import ValidationError
 
 from regard.config.settings import SearchConfig
-from regard.core.wording import describe_validation_error
 from regard.inference.results import Translation
 from regard.server.api.requests import Credentials
 from regard.server.api_error import ApiError
@@ -25,6 +23,7 @@ from regard.server.batching.metrics import ServerMetrics
 from regard.server.batching.models import ModelRegistry, ServedModel
 from regard.server.glossaries import GlossaryStore
 from regard.server.keys import ApiKey, KeyStore
+from regard.server.search_request import search_settings
 from regard.server.settings import ServerSettings
 from regard.server.text.enforce_terms import translate_with_terms
 from regard.server.text.glossary import Glossary, is_valid_term
@@ -66,7 +65,7 @@ class Service:
         self.models, self.settings, self.metrics, self.keys = models, settings, metrics, keys
         self.glossaries = GlossaryStore(glossaries, limit=settings.glossaries, max_entries=settings.entries)
         self._characters: Counter[str] = Counter()  # by client, since the server began
-        self._language_identifier = LanguageIdentifier([model.source for model in models.all])
+        self._language_identifier = LanguageIdentifier([model.source for model in models.translators])
         self._auxiliary, self._auxiliary_count = ThreadPoolExecutor(1, "auxiliary"), 0
         self._window = limits.strategies.SlidingWindowCounterRateLimiter(limits.storage.MemoryStorage())
 
@@ -119,7 +118,7 @@ class Service:
                 async with asyncio.timeout(max(left, 0.0) + 1):  # a search ends before, with a better message
                     results = await self._translate(request, choices, client, began + self.settings.seconds)
             except TimeoutError as error:
-                raise self._timed_out() from error
+                raise self.timed_out() from error
         self.metrics.count_translated(characters, sum(len(result.sentences) for result in results))
         return results
 
@@ -153,7 +152,7 @@ class Service:
     def _choose_model(self, request: TranslationRequest, text: str) -> ModelChoice:
         """Return the model for a text: by name, by the languages asked for, or by the identified language."""
         if request.model is not None:
-            model = self.models.get(request.model)
+            model = self.models.translator(request.model)
             return ModelChoice(model, request.source or model.source, None)
         if request.source is not None:
             return ModelChoice(self.models.for_languages(request.source, request.target), request.source, None)
@@ -221,13 +220,13 @@ class Service:
         try:
             return await asyncio.wait_for(asyncio.wrap_future(future), self.settings.seconds)
         except TimeoutError as error:
-            raise self._timed_out() from error
+            raise self.timed_out() from error
 
     def _auxiliary_done(self) -> None:
         """Count a finished auxiliary work."""
         self._auxiliary_count -= 1
 
-    def _timed_out(self) -> ApiError:
+    def timed_out(self) -> ApiError:
         """Return the error for a request that took too long."""
         return ApiError(503, f"This took more than {self.settings.seconds:g} s.", retry_after=5)
 
@@ -250,20 +249,7 @@ class Service:
 
     def search_settings(self, model: ServedModel, given: Mapping[str, float | int | None]) -> SearchConfig:
         """Return the model's settings overridden by those ``given`` (None: not given). ApiError beyond a limit."""
-        overrides = {key: value for key, value in given.items() if value is not None}
-        if overrides.get("nbest", 1) > self.settings.nbest:
-            raise ApiError(400, f"Invalid request: more than {self.settings.nbest} outputs of a text")
-        if "beam" not in overrides and "nbest" in overrides:
-            overrides["beam"] = max(model.search.beam, overrides["nbest"])
-        if "beam" in overrides and "nbest" not in overrides:
-            overrides["nbest"] = min(model.search.nbest, overrides["beam"])
-        try:
-            search = SearchConfig.model_validate(model.search.model_dump() | overrides)
-        except ValidationError as error:
-            raise ApiError(400, f"Invalid request: {describe_validation_error(error)}") from error
-        if search.beam > self.settings.beam and "beam" in overrides:
-            raise ApiError(400, f"Invalid request: a beam of {search.beam} is wider than {self.settings.beam}")
-        return search
+        return search_settings(model.search, given, self.settings)
 
 
 def _visible_text(text: str, markup: Markup | None) -> str:

@@ -22,6 +22,7 @@ class ServerSettings(BaseModel):
     characters: Positive = 5_000  # of all texts of a request together
     beam: Positive = 10  # of a search
     nbest: Positive = 10  # outputs of a text
+    length: Positive = 1_000  # tokens of an output of a model that takes a length
     seconds: Seconds = 30.0  # from the arrival of a request to its response
     requests_per_minute: Positive = 120  # of a client
     head_seconds: Seconds = 10.0  # from a connection, or the response before, to the end of a request's head

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from json import dumps
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -76,10 +77,10 @@ class Copying:
 
 
 class Capitals:
-    """What the server needs of a ``Translator``. ``read``: what it says of a line."""
+    """What the server needs of a ``Translator``. ``says``: what it says of a line."""
 
-    def __init__(self, read: Callable[[str], str]) -> None:
-        self.decoding, self.read = Copying(), read
+    def __init__(self, says: Callable[[str], str]) -> None:
+        self.decoding, self.says = Copying(), says
         self.source: Any = SimpleNamespace(reads_language_marks=False)  # a tokenizer
 
     def spelled(self, phrase: str) -> list[int] | None:
@@ -87,7 +88,7 @@ class Capitals:
         return [FIRST + ord(letter) for letter in phrase] if max(map(ord, phrase)) < 1000 else None
 
     def parts(self, line: str) -> list[list[int]]:
-        pieces = [FIRST + ord(letter) % 1000 for letter in self.read(line)]
+        pieces = [FIRST + ord(letter) % 1000 for letter in self.says(line)]
         return [pieces[at : at + LIMIT] for at in range(0, len(pieces), LIMIT)]
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
@@ -99,12 +100,19 @@ class Capitals:
         best = found.candidates[0]._replace(text=text, pieces=list(text), piece_log_probabilities=[-0.1] * len(text))
         return Translation(found.source, [best, *found.candidates[1:]], dict, pieces=list(found.source))
 
+    def read(self, line: str) -> str:
+        return line
+
+    def write(self, output: Translation, *, json: bool) -> str:
+        text = output.candidates[0].text
+        return dumps({"text": text}) if json else text
+
     def assemble(
         self, line: str, parts: list[list[int]], found: list[list[Hypothesis]], *, search: SearchConfig
     ) -> Translation:
         texts = ["".join(chr(piece - FIRST) for piece in part[0].tokens) for part in found]
         best = Candidate("".join(texts), -0.5, -0.5, list("".join(texts)), [-0.1], True)
-        others = [Candidate(best.text.swapcase(), -1.0, -1.0, [], [], True)] if len(found[0]) > 1 else []
+        others = [Candidate(best.text.swapcase(), -1.0, -1.0, [], [], True)] if found and len(found[0]) > 1 else []
         weights = {"decoder.0.source": torch.full((2, 3, 4), 0.25)}
         return Translation(line, [best, *others], lambda: weights, pieces=list(line))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
@@ -13,6 +13,7 @@ from regard.inference.results import Translation
 from regard.server.api.notices import count_unknown
 from regard.server.api.requests import credentials, unless_disconnected, validate_texts
 from regard.server.api_error import ApiError
+from regard.server.search_request import SearchFields
 from regard.server.service import Service
 from regard.server.text.languages import Language
 from regard.server.text.markup_tokenizer import Markup
@@ -22,23 +23,15 @@ __all__ = ["ERROR_RESPONSES", "error_response", "router"]
 
 HeadWeights = dict[str, list[list[list[float]]]]  # by name of the layer: heads, target pieces, source pieces
 MAX_SHOWN = 256  # characters of a source and pieces of an output whose attention is returned
-SEARCH_FIELDS = {"beam", "nbest", "length_penalty", "coverage_penalty", "max_length"}
 
 
-class TranslateRequest(BaseModel):
+class TranslateRequest(SearchFields):
     """Texts to translate. Settings left out are those of the model's config."""
-
-    model_config = ConfigDict(extra="forbid")
 
     text: str | list[str] = Field(description="One text or a list of texts.")
     source: str | None = Field(None, description="Language code; identified from the text if left out or `auto`.")
     target: str | None = Field(None, description="Language code; any language if left out.")
     model: str | None = Field(None, description="Name of the model; the first for the languages if left out.")
-    beam: Annotated[int, Field(ge=1)] | None = Field(None, description="Hypotheses that the search keeps.")
-    nbest: Annotated[int, Field(ge=1)] | None = Field(None, description="Number of outputs of a sentence.")
-    length_penalty: Annotated[float, Field(ge=0, le=10)] | None = None
-    coverage_penalty: Annotated[float, Field(ge=0, le=10)] | None = None
-    max_length: Annotated[int, Field(ge=1, le=10_000)] | None = Field(None, description="Pieces of an output.")
     attention: bool = Field(False, description="Return the weights of every head; for one short sentence only.")
     glossary: dict[str, str] | None = Field(None, description="Target phrases by source phrase.")
     keep: bool = Field(True, description="Keep placeholders, addresses and numbers unchanged.")
@@ -99,14 +92,15 @@ class TranslateResponse(BaseModel):
 
 
 class ModelDescription(BaseModel):
-    """Served model and its load."""
+    """Served model and its load. Languages are those of a translation model."""
 
     name: str
+    task: str = Field(description="Kind of work: `translation`, `language-model`, …")
     source: str | None
     target: str | None
     ready: bool = Field(description="Whether the model is loaded.")
-    waiting: int = Field(description="Sentences in the queue.")
-    running: int = Field(description="Sentences in the running batch.")
+    waiting: int = Field(description="Inputs in the queue; of a translation model, sentences.")
+    running: int = Field(description="Those that are computed now.")
 
 
 class ScoreRequest(BaseModel):
@@ -170,7 +164,7 @@ def _add_translation(routes: APIRouter, service: Service) -> None:
             body.target,
             credentials(request, "Bearer"),
             body.model,
-            body.model_dump(include=SEARCH_FIELDS),
+            body.model_dump(include=set(SearchFields.model_fields)),
             glossary=service.request_glossary(body.glossary),
             protect=body.keep,
             markup=None if body.format == "text" else Markup.create(body.format),
@@ -193,7 +187,7 @@ def _add_scores(routes: APIRouter, service: Service) -> None:
         if len(sources) != len(targets):
             raise ApiError(400, f"Invalid request: {len(sources)} sources for {len(targets)} targets")
         service.check_size([*sources, *targets], max_texts=2 * service.settings.texts)
-        model = service.models.get(body.model) if body.model else service.models.all[0]
+        model = service.models.translator(body.model)
         try:
             with service.charge(sum(map(len, [*sources, *targets])), client, key):
                 work = service.run_auxiliary(lambda: model.score(sources, targets))
@@ -210,8 +204,8 @@ def _add_status(routes: APIRouter, service: Service) -> None:
     def models() -> list[ModelDescription]:
         """List the models and their load."""
         return [
-            ModelDescription(name=model.name, source=model.source, target=model.target, ready=model.ready,
-                             waiting=model.load[0], running=model.load[1])
+            ModelDescription(name=model.name, task=model.task, source=model.source, target=model.target,
+                             ready=model.ready, waiting=model.load[0], running=model.load[1])
             for model in service.models.all
         ]  # fmt: skip
 

@@ -83,7 +83,7 @@ def _add_information(routes: APIRouter, service: Service) -> None:
         kind = (await request_fields(request)).get("type", "source")
         if kind not in ("source", "target"):
             raise ApiError(400, "Value for 'type' not supported.")
-        models = service.models.all
+        models = service.models.translators
         codes = {(model.source if kind == "source" else model.target) or UNDETERMINED for model in models}
         regional = [each for code in sorted(codes) for each in _regional_codes(code.upper(), kind == "target")]
         extra = {"supports_formality": False} if kind == "target" else {}

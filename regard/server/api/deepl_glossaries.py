@@ -33,7 +33,7 @@ def _add_creation(routes: APIRouter, service: Service) -> None:
     @routes.get("/glossary-language-pairs")
     async def pairs() -> dict[str, list[dict[str, str]]]:
         """List the language pairs of the models that name theirs."""
-        models = service.models.all
+        models = service.models.translators
         named = sorted({(model.source, model.target) for model in models if model.source and model.target})
         return {
             "supported_languages": [

@@ -1,16 +1,19 @@
-"""Inspection over HTTP: the page, and the endpoints from which it reads models and sentences."""
+"""Inspection over HTTP: the page, and the endpoints from which it reads models and inputs of any task."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from regard.core.predictor_interface import interface_of
 from regard.errors import ConfigError
 from regard.inspection.observed_sentence import LONGEST
 from regard.inspection.page import FOLDER, offline, require_page
@@ -18,8 +21,10 @@ from regard.inspection.run_history import checkpoints
 from regard.server.api.api_v1 import ERROR_RESPONSES
 from regard.server.api.file_translation import FILE_SUFFIXES
 from regard.server.api.requests import credentials, unless_disconnected, validate_texts
-from regard.server.api_error import ApiError
+from regard.server.api_error import ApiError, public_message
 from regard.server.batching.models import ServedModel
+from regard.server.batching.served import Served
+from regard.server.batching.served_predictor import ServedPredictor
 from regard.server.service import Service
 from regard.server.settings import ServerSettings
 from regard.tasks.translation.config import translation_config
@@ -30,7 +35,7 @@ JSON_OBJECT: dict[int | str, dict[str, Any]] = {200: {"content": {"application/j
 
 
 class InspectRequest(BaseModel):
-    """Sentence to inspect, and how to search. Settings left out are those of the model's config."""
+    """Input to inspect. All fields but `text`, `model` and `checkpoint` are for translation models."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -65,43 +70,75 @@ def router(service: Service) -> APIRouter:
 
     @routes.get("/v1/models/{name}", response_class=Response, responses=JSON_OBJECT | ERROR_RESPONSES)
     async def model(name: str, request: Request) -> Response:
-        """Describe a model: parts, checkpoints, training history, an example sentence, and the limits of the server."""
+        """Describe a model: its task, parts, checkpoints, training history, and the limits of the server.
+
+        Of a translation model also an example sentence; of others what it takes and gives, and its settings.
+        """
         service.admit(credentials(request, "Bearer"))
-        inspector = _inspector(service.models.get(name))
+        served = service.models.get(name)
+        inspector = _inspector(served)
         details = await asyncio.to_thread(inspector.details)
-        pieces = min(LONGEST, translation_config(inspector.run).data.max_length)
-        return _json_response(details | {"limits": _limits(service.settings, pieces)})
+        return _json_response(details | await _offer(served, service.settings))
 
     @routes.post("/v1/inspect", response_class=Response, responses=JSON_OBJECT | ERROR_RESPONSES)
     async def inspect(body: InspectRequest, request: Request) -> Response:
-        """Return all that the page shows of one sentence: attention, alternatives, the search, and what heads do.
+        """Return all that the page shows of one input: attention, and the probability of each step with alternatives.
 
-        `unknown` is a list of the characters or words without a piece; /v1/translate counts them in an object.
+        Of a sentence to translate also the search, and what heads do; `unknown` is a list of the characters or words
+        without a piece; /v1/translate counts them in an object.
         """
+        began = time.monotonic()
         client, key = service.admit(credentials(request, "Bearer"))
         texts = validate_texts(body.text, "text")
         service.check_size(texts)
-        served = service.models.get(body.model) if body.model else service.models.all[0]
-        overrides = body.model_dump(include={"beam", "nbest", "length_penalty", "coverage_penalty"})
-        settings = service.search_settings(served, overrides)
-
-        def build() -> Response:
-            """Return the document of the sentence; runs in the thread for auxiliary work."""
-            if body.checkpoint and body.checkpoint not in checkpoints(_inspector(served).run):
-                raise ApiError(404, f"The model {served.name} has no checkpoint {body.checkpoint}.")
-            inspection = _inspector(served).inspect(
-                texts[0], checkpoint=body.checkpoint, settings=settings, force=body.force, candidate=body.candidate,
-                include=body.include, sentence=body.sentence,
-            )  # fmt: skip
-            return _json_response(inspection.document)
-
+        served = service.models.get(body.model)
+        if isinstance(served, ServedModel):
+            work = service.run_auxiliary(_translation_work(service, served, body))
+        else:
+            assert isinstance(served, ServedPredictor)
+            seconds = max(service.settings.seconds - (time.monotonic() - began), 0.0)
+            work = _observe(served, body, client, seconds)
         try:
             with service.charge(len(texts[0]), client, key):
-                return await unless_disconnected(request, service.run_auxiliary(build))
+                return _json_response(await unless_disconnected(request, work))
         except ConfigError as error:
-            raise ApiError(400, f"Invalid request: {_public_message(error)}") from error
+            raise ApiError(400, f"Invalid request: {public_message(error)}") from error
 
     return routes
+
+
+def _translation_work(service: Service, served: ServedModel, body: InspectRequest) -> Callable[[], dict[str, Any]]:
+    """Return the work that builds the document of a sentence. ApiError beyond a limit."""
+    overrides = body.model_dump(include={"beam", "nbest", "length_penalty", "coverage_penalty"})
+    settings = service.search_settings(served, overrides)
+
+    def build() -> dict[str, Any]:
+        """Return the document; runs in the thread for auxiliary work."""
+        inspector = _inspector(served, body.checkpoint)
+        inspection = inspector.inspect(
+            body.text, checkpoint=body.checkpoint, settings=settings, force=body.force, candidate=body.candidate,
+            include=body.include, sentence=body.sentence,
+        )  # fmt: skip
+        return dict(inspection.document)
+
+    return build
+
+
+async def _observe(served: ServedPredictor, body: InspectRequest, client: str, seconds: float) -> dict[str, Any]:
+    """Return the document of an observation, made in the model's thread. ApiError for fields of translation."""
+    if foreign := sorted(body.model_fields_set - {"text", "model", "checkpoint"}):
+        raise ApiError(
+            400, f"Invalid request: {', '.join(foreign)}: for translation models; {served.name} is a {served.task}"
+        )
+    inspector = await asyncio.to_thread(_inspector, served, body.checkpoint)
+    work = partial(_document_of, inspector, body.text, body.checkpoint)
+    (document,) = await served.compute([work], client=client, seconds=seconds)
+    return dict(document)
+
+
+def _document_of(inspector: Any, text: str, checkpoint: str | None, interrupted: Callable[[], bool]) -> dict[str, Any]:
+    """Return the document of an input."""
+    return dict(inspector.inspect(text, checkpoint=checkpoint).document)
 
 
 def pages() -> APIRouter:
@@ -136,27 +173,38 @@ def _require_page() -> None:
     try:
         require_page()
     except ConfigError as error:
-        raise ApiError(404, f"{_public_message(error)}; the interfaces are described by /openapi.json") from error
+        raise ApiError(404, f"{public_message(error)}; the interfaces are described by /openapi.json") from error
 
 
-def _limits(settings: ServerSettings, pieces: int) -> dict[str, Any]:
-    """Return the limits that the page names before a request is refused."""
+async def _offer(served: Served[Any, Any], limits: ServerSettings) -> dict[str, Any]:
+    """Return what the model takes and gives, and the limits that the page names before a request is refused."""
+    if isinstance(served, ServedModel):
+        pieces = min(LONGEST, translation_config(_inspector(served).run).data.max_length)
+        allowed = {
+            "characters": limits.characters, "pieces": pieces, "beam": limits.beam, "nbest": limits.nbest,
+            "file_bytes": limits.body_bytes, "files": list(FILE_SUFFIXES),
+        }  # fmt: skip
+        return {"takes": "a text", "gives": "its translation", "settings": None, "inspects": True, "limits": allowed}
+    assert isinstance(served, ServedPredictor)
+    predictor, _ = await served.wait_until_loaded(limits.seconds)
+    interface = interface_of(predictor)
+    settings = None
+    if interface.settings is not None:
+        settings = {"values": interface.settings.model_dump(mode="json")}
+        settings["schema"] = type(interface.settings).model_json_schema()
     return {
-        "characters": settings.characters, "pieces": pieces, "beam": settings.beam, "nbest": settings.nbest,
-        "file_bytes": settings.body_bytes, "files": list(FILE_SUFFIXES),
+        "takes": interface.takes, "gives": interface.gives, "settings": settings,
+        "inspects": hasattr(predictor, "inspect"), "limits": {"characters": limits.characters, "length": limits.length},
     }  # fmt: skip
 
 
-def _inspector(model: ServedModel) -> Any:
-    """Return the model's inspector. ApiError 404 if it has none."""
+def _inspector(model: Served[Any, Any], checkpoint: str | None = None) -> Any:
+    """Return the model's inspector. ApiError 404 if it has none, or has no such checkpoint."""
     if model.inspector is None:
         raise ApiError(404, f"The model {model.name} cannot be inspected.")
+    if checkpoint and checkpoint not in checkpoints(model.inspector.run):
+        raise ApiError(404, f"The model {model.name} has no checkpoint {checkpoint}.")
     return model.inspector
-
-
-def _public_message(error: ConfigError) -> str:
-    """Return an error's message without paths of the server."""
-    return "; ".join(part for part in (error.what, error.why) if part and "/" not in part)
 
 
 def _json_response(document: dict[str, Any]) -> Response:

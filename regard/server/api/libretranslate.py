@@ -128,7 +128,7 @@ def _add_information(routes: APIRouter, service: Service) -> None:
     def languages() -> list[dict[str, Any]]:
         """List the source languages, each with the languages into which it is translated."""
         by_source: dict[str, list[str]] = {}
-        for model in service.models.all:
+        for model in service.models.translators:
             by_source.setdefault(model.source or UNDETERMINED, []).append(model.target or UNDETERMINED)
         return [
             {"code": code, "name": language_name(code), "targets": sorted(set(targets))}
@@ -139,8 +139,8 @@ def _add_information(routes: APIRouter, service: Service) -> None:
     @routes.get("/frontend/settings")
     def settings() -> dict[str, Any]:
         """Return limits and abilities of the server."""
-        first = service.models.all[0]
-        sides = (("source", first.source or UNDETERMINED), ("target", first.target or UNDETERMINED))
+        first = next(iter(service.models.translators), None)
+        sides = (("source", first and first.source), ("target", first and first.target))
         return {
             "charLimit": service.settings.characters,
             "frontendTimeout": 500,
@@ -149,13 +149,18 @@ def _add_information(routes: APIRouter, service: Service) -> None:
             "suggestions": False,
             "filesTranslation": True,
             "supportedFilesFormat": list(FILE_SUFFIXES),
-            "language": {side: {"code": code, "name": language_name(code)} for side, code in sides},
+            "language": {side: _language(code or UNDETERMINED) for side, code in sides},
         }
 
     @routes.get("/health")
     def health() -> dict[str, str]:
         """Tell that the server responds."""
         return {"status": "ok"}
+
+
+def _language(code: str) -> dict[str, str]:
+    """Return a language with its name."""
+    return {"code": code, "name": language_name(code)}
 
 
 def _local_address(request: Request) -> str:

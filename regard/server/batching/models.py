@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import threading
+import json
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from regard.config.settings import SearchConfig
 from regard.data.protected_spans import RequiredTerm
@@ -16,19 +15,13 @@ from regard.data.tokenizers.subword import split_language_mark
 from regard.errors import ConfigError
 from regard.inference.results import Translation
 from regard.inspection.inspector import Inspector
-from regard.search.contract import Hypothesis
 from regard.server.api_error import ApiError
 from regard.server.batching.constraints import term_constraints, widen_beam
-from regard.server.batching.scheduler import (
-    DeadlineExceeded,
-    Job,
-    Limits,
-    Overloaded,
-    Scheduler,
-    SchedulerClosed,
-    SchedulerObserver,
-    TooManySources,
-)
+from regard.server.batching.scheduler import Job, Limits, Scheduler, SchedulerObserver
+from regard.server.batching.served import Served
+from regard.server.batching.served_predictor import validate_settings
+from regard.server.search_request import SearchFields, search_settings
+from regard.server.settings import ServerSettings
 from regard.server.text.documents import Document
 from regard.server.text.languages import UNDETERMINED, match_language
 from regard.server.text.word_alignment import align_words
@@ -36,12 +29,12 @@ from regard.tasks.translation.translator import Translator
 
 __all__ = ["ModelRegistry", "ServedModel"]
 
-log = logging.getLogger("regard.server")
+LONGEST_NAME = 200  # characters of an unknown model's name that are repeated in a message
 Result = TypeVar("Result")
 
 
-class ServedModel:
-    """Model behind the server.
+class ServedModel(Served[Translator, Scheduler]):
+    """Translation model behind the server.
 
     ``translate`` is called from the event loop; the model computes in the thread of its scheduler. Other passes
     (``score``, ``align_words``) run in one more thread, by ``run_serial``: every thread that computes keeps buffers of
@@ -68,49 +61,14 @@ class ServedModel:
         the scheduler. ``observer``: informed of the scheduler's work. ``threads``: torch threads of each thread that
         computes; None: torch's own choice. ``inspector``: for attention and word alignment; None: neither is offered.
         """
-        self.name, self.search, self.source, self.target = name, search, source, target
-        self._load_translator, self._limits, self._observer, self._threads = load_translator, limits, observer, threads
-        self.inspector = inspector
-        self._lock = threading.Lock()
-        self._loading: asyncio.Future[None] | None = None
-        self._started: tuple[Translator, Scheduler, threading.Thread] | None = None
+        super().__init__(name, task="translation", threads=threads, inspector=inspector)
+        self.search, self.source, self.target = search, source, target
+        self._load_translator, self._limits, self._observer = load_translator, limits, observer
         self._serial = ThreadPoolExecutor(1, f"serial {name}", initializer=self._set_threads)
 
-    @property
-    def ready(self) -> bool:
-        """Whether the model is loaded."""
-        return self._started is not None
-
-    @property
-    def load(self) -> tuple[int, int]:
-        """Number of sentences that wait, and of those that run."""
-        return self._started[1].load if self._started else (0, 0)
-
-    def start(self) -> tuple[Translator, Scheduler]:
-        """Return the translator and its scheduler, loaded and started if they are not yet."""
-        with self._lock:
-            if self._started is None:
-                began = time.monotonic()
-                log.info("loading the model %s", self.name)
-                translator = self._load_translator()
-                log.info("loaded the model %s in %.1f s", self.name, time.monotonic() - began)
-                scheduler = Scheduler(translator.decoding, self._limits, observer=self._observer)
-                thread = threading.Thread(target=self._run, args=(scheduler,), name=f"model {self.name}", daemon=True)
-                thread.start()
-                self._started = translator, scheduler, thread
-            return self._started[:2]
-
-    def _run(self, scheduler: Scheduler) -> None:
-        """Run the scheduler; the body of the model's thread."""
-        self._set_threads()
-        scheduler.run()
-
-    def _set_threads(self) -> None:
-        """Set the torch threads of the current thread, whose setting it is."""
-        if self._threads is not None:
-            import torch
-
-            torch.set_num_threads(self._threads)
+    def _open(self) -> tuple[Translator, Scheduler]:
+        translator = self._load_translator()
+        return translator, Scheduler(translator.decoding, self._limits, observer=self._observer)
 
     async def run_serial(self, work: Callable[[], Result]) -> Result:
         """Return the result of a pass of the model that joins no batch. Passes run one after another, in one thread."""
@@ -140,11 +98,7 @@ class ServedModel:
 
     def stop(self) -> None:
         """Finish accepted sentences and stop."""
-        with self._lock:
-            if self._started is not None:
-                _, scheduler, thread = self._started
-                scheduler.close()
-                thread.join()
+        super().stop()
         self._serial.shutdown()
 
     def align_words(self, translation: Translation) -> list[int]:
@@ -166,14 +120,14 @@ class ServedModel:
         cannot spell are ignored. ApiError if the queue is full, the time is over, or the model fails.
         """
         deadline = time.monotonic() + seconds
-        translator, scheduler = await self._wait_until_loaded(seconds)
+        translator, scheduler = await self.wait_until_loaded(seconds)
         parts = await asyncio.to_thread(lambda: [translator.parts(sentence) for sentence in sentences])
         terms = required_terms or [()] * len(sentences)
         jobs = [
             _jobs(translator, of_sentence, required, settings, client, deadline)
             for of_sentence, required in zip(parts, terms, strict=True)
         ]
-        found = iter(await self._search(scheduler, [job for of_sentence in jobs for job in of_sentence], seconds))
+        found = iter(await self._results(scheduler, [job for of_sentence in jobs for job in of_sentence], seconds))
         hypotheses = [[next(found) for _ in of_sentence] for of_sentence in jobs]
 
         def assemble() -> list[Translation]:
@@ -188,44 +142,16 @@ class ServedModel:
         except ConfigError as error:
             raise ApiError(400, f"Invalid request: {error.what}, since {error.why}") from error
 
-    async def _search(self, scheduler: Scheduler, jobs: Sequence[Job], seconds: float) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each job, best first. ApiError if the scheduler refuses or fails any of them."""
-        try:
-            scheduler.submit(jobs)
-            return await asyncio.gather(*(asyncio.wrap_future(job.future) for job in jobs))
-        except Overloaded as error:
-            raise ApiError(429, "Too many requests are waiting.", retry_after=error.retry_after) from error
-        except TooManySources as error:
-            raise ApiError(413, f"Too long: {error}.") from error
-        except SchedulerClosed as error:
-            raise ApiError(503, "The server is stopping.", retry_after=5) from error
-        except DeadlineExceeded as error:
-            message = f"This took more than {seconds:g} s."
-            raise ApiError(503, message, retry_after=scheduler.estimated_wait()) from error
-        except Exception as error:
-            log.error("the model %s failed: %s", self.name, type(error).__name__)  # the message may quote a text
-            raise ApiError(500, "The model failed.") from error
-        finally:  # if the client left, or another of its sentences failed, none of them is needed
-            for job in jobs:
-                job.future.cancel()
-
-    async def _wait_until_loaded(self, seconds: float) -> tuple[Translator, Scheduler]:
-        """Return the translator and its scheduler, loaded once, in a thread, for all requests that wait.
-
-        ApiError for all of them if loading fails, or takes more than ``seconds``.
-        """
-        if self._started is None:
-            if self._loading is None or self._loading.done():
-                self._loading = _run_in_thread(self.start, f"loading {self.name}")
-            try:
-                await asyncio.wait_for(asyncio.shield(self._loading), seconds)
-            except TimeoutError as error:
-                raise ApiError(503, f"The model {self.name} is still being loaded.", retry_after=10) from error
-            except Exception as error:
-                log.error("the model %s cannot be loaded: %s", self.name, error)
-                raise ApiError(503, f"The model {self.name} cannot be loaded.", retry_after=60) from error
-        assert self._started is not None
-        return self._started[:2]
+    async def predict(
+        self, inputs: Sequence[str], settings: Mapping[str, Any], *, client: str, seconds: float, limits: ServerSettings
+    ) -> list[Any]:
+        search = search_settings(self.search, validate_settings(SearchFields, settings).model_dump(), limits)
+        began = time.monotonic()
+        predictor: Any = (await self.wait_until_loaded(seconds))[0]
+        lines = [predictor.read(line) for line in inputs]
+        seconds -= time.monotonic() - began
+        translations = await self.translate(lines, search, client=client, seconds=seconds)
+        return await self.run_serial(lambda: [json.loads(predictor.write(each, json=True)) for each in translations])
 
 
 def _jobs(
@@ -249,26 +175,10 @@ def _jobs(
     ]
 
 
-def _run_in_thread(work: Callable[[], object], name: str) -> asyncio.Future[None]:
-    """Run ``work`` in a thread of its own: it may take long, and the event loop's pool serves all requests."""
-    done: Future[None] = Future()
-
-    def run() -> None:
-        """Do the work and set the result of the future."""
-        try:
-            work()
-            done.set_result(None)
-        except BaseException as error:  # noqa: BLE001 - raised again where the future is awaited
-            done.set_exception(error)
-
-    threading.Thread(target=run, name=name, daemon=True).start()
-    return asyncio.wrap_future(done)
-
-
 class ModelRegistry:
     """Served models, found by name or by languages."""
 
-    def __init__(self, models: Sequence[ServedModel]) -> None:
+    def __init__(self, models: Sequence[Served[Any, Any]]) -> None:
         names = [model.name for model in models]
         for name in names:
             if names.count(name) > 1:
@@ -278,19 +188,35 @@ class ModelRegistry:
         self.by_name = {model.name: model for model in models}
 
     @property
-    def all(self) -> list[ServedModel]:
+    def all(self) -> list[Served[Any, Any]]:
         """All models, in order of the command line."""
         return list(self.by_name.values())
 
-    def get(self, name: str) -> ServedModel:
-        """Return the model of this name. ApiError 404 if there is none."""
+    @property
+    def translators(self) -> list[ServedModel]:
+        """The models that translate, in order of the command line."""
+        return [model for model in self.all if isinstance(model, ServedModel)]
+
+    def get(self, name: str | None) -> Served[Any, Any]:
+        """Return the model of this name, the first for None. ApiError 404 if there is none."""
+        if name is None:
+            return self.all[0]
         if name not in self.by_name:
-            raise ApiError(404, f"There is no model {name!r}.")
+            raise ApiError(404, f"There is no model {name[:LONGEST_NAME]!r}.")
         return self.by_name[name]
+
+    def translator(self, name: str | None) -> ServedModel:
+        """Return the translation model of this name, the first for None. ApiError 400 for one of another task."""
+        if name is None and self.translators:
+            return self.translators[0]
+        model = self.get(name)
+        if isinstance(model, ServedModel):
+            return model
+        raise ApiError(400, f"The model {model.name} does not translate: it is a {model.task}; POST /v1/predict.")
 
     def into(self, target: str | None) -> list[ServedModel]:
         """Return the models that translate into a language, from any language."""
-        return [model for model in self.all if self._rank(model, None, target) is not None]
+        return [model for model in self.translators if self._rank(model, None, target) is not None]
 
     def for_languages(self, source: str | None, target: str | None) -> ServedModel:
         """Return the model that matches the languages best, the first of several; None stands for any language.
@@ -299,7 +225,9 @@ class ModelRegistry:
         model that names neither is chosen as ``und``, or if it is the only one. ApiError if none matches, or several
         models that name no languages.
         """
-        ranked = [(rank, model) for model in self.all if (rank := self._rank(model, source, target)) is not None]
+        ranked = [
+            (rank, model) for model in self.translators if (rank := self._rank(model, source, target)) is not None
+        ]
         if not ranked:
             raise ApiError(400, self._unsupported_message(source, target))
         best = max(rank for rank, _ in ranked)
@@ -315,14 +243,18 @@ class ModelRegistry:
         if target_fit is None or source_fit is None:
             return None
         nameless = model.source is None and model.target is None
-        if nameless and len(self.by_name) > 1 and UNDETERMINED not in (source, target):
+        if nameless and len(self.translators) > 1 and UNDETERMINED not in (source, target):
             return None
         return target_fit, source_fit
 
     def _unsupported_message(self, source: str | None, target: str | None) -> str:
         """Return a message with the unsupported pair and the supported ones."""
-        pairs = {f"{model.source or 'any'} to {model.target or 'any'}" for model in self.all if _names_languages(model)}
-        others = [model.name for model in self.all if not _names_languages(model)]
+        models = self.translators
+        if not models:
+            served = ", ".join(f"{model.name} is a {model.task}" for model in self.all)
+            return f"No model here translates: {served}; POST /v1/predict."
+        pairs = {f"{model.source or 'any'} to {model.target or 'any'}" for model in models if _names_languages(model)}
+        others = [model.name for model in models if not _names_languages(model)]
         known = [f"this server does {', '.join(sorted(pairs))}"] if pairs else []
         by_name = [f"a model that names no languages is asked for as model: {', '.join(others)}"] if others else []
         what = f"{source or 'any language'} to {target or 'any language'}"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import count
@@ -19,6 +19,7 @@ from regard.config.settings import SearchConfig
 from regard.search.batch_search import RunningBatch
 from regard.search.constraint_state import Constraints
 from regard.search.contract import ChunkedStep, Hypothesis, StatePair
+from regard.server.batching.client_queue import ClientQueue, Throughput
 
 __all__ = [
     "DeadlineExceeded",
@@ -32,8 +33,6 @@ __all__ = [
 ]
 
 
-QUEUE_FACTOR = 4  # all clients together may have this many times the queue of one
-MAX_RETRY_AFTER = 60.0  # seconds
 MAX_PADDING = 128  # pieces of padding, which cost less than a second pass
 
 
@@ -143,53 +142,6 @@ class Job:
             self.future.set_exception(error)
 
 
-class _Queue:
-    """Jobs in order of admission: clients take turns, and the jobs of each client keep their order."""
-
-    def __init__(self) -> None:
-        self._clients: dict[str, deque[Job]] = {}
-
-    def __len__(self) -> int:
-        return sum(map(len, self._clients.values()))
-
-    def __iter__(self) -> Iterator[Job]:
-        for jobs in self._clients.values():
-            yield from jobs
-
-    def load(self, client: str) -> tuple[int, int]:
-        """Return the number of queued jobs of a client, and of clients in the queue, this one included."""
-        return len(self._clients.get(client, ())), len(self._clients.keys() | {client})
-
-    def add(self, jobs: Iterable[Job]) -> None:
-        """Append jobs, each behind those of its client."""
-        for job in jobs:
-            self._clients.setdefault(job.client, deque()).append(job)
-
-    def take(self, room: int, groups: Collection[SearchGroup], max_groups: int) -> list[Job]:
-        """Remove and return the jobs that fit into ``room`` rows and ``max_groups`` groups, ``groups`` included.
-
-        The first that does not fit holds up all others.
-        """
-        taken: list[Job] = []
-        open = set(groups)
-        while self._clients:
-            client, jobs = next(iter(self._clients.items()))
-            if jobs[0].rows > room or len(open | {jobs[0].group}) > max_groups:
-                break  # overtaken again and again, it would starve
-            room -= jobs[0].rows
-            open.add(jobs[0].group)
-            taken.append(jobs.popleft())
-            del self._clients[client]  # to the end of the line
-            if jobs:
-                self._clients[client] = jobs
-        return taken
-
-    def drop(self, is_stale: Callable[[Job], bool]) -> None:
-        """Remove the stale jobs."""
-        left = {client: deque(job for job in jobs if not is_stale(job)) for client, jobs in self._clients.items()}
-        self._clients = {client: jobs for client, jobs in left.items() if jobs}
-
-
 class Scheduler:
     """Scheduler of one model: ``submit`` takes jobs from any thread; one thread takes the turns, by ``run``."""
 
@@ -209,12 +161,12 @@ class Scheduler:
         self.model, self.limits, self.clock = model, limits or Limits(), clock
         self.observer = observer or SchedulerObserver()
         self._changed = threading.Condition()
-        self._queue, self._closed = _Queue(), False
+        self._queue, self._closed = ClientQueue[Job](), False
         self._batches: dict[SearchGroup, RunningBatch] = {}
         self._running: dict[int, Job] = {}
         self._numbers = count()
         self._delayed_turns = 0  # turns for which the first job has waited for others
-        self._throughput = _Throughput()
+        self._throughput = Throughput()
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Queue jobs of one client, all or none.
@@ -226,9 +178,7 @@ class Scheduler:
         with self._changed:
             if self._closed:
                 raise SchedulerClosed("the server is stopping")
-            queued, clients = self._queue.load(jobs[0].client) if jobs else (0, 1)
-            full = len(self._queue) + len(jobs) > QUEUE_FACTOR * self.limits.waiting
-            if full or queued + len(jobs) > max(self.limits.waiting // clients, 1):
+            if not self._queue.has_room(jobs, self.limits.waiting):
                 raise Overloaded(self.estimated_wait())
             now = self.clock()
             for job in jobs:
@@ -375,25 +325,3 @@ def _by_length(jobs: Sequence[Job]) -> Iterator[list[Job]]:
             similar = []
         similar.append(job)
     yield similar
-
-
-class _Throughput:
-    """Rate of finished jobs, for estimating waits."""
-
-    def __init__(self) -> None:
-        self._done: deque[float] = deque(maxlen=64)
-
-    def record(self, now: float) -> None:
-        """Record a finished job; ``now`` in seconds."""
-        self._done.append(now)
-
-    def reset(self) -> None:
-        """Forget the past: idle time must not count as slowness."""
-        self._done.clear()
-
-    def seconds(self, sources: int) -> float:
-        """Return the estimated seconds for ``sources`` jobs, between 1 and MAX_RETRY_AFTER."""
-        if len(self._done) < 2:
-            return 1.0
-        each = (self._done[-1] - self._done[0]) / (len(self._done) - 1)
-        return min(max(1.0, each * sources), MAX_RETRY_AFTER)

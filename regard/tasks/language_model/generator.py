@@ -184,7 +184,7 @@ class Generator:
 
     @property
     def interface(self) -> PredictorInterface:
-        """What a server tells of this model, and how it calls it."""
+        """Settings of a request, and generation that can be interrupted: for servers."""
         return generator_interface(self)
 
     def adjusted(self, options: Mapping[str, object]) -> GenerateConfig:

@@ -1,0 +1,60 @@
+"""Predictions of any task over HTTP: inputs as lines, outputs as the task's predictor writes them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from regard.server.api.api_v1 import ERROR_RESPONSES
+from regard.server.api.requests import credentials, unless_disconnected, validate_texts
+from regard.server.service import Service
+
+__all__ = ["router"]
+
+
+class PredictRequest(BaseModel):
+    """Inputs, each one line of what the model takes, and settings of the outputs."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    inputs: list[str] = Field(description="Prompts of a language model, sentences to translate, …")
+    settings: dict[str, Any] = Field(
+        {}, description="Settings of the outputs; GET /v1/models/NAME says which the model has."
+    )
+    model: str | None = Field(None, description="Name of the model; the first one if left out.")
+
+
+class PredictResponse(BaseModel):
+    """Outputs in order of the inputs, each an object or a value of the model's task."""
+
+    outputs: list[Any]
+    model: str
+
+
+def router(service: Service) -> APIRouter:
+    """Return the route that predicts."""
+    routes = APIRouter(tags=["Regard"])
+
+    @routes.post("/v1/predict", responses=ERROR_RESPONSES)
+    async def predict(body: PredictRequest, request: Request) -> PredictResponse:
+        """Return the output of a model of any task for each input."""
+        began = time.monotonic()
+        client, key = service.admit(credentials(request, "Bearer"))
+        inputs = validate_texts(body.inputs, "inputs")
+        service.check_size(inputs)
+        model = service.models.get(body.model)
+        with service.charge(sum(map(len, inputs)), client, key):
+            left = service.settings.seconds - (time.monotonic() - began)
+            work = model.predict(inputs, body.settings, client=client, seconds=max(left, 0.0), limits=service.settings)
+            try:
+                async with asyncio.timeout(max(left, 0.0) + 1):  # the queue fails before, with a better message
+                    outputs = await unless_disconnected(request, work)
+            except TimeoutError as error:
+                raise service.timed_out() from error
+        return PredictResponse(outputs=outputs, model=model.name)
+
+    return routes

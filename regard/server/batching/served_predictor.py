@@ -1,0 +1,124 @@
+"""Served model of any task but translation: its predictor reads inputs, predicts and writes outputs, one at a time."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from regard.core.predictor_interface import PredictorInterface, interface_of
+from regard.core.wording import describe_failure, did_you_mean
+from regard.errors import DataError, ModelError
+from regard.inspection.run_inspector import RunInspector
+from regard.server.api_error import ApiError
+from regard.server.batching.predictions import Prediction, PredictionQueue
+from regard.server.batching.scheduler import SchedulerObserver
+from regard.server.batching.served import Served
+from regard.server.settings import ServerSettings
+
+__all__ = ["ServedPredictor", "request_settings", "validate_settings"]
+
+Result = TypeVar("Result")
+LONGEST_NAME = 40  # characters of a setting's name that are repeated in a message
+
+
+class ServedPredictor(Served[Any, PredictionQueue]):
+    """Model behind the server that computes in one thread, input by input."""
+
+    def __init__(
+        self, name: str, *, task: str, load_predictor: Callable[[], Any], waiting: int,
+        observer: SchedulerObserver | None = None, threads: int | None = None,
+        inspector: RunInspector[Any] | None = None,
+    ) -> None:  # fmt: skip
+        """Describe a model; nothing is loaded yet.
+
+        ``load_predictor``: reads the weights. ``waiting``: inputs of one client that may wait. ``observer``: informed
+        of the queue's work. The rest is as in ``Served``.
+        """
+        super().__init__(name, task=task, threads=threads, inspector=inspector)
+        self._load_predictor, self._waiting, self._observer = load_predictor, waiting, observer
+
+    def _open(self) -> tuple[Any, PredictionQueue]:
+        return self._load_predictor(), PredictionQueue(self._waiting, observer=self._observer)
+
+    async def predict(
+        self, inputs: Sequence[str], settings: Mapping[str, Any], *, client: str, seconds: float, limits: ServerSettings
+    ) -> list[Any]:
+        began = time.monotonic()
+        predictor, _ = await self.wait_until_loaded(seconds)
+        if not (hasattr(predictor, "read") and hasattr(predictor, "write")):
+            raise ApiError(400, f"The model {self.name} answers no requests: its predictor has no read and write.")
+        interface = interface_of(predictor)
+        chosen = request_settings(interface, settings, limits.length)
+        works = [partial(_predict, predictor, interface, line, chosen) for line in inputs]
+        return await self.compute(works, client=client, seconds=seconds - (time.monotonic() - began))
+
+    async def compute(
+        self, works: Sequence[Callable[[Callable[[], bool]], Result]], *, client: str, seconds: float
+    ) -> list[Result]:
+        """Return the results of works, each done in the model's thread when it is the client's turn."""
+        deadline = time.monotonic() + seconds
+        _, queue = await self.wait_until_loaded(seconds)
+        return await self._results(queue, [Prediction(work, client, deadline) for work in works], seconds)
+
+
+def _predict(
+    predictor: Any,
+    interface: PredictorInterface,
+    line: str,
+    settings: BaseModel | None,
+    interrupted: Callable[[], bool],
+) -> Any:
+    """Return the output for one line, as JSON."""
+    try:
+        input = predictor.read(line)
+    except ValueError as error:  # what a task of one's own raises for a line that is not of its format
+        raise DataError("this input cannot be read", why=str(error)) from error
+    output = interface.predict(input, settings, interrupted)
+    return json.loads(predictor.write(output, json=True), parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> Any:
+    """Refuse NaN and infinities, which JSON does not have."""
+    raise ModelError("an output is not finite", why=f"it has {name}")
+
+
+def request_settings(interface: PredictorInterface, given: Mapping[str, Any], max_length: int) -> BaseModel | None:
+    """Return the run's settings with those of a request. ApiError for unknown or wrong ones, or too long an output."""
+    given = {name: value for name, value in given.items() if value is not None}
+    if interface.settings is None:
+        if given:
+            raise ApiError(422, f"Invalid request: settings.{next(iter(given))[:LONGEST_NAME]}: this model takes none")
+        return None
+    checked = validate_settings(type(interface.settings), given)
+    chosen = interface.settings.model_copy(update=checked.model_dump(exclude_unset=True))
+    if "length" not in type(chosen).model_fields:
+        return chosen
+    asked = getattr(checked, "length", None)
+    if asked is not None and asked > max_length:
+        raise ApiError(
+            400, f"Invalid request: settings.length: {asked} tokens exceed the limit of {max_length} (--length-limit)"
+        )
+    own = getattr(chosen, "length", None)
+    return chosen.model_copy(update={"length": min(own or max_length, max_length)})
+
+
+Settings = TypeVar("Settings", bound=BaseModel)
+
+
+def validate_settings(kind: type[Settings], given: Mapping[str, Any]) -> Settings:
+    """Return the settings of a request. ApiError 422 with the field and the reason for the first that is wrong."""
+    try:
+        return kind.model_validate(dict(given))
+    except ValidationError as error:
+        failure = error.errors(include_url=False)[0]
+        name = str(failure["loc"][0])[:LONGEST_NAME] if failure["loc"] else ""
+        reason = describe_failure(failure)
+        if failure["type"] == "extra_forbidden":
+            hint = did_you_mean(name, kind.model_fields)
+            reason = "there is no such setting" + (f"; {hint}" if hint else "")
+        raise ApiError(422, f"Invalid request: settings.{name}: {reason}") from error
