@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from regard.errors import DataError
+
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-__all__ = ["PredictionInterrupted", "PredictorInterface", "interface_of"]
+__all__ = ["PredictionInterrupted", "PredictorInterface", "interface_of", "read_input"]
 
 
 class PredictionInterrupted(Exception):
@@ -39,3 +41,11 @@ def interface_of(predictor: Any) -> PredictorInterface:
         "one input a line, as `read` takes it", "one output each, as `write` gives it", None,
         lambda input, settings, interrupted: predictor(input),
     )  # fmt: skip
+
+
+def read_input(predictor: Any, line: str) -> Any:
+    """The input that a line is, as the predictor reads it. DataError for one that is not of its format."""
+    try:
+        return predictor.read(line)
+    except ValueError as error:  # of a task of one's own
+        raise DataError("this input cannot be read", why=str(error)) from error

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from regard.core.observation import require_observation
+from regard.core.predictor_interface import read_input
 from regard.errors import ConfigError
 from regard.inspection.document import PageDocument
 from regard.inspection.observation_document import observation_document
@@ -79,7 +80,7 @@ class PredictorInspector(RunInspector[Any]):
                     f"the task {task} shows nothing", why="its predictor has no method inspect(input) -> Observation",
                     help="regard.core.observation says what it returns; the page draws all of it",
                 )  # fmt: skip
-            input = predictor.read(text) if hasattr(predictor, "read") else text
+            input = read_input(predictor, text) if hasattr(predictor, "read") else text
             found = require_observation(predictor.inspect(input))
             model = {"name": self.name, "task": task, "checkpoint": checkpoint or self.checkpoint}
             attention = {place: each.weights for place, each in found.attention.items()}

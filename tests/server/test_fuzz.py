@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from .conftest import serving
 from .copying import capitals
+from .predicting import book
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 EXAMPLES = int(os.environ.get("REGARD_FUZZ", "12"))  # an endpoint; a long session asks for thousands
@@ -23,12 +24,12 @@ CHECKS = [
 def test_nothing_that_is_asked_breaks_the_server() -> None:
     model, _ = capitals()
     asked = []
-    with serving([model], requests_per_minute=10**6, seconds=20) as (port, _):
+    with serving([model, book()], requests_per_minute=10**6, seconds=20) as (port, _):
         schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{port}/openapi.json")
         for operation in (each.ok() for each in schema.get_all_operations()):
             asked.append(operation.path)
             _ask(operation)
-    assert {"/v1/translate", "/v1/inspect", "/v1/score", "/translate", "/v2/translate"} <= set(asked)
+    assert {"/v1/translate", "/v1/predict", "/v1/inspect", "/v1/score", "/translate", "/v2/translate"} <= set(asked)
 
 
 def _ask(operation: Any) -> None:

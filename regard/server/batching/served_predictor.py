@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from regard.core.predictor_interface import PredictorInterface, interface_of
+from regard.core.predictor_interface import PredictorInterface, interface_of, read_input
 from regard.core.wording import describe_failure, did_you_mean
-from regard.errors import DataError, ModelError
+from regard.errors import ModelError
 from regard.inspection.run_inspector import RunInspector
 from regard.server.api_error import ApiError
 from regard.server.batching.predictions import Prediction, PredictionQueue
@@ -74,11 +74,7 @@ def _predict(
     interrupted: Callable[[], bool],
 ) -> Any:
     """Return the output for one line, as JSON."""
-    try:
-        input = predictor.read(line)
-    except ValueError as error:  # what a task of one's own raises for a line that is not of its format
-        raise DataError("this input cannot be read", why=str(error)) from error
-    output = interface.predict(input, settings, interrupted)
+    output = interface.predict(read_input(predictor, line), settings, interrupted)
     return json.loads(predictor.write(output, json=True), parse_constant=_refuse_constant)
 
 

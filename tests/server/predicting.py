@@ -1,0 +1,103 @@
+"""Served predictors of other tasks: a language model that nobody trained, and a task of one's own."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from regard.core.observation import AttentionWeights, Axis, Observation
+from regard.core.predictor_interface import PredictionInterrupted, PredictorInterface
+from regard.server.batching.served_predictor import ServedPredictor
+from regard.tasks.language_model.generator import Generated, Generator
+
+from ..inspection.language_models import generator
+
+
+class Book(Generator):
+    """A generator that reads and writes lines."""
+
+    def read(self, line: str) -> str:
+        return line
+
+    def write(self, output: Generated, *, json: bool) -> str:
+        text = output.prompt + output.text
+        return dumps({"text": text, "prompt": output.prompt}) if json else text
+
+
+def dumps(found: Any) -> str:
+    return json.dumps(found)
+
+
+def book(name: str = "book", *, waiting: int = 256, **model: Any) -> ServedPredictor:
+    """Of the letters a to g and the newline, with 12 tokens of context; 30 tokens of length unless asked."""
+    made = generator(**model)
+    found = Book(made.model, made.tokenizer, made.settings, context=made.context)
+    return ServedPredictor(
+        name, task="language-model", load_predictor=lambda: found, waiting=waiting, threads=1,
+        inspector=Inspecting(name, "language-model", lambda: found),  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+class Mean:
+    """The mean of a line of numbers. ``gate``: each prediction waits for it, or until it is interrupted."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.done: list[str] = []
+        self.stopped = 0
+        self.threads: set[int] = set()
+        self.interface = PredictorInterface("numbers", "their mean", None, self._predict)
+
+    def read(self, line: str) -> list[float]:
+        return [float(word) for word in line.split()]
+
+    def write(self, output: float, *, json: bool) -> str:
+        return str(output) if not json else dumps({"mean": output})
+
+    def _predict(self, row: list[float], settings: None, interrupted: Callable[[], bool]) -> float:
+        self.threads.add(threading.get_ident())
+        while not self.gate.wait(0.01):
+            if interrupted():
+                self.stopped += 1
+                raise PredictionInterrupted
+        if row == [13.0]:
+            raise RuntimeError("this model is broken, and the text is a secret")
+        self.done.append(" ".join(map(str, row)))
+        return sum(row) / len(row) if row else float("nan")
+
+    def inspect(self, row: list[float]) -> Observation:
+        labels = tuple(map(str, row))
+        weights = torch.full((1, 1, len(row)), 1 / max(len(row), 1))
+        return Observation(
+            "mean", {"attention": AttentionWeights(weights, Axis("mean", ("mean",)), Axis("number", labels))}
+        )
+
+
+def mean(name: str = "mean", *, waiting: int = 256) -> tuple[ServedPredictor, Mean]:
+    found = Mean()
+    inspector: Any = Inspecting(name, "own:TASK", lambda: found)
+    return ServedPredictor(
+        name, task="own:TASK", load_predictor=lambda: found, waiting=waiting, inspector=inspector
+    ), found  # fmt: skip
+
+
+class Inspecting:
+    """What the server needs of a ``PredictorInspector``, without a run folder."""
+
+    def __init__(self, name: str, task: str, open: Callable[[], Any]) -> None:
+        from types import SimpleNamespace
+
+        from regard.inspection.run_inspector import PredictorInspector
+
+        run: Any = SimpleNamespace(config=SimpleNamespace(task=SimpleNamespace(kind=task)))
+        self._inner = PredictorInspector(run, name=name, open=lambda which: open())
+        self._inner.__dict__["checkpoint"] = "best"
+        self.inspect = self._inner.inspect
+
+    def details(self) -> dict[str, Any]:
+        return {"name": self._inner.name, "task": self._inner.run.config.task.kind, "checkpoints": ["best"]}
