@@ -1,9 +1,9 @@
-"""``regard inspect``: show a model's attention, alternatives and beam in a browser or a file."""
+"""``regard inspect``: show a model's attention and alternatives in a browser, a file or the terminal."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -26,8 +26,9 @@ from regard.errors import ConfigError
 
 if TYPE_CHECKING:
     from regard.config.settings import SearchConfig
+    from regard.inspection.document import PageDocument
     from regard.inspection.inspector import Inspector
-    from regard.tasks.translation.translator import Translator
+    from regard.inspection.run_inspector import RunInspector
 
 __all__ = ["register"]
 
@@ -35,12 +36,13 @@ EPILOG = epilog(
     "regard inspect runs/m30k",
     'regard inspect runs/m30k "A dog runs." --html dog.html',
     'regard inspect runs/m30k "A dog runs." --against runs/gru',
+    'regard inspect runs/book "It was a" --terminal --head layers.1.self:0',
 )
 HOST = "127.0.0.1"
 
 Text = Annotated[
     str | None,
-    typer.Argument(metavar="TEXT", help="Text to show first; required with --html, --npz and --json."),
+    typer.Argument(metavar="TEXT", help="Text to show first; required with --html, --npz, --json and --terminal."),
 ]
 Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the page with TEXT as one HTML file.")]
 Npz = Annotated[
@@ -52,6 +54,18 @@ Against = Annotated[
     typer.Option("--against", metavar="RUN", help="Second run to show side by side.", autocompletion=completion.runs),
 ]
 Replay = Annotated[bool, typer.Option("--replay", help="Add the same text at every checkpoint to the HTML file.")]
+Terminal = Annotated[
+    bool, typer.Option("--terminal", help="Print TEXT in the terminal: one head, and probabilities of each step.")
+]
+Head = Annotated[
+    str | None,
+    typer.Option(
+        "--head",
+        metavar="PLACE[:N]",
+        help="Head that --terminal draws: a place, or head N of it from 0.",
+        show_default="mean of the last place",
+    ),
+]
 Sentence = Annotated[
     int | None,
     typer.Option(
@@ -77,6 +91,8 @@ def inspect(
     npz: Npz = None,
     as_json: AsJson = False,
     against: Against = None,
+    terminal: Terminal = False,
+    head: Head = None,
     replay: Replay = False,
     sentence: Sentence = None,
     beam: Beam = None,
@@ -89,56 +105,97 @@ def inspect(
     port: Port = 0,
     browser: Browser = True,
 ) -> None:
-    """Look into a trained model: attention of every head, alternatives at each step, the beam, the role of heads.
+    """Look into a trained model of any task: attention of every head, and the alternatives at each step.
 
-    Opens a page in the browser and serves it until Ctrl-C; with --html, --npz or --json the contents of that page for
-    TEXT are written instead. Attention shows where a model looked, not why it decided.
+    Opens a page in the browser and serves it until Ctrl-C; with --html, --npz, --json or --terminal the contents of
+    that page for TEXT are written instead. A translation run also shows the beam and the role of heads; --against,
+    --replay, --sentence and the options of the search are for those. Attention shows where a model looked, not why it
+    decided.
     """
     opening: dict[str, Any] = {"device": device, "threads": threads, "engine": engine}
     given = {"beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
-    if html is not None or npz is not None or as_json:
-        inspector = _inspector(run, checkpoint=checkpoint, **opening)
-        other = _inspector(against, **opening) if against else None
-        _write(inspector, other, text, sentence, given, html=html, npz=npz, as_json=as_json, replay=replay)
-        return
-    if replay:
+    if replay and html is None:
         raise ConfigError(
             "--replay needs --html; the page offers every checkpoint", where="--replay", help="--html FILE"
         )
+    if head is not None and not terminal:
+        raise ConfigError("--head needs --terminal; the page offers every head", where="--head", help="--terminal")
+    _refuse_foreign_options(
+        [run, *([against] if against else [])],
+        given | {"sentence": sentence, "engine": engine, "against": against, "replay": replay or None},
+    )
+    if html is not None or npz is not None or as_json or terminal:
+        look = _Look(text or "", sentence, given, replay=replay)
+        inspector = _inspector(run, checkpoint=checkpoint, **opening)
+        found = look.at(inspector, npz)
+        if html is not None:
+            _write_page(html, look, inspector, found, _inspector(against, **opening) if against else None)
+        if npz is not None:
+            found.save(npz)
+        if as_json:
+            import json
+
+            print(json.dumps(found.document, ensure_ascii=False))
+        if terminal:
+            from shutil import get_terminal_size
+
+            from regard.inspection.terminal_observation import draw_inspection
+
+            print(draw_inspection(found, head, columns=get_terminal_size().columns))
+        return
     runs = [run, *([against] if against else [])]
     which = None if sentence is None else sentence - 1
     _serve(runs, text, given, which, port=port, browser=browser, checkpoint=checkpoint, **opening)
 
 
-def _write(
-    inspector: Inspector, other: Inspector | None, text: str | None, sentence: int | None, given: dict[str, Any], *,
-    html: Path | None, npz: Path | None, as_json: bool, replay: bool,
-) -> None:  # fmt: skip
-    """Write what the page would show of a text to the files that were asked for.
+def _refuse_foreign_options(paths: list[Path], given: dict[str, Any]) -> None:
+    """Raise ConfigError for options of translation where the run is of another task."""
+    from regard.runs.run_folder import RunFolder
+    from regard.tasks.translation.config import TranslationConfig
 
-    inspector, other: the run and, if given, a second one to show beside it in the HTML file.
-    text, sentence: what is shown; of a text of several sentences this one, counted from 1.
-    given: search options of the command line.
-    html, npz, as_json: which outputs are written.
-    replay: whether the HTML file shows the text at every checkpoint.
+    options = ", ".join(f"--{name.replace('_', '-')}" for name, value in given.items() if value is not None)
+    for path in paths if options else ():
+        config = RunFolder.open(path).config
+        if not isinstance(config, TranslationConfig):
+            raise ConfigError(f"{options}: for translation runs", where=str(path), why=f"this is a {config.task.kind}")
+
+
+class _Look(NamedTuple):
+    """The text of the command line, and how a translation run looks at it.
+
+    ``sentence``: of a text of several sentences this one, counted from 1. ``given``: search options. ``replay``:
+    whether an HTML file shows the text at every checkpoint.
     """
-    if text is None or not text.strip():
-        raise ConfigError("TEXT is missing", help='regard inspect RUN "A dog runs." --html dog.html')
-    if npz is not None and npz.suffix != ".npz":
-        raise ConfigError(f"{npz} does not end in .npz", where="--npz")
-    settings = _settings(inspector, given)
-    found = inspector.inspect(
-        text, settings=settings, include=("ablation", "beam", "vectors"), sentence=(sentence or 1) - 1
-    )
-    _print_notes(found.document, sentence)
-    if html is not None:
-        _write_page(html, inspector, found.document, other, found.document["source"]["text"], given, replay=replay)
-    if npz is not None:
-        found.save(npz)
-    if as_json:
-        import json
 
-        print(json.dumps(found.document, ensure_ascii=False))
+    text: str
+    sentence: int | None
+    given: dict[str, Any]
+    replay: bool
+
+    def at(self, inspector: RunInspector[Any], npz: Path | None) -> PageDocument:
+        """Everything that the page shows of the text, with notes on standard error."""
+        from regard.inspection.inspector import Inspector
+
+        if not self.text.strip():
+            raise ConfigError("TEXT is missing", help='regard inspect RUN "A dog runs." --html dog.html')
+        if npz is not None and npz.suffix != ".npz":
+            raise ConfigError(f"{npz} does not end in .npz", where="--npz")
+        if not isinstance(inspector, Inspector):
+            return inspector.inspect(self.text)
+        found = inspector.inspect(
+            self.text, settings=_settings(inspector, self.given), include=("ablation", "beam", "vectors"),
+            sentence=(self.sentence or 1) - 1,
+        )  # fmt: skip
+        _print_notes(found.document, self.sentence)
+        return found
+
+    def again(self, inspector: RunInspector[Any], text: str, **options: Any) -> dict[str, Any]:
+        """The document of a text by another checkpoint or run."""
+        from regard.inspection.inspector import Inspector
+
+        if isinstance(inspector, Inspector):
+            options["settings"] = _settings(inspector, self.given)
+        return inspector.inspect(text, **options).document
 
 
 def _print_notes(document: dict[str, Any], asked: int | None) -> None:
@@ -151,33 +208,39 @@ def _print_notes(document: dict[str, Any], asked: int | None) -> None:
 
 
 def _write_page(
-    path: Path, inspector: Inspector, document: dict[str, Any], other: Inspector | None, text: str,
-    given: dict[str, Any], *, replay: bool,
-) -> None:  # fmt: skip
+    path: Path, look: _Look, inspector: RunInspector[Any], found: PageDocument, other: RunInspector[Any] | None
+) -> None:
     from regard.core.atomic_files import write_bytes_atomically
     from regard.inspection.page import offline
 
-    details = inspector.details()
-    bundle: dict[str, Any] = {"main": document, "model": details}
+    details, main = inspector.details(), found.document
+    text = main["source"]["text"] if "source" in main else look.text  # of several sentences the one that is shown
+    bundle: dict[str, Any] = {"main": main, "model": details}
     if other is not None:
-        bundle["other"] = other.inspect(text, settings=_settings(other, given)).document
-    if replay:
+        bundle["other"] = look.again(other, text)
+    if look.replay:
         steps = [name for name in details["checkpoints"] if name.isdigit()]
-        settings = _settings(inspector, given)
-        bundle["replay"] = [inspector.inspect(text, checkpoint=step, settings=settings).document for step in steps]
+        bundle["replay"] = [look.again(inspector, text, checkpoint=step) for step in steps]
     write_bytes_atomically(path, offline(bundle).encode())
     typer.echo(f"wrote {path}: open it in a browser; it needs no network", err=True)
 
 
-def _inspector(path: Path, *, checkpoint: str | None = None, **opening: Any) -> Inspector:
-    from regard.commands.options import open_model
-    from regard.inspection.inspector import Inspector
+def _inspector(path: Path, *, checkpoint: str | None = None, **opening: Any) -> RunInspector[Any]:
+    from regard.commands.options import open_model, open_predictor
+    from regard.inspection.inspector import run_inspector
     from regard.runs.run_folder import RunFolder
+    from regard.tasks.translation.config import TranslationConfig
 
-    def open(which: str | None) -> Translator:
-        return open_model(path, checkpoint=which or checkpoint, **opening)
+    run = RunFolder.open(path)
 
-    return Inspector(RunFolder.open(path), name=path.resolve().name, open=open, checkpoint=checkpoint)
+    def open(which: str | None) -> Any:
+        if isinstance(run.config, TranslationConfig):
+            return open_model(path, checkpoint=which or checkpoint, **opening)
+        return open_predictor(
+            path, checkpoint=which or checkpoint, device=opening["device"], threads=opening["threads"]
+        )
+
+    return run_inspector(run, name=path.resolve().name, open=open, checkpoint=checkpoint)
 
 
 def _settings(inspector: Inspector, given: dict[str, Any]) -> SearchConfig:

@@ -1,0 +1,141 @@
+"""``regard inspect`` and ``regard.inspect`` of runs of other tasks: a language model, and a task of one's own."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+import regard
+from regard import cli
+from regard.inspection.page import FOLDER
+
+from .conftest import TinyRun
+from .test_serve import serving
+
+TEXT = "the cat sat on the mat\nthe rat sat on the hat\n" * 40
+
+
+@pytest.fixture(scope="session")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A language model of characters, trained for a moment."""
+    folder = tmp_path_factory.mktemp("book")
+    (folder / "book.txt").write_text(TEXT)
+    small = ["model.layers=2", "model.width=16", "model.heads=2", "model.feed_forward=16", "train.steps=40",
+             "data.context=24", "train.threads=1", "train.precision=float32", "model.dropout=0",
+             "train.learning_rate=0.01"]  # fmt: skip
+    given = [part for each in small for part in ("--set", each)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert cli.run(["train", "book.txt", *given]) == 0
+    return folder / "runs" / "book"
+
+
+def run(*words: object) -> int:
+    return cli.run([str(word) for word in words])
+
+
+def test_json_and_arrays_are_what_python_has(book: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("inspect", book, "the cat", "--json", "--npz", tmp_path / "a.npz") == 0
+    document = json.loads(capsys.readouterr().out)
+    found = regard.inspect(book, "the cat")
+    assert document == found.document and found.attention["layers.1.self"].shape == (2, 8, 8)
+    assert document["model"]["name"] == "book" and document["model"]["task"] == "language-model"
+    assert "".join(step["label"] for step in document["steps"]) == "the cat"
+    with np.load(tmp_path / "a.npz", allow_pickle=False) as arrays:
+        assert np.array_equal(arrays["layers.1.self"], found.attention["layers.1.self"].numpy())
+        assert json.loads(str(arrays["document"]))["text"] == "the cat"
+
+
+def test_the_terminal_has_probabilities_and_one_head(book: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("inspect", book, "the\ncat", "--terminal", "--head", "layers.0.self:1") == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^t +\d+\.\d %  \S+ \d+\.\d %", said, re.MULTILINE) and "↵" in said
+    assert "layers.0.self:1: rows look" in said and re.search(r"^ *<s> █+", said, re.MULTILINE), "only itself is seen"
+    assert run("inspect", book, "a", "--terminal") == 0
+    assert "layers.1.self, mean of its heads" in capsys.readouterr().out
+
+
+def test_the_terminal_draws_a_translation_too(tiny_run: TinyRun, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("inspect", tiny_run.path, "c a b", "--terminal", "--head", "decoder.0.source:0") == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^ *C .* %  C ", said, re.MULTILINE) and "</s>" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--json"], "TEXT is missing"),
+        (["x" * 3, "--json"], "its vocabulary has no piece for 'x'"),
+        (["t" * 24, "--json"], "24 tokens is too long to look at"),
+        (["t" * 10**5, "--json"], "too long to look at"),
+        (["the", "--json", "--beam", "2", "--sentence", "1"], "--beam, --sentence: for translation runs"),
+        (["the", "--html", "a.html", "--replay"], "--replay: for translation runs"),
+        (["the", "--engine", "int8"], "--engine: for translation runs"),
+        (["the", "--terminal", "--head", "layers.0.selv:1"], "did you mean layers.0.self?"),
+        (["the", "--terminal", "--head", "layers.0.self:2"], "it has 2, counted from 0"),
+        (["the", "--terminal", "--head", "layers.0.self:²"], "has no head"),
+        (["the", "--json", "--head", "layers.0.self"], "--head needs --terminal"),
+        (["the", "--json", "--checkpoint", "7"], "checkpoint"),
+    ],
+)
+def test_what_cannot_be_shown_is_told(
+    book: Path, words: list[str], told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert run("inspect", book, *words) in (2, 4)
+    assert told in " ".join(capsys.readouterr().err.split()) and not list(tmp_path.iterdir())
+
+
+def test_a_translation_is_not_set_against_another_task(
+    book: Path, tiny_run: TinyRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("inspect", tiny_run.path, "c a b", "--json", "--against", book) == 2
+    assert "--against: for translation runs" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not (FOLDER / "app.js").is_file(), reason="the page was not built: scripts/page")
+def test_a_file_has_all_of_it_and_fetches_nothing(book: Path, tmp_path: Path) -> None:
+    assert run("inspect", book, "the cat", "--html", tmp_path / "a.html") == 0
+    html = (tmp_path / "a.html").read_text(encoding="utf-8")
+    bundle = json.loads(re.search(r'id="bundle">(.*?)</script>', html, re.DOTALL)[1])  # type: ignore[index]
+    assert bundle["main"]["format"] == "regard-observation" and bundle["model"]["task"] == "language-model"
+    assert "default-src 'none'" in html and not re.search(r'(src|href)="(?!data:)', html)
+
+
+def test_a_task_of_ones_own_says_what_would_make_it_show_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from tests.laws import own_task
+
+    kind, sample = f"{own_task.__name__}:TASK", own_task.sample(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REGARD_TASKS", kind)
+    (tmp_path / "mean.toml").write_text(
+        f'task = "{kind}"\ntrain = {{ steps = 2, threads = 1, precision = "float32" }}\n'
+        f'[[data.train]]\nsource = "{sample["data"]["train"][0]["source"]}"\n'
+    )
+    assert run("train", "mean.toml", "--name", "mean") == 0
+    capfd.readouterr()
+    assert run("inspect", "runs/mean", "1 2", "--json") == 2
+    said = capfd.readouterr().err
+    assert "shows nothing" in said and "inspect(input) -> Observation" in said
+
+
+def test_a_served_language_model_is_looked_into(book: Path) -> None:
+    with serving(str(book), "--threads", "1", "--timeout", "60", "--length-limit", "50") as (url, _):
+        details = httpx.get(f"{url}/v1/models/book", timeout=60).json()
+        assert details["task"] == "language-model" and details["limits"] == {"characters": 5000, "length": 50}
+        assert details["checkpoints"] and details["curves"] and ["sizes", "16 types"] in details["parts"]
+        told = httpx.post(f"{url}/v1/inspect", json={"text": "the cat"}, timeout=60).json()
+        assert told == regard.inspect(book, "the cat").document
+        step = details["checkpoints"][0]
+        early = httpx.post(f"{url}/v1/inspect", json={"text": "the cat", "checkpoint": step}, timeout=60).json()
+        assert early["model"]["checkpoint"] == step
+        assert httpx.post(f"{url}/v1/inspect", json={"text": "the", "checkpoint": "999"}).status_code == 404
+        assert "does not translate" in httpx.post(f"{url}/v1/translate", json={"text": "a", "model": "book"}).text
