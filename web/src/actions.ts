@@ -4,7 +4,8 @@ import { readAddress } from "./address";
 import { fetchDetails, fetchModels, keepKey, translateFile } from "./api";
 import { fileProblem, textProblem } from "./limits";
 import { run, stop } from "./running";
-import { asking, details, inspection, isExample, keyNeeded, models, status, translatedFile } from "./state";
+import { letObservationGo, observe } from "./observing";
+import { asking, details, inspection, isExample, keyNeeded, models, observation, status, task, translatedFile } from "./state";
 import { letGo, translate, translateAnew } from "./translating";
 
 /** Asked for before the model was known: translated once it is. */
@@ -17,8 +18,8 @@ async function loadDetails(keep: boolean, signal: AbortSignal): Promise<void> {
   batch(() => {
     details.value = found;
     if (!keep || !asking.checkpoint.value) asking.checkpoint.value = found.checkpoint;
-    if (!keep || asking.beam.value === null) asking.beam.value = found.search.beam;
-    if (!keep || asking.lengthPenalty.value === null) asking.lengthPenalty.value = found.search.length_penalty;
+    if (!keep || asking.beam.value === null) asking.beam.value = found.search?.beam ?? null;
+    if (!keep || asking.lengthPenalty.value === null) asking.lengthPenalty.value = found.search?.length_penalty ?? null;
   });
 }
 
@@ -63,7 +64,12 @@ async function translateIf(given: boolean): Promise<void> {
   if (!details.value || status.translate.value.busy || status.translate.value.problem) return;
   if (!given && !pending) return;
   pending = false;
-  await translate();
+  await work();
+}
+
+/** What the form is for: a translation, or a look at an input of another task. */
+function work(): Promise<void> {
+  return task.value === "translation" ? translate() : observe();
 }
 
 /** Another model begins with its own example, unless a text was written for the one before. */
@@ -71,6 +77,7 @@ export async function pickModel(name: string): Promise<void> {
   let given = false;
   if (isExample.value) asking.text.value = "";
   stop("translate", "file");
+  letObservationGo();
   batch(() => {
     details.value = translatedFile.value = null;
     asking.model.value = name;
@@ -87,7 +94,7 @@ export async function pickModel(name: string): Promise<void> {
 export function useKey(key: string): Promise<void> {
   keepKey(key);
   keyNeeded.value = false;
-  return details.value ? translate() : begin();
+  return details.value ? work() : begin();
 }
 
 /** As far as the page has not come yet. */
@@ -101,7 +108,7 @@ export async function translateText(): Promise<void> {
     if (!status.translate.value.busy) await begin();
     return;
   }
-  await translateAnew();
+  await (task.value === "translation" ? translateAnew() : observe());
 }
 
 export function loadFile(file: File): Promise<void> {
@@ -119,7 +126,7 @@ export function loadFile(file: File): Promise<void> {
 export function followAddress(): void {
   window.addEventListener("hashchange", () => void start());
   effect(() => {
-    const text = inspection.value?.source.text;
+    const text = inspection.value?.source.text ?? observation.value?.text;
     document.title = text ? `${text.slice(0, 60)} · Regard` : "Regard";
   });
 }

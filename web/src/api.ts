@@ -1,4 +1,4 @@
-import type { Inspection, ModelDetails, ModelEntry } from "./document";
+import type { Inspection, ModelDetails, ModelEntry, Observation } from "./document";
 import { refusal } from "./limits";
 
 export interface InspectRequest {
@@ -59,6 +59,15 @@ export async function fetchDetails(name: string): Promise<ModelDetails> {
 
 export async function inspect(request: InspectRequest, signal: AbortSignal): Promise<Inspection> {
   return (await post("./v1/inspect", request, signal)).json();
+}
+
+export async function observeText(request: { text: string; model?: string; checkpoint?: string }, signal: AbortSignal): Promise<Observation> {
+  return (await post("./v1/inspect", request, signal)).json();
+}
+
+/** The output for one input, as the task writes it. */
+export async function predictOne(input: string, model: string, settings: object, signal: AbortSignal): Promise<unknown> {
+  return (await (await post("./v1/predict", { inputs: [input], model, settings }, signal)).json()).outputs[0];
 }
 
 /** All sentences of a text. */

@@ -147,6 +147,51 @@ export interface Inspection {
   beam?: BeamNode[];
 }
 
+/** Positions along one side of the weights: what they are, and each one's label. */
+export interface Axis {
+  name: string;
+  labels: string[];
+}
+
+/** null: impossible. */
+export interface Alternative {
+  label: string;
+  log_probability: number | null;
+}
+
+export interface ObservedStep extends Alternative {
+  /** Best first. */
+  alternatives: Alternative[];
+}
+
+/** One input of any task. Labels of the steps, one after the other, are the text where there is one. */
+export interface Observation {
+  format: "regard-observation";
+  version: 1;
+  model: { name: string; task: string; checkpoint: string };
+  text: string;
+  /** By place; heads, queries, keys. Empty for a model without attention. */
+  attention: Record<string, { weights: Floats; query: Axis; key: Axis }>;
+  steps: ObservedStep[];
+  /** What is likely after the last step, best first. */
+  following: Alternative[];
+}
+
+/** A field that a request may set, as JSON Schema says it. */
+export interface Field {
+  type?: string;
+  anyOf?: Field[];
+  description?: string;
+  minimum?: number;
+  maximum?: number;
+}
+
+/** Settings of an output, with the run's own values. */
+export interface RequestSettings {
+  values: Record<string, number | boolean | string | null>;
+  schema: { properties: Record<string, Field> };
+}
+
 export interface Curve {
   name: string;
   unit: string;
@@ -154,10 +199,12 @@ export interface Curve {
   points: [number, number][];
 }
 
-/** What a server allows. */
+/** What a server allows; all but `characters` and `length` of a translation model alone. */
 export interface Limits {
   /** Of a text, or of a file. */
   characters: number;
+  /** Tokens of an output, of a model that takes a length. */
+  length?: number;
   /** Of a sentence that is looked into. */
   pieces: number;
   beam: number;
@@ -174,13 +221,22 @@ export interface ModelDetails {
   /** Oldest first, then names such as "best" and "average". */
   checkpoints: string[];
   checkpoint: string;
+  /** Kind of work; a translation where nothing is said. */
+  task?: string;
+  takes?: string;
+  gives?: string;
+  /** null: a request sets nothing. */
+  settings?: RequestSettings | null;
+  /** Whether it can be looked into. */
+  inspects?: boolean;
   /** By checkpoint, what tells its weights from others. */
   weights?: Record<string, string>;
   /** A sentence of the validation data. */
   example?: string | null;
   /** Said by a server alone. */
   limits?: Limits;
-  search: Search;
+  /** Of a translation model. */
+  search?: Search;
   /** What the model is made of: label and value. */
   parts: [string, string][];
   curves: Curve[];
@@ -188,6 +244,7 @@ export interface ModelDetails {
 
 export interface ModelEntry {
   name: string;
+  task?: string;
   source: string | null;
   target: string | null;
   ready: boolean;
@@ -195,7 +252,7 @@ export interface ModelEntry {
 
 /** What a page that works offline carries. */
 export interface Bundle {
-  main: Inspection;
+  main: Inspection | Observation;
   other?: Inspection;
   replay?: Inspection[];
   model?: ModelDetails;

@@ -4,7 +4,8 @@ import { drawAligned, drawHeatMap } from "./drawing";
 import { fillTemplate } from "./offline";
 import { fileName } from "./format";
 import { measureText } from "./paint";
-import { details, inspection, other, replay, status } from "./state";
+import { placeView } from "./observing";
+import { details, inspection, observation, other, replay, status } from "./state";
 import { alignedView, heatView } from "./views";
 
 export function download(content: BlobPart, type: string, name: string): void {
@@ -23,6 +24,20 @@ export function alignedSvg(): string {
 export function heatMapSvg(): string {
   const { colours, queries, keys, title } = heatView.value!;
   return drawHeatMap(colours, queries, keys, title, measureText);
+}
+
+export function placeSvg(): string {
+  const { matrix, queries, keys, title } = placeView.value!;
+  return drawHeatMap(matrix, queries, keys, title, measureText);
+}
+
+/** What the page shows now. */
+export function shownDocument() {
+  return observation.value ?? inspection.value!;
+}
+
+export function shownText(): string {
+  return observation.value?.text ?? inspection.value!.source.text;
 }
 
 /** Runs `task`, and tells what goes wrong beside the buttons. */
@@ -55,13 +70,13 @@ export function exportPng(svg: string, name: string): Promise<void> {
 /** The page with its data in it. */
 export function exportPage(): Promise<void> {
   return attempt(async () => {
-    const main = inspection.value!;
+    const main = shownDocument();
     const page = fillTemplate(await fetchTemplate(), {
       main,
       other: other.value ?? undefined,
       replay: replay.value.length ? replay.value : undefined,
       model: details.value ?? undefined,
     });
-    download(page, "text/html", fileName(main.source.text, "html"));
+    download(page, "text/html", fileName(shownText(), "html"));
   });
 }

@@ -56,6 +56,20 @@ export const HELP: Record<string, Help> = {
     read: "The head that is chosen is shown of both where both have it, or else each one's own default.",
     cannot: "Heads of different trainings have no order in common: head 3 here and head 3 there need not do the same.",
   },
+  text: {
+    drawn: "The text as the model reads it, piece by piece; the darker a piece, the less the model expected it.",
+    read:
+      "The shade is −log p of a piece given those before it, from 0 to 6 nats and more. Point at a piece for its probability; " +
+      "click or Enter shows what was likeliest in its place. “…” stands for what may follow.",
+    cannot: "Probabilities are the model's own: a piece that it expects may be wrong, and one that surprises it right.",
+  },
+  places: {
+    drawn: "Every head by its place in the network: a row is a position that looks (query), a column one that is looked at (key).",
+    read: "Choose a head, or the mean of a place, to see it large below. Point at a cell, or move with the arrow keys, for its exact weight.",
+    cannot:
+      "Where a model looked is not why it decided. Colours are scaled to the largest weight of each picture, so that two " +
+      "compare by their numbers alone.",
+  },
   training: {
     drawn: "What the model is made of, how its training went, and the sentence at each checkpoint that was kept.",
     read: "Training loss falls with what was seen, validation loss with what was learned: where the second rises, the model learns by heart.",

@@ -18,6 +18,6 @@ export function directionOf({ source, target }: { source?: string | null; target
 }
 
 export function modelLabel(model: ModelEntry): string {
-  const direction = directionOf(model);
+  const direction = directionOf(model) || (model.task && model.task !== "translation" ? model.task : "");
   return model.name + (direction && `: ${direction}`) + (model.ready ? "" : " – loads at first use");
 }

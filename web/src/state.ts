@@ -1,9 +1,10 @@
 import { computed, signal } from "@preact/signals";
-import type { Inspection, ModelDetails, ModelEntry } from "./document";
+import type { Inspection, ModelDetails, ModelEntry, Observation } from "./document";
 import { readBundle } from "./offline";
 import { fitting, settle, show, showAligned, type Choice, type Overlaid } from "./shown";
 
 const bundle = readBundle();
+const kept = bundle?.main ?? null;
 
 /** A page with its data in it has no server to ask. */
 export const offline = bundle !== null;
@@ -12,14 +13,14 @@ export const models = signal<ModelEntry[]>([]);
 export const details = signal<ModelDetails | null>(bundle?.model ?? null);
 
 /** The last answer, and what was asked for it (`subject`). */
-export const answer = signal<Inspection | null>(bundle?.main ?? null);
+export const answer = signal<Inspection | null>(kept?.format === "regard-inspection" ? kept : null);
 export const answered = signal("");
 export const other = signal<Inspection | null>(bundle?.other ?? null);
 export const replay = signal<Inspection[]>(bundle?.replay ?? []);
 
 /** What the next translation is asked with. */
 export const asking = {
-  text: signal(bundle?.main.source.text ?? ""),
+  text: signal(!kept ? "" : kept.format === "regard-inspection" ? kept.source.text : kept.text),
   model: signal(""),
   checkpoint: signal(""),
   beam: signal<number | null>(null),
@@ -39,6 +40,19 @@ export const subject = computed(() => {
 
 /** What is shown: never an answer to something else than what stands in the form. */
 export const inspection = computed(() => (offline || answered.value === subject.value ? answer.value : null));
+
+/** The kind of work of the model in the form. */
+export const task = computed(() =>
+  kept?.format === "regard-observation"
+    ? kept.model.task
+    : (models.value.find((model) => model.name === asking.model.value)?.task ?? "translation"),
+);
+
+/** What was observed of one input of another task, and of what. */
+export const observed = signal<Observation | null>(kept?.format === "regard-observation" ? kept : null);
+export const observedOf = signal("");
+export const observable = computed(() => JSON.stringify([asking.text.value, asking.model.value, asking.checkpoint.value]));
+export const observation = computed(() => (offline || observedOf.value === observable.value ? observed.value : null));
 
 /** Whether the text in the form is the one that the model came with. */
 export const isExample = computed(() => {
@@ -86,7 +100,7 @@ export const threshold = signal(0.05);
 export const hideSpecial = signal(false);
 export const stretchRows = signal(false);
 
-export type Place = "translate" | "file" | "whole" | "extras" | "vectors" | "compare" | "replay" | "export";
+export type Place = "translate" | "predict" | "file" | "whole" | "extras" | "vectors" | "compare" | "replay" | "export";
 interface Status {
   busy: boolean;
   problem: string;
@@ -94,6 +108,7 @@ interface Status {
 const idle: Status = { busy: false, problem: "" };
 export const status = {
   translate: signal(idle),
+  predict: signal(idle),
   file: signal(idle),
   whole: signal(idle),
   extras: signal(idle),

@@ -35,7 +35,7 @@ function request(): InspectRequest {
 
 /** As many outputs as the beam holds and the server gives. */
 function nbest(): number | undefined {
-  const [limits, beam] = [details.value?.limits, asking.beam.value ?? details.value?.search.beam ?? 1];
+  const [limits, beam] = [details.value?.limits, asking.beam.value ?? details.value?.search?.beam ?? 1];
   if (!limits || beam < 2 || beam > limits.beam) return undefined;
   return Math.min(beam, limits.nbest);
 }

@@ -54,5 +54,5 @@ export function isSpecial(piece: string): boolean {
 
 /** A label that can be seen and pointed at even where the piece is blank. */
 export function visible(piece: string): string {
-  return piece.trim() === "" ? "␣" : piece;
+  return piece.trim() === "" ? (piece.includes("\n") ? "↵" : piece.includes("\t") ? "⇥" : "␣") : piece;
 }

@@ -32,7 +32,7 @@ export function inspectionOf(text: string, more: Partial<Inspection> = {}): Insp
 }
 
 /** The page's modules, new, and what they ask the server; models and details are answered at once. */
-export async function openPage(hash = "", models = ["one", "two"]) {
+export async function openPage(hash = "", models = ["one", "two"], more: { entries?: Record<string, object>; details?: Record<string, object> } = {}) {
   vi.resetModules();
   const asked: Asked[] = [];
   const store = { getItem: () => null, setItem: () => undefined };
@@ -45,8 +45,8 @@ export async function openPage(hash = "", models = ["one", "two"]) {
   vi.stubGlobal("history", { replaceState: (_: unknown, __: string, to: string) => (location.hash = to) });
   vi.stubGlobal("fetch", (path: string, options: RequestInit = {}) => {
     const said = (body: unknown, status = 200) => new Response(JSON.stringify(body), { status });
-    if (path === "./v1/models") return Promise.resolve(said(models.map((name) => ({ name, source: "en", target: "de", ready: true }))));
-    if (path.startsWith("./v1/models/")) return Promise.resolve(said(detailsOf(path.slice(12))));
+    if (path === "./v1/models") return Promise.resolve(said(models.map((name) => ({ name, source: "en", target: "de", ready: true, ...more.entries?.[name] }))));
+    if (path.startsWith("./v1/models/")) return Promise.resolve(said({ ...detailsOf(path.slice(12)), ...more.details?.[path.slice(12)] }));
     return new Promise<Response>((resolve) => {
       const body = typeof options.body === "string" ? JSON.parse(options.body) : {};
       // Even after an abort it may come: the page has to drop it itself.
@@ -55,7 +55,8 @@ export async function openPage(hash = "", models = ["one", "two"]) {
   });
   const actions = { ...(await import("../src/actions")), ...(await import("../src/translating")) };
   const state = await import("../src/state");
-  return { asked, actions, state };
+  const observing = await import("../src/observing");
+  return { asked, actions, observing, state };
 }
 
 /** After everything that waits for what has come already. */

@@ -1,6 +1,6 @@
 import type { ComponentType } from "preact";
 import { HELP } from "../help";
-import { details, inspection, offline, other, replay } from "../state";
+import { details, inspection, observation, offline, other, replay, task } from "../state";
 import { heatView } from "../views";
 import { AlignedText } from "./AlignedText";
 import { BeamTree } from "./BeamTree";
@@ -11,7 +11,10 @@ import { HeadGrid } from "./HeadGrid";
 import { HeatMapSection } from "./HeatMapSection";
 import { Measures } from "./Measures";
 import { NextTokens } from "./NextTokens";
+import { ObserveBar } from "./ObserveBar";
+import { Places } from "./Places";
 import { Section } from "./Section";
+import { StepText } from "./StepText";
 import { ThemePicker } from "./ThemePicker";
 import { Training } from "./Training";
 import { TranslateBar } from "./TranslateBar";
@@ -40,6 +43,14 @@ const PARTS: Part[] = [
   { id: "export", title: "Export", body: Export, always: true },
 ];
 
+/** Of an input of another task. */
+const OBSERVED: Part[] = [
+  { id: "text", title: "Text", body: StepText, always: true },
+  { id: "places", title: "Heads", body: Places, always: true },
+  { id: "training", title: "Training", body: Training, always: true },
+  { id: "export", title: "Export", body: Export, always: true },
+];
+
 /** Offline, what was not saved with the page is left out. */
 function present(part: Part): boolean {
   if (!offline) return true;
@@ -55,7 +66,8 @@ function jump(id: string) {
 }
 
 export function App() {
-  const parts = inspection.value ? PARTS.filter(present) : [];
+  const translates = task.value === "translation";
+  const parts = (translates ? (inspection.value ? PARTS : []) : observation.value ? OBSERVED : []).filter(present);
   const blind = inspection.value !== null && Object.keys(inspection.value.attention).length === 0;
   const long = (heatView.value?.keys.length ?? 0) > LONG;
   return (
@@ -74,7 +86,7 @@ export function App() {
         <ThemePicker />
       </header>
       <main class={long ? "long" : ""}>
-        <TranslateBar />
+        {translates ? <TranslateBar /> : <ObserveBar />}
         {parts.map(({ id, title, body: Body, always }) => (
           <Section key={id} id={id} title={title} help={HELP[id]}>
             {blind && !always ? <p class="quiet">This model has no attention, so there is nothing to show here.</p> : <Body />}

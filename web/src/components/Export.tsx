@@ -1,6 +1,7 @@
-import { alignedSvg, download, exportPage, exportPng, heatMapSvg } from "../exporting";
+import { alignedSvg, download, exportPage, exportPng, heatMapSvg, placeSvg, shownDocument, shownText } from "../exporting";
+import { placeView } from "../observing";
 import { fileName } from "../format";
-import { inspection, offline } from "../state";
+import { offline } from "../state";
 import { Problem } from "./Problem";
 import { heatView } from "../views";
 
@@ -13,7 +14,7 @@ function Choice({ id, children, onClick }: { id: string; children: string; onCli
 }
 
 export function Export() {
-  const text = inspection.value!.source.text;
+  const text = shownText();
   const svg = (drawing: string, part: string) => download(drawing, "image/svg+xml", fileName(text, `${part}.svg`));
   const png = (drawing: string, part: string) => void exportPng(drawing, fileName(text, `${part}.png`));
   return (
@@ -24,9 +25,19 @@ export function Export() {
             HTML, works offline
           </Choice>
         )}
-        <Choice id="json" onClick={() => download(JSON.stringify(inspection.value), "application/json", fileName(text, "json"))}>
+        <Choice id="json" onClick={() => download(JSON.stringify(shownDocument()), "application/json", fileName(text, "json"))}>
           JSON
         </Choice>
+        {placeView.value && (
+          <>
+            <Choice id="place-svg" onClick={() => svg(placeSvg(), "heatmap")}>
+              Heat map, SVG
+            </Choice>
+            <Choice id="place-png" onClick={() => png(placeSvg(), "heatmap")}>
+              Heat map, PNG
+            </Choice>
+          </>
+        )}
         {heatView.value && (
           <>
             <Choice id="aligned-svg" onClick={() => svg(alignedSvg(), "aligned")}>

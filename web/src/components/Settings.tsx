@@ -3,7 +3,8 @@ import { labelOf } from "../checkpoints";
 import { modelLabel } from "../languages";
 import { asking, details, models } from "../state";
 
-function ModelPicker() {
+export function ModelPicker() {
+  if (models.value.length < 2) return null;
   return (
     <label>
       Model{" "}
@@ -18,7 +19,7 @@ function ModelPicker() {
   );
 }
 
-function CheckpointPicker() {
+export function CheckpointPicker() {
   const model = details.value;
   if (!model || model.checkpoints.length < 2) return null;
   const { checkpoint } = asking;
@@ -47,7 +48,7 @@ export function Settings() {
   const numeric = (text: string) => (text === "" ? null : Number(text));
   return (
     <>
-      {models.value.length > 1 && <ModelPicker />}
+      <ModelPicker />
       <CheckpointPicker />
       <label>
         Beam{" "}
