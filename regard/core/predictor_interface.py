@@ -33,13 +33,13 @@ class PredictorInterface(NamedTuple):
 
 
 def interface_of(predictor: Any) -> PredictorInterface:
-    """The ``interface`` that a predictor has, or one that calls it with an input alone."""
+    """The ``interface`` that a predictor has, or one that calls it with a list of one input."""
     own = getattr(predictor, "interface", None)
     if isinstance(own, PredictorInterface):
         return own
     return PredictorInterface(
         "one input a line, as `read` takes it", "one output each, as `write` gives it", None,
-        lambda input, settings, interrupted: predictor(input),
+        lambda input, settings, interrupted: predictor([input])[0],
     )  # fmt: skip
 
 

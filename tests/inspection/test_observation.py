@@ -51,7 +51,9 @@ def test_looking_puts_no_hooks_on_the_model_that_generates(monkeypatch: pytest.M
     step = LanguageModel.step
     monkeypatch.setattr(LanguageModel, "step", lambda self, *given: (seen.append(self), step(self, *given))[1])
     model.inspect("ab")
-    assert len(seen) == 1 and seen[0] is not model.model and seen[0].projection is model.model.projection
+    assert (
+        len(seen) == 1 and seen[0] is not model.model and next(seen[0].parameters()) is next(model.model.parameters())
+    )
 
 
 def test_parts_of_a_character_are_spelled() -> None:
@@ -85,7 +87,8 @@ def test_at_most_256_tokens_are_shown_whatever_the_context() -> None:
 def test_no_number_at_all_is_told_as_such() -> None:
     model = generator()
     with torch.no_grad():
-        model.model.projection.fill_(math.nan)
+        for parameter in model.model.parameters():
+            parameter.fill_(math.nan)
     with pytest.raises(ModelError):
         require_observation(model.inspect("ab"))
 

@@ -194,6 +194,25 @@ def test_a_predictor_that_offers_nothing_is_refused_in_plain_words() -> None:
         )
 
 
+def test_a_predictor_without_an_interface_is_called_with_its_inputs_alone() -> None:
+    class Sums:
+        def read(self, line: str) -> list[int]:
+            return [int(word) for word in line.split()]
+
+        def write(self, output: int, *, json: bool) -> str:
+            return str(output)
+
+        def __call__(self, rows: list[list[int]]) -> list[int]:
+            return [sum(row) for row in rows]
+
+    served, _ = mean("sums")
+    served._load_predictor = Sums
+    with serving([served]) as (port, _):
+        ask = asking(port)
+        assert ask(inputs=["1 2", "3 4"]).json() == {"outputs": [3, 7], "model": "sums"}
+        assert ask(inputs=["1"], settings={"length": 2}).status_code == 422
+
+
 # Time, turns and keys
 
 

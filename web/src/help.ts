@@ -71,7 +71,7 @@ export const HELP: Record<string, Help> = {
       "compare by their numbers alone.",
   },
   training: {
-    drawn: "What the model is made of, how its training went, and the sentence at each checkpoint that was kept.",
+    drawn: "What the model is made of, how its training went, and for a translation the sentence at each checkpoint.",
     read: "Training loss falls with what was seen, validation loss with what was learned: where the second rises, the model learns by heart.",
     cannot: "Whether another training would have gone alike: it is one run, from one seed.",
   },

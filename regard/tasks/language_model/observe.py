@@ -39,7 +39,7 @@ def observe_tokens(
     read = [BEGIN, *tokens]
     shared = cast(LanguageModel, twin(model))  # hooks on the model itself would be seen by whoever generates meanwhile
     with observe(shared) as seen:
-        log_p, _ = shared.step(torch.tensor([read], device=model.projection.device), shared.start(1))
+        log_p, _ = shared.step(torch.tensor([read], device=next(model.parameters()).device), shared.start(1))
     labels = token_labels(tokenizer, read)
     query, key = Axis("token just read", labels), Axis("token looked at", labels)
     attention = {f"layers.{name}": AttentionWeights(weights[0].cpu(), query, key) for name, weights in seen.items()}

@@ -1,5 +1,3 @@
-import { fixed } from "../format";
-import { largest } from "../matrix";
 import { head, placeView, settledHead, weightsOf, type Head } from "../observing";
 import { observation } from "../state";
 import { HeatMap } from "./HeatMap";
@@ -24,7 +22,7 @@ export function Places() {
               <Thumbnail
                 key={each.head}
                 label={each.head === null ? "mean" : `head ${each.head}`}
-                value={`max ${fixed(largest(weightsOf(each)))}`}
+                value=""
                 testId={`place-${place}-${each.head ?? "mean"}`}
                 selected={each.place === chosen.place && each.head === chosen.head}
                 weights={() => weightsOf(each)}

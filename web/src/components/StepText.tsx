@@ -59,7 +59,7 @@ export function StepText() {
               style={{ "--surprise": `${Math.round(60 * surprise(each.log_probability))}%` }}
               onClick={() => pick(index)}
             >
-              {each.label.trim() === "" ? visible(each.label) : each.label}
+              {/[\n\t]/.test(each.label) ? visible(each.label) : each.label}
             </button>
             {each.label.includes("\n") && "\n"}
           </Fragment>

@@ -1,0 +1,152 @@
+"""The page of a language model in a real browser, against a server in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import regard
+from regard.inspection.inspector import run_inspector
+from regard.runs.run_folder import RunFolder
+from regard.server.batching.served_predictor import ServedPredictor
+
+from ..server.conftest import serving
+from ..server.predicting import Book, mean
+from .test_inspect_tasks import book  # noqa: F401 - the run, a fixture
+from .test_page import browser, click, on, playwright, pytestmark  # noqa: F401 - the browser, a fixture; and marks
+
+TEXT = "the cat sat"
+
+
+def served(path: Path) -> ServedPredictor:
+    made = regard.load(path)
+    found = Book(made.model, made.tokenizer, made.settings, context=made.context)
+    inspector = run_inspector(RunFolder.open(path), name="book", open=lambda which: found)
+    return ServedPredictor(
+        "book", task="language-model", load_predictor=lambda: found, waiting=64, threads=1, inspector=inspector
+    )
+
+
+@pytest.fixture(scope="module")
+def address(book: Path) -> Iterator[str]:  # noqa: F811
+    with serving([served(book), mean()[0]], seconds=60, length=100) as (port, _):
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:  # noqa: F811
+    """Open, with a text looked at; whatever the page complains of fails the test."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900}, accept_downloads=True)
+    page = context.new_page()
+    told: list[str] = []
+    page.on("pageerror", lambda error: told.append(str(error)))
+    page.on("console", lambda message: told.append(message.text) if _complaint(message) else None)
+    page.goto(f"{address}/#text=the+cat+sat")
+    playwright.expect(on(page, "tokens")).to_contain_text(TEXT, timeout=60_000)
+    yield page
+    context.close()
+    assert told == []
+
+
+def _complaint(message: Any) -> bool:
+    """A refusal by the server is none: the page shows it."""
+    return message.type == "error" and "400 (Bad Request)" not in message.text
+
+
+def test_the_text_is_shaded_and_a_piece_tells_what_was_likely_in_its_place(page: Any) -> None:
+    shades = (
+        on(page, "tokens").locator("button").evaluate_all("all => all.map(e => getComputedStyle(e).backgroundColor)")
+    )
+    assert len(shades) == len(TEXT) + 1 and len(set(shades)) > 3
+    click(page, "token-4")
+    playwright.expect(on(page, "step")).to_contain_text("c, step 5")
+    assert on(page, "alternatives").locator("li").count() == 10
+    page.keyboard.press("Tab")
+    click(page, "token-next")
+    playwright.expect(on(page, "step")).to_have_text("What may follow:")
+    assert "#text=the+cat+sat&model=book" in page.url  # a link to it
+
+
+def test_a_place_and_head_are_chosen_and_a_cell_tells_its_weight(page: Any) -> None:
+    playwright.expect(on(page, "place-name")).to_have_text("layers.1.self, mean of its heads")
+    click(page, "place-layers.0.self-1")
+    playwright.expect(on(page, "place-name")).to_have_text("layers.0.self, head 1")
+    playwright.expect(on(page, "section-places")).to_contain_text("Rows: token just read; columns: token looked at.")
+    heat_map = on(page, "place")
+    heat_map.focus()
+    playwright.expect(on(page, "place-value")).to_have_text("<s> → <s>: 1.0000")
+    page.keyboard.press("ArrowRight")
+    playwright.expect(on(page, "place-value")).to_have_text("<s> → t: 0")
+    box = page.locator(".values").bounding_box()
+    page.mouse.move(box["x"] + 3, box["y"] + box["height"] - 3)
+    playwright.expect(on(page, "place-value")).to_contain_text("t → <s>: 0.")
+
+
+def test_a_prompt_is_continued_and_looked_at(page: Any) -> None:
+    on(page, "set-length").fill("9")
+    on(page, "set-greedy").check()
+    click(page, "predict")
+    playwright.expect(on(page, "output")).to_contain_text(TEXT, timeout=60_000)
+    whole = on(page, "output").inner_text()
+    click(page, "look-at-output")
+    playwright.expect(on(page, "text")).to_have_value(whole)
+    playwright.expect(on(page, "tokens")).to_contain_text(whole.strip()[-3:], timeout=60_000)
+    on(page, "set-length").fill("101")
+    click(page, "predict")
+    playwright.expect(on(page, "status-predict")).to_contain_text("101 tokens exceed the limit of 100", timeout=60_000)
+
+
+def test_what_is_changed_clears_what_was_shown_and_a_refusal_is_told(page: Any) -> None:
+    on(page, "text").fill("the cat x")
+    playwright.expect(on(page, "tokens")).to_have_count(0)
+    playwright.expect(on(page, "waiting")).to_have_text("This is not looked at yet. Press Look.")
+    on(page, "text").press("Enter")
+    playwright.expect(on(page, "status-translate")).to_contain_text("no piece for 'x'", timeout=60_000)
+
+
+def test_a_task_of_ones_own_is_shown_by_its_own_labels(page: Any) -> None:
+    on(page, "model").select_option("mean")
+    on(page, "text").fill("1 2 6")
+    playwright.expect(on(page, "direction")).to_have_text("own:TASK: numbers")
+    on(page, "text").press("Enter")
+    playwright.expect(on(page, "place-name")).to_contain_text("attention", timeout=60_000)
+    playwright.expect(on(page, "section-places")).to_contain_text("Rows: mean; columns: number.")
+    click(page, "predict")
+    playwright.expect(on(page, "output")).to_contain_text('"mean": 3', timeout=60_000)
+
+
+def test_the_exported_file_works_without_a_network(page: Any, browser: Any, tmp_path: Path) -> None:  # noqa: F811
+    for name, end in (("export-html", "html"), ("export-json", "json"), ("export-place-svg", "svg")):
+        with page.expect_download() as waiting:
+            click(page, name)
+        waiting.value.save_as(tmp_path / f"page.{end}")
+    assert json.loads((tmp_path / "page.json").read_text(encoding="utf-8"))["text"] == TEXT
+    assert (tmp_path / "page.svg").read_text(encoding="utf-8").startswith("<svg")
+    context = browser.new_context(offline=True)
+    offline = context.new_page()
+    told: list[str] = []
+    offline.on("request", lambda request: told.append(request.url))
+    offline.on("console", lambda message: told.append(message.text) if message.type == "error" else None)
+    offline.goto((tmp_path / "page.html").as_uri())
+    click(offline, "token-1")
+    playwright.expect(on(offline, "step")).to_contain_text("h, step 2")
+    for name in ("text", "predict", "waiting"):
+        playwright.expect(on(offline, name)).to_have_count(0)
+    assert told == [(tmp_path / "page.html").as_uri()]
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_a_narrow_screen(browser: Any, address: str, scheme: str) -> None:  # noqa: F811
+    context = browser.new_context(viewport={"width": 360, "height": 700}, color_scheme=scheme)
+    page = context.new_page()
+    page.goto(f"{address}/#text=the+cat+sat")
+    playwright.expect(on(page, "tokens")).to_contain_text(TEXT, timeout=60_000)
+    click(page, "token-2")
+    page.locator("details").evaluate_all("all => all.forEach(each => { each.open = true; })")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    context.close()
