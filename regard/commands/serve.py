@@ -173,6 +173,8 @@ def create_server(
     port = _free_port(host, port)
     chosen, metrics = _settings(ServerSettings, settings or {}), ServerMetrics()
     models = ModelRegistry([_served(given, chosen, metrics, **opening) for given in runs])
+    if opening.get("engine") is not None and not models.translators:
+        raise ConfigError("no run here translates", where="--engine", why="engines are for translation")
     service = Service(models, chosen, metrics, keys=KeyStore(keys) if keys else None, glossaries=glossaries)
     address = {"host": host, "port": port, "log_level": log_level}
     return uvicorn.Server(_uvicorn_config(create_app(service), chosen, trusted_proxy, **address)), port
@@ -264,8 +266,6 @@ def _served(
             limits=Limits(rows=settings.rows, waiting=settings.waiting), **common,
         )  # fmt: skip
         return model
-    if engine is not None:
-        raise ConfigError(f"{path} is of {config.task.kind}", where="--engine", why="engines are for translation")
     model = ServedPredictor(
         name, task=config.task.kind, load_predictor=lambda: open_predictor(path, checkpoint=checkpoint, **opening),
         waiting=settings.waiting, **common,

@@ -127,6 +127,11 @@ def test_a_task_of_ones_own_says_what_would_make_it_show_something(
     assert "shows nothing" in said and "inspect(input) -> Observation" in said
 
 
+def test_an_engine_is_for_translation(book: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("serve", book, "--engine", "int8", "--port", "0") == 2
+    assert "engines are for translation" in capsys.readouterr().err
+
+
 def test_a_served_language_model_is_looked_into(book: Path) -> None:
     with serving(str(book), "--threads", "1", "--timeout", "60", "--length-limit", "50") as (url, _):
         details = httpx.get(f"{url}/v1/models/book", timeout=60).json()

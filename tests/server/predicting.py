@@ -100,4 +100,6 @@ class Inspecting:
         self.inspect = self._inner.inspect
 
     def details(self) -> dict[str, Any]:
-        return {"name": self._inner.name, "task": self._inner.run.config.task.kind, "checkpoints": ["best"]}
+        kind = self._inner.run.config.task.kind
+        whole = {"name": self._inner.name, "task": kind, "source": None, "target": None, "example": None}
+        return whole | {"checkpoints": ["best"], "checkpoint": "best", "weights": {}, "parts": [], "curves": []}

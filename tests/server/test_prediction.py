@@ -247,6 +247,21 @@ def test_a_queue_that_is_full_refuses_and_says_when_to_come_back(slow: tuple[Any
     assert found.done == ["0.0", "1.0", "2.0", "3.0", "4.0"] and len(found.threads) == 1
 
 
+def test_what_nobody_waits_for_takes_no_place_in_the_queue(slow: tuple[Any, Mean, Ask]) -> None:
+    served, found, ask = slow
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(ask, inputs=["0"])
+        until(lambda: served.load == (0, 1))
+        with pytest.raises(httpx.ReadTimeout):
+            ask(inputs=["1", "2", "3", "4"], timeout=0.3)
+        until(lambda: all(job.future.cancelled() for job in served.start()[1]._queue))
+        second = pool.submit(ask, inputs=["5"])
+        until(lambda: served.load == (1, 1) or second.done())
+        found.gate.set()
+        assert first.result().status_code == 200
+    assert second.result().status_code == 200 and found.done == ["0.0", "5.0"]
+
+
 def test_a_client_that_hangs_up_stops_its_prediction(slow: tuple[Any, Mean, Ask]) -> None:
     served, found, ask = slow
     with pytest.raises(httpx.ReadTimeout):

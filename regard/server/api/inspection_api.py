@@ -92,14 +92,14 @@ def router(service: Service) -> APIRouter:
         texts = validate_texts(body.text, "text")
         service.check_size(texts)
         served = service.models.get(body.model)
-        if isinstance(served, ServedModel):
-            work = service.run_auxiliary(_translation_work(service, served, body))
-        else:
-            assert isinstance(served, ServedPredictor)
-            seconds = max(service.settings.seconds - (time.monotonic() - began), 0.0)
-            work = _observe(served, body, client, seconds)
         try:
             with service.charge(len(texts[0]), client, key):
+                if isinstance(served, ServedModel):
+                    work = service.run_auxiliary(_translation_work(service, served, body))
+                else:
+                    assert isinstance(served, ServedPredictor)
+                    seconds = max(service.settings.seconds - (time.monotonic() - began), 0.0)
+                    work = _observe(served, body, client, seconds)
                 return _json_response(await unless_disconnected(request, work))
         except ConfigError as error:
             raise ApiError(400, f"Invalid request: {public_message(error)}") from error

@@ -58,6 +58,7 @@ class PredictionQueue:
         with self._changed:
             if self._closed:
                 raise SchedulerClosed("the server is stopping")
+            self._queue.drop(lambda job: job.future.cancelled())
             if not self._queue.has_room(jobs, self.waiting):
                 raise Overloaded(self.estimated_wait())
             for job in jobs:
