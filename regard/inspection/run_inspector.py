@@ -14,7 +14,7 @@ from regard.core.predictor_interface import read_input
 from regard.errors import ConfigError
 from regard.inspection.document import PageDocument
 from regard.inspection.observation_document import observation_document
-from regard.inspection.run_history import chosen_checkpoint, describe_run
+from regard.inspection.run_history import checkpoints, chosen_checkpoint, describe_run
 from regard.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -47,6 +47,10 @@ class RunInspector(ABC, Generic[Predictor]):
     def details(self) -> dict[str, Any]:
         """Model, data, checkpoints and training curves of the run, as JSON."""
         return describe_run(self.run, name=self.name, checkpoint=self.checkpoint)
+
+    def checkpoints(self) -> list[str]:
+        """Names of the checkpoints that can be inspected."""
+        return checkpoints(self.run)
 
     @cached_property
     def checkpoint(self) -> str:

@@ -99,6 +99,9 @@ class Inspecting:
         self._inner.__dict__["checkpoint"] = "best"
         self.inspect = self._inner.inspect
 
+    def checkpoints(self) -> list[str]:
+        return ["best"]
+
     def details(self) -> dict[str, Any]:
         kind = self._inner.run.config.task.kind
         whole = {"name": self._inner.name, "task": kind, "source": None, "target": None, "example": None}

@@ -17,7 +17,6 @@ from regard.core.predictor_interface import interface_of
 from regard.errors import ConfigError
 from regard.inspection.observed_sentence import LONGEST
 from regard.inspection.page import FOLDER, offline, require_page
-from regard.inspection.run_history import checkpoints
 from regard.server.api.api_v1 import ERROR_RESPONSES
 from regard.server.api.file_translation import FILE_SUFFIXES
 from regard.server.api.requests import credentials, unless_disconnected, validate_texts
@@ -202,7 +201,7 @@ def _inspector(model: Served[Any, Any], checkpoint: str | None = None) -> Any:
     """Return the model's inspector. ApiError 404 if it has none, or has no such checkpoint."""
     if model.inspector is None:
         raise ApiError(404, f"The model {model.name} cannot be inspected.")
-    if checkpoint and checkpoint not in checkpoints(model.inspector.run):
+    if checkpoint and checkpoint not in model.inspector.checkpoints():
         raise ApiError(404, f"The model {model.name} has no checkpoint {checkpoint}.")
     return model.inspector
 
