@@ -114,38 +114,60 @@ def inspect(
     """
     opening: dict[str, Any] = {"device": device, "threads": threads, "engine": engine}
     given = {"beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
-    if replay and html is None:
-        raise ConfigError(
-            "--replay needs --html; the page offers every checkpoint", where="--replay", help="--html FILE"
-        )
-    if head is not None and not terminal:
-        raise ConfigError("--head needs --terminal; the page offers every head", where="--head", help="--terminal")
-    _refuse_foreign_options(
-        [run, *([against] if against else [])],
-        given | {"sentence": sentence, "engine": engine, "against": against, "replay": replay or None},
-    )
-    if html is not None or npz is not None or as_json or terminal:
-        look = _Look(text or "", sentence, given, replay=replay)
-        inspector = _inspector(run, checkpoint=checkpoint, **opening)
-        found = look.at(inspector, npz)
-        if html is not None:
-            _write_page(html, look, inspector, found, _inspector(against, **opening) if against else None)
-        if npz is not None:
-            found.save(npz)
-        if as_json:
-            import json
-
-            print(json.dumps(found.document, ensure_ascii=False))
-        if terminal:
-            from shutil import get_terminal_size
-
-            from regard.inspection.terminal_observation import draw_inspection
-
-            print(draw_inspection(found, head, columns=get_terminal_size().columns))
-        return
+    outputs = _Outputs(html, npz, as_json, terminal, head)
     runs = [run, *([against] if against else [])]
+    _refuse_misplaced(outputs, replay=replay)
+    foreign = {"sentence": sentence, "engine": engine, "against": against, "replay": replay or None}
+    _refuse_foreign_options(runs, given | foreign)
+    if outputs.any:
+        _write(_Look(text or "", sentence, given, replay=replay), outputs, runs, checkpoint=checkpoint, **opening)
+        return
     which = None if sentence is None else sentence - 1
     _serve(runs, text, given, which, port=port, browser=browser, checkpoint=checkpoint, **opening)
+
+
+class _Outputs(NamedTuple):
+    """Files to write and what to print, instead of a page to serve."""
+
+    html: Path | None
+    npz: Path | None
+    as_json: bool
+    terminal: bool
+    head: str | None  # drawn in the terminal
+
+    @property
+    def any(self) -> bool:
+        return self.html is not None or self.npz is not None or self.as_json or self.terminal
+
+
+def _refuse_misplaced(outputs: _Outputs, *, replay: bool) -> None:
+    """Raise ConfigError for options that need another one."""
+    if replay and outputs.html is None:
+        what = "--replay needs --html; the page offers every checkpoint"
+        raise ConfigError(what, where="--replay", help="--html FILE")
+    if outputs.head is not None and not outputs.terminal:
+        raise ConfigError("--head needs --terminal; the page offers every head", where="--head", help="--terminal")
+
+
+def _write(look: _Look, outputs: _Outputs, runs: list[Path], *, checkpoint: str | None, **opening: Any) -> None:
+    """Write and print what the page would show of a text; the second of ``runs`` is shown beside the first."""
+    inspector = _inspector(runs[0], checkpoint=checkpoint, **opening)
+    found = look.at(inspector, outputs.npz)
+    if outputs.html is not None:
+        other = _inspector(runs[1], **opening) if len(runs) > 1 else None
+        _write_page(outputs.html, look, inspector, found, other)
+    if outputs.npz is not None:
+        found.save(outputs.npz)
+    if outputs.as_json:
+        import json
+
+        print(json.dumps(found.document, ensure_ascii=False))
+    if outputs.terminal:
+        from shutil import get_terminal_size
+
+        from regard.inspection.terminal_observation import draw_inspection
+
+        print(draw_inspection(found, outputs.head, columns=get_terminal_size().columns))
 
 
 def _refuse_foreign_options(paths: list[Path], given: dict[str, Any]) -> None:

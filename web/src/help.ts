@@ -57,7 +57,7 @@ export const HELP: Record<string, Help> = {
     cannot: "Heads of different trainings have no order in common: head 3 here and head 3 there need not do the same.",
   },
   text: {
-    drawn: "The text as the model reads it, piece by piece; the darker a piece, the less the model expected it.",
+    drawn: "The text as the model reads it, piece by piece; the stronger the colour of a piece, the less the model expected it.",
     read:
       "The shade is −log p of a piece given those before it, from 0 to 6 nats and more. Point at a piece for its probability; " +
       "click or Enter shows what was likeliest in its place. “…” stands for what may follow.",
