@@ -14,7 +14,7 @@ from regard.errors import ModelError
 from regard.runs import checkpoint
 from regard.runs.run_folder import RunFolder
 from regard.testing import TaskCase
-from regard.testing.tasks import _trained
+from regard.testing.task_case import trained
 from regard.training.carry import named_carries, read_carries
 from regard.training.progress import Quiet
 from regard.training.setup import set_up
@@ -40,7 +40,7 @@ def case() -> TaskCase:
 
 def stopped(case: TaskCase, step: int) -> RunFolder:
     run = case.run()
-    _trained(case, run, stop=step)
+    trained(case, run, stop=step)
     return run
 
 

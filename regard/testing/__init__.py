@@ -14,7 +14,8 @@ from regard.testing.draw import Draw
 from regard.testing.law import Law
 from regard.testing.mechanisms import MECHANISM_LAWS, MechanismCase, check_mechanism
 from regard.testing.mixers import MIXER_LAWS, MixerCase, check_mixer
-from regard.testing.tasks import TASK_LAWS, TaskCase, check_task
+from regard.testing.task_case import TaskCase
+from regard.testing.tasks import TASK_LAWS, check_task
 
 __all__ = [
     "DECODER_LAWS",

@@ -5,14 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import random
-import shutil
-import tempfile
-import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from json import loads as parse
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,20 +16,15 @@ from torch import Tensor, nn
 from regard.core.task import (
     Batch,
     Carry,
-    Data,
     ExampleIndices,
-    LossTerms,
     MetricSums,
-    Predictor,
-    Task,
     find_task,
 )
 from regard.core.tensors import added_sums
-from regard.runs.config import RunConfig, load_config
-from regard.runs.run_folder import RunFolder
 from regard.testing.draw import Draw
 from regard.testing.law import Law, law, same
 from regard.testing.ranks import Meeting, SimulatedRanks, run_ranks
+from regard.testing.task_case import UPDATES, TaskCase, trained
 from regard.training.carry import continued, handed_on
 from regard.training.optim import Optimizer
 from regard.training.progress import Quiet
@@ -44,95 +33,10 @@ from regard.training.shards import Shards, Workers
 from regard.training.strategy import Trainable
 from regard.training.trainer import Trainer
 
-__all__ = ["TASK_LAWS", "TaskCase", "check_task"]
+__all__ = ["TASK_LAWS", "check_task"]
 
 TASK_LAWS: list[Law] = []
-LEARNING = 8  # updates of a predictor
-UPDATES = 6  # of the runs that are interrupted
 LEARNED = 0.7  # the loss of one batch falls below this part of what it was
-TRAINING = {
-    "steps": UPDATES, "learning_rate": 0.01, "warmup": 0, "schedule": "constant", "precision": "float32", "threads": 1,
-    "shards": 2, "validate_every": 2, "save_every": 2,
-}  # fmt: skip
-
-
-@dataclass
-class TaskCase:
-    """A task with the small corpus that its ``sample`` writes."""
-
-    task: Task
-    kind: str
-    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp()))  # goes with the case
-    runs: int = 0
-
-    def __post_init__(self) -> None:
-        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
-
-    @cached_property
-    def tables(self) -> dict[str, Any]:
-        """The config as nested tables: the sample's, with the training of these laws."""
-        tables = dict(self.task.sample(self.folder))
-        return tables | {"task": {"kind": self.kind}, "train": {**tables.get("train", {}), **TRAINING}}
-
-    @cached_property
-    def config(self) -> RunConfig:
-        return load_config(self.tables)
-
-    def run(self) -> RunFolder:
-        """A new run folder."""
-        self.runs += 1
-        return _given(_Run.create(self.folder / f"run-{self.runs}", self.config), self.task)
-
-    @cached_property
-    def data(self) -> Data:
-        run = self.run()
-        return self.task.prepare(run, lambda message: None, None)
-
-    @cached_property
-    def undisturbed(self) -> tuple[RunFolder, dict[str, Tensor]]:
-        """A run that nothing interrupted, and its weights."""
-        run = self.run()
-        return run, _trained(self, run)
-
-    def net(self) -> nn.Module:
-        """A network in float64, in evaluation mode; the same one each time."""
-        torch.manual_seed(3)
-        return self.task.build(self.config, self.data.spec).double().eval()
-
-    @cached_property
-    def predictor(self) -> Predictor:
-        """A predictor over a network that was trained for a moment, so that its outputs differ."""
-        net = self.net().float().train()
-        optimizer = Optimizer(net)
-        for update in self.data.train.batches(0)[:LEARNING]:
-            terms, batch = self.terms(net, update)
-            (terms.minimised / batch.weight).backward()
-            optimizer.step(0.01)
-        return self.task.predictor(net, self.data.codecs, self.config)
-
-    def terms(self, net: nn.Module, examples: ExampleIndices, part: str = "train") -> tuple[LossTerms, Batch]:
-        """The loss of these examples, and their batch."""
-        batch = self.part(part).collate(examples)
-        return self.task.objective(self.config)(net, batch, ()), batch
-
-    def part(self, part: str) -> Any:
-        return self.data.train if part == "train" else self.data.valid or self.data.train
-
-
-class _Run(RunFolder):
-    """A run folder whose task is given, not found by its name."""
-
-    _task: Task
-
-    @property
-    def task(self) -> Task:
-        return self._task
-
-
-def _given(run: RunFolder, task: Task) -> RunFolder:
-    assert isinstance(run, _Run)
-    run._task = task
-    return run
 
 
 def check_task(kind: str, *, seed: int = 0) -> list[str]:
@@ -341,22 +245,10 @@ def the_loss_of_one_batch_falls(case: TaskCase, draw: Draw) -> None:
 def interrupted_and_resumed_is_as_if_never_stopped(case: TaskCase, draw: Draw) -> None:
     """Stopped after an update and in a validation, and gone on with from the folder alone: the same weights."""
     (_, whole), stopped = case.undisturbed, case.run()
-    _trained(case, stopped, stop=draw.integer(1, UPDATES - 1))
-    again = _trained(case, _given(_Run.open(stopped.path), case.task))
+    trained(case, stopped, stop=draw.integer(1, UPDATES - 1))
+    again = trained(case, case.reopened(stopped))
     for name, weight in whole.items():
         assert torch.equal(weight, again[name]), f"{name} differs after a stop"
-
-
-def _trained(case: TaskCase, run: RunFolder, stop: int | None = None) -> dict[str, Tensor]:
-    """The weights of a run after training, until ``stop`` updates are made where that is given."""
-    ready = set_up(run, say=lambda message: None)
-    trainer = Trainer(
-        run, ready.net, ready.data, steps=ready.steps, reporter=Quiet(),
-        interrupted=lambda: stop is not None and trainer.progress.step >= stop,
-    )  # fmt: skip
-    trainer.resume()
-    trainer.fit()
-    return {name: tensor.clone() for name, tensor in trainer.optimizer.weights().items()}
 
 
 @law(TASK_LAWS)
