@@ -14,6 +14,8 @@ from regard.core.task import Card, Carry, CodecsAndSpec, Data, ExampleIndices, L
 from regard.models.dropout import Dropout
 from regard.runs.config import DataSection, RunConfig
 
+from .plain_predictor import LINES, word_counter
+
 LANES, SEGMENT, TYPES = 3, 4, 32
 DOCUMENTS = ["the hare and the tortoise", "a fox", "three bears sat down", "once upon a time", "rain in may", "no end"]
 
@@ -133,10 +135,10 @@ TASK = Task(
     build=lambda config, spec: Recurrent(config.hidden),
     small_spec={"types": TYPES},
     objective=objective,
-    predictor=lambda net, codecs, config, engine=None: net,
+    predictor=word_counter,
     compute_metrics=lambda sums: {"loss": float(sums["nll"]) / float(sums["characters"])},
     metrics={},
-    decode=lambda predictor, config, names, interrupted: {},
+    sample_lines=LINES,
     card=Card("text-generation", "print(model)", "info {run}"),
     sample=sample,
 )
