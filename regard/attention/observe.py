@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,8 @@ from regard.attention.contract import Attended, Decoder, Encoder, Mechanism
 from regard.attention.mask import Bound
 
 __all__ = ["AttentionCall", "mechanisms", "observe", "observe_calls", "twin"]
+
+Network = TypeVar("Network", bound=nn.Module)
 
 
 class AttentionCall(NamedTuple):
@@ -67,7 +69,7 @@ def mechanisms(model: nn.Module) -> dict[str, Mechanism]:
     return {_name(path): module for path, module in model.named_modules() if isinstance(module, Mechanism)}
 
 
-def twin(model: nn.Module) -> nn.Module:
+def twin(model: Network) -> Network:
     """Copy of a model with all tensors shared, to be observed while other threads use the first."""
     shared = [*model.parameters(), *model.buffers()]
     return copy.deepcopy(model, {id(tensor): tensor for tensor in shared})

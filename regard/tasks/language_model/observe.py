@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -37,7 +36,7 @@ def observe_tokens(
         help = f"at most {longest} tokens"
         raise ConfigError(f"a text of {len(tokens)} tokens is too long to look at", why=why, help=help)
     read = [BEGIN, *tokens]
-    shared = cast(LanguageModel, twin(model))  # hooks on the model itself would be seen by whoever generates meanwhile
+    shared = twin(model)  # hooks on the model itself would be seen by whoever generates meanwhile
     with observe(shared) as seen:
         log_p, _ = shared.step(torch.tensor([read], device=next(model.parameters()).device), shared.start(1))
     labels = token_labels(tokenizer, read)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regard.data.tokenizers.subword import MarianTokenizer, split_language_mark
+from regard.data.tokenizers.subword import split_language_mark
 from regard.data.tokenizers.tokenizer import Tokenizer
 
 __all__ = ["cut"]
@@ -10,7 +10,7 @@ __all__ = ["cut"]
 
 def cut(line: str, tokenizer: Tokenizer, limit: int) -> list[list[int]]:
     """The pieces of the line in parts of up to ``limit``, each with the language mark that the line begins with."""
-    found, text = split_language_mark(line) if isinstance(tokenizer, MarianTokenizer) else ([], line)
+    found, text = split_language_mark(line) if tokenizer.reads_language_marks else ([], line)
     mark, room = "".join(found), max(1, limit - len(found))
     parts, current = [], mark
     for word in text.split():

@@ -209,9 +209,7 @@ class Translator:
 
     @cached_property
     def _twin(self) -> EncoderDecoder:
-        shared = twin(self.model)
-        assert isinstance(shared, EncoderDecoder)
-        return shared
+        return twin(self.model)
 
     def features(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], *, model: EncoderDecoder | None = None
