@@ -11,7 +11,21 @@ from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
 from regard.attention.kernel import attend_reference
-from regard.attention.mask import Bound, Causal, Edges, Mask, Matrix, Padding, Segments, Span, Window
+from regard.attention.mask import (
+    Bound,
+    Causal,
+    Edges,
+    Global,
+    Mask,
+    Matrix,
+    Padding,
+    Segments,
+    Span,
+    VisibleUntil,
+    Window,
+)  # fmt: skip
+from regard.attention.positions.distance_bias import distances
+from regard.attention.span import EdgeList
 from regard.attention.structure import (
     BandStructure,
     BlocksStructure,
@@ -30,10 +44,20 @@ QUERIES, KEYS, BATCH = 4, 5, 2
 MANY = settings(FEW, max_examples=50)
 
 
+GRAPH = EdgeList(torch.tensor([[0, 0, 3], [1, 4, 2]]))
+
+
 def span(lengths: list[int], columns: int, *, start: int = 0, segment: bool = False) -> Span:
     valid = torch.arange(columns) < torch.tensor(lengths)[:, None]
-    segments = (torch.arange(columns) // 2).expand(len(lengths), -1) if segment else None
+    segments = (torch.arange(columns) // 2).expand(len(lengths), -1) if segment else ()
     return Span(torch.full((len(lengths),), start), valid, segments)
+
+
+def full(lengths: list[int], columns: int, *, start: int = 0, placed: bool = False) -> Span:
+    """Span that says all that can be said."""
+    found, each = span(lengths, columns, start=start, segment=True), torch.arange(columns).expand(len(lengths), -1)
+    given = (each % 2 + start) if placed else ()
+    return found._replace(visible_until=each // 2 + 1, is_global=each == 1, given_position=given, edges=GRAPH)
 
 
 def matrix() -> torch.Tensor:
@@ -47,15 +71,18 @@ MASKS: dict[str, Mask] = {
     "window": Window(1),
     "padding": Padding(),
     "segments": Segments(),
-    "edges": Edges(torch.tensor([[0, 0, 3], [1, 4, 2]])),
+    "visible until": VisibleUntil(),
+    "global": (Window(0) | Global()) & Padding(),
+    "edges": Edges(),
     "additive": Matrix(matrix()),
     "and": Causal() & Padding() & Window(2),
-    "or": (Window(0) | Edges(torch.tensor([[0], [4]]))) & Padding(),
+    "or": (Window(0) | Edges()) & Padding(),
 }
 SPANS = {
-    "whole": (span([4, 4], QUERIES, segment=True), span([5, 5], KEYS, segment=True)),
-    "padded": (span([4, 2], QUERIES, segment=True), span([3, 5], KEYS, segment=True)),
-    "cached": (span([4, 4], QUERIES, start=3, segment=True), span([5, 4], KEYS, segment=True)),
+    "whole": (full([4, 4], QUERIES), full([5, 5], KEYS)),
+    "padded": (full([4, 2], QUERIES), full([3, 5], KEYS)),
+    "cached": (full([4, 4], QUERIES, start=3), full([5, 4], KEYS)),
+    "placed": (full([4, 2], QUERIES, start=1, placed=True), full([3, 5], KEYS, placed=True)),
 }
 
 
@@ -131,7 +158,7 @@ def test_edges_lowering():
     graph = MASKS["edges"]
     for mask in (graph, graph & Padding(), graph & Window(9)):
         found = mask.bind(*SPANS["padded"]).structure()
-        assert isinstance(found, EdgesStructure) and found.index is graph.index
+        assert isinstance(found, EdgesStructure) and found.index is GRAPH.pairs
     same = (SPANS["whole"][0],) * 2
     assert (graph & Causal()).bind(*same).structure() is None
     assert (graph | Causal()).bind(*SPANS["whole"]).structure() is None
@@ -227,22 +254,37 @@ def bounds(draw) -> Bound:
             starts = starts[:1] * rows
         lengths = draw(st.lists(st.integers(0, columns), min_size=rows, max_size=rows))
         segment = torch.tensor([sorted(draw(st.integers(0, 2)) for _ in range(columns)) for _ in range(rows)])
-        return Span(torch.tensor(starts), torch.arange(columns) < torch.tensor(lengths)[:, None], segment)
+        return Span(
+            torch.tensor(starts),
+            torch.arange(columns) < torch.tensor(lengths)[:, None],
+            segment,
+            positions(segment),
+            visible_until=torch.randint(0, keys + 1, (rows, columns)),
+            is_global=torch.rand(rows, columns) < 0.2,
+        )
+
+    def positions(segment: torch.Tensor) -> torch.Tensor | tuple[()]:
+        kind, each = draw(st.sampled_from(["no", "no", "pack", "shifted", "random"])), torch.arange(segment.shape[1])
+        if kind == "pack":
+            return (segment[:, None] == segment[:, :, None]).tril().sum(2) - 1
+        table = {"no": (), "shifted": each + torch.arange(rows)[:, None], "random": torch.randint(0, 9, segment.shape)}
+        return table[kind]
 
     query = spanned(queries)
     alike = draw(st.sampled_from(["apart", "same", "copied", "another length"]))
     if alike == "apart":
         key = spanned(keys)
     else:
-        key = query if alike == "same" else Span(*(x.clone() for x in query))
+        key = query if alike == "same" else Span(*(x.clone() if isinstance(x, torch.Tensor) else x for x in query))
         key = key._replace(valid=spanned(queries).valid) if alike == "another length" else key
     radius = draw(st.integers(0, 9))
     table = torch.zeros(query.valid.shape[1], key.valid.shape[1]).masked_fill_(
         torch.rand(query.valid.shape[1], key.valid.shape[1]) < 0.3, -torch.inf
     )
-    index = torch.nonzero(table == 0).T
-    every = [Causal(), Window(radius), Padding(), Segments(), Matrix(table), Edges(index)]
-    chances = [0.5, 0.5, 0.7, 0.2, 0.1, 0.1]
+    query = query._replace(edges=EdgeList(torch.nonzero(table == 0).T))
+    key = query if alike == "same" else key
+    every = [Causal(), Window(radius), Padding(), Segments(), Matrix(table), Edges(), VisibleUntil(), Global()]
+    chances = [0.5, 0.5, 0.7, 0.3, 0.1, 0.1, 0.1, 0.05]
     chosen = [mask for mask, chance in zip(every, chances, strict=True) if draw(st.floats(0, 1)) < chance]
     mask = chosen[0] if chosen else Padding()
     for part in chosen[1:]:
@@ -269,14 +311,16 @@ def test_a_structure_says_no_more_than_the_table(bound):
         ),
     }
     asking = bound.query.valid[:, :, None]
+    # Given positions of padding may be anything: what padded queries see then is nobody's business.
+    cared = asking if bound.placed else torch.tensor(True)
     hidden = ~bound.key.valid[:, None] if Padding() in bound.mask.conjuncts() else torch.tensor(False)
     if isinstance(found, BandStructure):
         assert found.width >= 1
-        assert not table[:, (beside < -found.left) | (beside > found.right)].any()
+        assert not (table & cared)[:, (beside < -found.left) | (beside > found.right)].any()
     elif isinstance(found, CausalStructure):
         assert torch.equal(table & asking, (beside <= 0) & asking), "padding is hidden by causality alone"
     elif found is not None:
-        assert torch.equal(table, (expected[type(found)]() & ~hidden).expand_as(table))
+        assert torch.equal(table & cared, (expected[type(found)]() & ~hidden & cared).expand_as(table))
     ragged = varlen(bound)
     if ragged is not None:
         assert int(ragged.query_offsets[-1]) == int(bound.query.valid.sum())
@@ -298,6 +342,63 @@ def test_algebra(source):
     assert torch.equal(dense(one | (one & two)), dense(one))
     assert (one & two).conjuncts() == one.conjuncts() + two.conjuncts()
     assert (one | two).conjuncts() == (one | two,)
+
+
+def by_hand(mask: Mask, query: Span, key: Span, rows: str) -> None:
+    """Compare with a table of 0 and 1, a word a query."""
+    assert "".join(map(str, mask.bind(query, key).dense()[0].int().flatten().tolist())) == rows.replace(" ", "")
+
+
+def told(columns: int, **fields: list) -> Span:
+    """Span of one whole row, with these fields."""
+    given = {name: torch.tensor([values]) for name, values in fields.items()}
+    return span([columns], columns)._replace(**given)
+
+
+def test_positions_of_a_pack_restart_with_each_document():
+    pack = told(5, segment=[0, 0, 1, 1, 1], given_position=[0, 1, 0, 1, 2])
+    by_hand(Causal() & Segments(), pack, pack, "10000 11000 00100 00110 00111")
+    by_hand(Causal(), pack, pack, "10100 11110 10100 11110 11111")
+    by_hand(Window(1) & Segments(), pack, pack, "11000 11000 00110 00111 00011")
+    assert distances(Causal().bind(pack, pack))[0, 4].tolist() == [-2, -1, -2, -1, 0]
+
+
+def test_the_last_column_of_a_pack_sees_the_cached_columns_of_its_document():
+    pack = told(5, segment=[0, 0, 1, 1, 1], given_position=[0, 1, 0, 1, 2])
+    by_hand(Causal() & Segments(), pack.columns(4, 5), pack, "00111")
+
+
+def test_visible_until_is_how_much_of_the_source_has_been_heard():
+    """Wait-2: before the first word two have been heard, and one more with each."""
+    by_hand(VisibleUntil(), told(3, visible_until=[2, 3, 4]), span([4], 4), "1100 1110 1111")
+    by_hand(VisibleUntil(), told(2, visible_until=[6, 7]), span([4], 4, start=5), "1000 1100")
+
+
+def test_global_columns_see_and_are_seen_by_all():
+    found = told(4, is_global=[False, True, False, False])
+    by_hand(Window(0) | Global(), found, found, "1100 1111 0110 0101")
+    by_hand(Causal() & (Window(0) | Global()), found, found, "1000 1100 0110 0101")
+
+
+def test_edges_are_the_pairs_of_the_querys_span():
+    graph = span([3], 3)._replace(edges=EdgeList(torch.tensor([[0, 1, 2], [1, 1, 0]])))
+    by_hand(Edges(), graph, graph, "010 010 100")
+
+
+def test_a_pack_is_blocks_where_its_positions_run_and_a_table_elsewhere():
+    mask = Causal() & Padding() & Segments()
+    pack = told(6, segment=[0, 0, 1, 1, 1, 0], given_position=[0, 1, 0, 1, 2, 0])
+    pack = pack._replace(valid=torch.tensor([[True] * 5 + [False]]))
+    bound = mask.bind(pack, pack)
+    assert bound.structure() == BlocksStructure(causal=True)
+    assert varlen(bound).key_offsets.tolist() == [0, 2, 5]
+    assert (mask & Window(1)).bind(pack, pack).structure() == BandStructure(1, 0)
+    assert (Causal() & Padding()).bind(pack, pack).structure() is None, "the second document sees the first"
+    torn = pack._replace(given_position=torch.tensor([[0, 1, 0, 2, 1, 0]]))
+    bound = mask.bind(torn, torn)
+    assert bound.structure() is None and varlen(bound) is None
+    folded = told(4, given_position=[3, 3, 3, 3])
+    assert Causal().bind(folded, span([6], 6)).structure() is None
 
 
 def test_causal_with_a_cache_is_aligned_at_the_end():
@@ -328,7 +429,8 @@ def test_hops_through_a_window(radius):
     [
         (lambda: Window(-1), "0 or more"),
         (lambda: Matrix(torch.tensor([[0.0, -1e9]])), "0 and −∞"),
-        (lambda: Segments().bind(span([1], 1), span([1], 1)).dense(), "segments"),
+        (lambda: Segments().bind(span([1], 1), span([1], 1)).dense(), "reads Span.segment"),
+        (lambda: Edges().bind(span([1], 1), span([1], 1)).dense(), "reads Span.edges"),
     ],
 )
 def test_what_cannot_be_a_mask_says_so(build, complaint):

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from regard.attention.contract import RowMap, SourceKeys, compact
 from regard.attention.heads import KeyValue
+from regard.attention.mask import Span
 from regard.core.state import join, leaves, repeat, select, truncate
 
 
@@ -58,9 +59,14 @@ def test_what_cannot_forget_refuses_truncation():
 
 
 def test_a_node_of_its_own_is_asked_deep_in_the_tree():
-    cache = KeyValue(torch.zeros(2, 1, 3, 1), torch.zeros(2, 1, 3, 1), torch.tensor([3, 2]))
+    cache = KeyValue(torch.zeros(2, 1, 3, 1), torch.zeros(2, 1, 3, 1), of_length(3, 2))
     nested = ((cache, ()), ())
     assert truncate(nested, torch.tensor([1, 5]))[0][0].length.tolist() == [1, 2]
+
+
+def of_length(*lengths: int) -> Span:
+    """Span of rows that start at 0, as wide as the longest."""
+    return Span.of(torch.arange(max(lengths)) < torch.tensor(lengths)[:, None])
 
 
 def column(*numbers: float) -> Tensor:
@@ -69,28 +75,26 @@ def column(*numbers: float) -> Tensor:
 
 
 def test_a_cache_writes_at_each_rows_own_length():
-    everyone = torch.ones(2, 1, dtype=torch.bool)
-    cache = KeyValue(torch.empty(2, 1, 0, 1), torch.empty(2, 1, 0, 1), torch.zeros(2, dtype=torch.int64))
+    cache = KeyValue(torch.empty(2, 1, 0, 1), torch.empty(2, 1, 0, 1), of_length(0, 0))
     first = torch.tensor([[1.0, 2.0], [5.0, 9.0]]).view(2, 1, 2, 1)
-    cache = cache.append(first, first, torch.tensor([[True, True], [True, False]]))
+    cache = cache.append(first, first, of_length(2, 1))
     assert cache.length.tolist() == [2, 1]
-    cache = cache.append(column(3.0, 6.0), column(3.0, 6.0), everyone)
-    seen = [cache.key[row, 0, cache.span().valid[row], 0].tolist() for row in range(2)]
+    cache = cache.append(column(3.0, 6.0), column(3.0, 6.0), of_length(1, 1))
+    seen = [cache.key[row, 0, cache.span.valid[row], 0].tolist() for row in range(2)]
     assert seen == [[1, 2, 3], [5, 6]], "the padded 9 is overwritten"
 
 
 def test_caches_of_other_length_join():
-    short = KeyValue(column(1.0), column(1.0), torch.tensor([1]))
-    long = KeyValue(torch.ones(1, 1, 4, 1), torch.ones(1, 1, 4, 1), torch.tensor([4]))
+    short = KeyValue(column(1.0), column(1.0), of_length(1))
+    long = KeyValue(torch.ones(1, 1, 4, 1), torch.ones(1, 1, 4, 1), of_length(4))
     joined = join([short, long])
-    assert joined.span().valid.tolist() == [[True, False, False, False], [True] * 4]
+    assert joined.span.valid.tolist() == [[True, False, False, False], [True] * 4]
 
 
 def test_a_cache_of_no_rows_takes_nothing():
     """What is left of a batch once every row has finished."""
-    none = torch.zeros(0, dtype=torch.int64)
-    cache = KeyValue(torch.zeros(0, 1, 2, 1), torch.zeros(0, 1, 2, 1), none)
-    grown = cache.append(torch.zeros(0, 1, 1, 1), torch.zeros(0, 1, 1, 1), torch.zeros(0, 1).bool())
+    cache = KeyValue(torch.zeros(0, 1, 2, 1), torch.zeros(0, 1, 2, 1), Span.of(torch.zeros(0, 2).bool()))
+    grown = cache.append(torch.zeros(0, 1, 1, 1), torch.zeros(0, 1, 1, 1), Span.of(torch.zeros(0, 1).bool()))
     assert len(grown.key) == len(grown.length) == 0
 
 
@@ -125,8 +129,8 @@ def test_compact_forgets_unread_sentences_and_renumbers():
 
 def test_source_keys_join_padded():
     def keys(length: int) -> SourceKeys:
-        return SourceKeys(torch.ones(1, 1, length, 1), torch.ones(1, 1, length, 1), torch.ones(1, length).bool())
+        return SourceKeys(torch.ones(1, 1, length, 1), torch.ones(1, 1, length, 1), of_length(length))
 
     joined = join([keys(1), keys(3)])
-    assert joined.valid.tolist() == [[True, False, False], [True] * 3]
+    assert joined.span.valid.tolist() == [[True, False, False], [True] * 3]
     assert joined.key.shape == (2, 1, 3, 1)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from regard.attention.mask import Bound, Span
-from regard.core.state import State, leaves, select
+from regard.core.state import State, join, leaves, select
 
 __all__ = [
     "Abilities", "Attended", "Decoded", "Decoder", "Encoded", "Encoder", "Mechanism", "Memory", "Mixed", "Mixer",
@@ -188,29 +188,33 @@ class RowMap(NamedTuple):
         out = x.new_zeros(self.sentences * self.width, *x.shape[1:])
         return out.index_copy(0, self.slot, x).unflatten(0, (self.sentences, self.width))
 
+    def fold(self, span: Span) -> Span:
+        """Span of queries laid out as by ``scatter``, the rows of a sentence end to end; TypeError for a graph."""
+        span.refuse_edges()
+        columns = {**span.fields(), "given_position": span.position, "valid": span.valid}
+        laid: dict[str, Any] = {name: self.scatter(field).flatten(1, 2) for name, field in columns.items()}
+        return span._replace(start=span.start.new_zeros(self.sentences), **laid)
+
     def gather(self, x: Shaped[Tensor, "sentences width *rest"]) -> Shaped[Tensor, "rows *rest"]:
         """Inverse of ``scatter``."""
         return x[:, 0] if self.slot is None else x.flatten(0, 1).index_select(0, self.slot)
 
 
 class SourceKeys(NamedTuple):
-    """Memory of most readers: keys and values of the source, projected and prepared once.
+    """Memory of most readers: keys and values of the source, projected and prepared once, and the span of the keys.
 
     Joined sentences are padded to the longest.
     """
 
     key: Float[Tensor, "sentences prepared_heads length prepared"]
     value: Float[Tensor, "sentences key_heads length value"]
-    valid: Bool[Tensor, "sentences length"]
+    span: Span
 
     def join(self, states: Sequence[SourceKeys]) -> SourceKeys:
-        longest = max(state.valid.shape[1] for state in states)
-        padded = [
-            (pad(s.key, (0, 0, 0, extra)), pad(s.value, (0, 0, 0, extra)), pad(s.valid, (0, extra)))
-            for s in states
-            for extra in [longest - s.valid.shape[1]]
-        ]
-        return SourceKeys(*(torch.cat(parts) for parts in zip(*padded, strict=True)))
+        span = join([state.span for state in states])
+        keys, values = ([pad(x, (0, 0, 0, span.valid.shape[1] - x.shape[2])) for x in every]
+                        for every in zip(*((s.key, s.value) for s in states), strict=True))  # fmt: skip
+        return SourceKeys(torch.cat(keys), torch.cat(values), span)
 
 
 class Reader(nn.Module, ABC):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
@@ -33,44 +33,41 @@ BUCKET = 32  # a cache grows by this many slots at a time
 
 
 class KeyValue(NamedTuple):
-    """Cache of the keys and values seen so far.
+    """Cache of the keys and values seen so far, and the span of the keys.
 
-    A row's next key goes into slot ``length`` of that row, so rows at different steps share a batch.
+    A row's next key goes into its first slot that is not valid, so rows at different steps share a batch. Pieces follow
+    one another: where positions are not given, a piece starts where the cache ends.
     """
 
     key: Float[Tensor, "batch prepared_heads slots prepared"]
     value: Float[Tensor, "batch key_heads slots value"]
-    length: Int[Tensor, "batch"]
+    span: Span
+
+    @property
+    def length(self) -> Int[Tensor, "batch"]:
+        """The number of keys of each row."""
+        return self.span.length
 
     def append(
         self,
         key: Float[Tensor, "batch prepared_heads length prepared"],
         value: Float[Tensor, "batch key_heads length value"],
-        valid: Bool[Tensor, "batch length"],
+        span: Span,
     ) -> KeyValue:
-        """Cache with more columns, of which ``valid``, a prefix of each row, count."""
-        length = self.length + valid.sum(1)
+        """Cache with more columns, of which the valid ones, a prefix of each row, count."""
         if self.key.shape[2] == 0:
-            return KeyValue(key, value, length)
-        n = key.shape[2]
-        needed = max(self.length.tolist(), default=0) + n
-        slots = self.length[:, None] + torch.arange(n, device=key.device)
-        return KeyValue(_write(self.key, key, slots, needed), _write(self.value, value, slots, needed), length)
-
-    def span(self) -> Span:
-        """Positions 0, 1, … of the slots, of which the first ``length`` are valid."""
-        slots = torch.arange(self.key.shape[2], device=self.key.device)
-        return Span(torch.zeros_like(self.length), slots < self.length[:, None])
+            return KeyValue(key, value, span)
+        n, length = key.shape[2], self.length
+        needed = max(length.tolist(), default=0) + n
+        at = length[:, None] + torch.arange(n, device=key.device)
+        keys, values = _write(self.key, key, at, needed), _write(self.value, value, at, needed)
+        return KeyValue(keys, values, self.span.append(span, at, keys.shape[2]))
 
     def truncate(self, length: Int[Tensor, "batch"]) -> KeyValue:
-        return self._replace(length=torch.minimum(self.length, length))
+        return self._replace(span=self.span.truncate(length))
 
     def join(self, states: Sequence[KeyValue]) -> KeyValue:
-        slots = max(state.key.shape[2] for state in states)
-        grown = [(pad(s.key, (0, 0, 0, slots - s.key.shape[2])), pad(s.value, (0, 0, 0, slots - s.key.shape[2])))
-                 for s in states]  # fmt: skip
-        keys, values = zip(*grown, strict=True)
-        return KeyValue(torch.cat(keys), torch.cat(values), torch.cat([s.length for s in states]))
+        return KeyValue(*SourceKeys(*self).join([SourceKeys(*state) for state in states]))
 
 
 def _write(
@@ -216,6 +213,8 @@ class SelfAttention(Mixer):
         super().__init__()
         self.attention, self.mask, self.rotary = attention, mask, rotary
         self.causal = Causal() in mask.conjuncts()
+        # Slots of a cache that hold no key are padding, whatever the position they were left with.
+        self.cached = mask if Padding() in mask.conjuncts() else mask & Padding()
         if self.causal and not attention.mechanism.can().causal:
             raise ValueError(f"{type(attention.mechanism).__name__} attention cannot be causal")
         if rotary is not None and {attention.query_width, attention.key_width} != {rotary.width}:
@@ -238,7 +237,7 @@ class SelfAttention(Mixer):
         return KeyValue(
             inner.mechanism.prepare(like.new_empty(rows, inner.key_heads, 0, inner.key_width)),
             like.new_empty(rows, inner.key_heads, 0, inner.value_width),
-            torch.zeros(rows, dtype=torch.int64, device=like.device),
+            Span.of(torch.ones(rows, 0, dtype=torch.bool, device=like.device)),
         )
 
     def forward(self, x: Float[Tensor, "batch length width"], span: Span, state: State) -> Mixed:
@@ -247,35 +246,32 @@ class SelfAttention(Mixer):
             query, key = self.rotary(query, span.position), self.rotary(key, span.position)
         key, keys = self.attention.mechanism.prepare(key), span
         if self.causal:
-            fresh = state.key.shape[2] == 0
-            state = state.append(key, value, span.valid)
-            # The first piece of a sequence is the whole cache: its span is that of the keys, with segments.
-            key, value, keys = state.key, state.value, span if fresh else state.span()
-        bound = self.mask.bind(span, keys)
+            state = state.append(key, value, span)
+            key, value, keys = state.key, state.value, state.span
+        bound = (self.mask if keys is span else self.cached).bind(span, keys)
         before = self.attention.mechanism.start(key, bound)
         mixed: Mixed = self.attention(query, key, value, bound, before)
         return mixed._replace(state=state)
 
 
 class AttentionReader(Reader):
-    """Encoder-decoder attention through ``attention``.
+    """Encoder-decoder attention through ``attention``; ``mask``: what a query may see of the source.
 
     Rows that read one sentence are folded into one row of queries, so that keys are not copied per hypothesis. Where
     a query depends on its position or on earlier queries, each row has its own copy of the keys instead.
     """
 
-    def __init__(self, attention: MultiHead) -> None:
+    def __init__(self, attention: MultiHead, *, mask: Mask | None = None) -> None:
         super().__init__()
-        self.attention = attention
+        self.attention, self.mask = attention, mask or Padding()
         self.width = attention.output_width
 
     def prepare(self, encoded: Encoded) -> SourceKeys:
         key, value = self.attention.keys_values(encoded.states)
-        return SourceKeys(self.attention.mechanism.prepare(key), value, encoded.span.valid)
+        return SourceKeys(self.attention.mechanism.prepare(key), value, encoded.span)
 
     def start(self, memory: SourceKeys, rows: RowMap) -> State:
-        span = Span.of(memory.valid)
-        state = self.attention.mechanism.start(memory.key, Padding().bind(span, span))
+        state = self.attention.mechanism.start(memory.key, Padding().bind(memory.span, memory.span))
         return state if rows.slot is None else select(state, rows.sentence)
 
     def forward(
@@ -287,13 +283,17 @@ class AttentionReader(Reader):
         if not self.attention.mechanism.can().order_free:
             return self._attend(projected, span, select(memory, rows.sentence), state)
         folded = rows.scatter(projected).transpose(1, 2).flatten(2, 3)  # (sentences, heads, width·n, d_k)
-        query_span = Span.of(span.valid.new_ones(rows.sentences, folded.shape[2]))
-        mixed = self._attend(folded, query_span, memory, state)
+        mixed = self._attend(folded, self._fold(span, rows), memory, state)
         return mixed._replace(output=rows.gather(mixed.output.unflatten(1, (rows.width, query.shape[1]))))
+
+    def _fold(self, span: Span, rows: RowMap) -> Span:
+        """Span of the folded queries; of which padding, which is of the keys alone, asks no more than the number."""
+        if self.mask == Padding():
+            return Span.of(span.valid.new_ones(rows.sentences, rows.width * span.valid.shape[1]))
+        return rows.fold(span)
 
     def _attend(
         self, query: Float[Tensor, "batch heads query query_width"], span: Span, memory: SourceKeys, state: State
     ) -> Mixed:
-        bound = Padding().bind(span, Span.of(memory.valid))
-        mixed: Mixed = self.attention(query, memory.key, memory.value, bound, state)
+        mixed: Mixed = self.attention(query, memory.key, memory.value, self.mask.bind(span, memory.span), state)
         return mixed

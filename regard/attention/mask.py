@@ -3,10 +3,10 @@
 ``True`` means *may look* everywhere in Regard. (``nn.MultiheadAttention`` means the opposite, additive masks mean
 0 and −∞: conversions happen here and nowhere else.)
 
-A ``Mask`` is an expression that knows no tensor of the moment. ``mask.bind(query_span, key_span)`` gives a
-``Bound``, whose primitive is ``at(batch, query, key)``. ``structure`` names the shape of the mask from the expression
-and the spans, without a table of queries × keys; ``narrow``, ``additive`` and, last, ``dense`` lower it to what a
-kernel wants.
+A ``Mask`` is an expression that holds no tensor (``Matrix`` apart, for studies): all that is known of columns lies in
+their ``Span``. ``mask.bind(query_span, key_span)`` gives a ``Bound``, whose primitive is ``at(batch, query, key)``.
+``structure`` names the shape of the mask from the expression and the spans, without a table of queries × keys;
+``narrow``, ``additive`` and, last, ``dense`` lower it to what a kernel wants.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from regard.attention.span import EdgeList, Span
 from regard.attention.structure import (
     BandStructure,
     BlocksStructure,
@@ -34,44 +34,13 @@ from regard.attention.structure import (
     hides_nothing,
 )  # fmt: skip
 
-__all__ = ["Bound", "Causal", "Edges", "Mask", "Matrix", "Padding", "Segments", "Span", "Window"]
+__all__ = [
+    "Bound", "Causal", "Edges", "Global", "Mask", "Matrix", "Padding", "Segments", "Span", "VisibleUntil", "Window",
+]  # fmt: skip
 
 Index = Int[Tensor, "*#shape"]  # rows or columns; the indices of one call broadcast against each other
 Allowed = Bool[Tensor, "*#shape"]
 BEFORE, TOGETHER = Reach(math.inf, 0), ColumnOffset(0, 0)
-
-
-class Span(NamedTuple):
-    """Which absolute positions a tensor's columns are.
-
-    ``start`` is the position of column 0; column j is position ``start + j``. ``valid`` is False for padding, which
-    stands at the end of a row. ``segment`` says which of several packed sentences a column belongs to.
-    """
-
-    start: Int[Tensor, "batch"]
-    valid: Bool[Tensor, "batch length"]
-    segment: Int[Tensor, "batch length"] | None = None
-
-    @property
-    def position(self) -> Int[Tensor, "batch length"]:
-        """The absolute position of every column."""
-        return self.start[:, None] + torch.arange(self.valid.shape[1], device=self.valid.device)
-
-    @property
-    def length(self) -> Int[Tensor, "batch"]:
-        """The number of valid columns."""
-        return self.valid.sum(1)
-
-    def segments(self) -> Int[Tensor, "batch length"]:
-        """The segment of every column; an error where nobody said."""
-        if self.segment is None:
-            raise ValueError("Segments needs spans that carry segments")
-        return self.segment
-
-    @classmethod
-    def of(cls, valid: Bool[Tensor, "batch length"]) -> Span:
-        """The span of whole sentences: they start at position 0."""
-        return cls(valid.new_zeros(valid.shape[0], dtype=torch.int64), valid)
 
 
 class Mask(ABC):
@@ -110,9 +79,8 @@ class Causal(Mask):
         return BEFORE
 
     def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
-        if query.start is key.start:
-            return j <= i
-        return key.start[batch] + j <= query.start[batch] + i
+        query_position, key_position = _positions(query, key, batch, i, j)
+        return key_position <= query_position
 
 
 @dataclass(frozen=True)
@@ -130,9 +98,8 @@ class Window(Mask):
         return Reach(self.radius, self.radius)
 
     def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
-        if query.start is key.start:
-            return (j - i).abs() <= self.radius
-        return ((key.start[batch] + j) - (query.start[batch] + i)).abs() <= self.radius
+        query_position, key_position = _positions(query, key, batch, i, j)
+        return (key_position - query_position).abs() <= self.radius
 
 
 @dataclass(frozen=True)
@@ -145,21 +112,42 @@ class Padding(Mask):
 
 @dataclass(frozen=True)
 class Segments(Mask):
-    """Packed sentences: look only within one's own."""
+    """Packed sentences: look only within one's own ``Span.segment``."""
 
     def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
-        return query.segments()[batch, i] == key.segments()[batch, j]
+        return query.read("segment")[batch, i] == key.read("segment")[batch, j]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
+class VisibleUntil(Mask):
+    """Look at key positions below the query's ``Span.visible_until``: as much of a source as has been heard.
+
+    Wait-k (Ma et al. 2019, §3) is ``visible_until`` = position + k.
+    """
+
+    def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
+        return key.position_at(batch, j) < query.read("visible_until")[batch, i]
+
+
+@dataclass(frozen=True)
+class Global(Mask):
+    """Columns of ``Span.is_global`` look at all and are looked at by all (Longformer, Beltagy et al. 2020, §3.1; ETC).
+
+    For use beside a narrow mask: ``(Window(2) | Global()) & Padding()``.
+    """
+
+    def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
+        return query.read("is_global")[batch, i] | key.read("is_global")[batch, j]
+
+
+@dataclass(frozen=True)
 class Edges(Mask):
-    """A graph: ``index`` holds pairs (query, key) that may look, the same for the whole batch."""
-
-    index: Int[Tensor, "2 edges"]
+    """A graph: the pairs (query, key) in ``edges`` of the query's span may look, the same for the whole batch."""
 
     def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
-        table = torch.zeros(query.valid.shape[1], key.valid.shape[1], dtype=torch.bool, device=self.index.device)
-        table[self.index[0], self.index[1]] = True
+        pairs = _edges(query).pairs
+        table = torch.zeros(query.valid.shape[1], key.valid.shape[1], dtype=torch.bool, device=pairs.device)
+        table[pairs[0], pairs[1]] = True
         return table[i, j]
 
 
@@ -234,13 +222,36 @@ class Bound:
         """The primitive: may column ``i`` look at column ``j`` in row ``batch``? Indices broadcast."""
         return self.mask.at(self.query, self.key, batch, i, j)
 
+    @property
+    def placed(self) -> bool:
+        """Whether positions are given, so that no column tells those of others."""
+        return any(isinstance(span.given_position, Tensor) for span in (self.query, self.key))
+
+    def _runs(self) -> bool:
+        """Whether given positions go up by 1 from column to column as far as a query may look. Looks at the columns.
+
+        Then reaches in positions are reaches in columns, as in a pack whose documents restart at 0.
+        """
+        if not self.same_columns:
+            return False
+        span, conjuncts = self.key, self.mask.conjuncts()
+        follows = span.position.diff(dim=1) == 1
+        if Segments() in conjuncts:
+            steps = span.read("segment").diff(dim=1)
+            follows = (follows & (steps == 0)) | (steps > 0)
+        if Padding() in conjuncts:
+            follows = follows | ~(span.valid[:, 1:] & span.valid[:, :-1])
+        return bool(follows.all())
+
     @cached_property
     def offset(self) -> ColumnOffset | None:
         """Distance between the columns of queries and keys; None where finding it costs more than it saves.
 
-        Spans with one ``start`` are not looked at. For a single query, a step of decoding, a table is as small as what
-        it would save.
+        Spans with one ``start`` are not looked at, and given positions only where both are the same columns. For a
+        single query, a step of decoding, a table is as small as what it would save.
         """
+        if self.placed:
+            return TOGETHER if self._runs() else None
         if self.query.start is self.key.start or not len(self.key.start):
             return TOGETHER
         if self.query.valid.shape[1] == 1:
@@ -254,7 +265,7 @@ class Bound:
         return tuple(part for part in self.mask.conjuncts() if not self._hides_nothing(part.reach))
 
     def _hides_nothing(self, reach: Reach | None) -> bool:
-        if reach is None or self.offset is None:
+        if reach is None or self.placed or self.offset is None:
             return False
         return hides_nothing(reach, self.offset, self.query.valid.shape[1], self.key.valid.shape[1])
 
@@ -274,11 +285,8 @@ class Bound:
         query, key = self.query, self.key
         if query is key:
             return True
-        return (
-            self.offset == (0, 0)
-            and torch.equal(query.valid, key.valid)
-            and (query.segment is key.segment or _equal(query.segment, key.segment))
-        )
+        together = torch.equal(query.position, key.position) if self.placed else self.offset == TOGETHER
+        return together and query.same_but_for_positions(key)
 
     def structure(self) -> Structure | None:
         """The mask by its shape, padding left aside, and without a table; None where it has none that is known."""
@@ -301,7 +309,7 @@ class Bound:
         if all(isinstance(part, Segments) for part in others):
             return BlocksStructure(causal=isinstance(found, CausalStructure))
         if isinstance(found, FullStructure) and len(others) == 1 and isinstance(others[0], Edges):
-            return EdgesStructure(others[0].index)
+            return EdgesStructure(_edges(self.query).pairs)
         return None
 
     def narrow(self) -> Bool[Tensor, "#batch #query key"]:
@@ -327,9 +335,7 @@ class Bound:
 
     def column(self, i: int) -> Bound:
         """The bound of query column ``i`` alone, for mechanisms that take the queries in turn."""
-        start, valid, segment = self.query
-        span = Span(start + i, valid[:, i : i + 1], None if segment is None else segment[:, i : i + 1])
-        column = Bound(_Column(self.mask, self.query, i), span, self.key)
+        column = Bound(_Column(self.mask, self.query, i), self.query.columns(i, i + 1), self.key)
         column._dense = self.dense()[:, i : i + 1]
         return column
 
@@ -353,5 +359,15 @@ class Bound:
         return self._empty[0]
 
 
-def _equal(one: Tensor | None, other: Tensor | None) -> bool:
-    return one is not None and other is not None and torch.equal(one, other)
+def _positions(query: Span, key: Span, batch: Index, i: Index, j: Index) -> tuple[Index, Index]:
+    """Positions of query columns ``i`` and key columns ``j``, from wherever both spans are counted."""
+    given = isinstance(query.given_position, Tensor) or isinstance(key.given_position, Tensor)
+    if query.start is key.start and not given:
+        return i, j
+    return query.position_at(batch, i), key.position_at(batch, j)
+
+
+def _edges(span: Span) -> EdgeList:
+    if not isinstance(span.edges, EdgeList):
+        raise ValueError("the mask reads Span.edges, and this span has none")
+    return span.edges

@@ -77,11 +77,13 @@ def varlen(bound: Bound) -> Varlen | None:
         if pieces is None:
             return None
         lengths = (pieces, pieces)
+    reaches = [part.reach for part in bound.parts if part.reach is not None]
+    if reaches and bound.offset is None:
+        return None
     longest = [int(n.max()) if len(n) else 0 for n in lengths]
     if 0 in longest:
         return None
     offsets = [pad(n.cumsum(0), (1, 0)).to(torch.int32) for n in lengths]
-    reaches = [part.reach for part in bound.parts if part.reach is not None]
     ends = (min((reach[side] for reach in reaches), default=math.inf) for side in (0, 1))
     left, right = (-1 if math.isinf(end) else int(end) for end in ends)
     return Varlen(offsets[0], offsets[1], longest[0], longest[1], left, right)
@@ -122,7 +124,7 @@ def attend_varlen(
 def _segment_lengths(span: Span) -> Int[Tensor, "sequences"] | None:
     """Numbers of valid columns of one segment in a row; None where the segments of a row do not ascend."""
     both = span.valid[:, 1:] & span.valid[:, :-1]
-    steps = span.segments().diff(dim=1)
+    steps = span.read("segment").diff(dim=1)
     if bool((both & (steps < 0)).any()):
         return None
     first = span.valid.clone()

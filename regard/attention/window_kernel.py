@@ -81,7 +81,7 @@ def _allowed(
     allowed = ((column >= 0) & (column < keys))[None]
     i, j = (begin + within).clamp(max=queries - 1), column.clamp(0, keys - 1)
     for part in bound.parts:
-        # A band is the same beside every block: its first stands for all.
-        asked = (row, within, beside) if part.reach is not None else (row, i, j)
+        # A band of columns is the same beside every block: its first stands for all.
+        asked = (row, within, beside) if part.reach is not None and not bound.placed else (row, i, j)
         allowed = allowed & part.at(bound.query, bound.key, *asked)
     return allowed.expand(-1, blocks, size, span)

@@ -45,6 +45,8 @@ def _obstacle(layer: TransformerLayer) -> str | None:
         return "a layer has something else than self-attention and encoder-decoder attention"
     if set(mixer.mask.conjuncts()) != {Causal(), Padding()} or mixer.rotary is not None:
         return "its self-attention is restricted, or turns its keys"
+    if set(reader.mask.conjuncts()) != {Padding()}:
+        return "its reading of the source is restricted"
     for attention in (mixer.attention, reader.attention):
         if type(attention.mechanism) is not Dot or attention.mechanism.bias is not None:
             return "its attention is not the plain product"

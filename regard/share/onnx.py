@@ -94,7 +94,7 @@ def _start(model: EncoderDecoder, example: int) -> DecoderStart:
     """Memory and state after the past of example 0 or 1, as zeros; only the shapes are computed."""
     with FakeTensorMode(allow_non_fake_inputs=True), data_free():
         source, valid = _source(example)
-        start = DecoderStart.of(model.session(source, valid), valid)
+        start = DecoderStart.of(model.session(source, valid))
         tokens = torch.full((len(source), SIZES["past"][example]), BEGIN)
         _, session = model.step(tokens, start.session(valid))
         reached = start.after(session)

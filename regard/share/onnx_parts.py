@@ -33,10 +33,11 @@ class Cache(NamedTuple):
         self,
         key: Float[Tensor, "batch prepared_heads length prepared"],
         value: Float[Tensor, "batch key_heads length value"],
-        valid: Bool[Tensor, "batch length"],
+        span: Span,
     ) -> Cache:
         return Cache(torch.cat([self.key, key], 2), torch.cat([self.value, value], 2))
 
+    @property
     def span(self) -> Span:
         return Span.of(torch.ones_like(self.key[:, 0, :, 0], dtype=torch.bool))
 
@@ -48,16 +49,16 @@ class DecoderStart(NamedTuple):
     state: State
 
     @classmethod
-    def of(cls, session: Session, valid: Tensor) -> DecoderStart:
+    def of(cls, session: Session) -> DecoderStart:
         memory = session.memory
         if isinstance(memory, RecurrentMemory):
             memory = memory._replace(first=())  # used for the first state, which exists
-        return cls(_without(memory, valid), _with_caches(_without_rows(session.state)))
+        return cls(_without_spans(memory), _with_caches(_without_rows(session.state)))
 
     def session(self, valid: Tensor) -> Session:
         """The session, where row i reads sentence i; the inverse of ``of``."""
         rows = torch.arange(valid.shape[0])
-        return Session(_with(self.memory, valid), self.state._replace(rows=rows), valid.shape[0])
+        return Session(_with_spans(self.memory, Span.of(valid)), self.state._replace(rows=rows), valid.shape[0])
 
     def after(self, session: Session) -> DecoderStart:
         """This memory with the state of a later session."""
@@ -90,7 +91,7 @@ class EncoderPart(nn.Module):
 
     def forward(self, source: Int[Tensor, "batch source"], valid: Bool[Tensor, "batch source"]) -> tuple[Tensor, ...]:
         with data_free():
-            start = DecoderStart.of(self.model.session(source, valid), valid)
+            start = DecoderStart.of(self.model.session(source, valid))
         return tuple(named(start, "").values())
 
 
@@ -123,19 +124,20 @@ def _with_caches(state: State) -> State:
     return _rebuilt(state, [_with_caches(child) for child in state])
 
 
-def _without(tree: State, known: Tensor) -> State:
-    """The tree with () in place of the tensor ``known``."""
-    if isinstance(tree, Tensor):
-        return () if tree is known else tree
-    return _rebuilt(tree, [_without(child, known) for child in tree])
-
-
-def _with(tree: State, known: Tensor) -> State:
-    """The tree with ``known`` in every empty field ``valid``; the inverse of ``_without``."""
+def _without_spans(tree: State) -> State:
+    """The tree with () in place of spans, all of which are those of whole sources."""
     if isinstance(tree, Tensor):
         return tree
-    whole = tree._replace(valid=known) if getattr(tree, "valid", None) == () else tree
-    return _rebuilt(whole, [_with(child, known) for child in whole])
+    return () if isinstance(tree, Span) else _rebuilt(tree, [_without_spans(child) for child in tree])
+
+
+def _with_spans(tree: State, span: Span) -> State:
+    """The tree with ``span`` in every empty field of that name; the inverse of ``_without_spans``."""
+    if isinstance(tree, Tensor):
+        return tree
+    if getattr(tree, "span", None) == ():
+        return tree._replace(span=span)
+    return _rebuilt(tree, [_with_spans(child, span) for child in tree])
 
 
 def _rebuilt(like: tuple[Any, ...], children: list[State]) -> State:

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from regard.attention.contract import Attended, Mechanism
 from regard.attention.mask import Bound, Causal, Mask, Padding, Span, Window
-from regard.core.state import State
-from regard.testing.draw import Draw, piece_of, rows_of
+from regard.core.state import State, select
+from regard.testing.draw import Draw, piece_of
 
 __all__ = ["MechanismCase", "Scene", "scene"]
 
@@ -52,7 +52,7 @@ class Scene(NamedTuple):
         return self._replace(query=self.query[:, :, columns], query_span=piece_of(self.query_span, columns))
 
     def of(self, rows: Tensor) -> Scene:
-        query_span, key_span = rows_of(self.query_span, rows), rows_of(self.key_span, rows)
+        query_span, key_span = select(self.query_span, rows), select(self.key_span, rows)
         return Scene(self.query[rows], self.key[rows], self.value[rows], query_span, key_span, self.mask)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from regard.attention.mask import Span
 
-__all__ = ["Draw", "piece_of", "rows_of", "stacked"]
+__all__ = ["Draw", "piece_of"]
 
 
 class Draw:
@@ -38,6 +37,25 @@ class Draw:
         """Span of rows that start at position 0, with padding."""
         return Span.of(self.valid(rows, length))
 
+    def full_span(self, rows: int, length: int, *, packed: bool, placed: bool) -> Span:
+        """Span with padding that says all that can be said of columns.
+
+        ``packed``: rows of several documents, the positions of which start at 0; else one document, of ascending
+        positions. ``placed``: positions are given.
+        """
+        first = torch.tensor([[self.source.random() < 0.4 for _ in range(length)] for _ in range(rows)])
+        first = first.view(rows, length)
+        columns = torch.arange(length).expand(rows, -1)
+        restarted = columns - (columns * first).cummax(1).values if length else columns
+        return self.span(rows, length)._replace(
+            segment=first.cumsum(1),
+            given_position=() if not placed else restarted if packed else columns + first.cumsum(1),
+            visible_until=columns + self.integer(1, 3),
+            is_global=torch.tensor([[self.source.random() < 0.3 for _ in range(length)] for _ in range(rows)]).view(
+                rows, length
+            ),
+        )
+
     def pieces(self, length: int) -> list[slice]:
         """Slices that cut ``length`` columns into pieces of one column or more."""
         cuts = [at for at in range(1, length) if self.source.random() < 0.5]
@@ -55,15 +73,5 @@ class Draw:
 
 def piece_of(span: Span, piece: slice) -> Span:
     """Span of some columns of a span; padding takes no position."""
-    segment = None if span.segment is None else span.segment[:, piece]
-    return Span(span.start + span.valid[:, : piece.start].sum(1), span.valid[:, piece], segment)
-
-
-def rows_of(span: Span, rows: Tensor) -> Span:
-    """Span of some rows."""
-    return Span(span.start[rows], span.valid[rows])
-
-
-def stacked(spans: Sequence[Span]) -> Span:
-    """Span of the rows of several spans of one length."""
-    return Span(torch.cat([span.start for span in spans]), torch.cat([span.valid for span in spans]))
+    begin, end, _ = piece.indices(span.valid.shape[1])
+    return span.columns(begin, end)._replace(start=span.start + span.valid[:, :begin].sum(1))

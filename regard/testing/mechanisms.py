@@ -14,7 +14,7 @@ from regard.attention.kernel import kernel
 from regard.attention.mask import Bound, Causal, Matrix, Padding, Span
 from regard.core.state import State, join, leaves, repeat, select
 from regard.testing.attention_scene import MechanismCase, Scene, scene
-from regard.testing.draw import Draw, stacked
+from regard.testing.draw import Draw
 from regard.testing.law import Law, law, ready, reloaded, run_laws, same, same_state
 
 __all__ = ["MECHANISM_LAWS", "MechanismCase", "check_mechanism"]
@@ -111,7 +111,7 @@ def joined(case: MechanismCase, draw: Draw) -> None:
         torch.cat([rest.query for rest in rests]),
         torch.cat([_padded(rest.key, keys, draw) for rest in rests]),
         torch.cat([_padded(rest.value, keys, draw) for rest in rests]),
-        stacked([rest.query_span for rest in rests]),
+        join([rest.query_span for rest in rests]),
         Span.of(torch.cat([_padded_valid(rest.key_span.valid, keys) for rest in rests])),
         Padding(),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 from regard.attention.contract import Mixed, Mixer
 from regard.attention.mask import Span
 from regard.core.state import State, join, repeat, select, truncate
-from regard.testing.draw import Draw, piece_of, rows_of, stacked
+from regard.testing.draw import Draw, piece_of
 from regard.testing.law import Law, law, ready, reloaded, run_laws, same
 
 __all__ = ["MIXER_LAWS", "MixerCase", "check_mixer"]
@@ -20,10 +21,11 @@ MIXER_LAWS: list[Law] = []
 
 @dataclass(frozen=True, kw_only=True)
 class MixerCase:
-    """Mixer in float64, with the width of its input and output."""
+    """Mixer in float64, with the width of its input and output; ``packs``: it keeps ``Span.segment`` apart."""
 
     mixer: Mixer
     width: int
+    packs: bool = False
 
     def run(self, x: Tensor, span: Span, state: State | None = None) -> Mixed:
         """Mixed columns; ``state`` None: from the start."""
@@ -31,46 +33,78 @@ class MixerCase:
         return mixed
 
 
-def check_mixer(mixer: Mixer, *, width: int, trials: int = 4, seed: int = 0) -> list[str]:
-    """Run every law that applies and return the names; AssertionError names the law that fails."""
-    return run_laws(MIXER_LAWS, MixerCase(mixer=ready(mixer), width=width), trials=trials, seed=seed)
+def check_mixer(mixer: Mixer, *, width: int, packs: bool = False, trials: int = 4, seed: int = 0) -> list[str]:
+    """Run every law that applies and return the names; AssertionError names the law that fails.
+
+    ``mixer``: the mixer to test; a copy in float64 is used.
+    ``width``: features of the input and the output.
+    ``packs``: documents packed into a row, which ``Span.segment`` tells apart, must not see each other.
+    ``trials``: random inputs a law. ``seed``: of the first trial; the next ones count on.
+    """
+    return run_laws(MIXER_LAWS, MixerCase(mixer=ready(mixer), width=width, packs=packs), trials=trials, seed=seed)
 
 
 def _streams(case: MixerCase) -> bool:
     return case.mixer.can().stream == "exact"
 
 
-def _then(case: MixerCase, draw: Draw, span: Span, rows: int) -> tuple[Tensor, Span]:
-    """Two more columns for every row, to compare what follows a state."""
-    return draw.tensor(rows, 2, case.width), Span(span.start + span.length, torch.ones(rows, 2, dtype=torch.bool))
+class Columns(NamedTuple):
+    """Columns of a batch, and two more for every row, to compare what follows a state."""
+
+    x: Tensor
+    span: Span
+    more: Tensor
+    after: Span
+
+    def following(self, span: Span) -> Span:
+        """Span of the two columns where they come after ``span``."""
+        return self.after._replace(start=span.start + span.length)
+
+
+def _columns(
+    case: MixerCase, draw: Draw, rows: int, length: int, *, padded: bool = True, placed: bool | None = None
+) -> Columns:
+    """Random columns; ``placed``: positions are given, at random where None."""
+    placed = draw.integer(0, 1) == 1 if placed is None else placed
+    whole = draw.full_span(rows, length + 2, packed=case.packs, placed=placed)
+    valid = draw.valid(rows, length) if padded else torch.ones(rows, length, dtype=torch.bool)
+    span = whole.columns(0, length)._replace(valid=valid)
+    after = whole.columns(length, length + 2)._replace(valid=torch.ones(rows, 2, dtype=torch.bool))
+    found = Columns(draw.tensor(rows, length, case.width), span, draw.tensor(rows, 2, case.width), after)
+    return found._replace(after=found.following(span))
+
+
+def _piecewise(case: MixerCase, x: Tensor, span: Span, draw: Draw) -> tuple[Tensor, State]:
+    """Output of random pieces one after the other, and the state after them."""
+    state, parts = case.mixer.start(len(x)), []
+    for columns in draw.pieces(x.shape[1]):
+        part = case.run(x[:, columns], piece_of(span, columns), state)
+        state = part.state
+        parts.append(part.output)
+    return torch.cat(parts, 1), state
 
 
 @law(MIXER_LAWS, applies=_streams)
 def chunk(case: MixerCase, draw: Draw) -> None:
     """Any pieces, carrying the state, equal one pass; padding at the end of a row takes no position."""
-    x, span = draw.tensor(3, 6, case.width), draw.span(3, 6)
-    more, after = _then(case, draw, span, 3)
+    x, span, more, after = _columns(case, draw, 3, 6)
     whole = case.run(x, span)
-    state, parts = case.mixer.start(3), []
-    for columns in draw.pieces(6):
-        part = case.run(x[:, columns], piece_of(span, columns), state)
-        state = part.state
-        parts.append(part.output)
+    pieces, state = _piecewise(case, x, span, draw)
     valid = span.valid[..., None]
-    same(torch.cat(parts, 1) * valid, whole.output * valid, "outputs")
+    same(pieces * valid, whole.output * valid, "outputs")
     same(case.run(more, after, state).output, case.run(more, after, whole.state).output, "what follows")
 
 
 @law(MIXER_LAWS)
 def reorder(case: MixerCase, draw: Draw) -> None:
     """forward(x[rows], select(state, rows)) == forward(x, state)[rows]."""
-    x, span, rows = draw.tensor(3, 4, case.width), draw.span(3, 4), draw.rows(3)
+    x, span, more, after = _columns(case, draw, 3, 4)
+    rows = draw.rows(3)
     if not _streams(case):
-        actual = case.run(x[rows], Span.of(span.valid[rows])).output
+        actual = case.run(x[rows], select(span, rows)).output
         return same(actual, case.run(x, span).output[rows], "rows of a batch")
-    more, after = _then(case, draw, span, 3)
     expected = case.run(more, after, case.run(x, span).state).output[rows]
-    moved = rows_of(after, rows)
+    moved = select(after, rows)
     actual = case.run(more[rows], moved, select(case.run(x, span).state, rows)).output
     return same(actual, expected, "what follows selected rows")
 
@@ -78,11 +112,11 @@ def reorder(case: MixerCase, draw: Draw) -> None:
 @law(MIXER_LAWS, applies=_streams)
 def repeated(case: MixerCase, draw: Draw) -> None:
     """A state repeated n times serves n copies of every row, neighbours together."""
-    x, span, times = draw.tensor(2, 4, case.width), draw.span(2, 4), draw.integer(1, 3)
-    more, after = _then(case, draw, span, 2)
+    x, span, more, after = _columns(case, draw, 2, 4)
+    times = draw.integer(1, 3)
     rows = torch.arange(2).repeat_interleave(times)
     expected = case.run(more, after, case.run(x, span).state).output[rows]
-    copies = rows_of(after, rows)
+    copies = select(after, rows)
     actual = case.run(more[rows], copies, repeat(case.run(x, span).state, times)).output
     same(actual, expected, "what follows repeated rows")
 
@@ -90,31 +124,30 @@ def repeated(case: MixerCase, draw: Draw) -> None:
 @law(MIXER_LAWS, applies=_streams)
 def joined(case: MixerCase, draw: Draw) -> None:
     """Rows that come from batches of different length, or are new, go on as one batch."""
-    lengths = [0, draw.integer(1, 3), draw.integer(4, 40)]
-    xs = [draw.tensor(2, length, case.width) for length in lengths]
-    spans = [Span.of(torch.ones(2, length, dtype=torch.bool)) for length in lengths]
+    lengths, placed = [0, draw.integer(1, 3), draw.integer(4, 40)], draw.integer(0, 1) == 1
+    batches = [_columns(case, draw, 2, length, padded=False, placed=placed) for length in lengths]
 
     def state(at: int) -> State:
-        return case.run(xs[at], spans[at]).state if lengths[at] else case.mixer.start(2)
+        return case.run(*batches[at][:2]).state if lengths[at] else case.mixer.start(2)
 
-    follow = [_then(case, draw, span, 2) for span in spans]
-    expected = [case.run(*follow[at], state(at)).output for at in range(3)]
-    after = stacked([span for _, span in follow])
-    actual = case.run(torch.cat([more for more, _ in follow]), after, join([state(at) for at in range(3)])).output
+    expected = [case.run(each.more, each.after, state(at)).output for at, each in enumerate(batches)]
+    more, after = torch.cat([each.more for each in batches]), join([each.after for each in batches])
+    actual = case.run(more, after, join([state(at) for at in range(3)])).output
     same(actual, torch.cat(expected), "what follows joined rows")
 
 
 @law(MIXER_LAWS, applies=_streams)
 def truncated(case: MixerCase, draw: Draw) -> None:
     """A truncated state is the state of the shorter input; a memory that cannot forget says so (TypeError)."""
-    x, span = draw.tensor(3, 5, case.width), Span.of(torch.ones(3, 5, dtype=torch.bool))
+    columns = _columns(case, draw, 3, 5, padded=False)
+    x, span = columns[:2]
     length = torch.tensor([draw.integer(1, 5) for _ in range(3)])
     try:
         state = truncate(case.run(x, span).state, length)
     except TypeError:
         return
-    short = Span.of(torch.arange(5) < length[:, None])
-    more, after = _then(case, draw, short, 3)
+    short = span._replace(valid=torch.arange(5) < length[:, None])
+    more, after = columns.more, columns.following(short)
     expected = case.run(more, after, case.run(x, short).state).output
     same(case.run(more, after, state).output, expected, "what follows a truncated state")
 
@@ -122,24 +155,45 @@ def truncated(case: MixerCase, draw: Draw) -> None:
 @law(MIXER_LAWS)
 def batched(case: MixerCase, draw: Draw) -> None:
     """A row in a padded batch is what it is alone, and so is what follows."""
-    x, span = draw.tensor(3, 5, case.width), draw.span(3, 5)
-    more, after = _then(case, draw, span, 3)
+    x, span, more, after = _columns(case, draw, 3, 5)
     whole = case.run(x, span)
     follows = case.run(more, after, whole.state).output if _streams(case) else None
     for row in range(3):
         length = int(span.length[row])
-        alone = case.run(x[row : row + 1, :length], Span.of(torch.ones(1, length, dtype=torch.bool)))
+        alone = case.run(x[row : row + 1, :length], select(span, torch.tensor([row])).columns(0, length))
         same(whole.output[row, :length], alone.output[0], f"row {row} of the batch, alone")
         if follows is not None:
-            one = rows_of(after, torch.tensor([row]))
+            one = select(after, torch.tensor([row]))
             expected = case.run(more[row : row + 1], one, alone.state).output
             same(follows[row : row + 1], expected, f"what follows row {row}")
+
+
+@law(MIXER_LAWS, applies=lambda case: case.packs)
+def packed(case: MixerCase, draw: Draw) -> None:
+    """Documents packed into a row, in one pass and in any pieces, are what each of them is alone."""
+    lengths = [[draw.integer(1, 3) for _ in range(draw.integer(1, 3))] for _ in range(2)]
+    total = max(map(sum, lengths))
+    x = draw.tensor(2, total, case.width)
+    valid, segment, position = (torch.zeros(2, total, dtype=torch.int64) for _ in range(3))
+    expected = torch.zeros_like(x)
+    for row, documents in enumerate(lengths):
+        for number, length in enumerate(documents):
+            begin = sum(documents[:number])
+            document = (slice(row, row + 1), slice(begin, begin + length))
+            valid[document], segment[document], position[document] = 1, number, torch.arange(length)
+            alone = Span.of(torch.ones(1, length, dtype=torch.bool))._replace(segment=segment[document])
+            expected[document] = case.run(x[document], alone).output
+    span = Span.of(valid.bool())._replace(segment=segment, given_position=position)
+    same(case.run(x, span).output * valid[..., None], expected, "a row at once")
+    if _streams(case):
+        same(_piecewise(case, x, span, draw)[0] * valid[..., None], expected, "a row in pieces")
 
 
 @law(MIXER_LAWS, applies=lambda case: case.mixer.can().causal)
 def causal(case: MixerCase, draw: Draw) -> None:
     """∂ output_i / ∂ x_j is exactly 0 for j > i and not for j = i, in one pass and across a cut."""
-    x, span = draw.tensor(2, 5, case.width).requires_grad_(), Span.of(torch.ones(2, 5, dtype=torch.bool))
+    x, span = _columns(case, draw, 2, 5, padded=False)[:2]
+    x.requires_grad_()
     cut = draw.integer(1, 4)
     first = case.run(x[:, :cut], piece_of(span, slice(0, cut)))
     second = case.run(x[:, cut:], piece_of(span, slice(cut, 5)), first.state)
@@ -153,7 +207,8 @@ def causal(case: MixerCase, draw: Draw) -> None:
 @law(MIXER_LAWS, applies=lambda case: case.mixer.can().differentiable)
 def differentiable(case: MixerCase, draw: Draw) -> None:
     """Gradients of the input and of every parameter agree with finite differences."""
-    x, span = draw.tensor(2, 3, case.width).requires_grad_(), draw.span(2, 3)
+    x, span = _columns(case, draw, 2, 3)[:2]
+    x.requires_grad_()
     names = [name for name, _ in case.mixer.named_parameters()]
     parameters = [p.detach().clone().requires_grad_() for p in case.mixer.parameters()]
 
@@ -170,6 +225,6 @@ def differentiable(case: MixerCase, draw: Draw) -> None:
 @law(MIXER_LAWS)
 def saved(case: MixerCase, draw: Draw) -> None:
     """All that the mixer has learned is in its state dict, and comes back from a safetensors file."""
-    x, span = draw.tensor(2, 4, case.width), draw.span(2, 4)
+    x, span = _columns(case, draw, 2, 4)[:2]
     again = replace(case, mixer=reloaded(case.mixer))
     assert torch.equal(again.run(x, span).output, case.run(x, span).output), "output after loading"

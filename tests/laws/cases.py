@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import torch
 from hypothesis import HealthCheck, settings
-from torch import nn
+from torch import Tensor, nn
 
 from regard.attention.catalogue import MECHANISMS as CATALOGUE
 from regard.attention.catalogue import build_mechanism
 from regard.attention.contract import Decoder, Mechanism, Mixer, Reader
 from regard.attention.heads import PROJECTIONS, AttentionReader, MultiHead, SelfAttention
-from regard.attention.mask import Causal, Mask, Padding, Window
+from regard.attention.mask import Causal, Global, Mask, Padding, Segments, Span, VisibleUntil, Window
 from regard.attention.mechanisms.additive import Additive
 from regard.attention.mechanisms.coverage import Coverage
 from regard.attention.mechanisms.coverage_location_aware import CoverageLocationAware
@@ -36,7 +36,7 @@ from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.convolutional.decoder import ConvolutionalDecoder, ConvolutionalLayer, ConvolutionalReader
 from regard.models.convolutional.gated_convolution import GatedConvolution
-from regard.models.input import TokenInput
+from regard.models.input import Embedded, TokenInput
 from regard.models.recurrent.bahdanau import BahdanauDecoder
 from regard.models.recurrent.bridge import CopiedState, LearnedState
 from regard.models.recurrent.cells import GRU, LSTM, Cell, Elman
@@ -139,6 +139,8 @@ def shaw(mask: Mask) -> SelfAttention:
     return SelfAttention(heads(bold(Shaw(**sizes_of_query(SIZES), clip=2))), mask=mask)
 
 
+PACKED = Causal() & Padding() & Segments()  # the mask of documents packed into a row
+
 MIXERS = {
     "self-attention": lambda: attention(Causal() & Padding()),
     "self-attention-general": lambda: attention(Causal() & Padding(), kind="general"),
@@ -153,6 +155,11 @@ MIXERS = {
     "self-attention-shaw": lambda: shaw(Causal() & Padding()),
     "self-attention-t5-encoder": lambda: attention(Padding(), kind="dot-t5-two-sided"),
     "self-attention-shaw-encoder": lambda: shaw(Padding()),
+    "packed-self-attention": lambda: attention(PACKED, rotary=Rotary(PER_HEAD)),
+    "packed-self-attention-window": lambda: attention(PACKED & Window(1)),
+    "packed-self-attention-encoder": lambda: attention(Padding() & Segments() & Window(1)),
+    "self-attention-global": lambda: attention(Causal() & Padding() & (Window(0) | Global())),
+    "self-attention-visible-until": lambda: attention(Causal() & VisibleUntil()),
     "self-attention-encoder": lambda: attention(Padding()),
     "self-attention-local-encoder": lambda: attention(Padding(), kind="local-p"),
     "self-attention-location-aware-encoder": lambda: attention(Padding(), kind="location-aware"),
@@ -177,6 +184,25 @@ def single_reader(kind: str) -> Reader:
 
 def embedding(position: Position) -> TokenInput:
     return TokenInput(nn.Parameter(torch.randn(TYPES, WIDTH)), position, dropout=0.0)
+
+
+class WaitK(TokenInput):
+    """Tokens that may see ``k`` positions of the source more than precede them (Ma et al. 2019)."""
+
+    k = 1
+
+    def forward(self, inputs: Tensor, span: Span) -> Embedded:
+        embedded = super().forward(inputs, span)
+        return embedded._replace(span=span._replace(visible_until=span.position + self.k))
+
+
+def wait_k(read: type[AttentionReader] = AttentionReader) -> TransformerDecoder:
+    """A decoder that starts before the source has ended."""
+    decoder = transformer()
+    decoder.embedding = WaitK(decoder.embedding.weight)
+    for layer in decoder.stack:
+        layer.reader = read(heads(Dot()), mask=Padding() & VisibleUntil())
+    return decoder
 
 
 def transformer(
@@ -281,6 +307,7 @@ DECODERS = {
     "transformer-multi-query-unplaced": lambda: transformer(
         position="none", mixer=lambda: attention(Causal() & Padding(), key_heads=1)
     ),
+    "transformer-wait-k": lambda: wait_k(),
     "transformer-location-aware": lambda: transformer(read="location-aware"),
     "transformer-local-p": lambda: transformer(read="local-p"),
     "transformer-rotary": lambda: built(position="rotary", normalisation="rms", norm="pre", activation="swiglu"),
@@ -318,7 +345,14 @@ def mechanism_case(name: str) -> MechanismCase:
 
 def mixer_case(name: str) -> MixerCase:
     torch.manual_seed(0)
-    return MixerCase(mixer=ready(MIXERS[name]()), width=WIDTH)
+    return MixerCase(mixer=ready(MIXERS[name]()), width=WIDTH, packs=name.startswith("packed"))
+
+
+def packing_case(kind: str) -> MixerCase:
+    """Causal self-attention of documents packed into a row, by that mechanism."""
+    torch.manual_seed(0)
+    mixer = shaw(PACKED) if kind == "shaw" else attention(PACKED, kind=kind)
+    return MixerCase(mixer=ready(mixer), width=WIDTH, packs=True)
 
 
 def decoder_case(name: str) -> DecoderCase:

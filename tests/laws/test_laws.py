@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.attention.mechanisms.location import Location
 from regard.testing import DECODER_LAWS, MECHANISM_LAWS, MIXER_LAWS, Draw, Law
 
-from .cases import DECODERS, FEW, MECHANISMS, MIXERS, decoder_case, mechanism_case, mixer_case
+from .cases import DECODERS, FEW, MECHANISMS, MIXERS, decoder_case, mechanism_case, mixer_case, packing_case
 
 
 def pairs(names: Iterable[str], make: Callable[[str], Any], laws: list[Law]) -> pytest.MarkDecorator:
@@ -41,3 +42,19 @@ def test_mixer(case, law, source):
 @given(source=st.randoms(use_true_random=False))
 def test_decoder(case, law, source):
     law.check(case, Draw(source))
+
+
+def _packs(name: str) -> bool:
+    """Whether it streams as self-attention; location attention scores the numbers of columns, not their positions."""
+    mechanism = mechanism_case(name).mechanism
+    able = mechanism.can()
+    return able.causal and able.stream == "exact" and not isinstance(mechanism, Location)
+
+
+@pytest.mark.parametrize("kind", [*filter(_packs, MECHANISMS)])
+@FEW
+@given(source=st.randoms(use_true_random=False))
+def test_every_mechanism_keeps_packed_documents_apart(kind, source):
+    """In pieces, too: the cache knows the documents of its keys."""
+    (law,) = [each for each in MIXER_LAWS if each.name == "packed"]
+    law.check(packing_case(kind), Draw(source))

@@ -7,6 +7,7 @@ import random
 import pytest
 import torch
 
+from regard.attention.mask import Padding, Segments
 from regard.testing import (
     DECODER_LAWS,
     MECHANISM_LAWS,
@@ -52,7 +53,9 @@ def test_mechanism(make, law):
 @table(mixers.MUTANTS)
 def test_mixer(make, law):
     torch.manual_seed(0)
-    assert caught(MIXER_LAWS, law, MixerCase(mixer=ready(make()), width=WIDTH))
+    mixer = ready(make())
+    packs = Segments() in getattr(mixer, "mask", Padding()).conjuncts()
+    assert caught(MIXER_LAWS, law, MixerCase(mixer=mixer, width=WIDTH, packs=packs))
 
 
 @table(decoders.MUTANTS)

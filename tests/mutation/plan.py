@@ -54,6 +54,7 @@ TESTS: dict[str, Stages] = {
     "regard/search/constrained.py": (("tests/test_constrained.py", "tests/test_decoding.py"),),
     "regard/search/constraint_state.py": (("tests/test_constrained.py",),),
     "regard/data/pairs.py": (("tests/data/test_batches.py",), ("tests/test_update.py",)),
+    "regard/attention/span.py": (("tests/test_span.py", "tests/test_mask.py"),),
     "regard/attention/mask.py": (("tests/test_mask.py",), laws("dot-unscaled", "transformer-multi-query")),
     "regard/attention/kernel.py": (("tests/test_kernel.py",), LONG, *ATTENTION),
     "regard/attention/structure.py": (("tests/test_mask.py",), LONG),

@@ -19,6 +19,8 @@ __all__ = [
 def distances(bound: Bound) -> Int[Tensor, "#batch query key"]:
     """Distance j − i of every pair in absolute positions, right with a cache; one row where all rows agree."""
     query, key = bound.query, bound.key
+    if bound.placed:
+        return key.position[:, None] - query.position[:, :, None]
     offset = key.start - query.start
     if len(offset) > 1 and bool((offset == offset[0]).all()):
         offset = offset[:1]

@@ -54,7 +54,7 @@ class ConvolutionalReader(Reader):
         self, query: Float[Tensor, "rows length width"], span: Span, memory: SourceKeys, rows: RowMap, state: State
     ) -> Mixed:
         read: Mixed = self.attention(query, span, memory, rows, state)
-        length = memory.valid.sum(1).index_select(0, rows.sentence)
+        length = memory.span.length.index_select(0, rows.sentence)
         return read._replace(output=read.output * length[:, None, None].to(query.dtype).sqrt())
 
 

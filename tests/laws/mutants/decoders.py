@@ -30,6 +30,7 @@ from ..cases import (
     heads,
     single_reader,
     stack,
+    wait_k,
     words,
 )  # fmt: skip
 
@@ -118,14 +119,22 @@ class LooksAtSourcePadding(AttentionReader):
 
     def prepare(self, encoded):
         memory = super().prepare(encoded)
-        return memory._replace(valid=torch.ones_like(memory.valid))
+        return memory._replace(span=memory.span._replace(valid=torch.ones_like(memory.span.valid)))
+
+
+class FoldsWithoutSpan(AttentionReader):
+    """Lets every folded query see as much of the source as the latest of them."""
+
+    def _fold(self, span, rows):
+        folded = super()._fold(span, rows)
+        return folded._replace(visible_until=torch.ones_like(folded.visible_until) * span.visible_until.max())
 
 
 class FrozenRows(TransformerDecoder):
     """Forgets which sentence a row reads as soon as rows move."""
 
     def forward(self, tokens, memory, state, *, valid=None):
-        still = state._replace(rows=torch.arange(len(tokens)) % len(memory[0].valid))
+        still = state._replace(rows=torch.arange(len(tokens)) % len(memory[0].span.valid))
         decoded = super().forward(tokens, memory, still, valid=valid)
         return decoded._replace(state=decoded.state._replace(rows=state.rows))
 
@@ -215,6 +224,7 @@ MUTANTS = {
     "reads-neighbour": (lambda: _transformer(read=ReadsNeighbour), "shared"),
     "reads-by-row": (lambda: _transformer(read=ReadsByRow), "shared"),
     "reads-by-row-compacted": (lambda: _transformer(read=ReadsByRow), "compacted"),
+    "folds-without-span": (lambda: wait_k(FoldsWithoutSpan), "shared"),
     "frozen-rows": (lambda: _transformer(FrozenRows), "reorder"),
     "looks-at-source-padding": (lambda: _transformer(read=LooksAtSourcePadding), "batched"),
     "sees-the-end": (lambda: _transformer(SeesTheEnd), "causal"),

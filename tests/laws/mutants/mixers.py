@@ -7,20 +7,53 @@ from torch import Tensor
 
 from regard.attention.contract import Mixed
 from regard.attention.heads import KeyValue, SelfAttention
-from regard.attention.mask import Causal, Padding
+from regard.attention.mask import Causal, Global, Mask, Padding, Window
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.positions.distance_bias import Alibi
 from regard.attention.positions.rotary import Rotary
-from regard.core.state import State
+from regard.core.state import State, select
 from regard.models.convolutional.gated_convolution import GatedConvolution
 from regard.models.transformer.average_attention import AverageAttention
 from regard.models.transformer.ssru import SimpleRecurrent
 
-from ..cases import MECHANISMS, SIZES, WIDTH, heads
+from ..cases import MECHANISMS, PACKED, SIZES, WIDTH, heads
+
+CAUSAL = Causal() & Padding()
 
 
-def _attention(kind: type[SelfAttention]) -> SelfAttention:
-    return kind(heads(MECHANISMS["dot"](SIZES)), mask=Causal() & Padding())
+def _attention(kind: type[SelfAttention], mask: Mask = CAUSAL) -> SelfAttention:
+    return kind(heads(MECHANISMS["dot"](SIZES)), mask=mask)
+
+
+class Forgetful(SelfAttention):
+    """Keeps the field ``lost`` of its keys' span as if it were 0 for all."""
+
+    lost = "segment"
+
+    def forward(self, x, span, state):
+        mixed = super().forward(x, span, state)
+        kept = mixed.state.span
+        blank = {name: torch.zeros_like(field) for name, field in kept.fields().items() if name == self.lost}
+        return mixed._replace(state=mixed.state._replace(span=kept._replace(**blank)))
+
+
+class ForgetsPositions(Forgetful):
+    """Keeps no given positions."""
+
+    lost = "given_position"
+
+
+class ForgetsGlobal(Forgetful):
+    """Keeps no mark of global columns."""
+
+    lost = "is_global"
+
+
+class LooksAcross(SelfAttention):
+    """Sees the documents before its own."""
+
+    def forward(self, x, span, state):
+        return super().forward(x, span._replace(segment=torch.zeros_like(span.segment)), state)
 
 
 class PeeksAhead(SelfAttention):
@@ -51,15 +84,14 @@ class StuckCache(KeyValue):
         return self
 
     def select(self, rows: Tensor) -> KeyValue:
-        kept = torch.arange(len(rows)) % len(self.length)
-        return StuckCache(*(leaf[kept] for leaf in self))
+        return StuckCache(*select(tuple(self), torch.arange(len(rows)) % len(self.length)))
 
     def repeat(self, times: int) -> KeyValue:
-        return StuckCache(*(leaf.repeat(times, *[1] * (leaf.dim() - 1)) for leaf in self))
+        return StuckCache(*select(tuple(self), torch.arange(len(self.length)).repeat(times)))
 
     def join(self, states) -> KeyValue:
         joined = super().join(states)
-        return joined._replace(length=joined.length.flip(0))
+        return joined._replace(span=joined.span._replace(valid=joined.span.valid.flip(0)))
 
 
 class Stuck(SelfAttention):
@@ -78,7 +110,9 @@ class CountsPadding(SelfAttention):
 
     def forward(self, x, span, state):
         mixed = super().forward(x, span, state)
-        return mixed._replace(state=mixed.state._replace(length=state.length + x.shape[1]))
+        columns = torch.arange(mixed.state.key.shape[2])
+        counted = mixed.state.span._replace(valid=columns < (state.length + x.shape[1])[:, None])
+        return mixed._replace(state=mixed.state._replace(span=counted))
 
 
 class TurnsByColumn(Rotary):
@@ -155,6 +189,11 @@ class MeanOfColumns(AverageAttention):
 
 
 MUTANTS = {
+    "forgets-segments": (lambda: _attention(Forgetful, PACKED), "chunk"),
+    "loses-segments": (lambda: _attention(Forgetful, PACKED), "packed"),
+    "forgets-positions": (lambda: _attention(ForgetsPositions, PACKED & Window(1)), "packed"),
+    "forgets-global": (lambda: _attention(ForgetsGlobal, Causal() & Padding() & (Window(0) | Global())), "chunk"),
+    "looks-across": (lambda: _attention(LooksAcross, PACKED), "packed"),
     "leaky-causal": (lambda: _attention(PeeksAhead), "causal"),
     "stale-cache": (lambda: _attention(StaleCache), "chunk"),
     "stuck-truncate": (lambda: _attention(Stuck), "truncated"),

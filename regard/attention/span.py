@@ -1,0 +1,165 @@
+"""Spans: all that is known of the columns of a tensor, apart from their contents.
+
+A span is a state: dimension 0 of each field is the row, and ``select``, ``repeat``, ``join`` and ``truncate`` of
+``regard.core.state`` work on it. Names of dimensions: **batch** (rows) and **length** (columns of a row).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+from torch.nn.functional import pad
+
+__all__ = ["EdgeList", "Span"]
+
+OPTIONAL = ("segment", "given_position", "visible_until", "is_global")  # fields of columns that may be ()
+
+
+class EdgeList(NamedTuple):
+    """Pairs (query column, key column) of one graph, the same in every row.
+
+    A graph is one batch: its rows cannot be reordered, repeated, joined or shortened (TypeError).
+    """
+
+    pairs: Int[Tensor, "2 edges"]
+
+    def refuse(self) -> NoReturn:
+        raise TypeError("a span with edges is one graph: its rows and columns cannot be taken apart or moved")
+
+    def select(self, rows: Int[Tensor, "rows"]) -> NoReturn:
+        self.refuse()
+
+    def repeat(self, times: int) -> NoReturn:
+        self.refuse()
+
+    def truncate(self, length: Int[Tensor, "batch"]) -> NoReturn:
+        self.refuse()
+
+    def join(self, states: Sequence[EdgeList]) -> NoReturn:
+        self.refuse()
+
+
+class Span(NamedTuple):
+    """Columns of a tensor: positions, padding, and what masks read; a field is () where nothing is known.
+
+    ``start``: position of column 0; column j is position ``start + j``.
+    ``valid``: False for padding, which stands at the end of a row.
+    ``segment``: number of the document, in a row that packs several.
+    ``given_position``: positions, where they are not ``start + j``, as in packs in which each document starts at 0.
+    ``visible_until``: number of source positions that a column may see, from 0 on (wait-k, streaming).
+    ``is_global``: True for columns that see all and are seen by all.
+    ``edges``: pairs of columns of a graph, the same in every row.
+    """
+
+    start: Int[Tensor, "batch"]
+    valid: Bool[Tensor, "batch length"]
+    segment: Int[Tensor, "batch length"] | tuple[()] = ()
+    given_position: Int[Tensor, "batch length"] | tuple[()] = ()
+    visible_until: Int[Tensor, "batch length"] | tuple[()] = ()
+    is_global: Bool[Tensor, "batch length"] | tuple[()] = ()
+    edges: EdgeList | tuple[()] = ()
+
+    @classmethod
+    def of(cls, valid: Bool[Tensor, "batch length"]) -> Span:
+        """The span of whole sentences: they start at position 0."""
+        return cls(valid.new_zeros(valid.shape[0], dtype=torch.int64), valid)
+
+    @property
+    def position(self) -> Int[Tensor, "batch length"]:
+        """The absolute position of every column."""
+        if isinstance(self.given_position, Tensor):
+            return self.given_position
+        return self.start[:, None] + torch.arange(self.valid.shape[1], device=self.valid.device)
+
+    @property
+    def length(self) -> Int[Tensor, "batch"]:
+        """The number of valid columns."""
+        return self.valid.sum(1)
+
+    def position_at(self, batch: Int[Tensor, "*#shape"], column: Int[Tensor, "*#shape"]) -> Int[Tensor, "*#shape"]:
+        """The absolute position of some columns; indices broadcast."""
+        if isinstance(self.given_position, Tensor):
+            return self.given_position[batch, column]
+        return self.start[batch] + column
+
+    def read(self, name: str) -> Tensor:
+        """The field of that name; ValueError where it is absent."""
+        field = getattr(self, name)
+        if not isinstance(field, Tensor):
+            raise ValueError(f"the mask reads Span.{name}, and this span has none")
+        return field
+
+    def fields(self) -> dict[str, Tensor]:
+        """The fields of columns that are there, besides ``valid``."""
+        return {name: field for name in OPTIONAL if isinstance(field := getattr(self, name), Tensor)}
+
+    def columns(self, begin: int, end: int) -> Span:
+        """The span of columns ``begin`` to ``end``, that one left out; without edges, which speak of all columns."""
+        cut: dict[str, Any] = {name: field[:, begin:end] for name, field in self.fields().items()}
+        return Span(self.start + begin, self.valid[:, begin:end])._replace(**cut)
+
+    def same_but_for_positions(self, other: Span) -> bool:
+        """Whether padding and the fields of columns are the same, positions aside. Looks at the columns."""
+        mine, theirs = ({**span.fields(), "valid": span.valid} for span in (self, other))
+        for fields in (mine, theirs):
+            fields.pop("given_position", None)
+        return mine.keys() == theirs.keys() and all(
+            mine[name] is theirs[name] or torch.equal(mine[name], theirs[name]) for name in mine
+        )
+
+    def append(self, piece: Span, at: Int[Tensor, "batch width"], length: int) -> Span:
+        """The span of ``length`` columns: the valid ones of this span, and after these ``piece`` in columns ``at``."""
+        for span in (self, piece):
+            span.refuse_edges()
+        columns = torch.arange(length, device=at.device)
+        fields: dict[str, Any] = {}
+        for name in OPTIONAL:
+            if both := _all_or_none(name, (self, piece)):
+                old, new = both
+                fields[name] = pad(old, (0, length - old.shape[1])).scatter(1, at, new)
+        return Span(self.start, columns < (self.length + piece.length)[:, None])._replace(**fields)
+
+    def truncate(self, length: Int[Tensor, "batch"]) -> Span:
+        """The span with at most ``length`` valid columns in a row."""
+        self.refuse_edges()
+        columns = torch.arange(self.valid.shape[1], device=length.device)
+        return self._replace(valid=self.valid & (columns < length[:, None]))
+
+    def join(self, states: Sequence[Span]) -> Span:
+        """The rows of several spans, padded to the longest."""
+        longest = max(span.valid.shape[1] for span in states)
+        fields = {"valid": [span.valid for span in states]}
+        for span in states:
+            span.refuse_edges()
+        for name in OPTIONAL:
+            if every := _all_or_none(name, states):
+                fields[name] = every
+        joined: dict[str, Any] = {name: torch.cat([pad(field, (0, longest - field.shape[1])) for field in every])
+                  for name, every in fields.items()}  # fmt: skip
+        return self._replace(start=torch.cat([span.start for span in states]), **joined)
+
+    def refuse_edges(self) -> None:
+        """Raise TypeError where the span has edges."""
+        if isinstance(self.edges, EdgeList):
+            self.edges.refuse()
+
+
+def _all_or_none(name: str, spans: Sequence[Span]) -> list[Tensor]:
+    """The field of every span; an empty list where none has it. ValueError where columns of some lack it."""
+    found = [span.fields().get(name) for span in spans]
+    some = next((field for field in found if field is not None), None)
+    if some is None:
+        return []
+    return [_absent(name, span, some) if field is None else field for span, field in zip(spans, found, strict=True)]
+
+
+def _absent(name: str, span: Span, like: Tensor) -> Tensor:
+    if name == "given_position":
+        return span.position
+    if span.valid.shape[1]:
+        raise ValueError(f"some of the columns have Span.{name} and others have none: give it with all, or with none")
+    return like.new_zeros(span.valid.shape)
