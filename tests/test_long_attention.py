@@ -21,6 +21,7 @@ from regard.attention.kernel import SHORT, attend, attend_reference, kernel, sha
 from regard.attention.mask import Bound, Causal, Mask, Padding, Segments, Span, Window
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.structure import BandStructure
+from regard.core.state import select
 from regard.models.dropout import Dropout
 from regard.testing import MIXER_LAWS, Draw
 
@@ -169,7 +170,7 @@ def test_no_tensor_is_as_large_as_the_table(mask: Mask, path, copied):
     """Forward and backward, padding and the spans included."""
     columns = 2048
     span = Span.of((torch.arange(columns) < columns - 100)[None])
-    other = Span(*(None if x is None else x.clone() for x in span)) if copied else span
+    other = select(span, torch.tensor([0])) if copied else span
     given = [torch.randn(1, 1, columns, 2, requires_grad=True) for _ in range(3)]
     with Largest() as largest:
         context = attend(*given, mask.bind(span, other))[0]
@@ -202,7 +203,10 @@ def test_what_needs_weights_or_a_bias_goes_on_as_before(dropping):
     torch.testing.assert_close(context, expected, **within(torch.float64, path="fused"))
 
 
-@pairs(["self-attention-multi-query", "self-attention-window", "self-attention-encoder"], mixer_case, MIXER_LAWS)
+LONG_MIXERS = ["multi-query", "window", "encoder"]
+
+
+@pairs([*(f"self-attention-{kind}" for kind in LONG_MIXERS), "packed-self-attention-window"], mixer_case, MIXER_LAWS)
 def test_the_laws_of_mixers_hold_for_long_sequences(case, law):
     for seed in range(2):
         with as_if_long():
@@ -224,7 +228,7 @@ def test_the_laws_of_mixers_hold_for_long_sequences(case, law):
 )
 def test_an_accelerator_makes_no_table(mask, whole, path, dtype, monkeypatch):
     """Equal lengths go by ``is_causal``, padded and packed ones by the kernel of sequences without padding."""
-    span = Span(*(None if x is None else x.cuda() for x in long_span(400)))
+    span = Span.of(long_span(400).valid.cuda())
     span = span._replace(segment=(torch.arange(400, device="cuda") // 150).expand(3, -1))
     span = span._replace(valid=torch.ones_like(span.valid)) if whole else span
     bound, chosen = mask.bind(span, span), Path(monkeypatch)

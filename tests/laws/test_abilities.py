@@ -11,7 +11,6 @@ import torch
 
 from regard.attention import kernel
 from regard.attention.contract import Abilities
-from regard.attention.mask import Span
 from regard.testing import MECHANISM_LAWS, Draw, MechanismCase
 from regard.testing.attention_scene import scene
 
@@ -65,7 +64,9 @@ def test_a_mixer_whose_columns_see_each_other_does_not_say_that_they_are_indepen
     """No law of mixers asks it: of one that claims it, the gradient from column to column is zero."""
     case = mixer_case(name)
     x = torch.randn(2, 4, case.width, dtype=torch.float64, requires_grad=True)
-    output = case.run(x, Span.of(torch.ones(2, 4, dtype=torch.bool))).output
+    span = Draw(random.Random(0)).full_span(2, 4, packed=False, placed=False)
+    one = span._replace(valid=torch.ones(2, 4, dtype=torch.bool), segment=torch.zeros(2, 4, dtype=torch.int64))
+    output = case.run(x, one).output
     (gradient,) = torch.autograd.grad(output[:, 3].square().sum(), x)
     assert not (case.mixer.can().order_free and bool(gradient[:, :3].any()))
 
