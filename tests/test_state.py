@@ -91,6 +91,14 @@ def test_caches_of_other_length_join():
     assert joined.span.valid.tolist() == [[True, False, False, False], [True] * 4]
 
 
+def test_a_row_that_joins_without_keys_starts_with_its_first_piece():
+    new = KeyValue(torch.empty(1, 1, 0, 1), torch.empty(1, 1, 0, 1), of_length(0))
+    joined = join([KeyValue(column(1.0), column(1.0), of_length(1)), new])
+    grown = joined.append(column(2.0, 3.0), column(2.0, 3.0), of_length(1, 1)._replace(start=torch.tensor([1, 7])))
+    assert grown.span.position[:, :2].tolist() == [[0, 1], [7, 8]]
+    assert grown.length.tolist() == [2, 1]
+
+
 def test_a_cache_of_no_rows_takes_nothing():
     """What is left of a batch once every row has finished."""
     cache = KeyValue(torch.zeros(0, 1, 2, 1), torch.zeros(0, 1, 2, 1), Span.of(torch.zeros(0, 2).bool()))

@@ -36,7 +36,7 @@ class KeyValue(NamedTuple):
     """Cache of the keys and values seen so far, and the span of the keys.
 
     A row's next key goes into its first slot that is not valid, so rows at different steps share a batch. Pieces follow
-    one another: where positions are not given, a piece starts where the cache ends.
+    one another: a piece starts where the cache ends, unless its positions are given.
     """
 
     key: Float[Tensor, "batch prepared_heads slots prepared"]
@@ -61,7 +61,7 @@ class KeyValue(NamedTuple):
         needed = max(length.tolist(), default=0) + n
         at = length[:, None] + torch.arange(n, device=key.device)
         keys, values = _write(self.key, key, at, needed), _write(self.value, value, at, needed)
-        return KeyValue(keys, values, self.span.append(span, at, keys.shape[2]))
+        return KeyValue(keys, values, self.span.append(span, length, keys.shape[2]))
 
     def truncate(self, length: Int[Tensor, "batch"]) -> KeyValue:
         return self._replace(span=self.span.truncate(length))

@@ -111,17 +111,19 @@ class Span(NamedTuple):
             mine[name] is theirs[name] or torch.equal(mine[name], theirs[name]) for name in mine
         )
 
-    def append(self, piece: Span, at: Int[Tensor, "batch width"], length: int) -> Span:
-        """The span of ``length`` columns: the valid ones of this span, and after these ``piece`` in columns ``at``."""
+    def append(self, piece: Span, length: Int[Tensor, "batch"], columns: int) -> Span:
+        """The span of so many ``columns``: in each row the first ``length`` of this span, and after these ``piece``."""
         for span in (self, piece):
             span.refuse_edges()
-        columns = torch.arange(length, device=at.device)
+        every = torch.arange(columns, device=length.device)
+        at = length[:, None] + every[: piece.valid.shape[1]]
         fields: dict[str, Any] = {}
         for name in OPTIONAL:
             if both := _all_or_none(name, (self, piece)):
                 old, new = both
-                fields[name] = pad(old, (0, length - old.shape[1])).scatter(1, at, new)
-        return Span(self.start, columns < (self.length + piece.length)[:, None])._replace(**fields)
+                fields[name] = pad(old, (0, columns - old.shape[1])).scatter(1, at, new)
+        start = torch.where(length == 0, piece.start, self.start)  # of a row that has none yet, the piece's
+        return Span(start, every < (length + piece.length)[:, None])._replace(**fields)
 
     def truncate(self, length: Int[Tensor, "batch"]) -> Span:
         """The span with at most ``length`` valid columns in a row."""
@@ -138,8 +140,10 @@ class Span(NamedTuple):
         for name in OPTIONAL:
             if every := _all_or_none(name, states):
                 fields[name] = every
-        joined: dict[str, Any] = {name: torch.cat([pad(field, (0, longest - field.shape[1])) for field in every])
-                  for name, every in fields.items()}  # fmt: skip
+        joined: dict[str, Any] = {
+            name: torch.cat([pad(field, (0, longest - field.shape[1])) for field in every])
+            for name, every in fields.items()
+        }
         return self._replace(start=torch.cat([span.start for span in states]), **joined)
 
     def refuse_edges(self) -> None:
@@ -150,11 +154,14 @@ class Span(NamedTuple):
 
 def _all_or_none(name: str, spans: Sequence[Span]) -> list[Tensor]:
     """The field of every span; an empty list where none has it. ValueError where columns of some lack it."""
-    found = [span.fields().get(name) for span in spans]
-    some = next((field for field in found if field is not None), None)
+    found = [getattr(span, name) for span in spans]
+    some = next((field for field in found if isinstance(field, Tensor)), None)
     if some is None:
         return []
-    return [_absent(name, span, some) if field is None else field for span, field in zip(spans, found, strict=True)]
+    return [
+        field if isinstance(field, Tensor) else _absent(name, span, some)
+        for span, field in zip(spans, found, strict=True)
+    ]
 
 
 def _absent(name: str, span: Span, like: Tensor) -> Tensor:

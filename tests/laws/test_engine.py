@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from regard.attention.mask import Padding, VisibleUntil
 from regard.core.state import join, repeat, select, truncate
 from regard.engine import transformer
 from regard.engine.packed import Format, Int8Linear, PackedMatrix, _rounded, pack
@@ -329,6 +330,12 @@ def test_a_class_of_another_name_is_not_taken_for_what_it_is_made_of() -> None:
     model = model_of({})
     model.decoder.layers[0].__class__ = ReadsFirst
     assert "something else" in str(obstacle(model.decoder))
+
+
+def test_a_reader_that_may_not_see_the_whole_source_has_no_fast_form() -> None:
+    model = model_of({})
+    model.decoder.layers[0].reader.mask = Padding() & VisibleUntil()
+    assert "reading of the source is restricted" in str(obstacle(model.decoder))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from regard.attention.contract import Mixed
 from regard.attention.heads import KeyValue, SelfAttention
-from regard.attention.mask import Causal, Global, Mask, Padding, Window
+from regard.attention.mask import Causal, Global, Mask, Padding, VisibleUntil, Window
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.positions.distance_bias import Alibi
 from regard.attention.positions.rotary import Rotary
@@ -47,6 +47,14 @@ class ForgetsGlobal(Forgetful):
     """Keeps no mark of global columns."""
 
     lost = "is_global"
+
+
+class SeesEmptySlots(SelfAttention):
+    """Leaves it to positions to hide the slots of its cache that hold no key."""
+
+    def __init__(self, attention, *, mask):
+        super().__init__(attention, mask=mask)
+        self.cached = mask
 
 
 class LooksAcross(SelfAttention):
@@ -193,6 +201,7 @@ MUTANTS = {
     "loses-segments": (lambda: _attention(Forgetful, PACKED), "packed"),
     "forgets-positions": (lambda: _attention(ForgetsPositions, PACKED & Window(1)), "packed"),
     "forgets-global": (lambda: _attention(ForgetsGlobal, Causal() & Padding() & (Window(0) | Global())), "chunk"),
+    "sees-empty-slots": (lambda: _attention(SeesEmptySlots, Causal() & VisibleUntil()), "chunk"),
     "looks-across": (lambda: _attention(LooksAcross, PACKED), "packed"),
     "leaky-causal": (lambda: _attention(PeeksAhead), "causal"),
     "stale-cache": (lambda: _attention(StaleCache), "chunk"),
