@@ -116,11 +116,11 @@ class Span(NamedTuple):
         for span in (self, piece):
             span.refuse_edges()
         every = torch.arange(columns, device=length.device)
-        at = length[:, None] + every[: piece.valid.shape[1]]
         fields: dict[str, Any] = {}
         for name in OPTIONAL:
             if both := _all_or_none(name, (self, piece)):
                 old, new = both
+                at = length[:, None] + every[: new.shape[1]]
                 fields[name] = pad(old, (0, columns - old.shape[1])).scatter(1, at, new)
         start = torch.where(length == 0, piece.start, self.start)  # of a row that has none yet, the piece's
         return Span(start, every < (length + piece.length)[:, None])._replace(**fields)
