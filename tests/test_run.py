@@ -68,7 +68,7 @@ def test_a_resume_on_an_accelerator_promises_no_bits(making: Making, device: str
     trainer = making(steps=2, save_every=1)
     trainer.fit()
     again = making.again(trainer.run)
-    again.device = torch.device(device)
+    again.strategy.device = torch.device(device)
     assert again.resume()
     assert isinstance(again.reporter, Recorder)
     assert any("accelerator" in message for message in again.reporter.messages) is told

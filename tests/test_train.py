@@ -705,11 +705,11 @@ def test_more_workers_than_shards_are_refused(making: Making) -> None:
 def test_a_model_that_passes_change_has_one_worker(making: Making) -> None:
     """BatchNorm's running statistics are written by every pass: two at once would be a race."""
     options = making.config(threads=2).model_dump(mode="json")
-    options["model"]["normalisation"] = "batch"
-    run = RunFolder.create(making.folder / "run", load_config(options))
+    batch = ["model.normalisation=batch"]
+    run = RunFolder.create(making.folder / "run", load_config(options, batch))
     set_up(run, say=lambda message: None)
     options["train"] |= {"workers": 2, "shards": 2}
-    refused = load_config(options)
+    refused = load_config(options, batch)
     with pytest.raises(ConfigError, match="several passes"):
         setup.require_trainable(refused)
     with pytest.raises(ConfigError, match="several passes"):

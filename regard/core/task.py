@@ -37,6 +37,7 @@ __all__ = [
     "RunFiles",
     "Task",
     "find_task",
+    "never",
 ]
 
 Indices = npt.NDArray[np.int64]
@@ -157,6 +158,11 @@ class RunFiles(Protocol):
         """``Data.contents`` of the first preparation; None where the run has no plan yet."""
 
 
+def never() -> bool:
+    """Answer of whoever does not interrupt."""
+    return False
+
+
 class Predictor(Protocol):
     """A trained network at work: Translator, Generator …; gives its task a verb, evaluation and Python functions."""
 
@@ -173,11 +179,14 @@ class Predictor(Protocol):
     def write(self, output: Any, *, json: bool) -> str:
         """An output as exactly one line, without its end: for people, or as a JSON object."""
 
-    def measure(self, examples: Any, indices: Indices, names: Sequence[str]) -> MetricSums:
+    def measure(
+        self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = never
+    ) -> MetricSums:
         """Sums of the metrics ``names`` over these of the examples, such as counts over decoded outputs.
 
         Parts of the examples add up to the whole, however they are cut: what belongs to several examples, such as an
-        input that stands there twice, is counted at the first of them.
+        input that stands there twice, is counted at the first of them. Where it takes long, ``interrupted`` is asked
+        now and then, and KeyboardInterrupt raised where it says so.
         """
 
 

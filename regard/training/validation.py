@@ -12,7 +12,7 @@ from torch import nn
 
 from regard.core import atomic_files
 from regard.core.reference_mode import reference_mode
-from regard.core.task import Advance, Carry, ExampleIndices, Examples, LossTerms, MetricSums, Predictor, Task
+from regard.core.task import Advance, Carry, ExampleIndices, Examples, LossTerms, MetricSums, Predictor, Task, never
 from regard.core.tensors import added_sums
 from regard.errors import ModelError
 from regard.runs.config import RunConfig
@@ -132,8 +132,10 @@ def predictor_sums(
 ) -> MetricSums | None:
     """The predictor's sums of some metrics over all examples, on any rank; None when interrupted.
 
-    They are counts, exact in any order, so this rank's shards of several batches are decoded in one call.
+    They are counts, exact in any order, so this rank's shards of several batches are decoded in one call, which asks
+    ``interrupted`` itself where no other rank has to be asked with it.
     """
+    inside = interrupted if strategy.world == 1 else never
     total: MetricSums = {}
     waiting: list[ExampleIndices] = []
     batches = examples.batches(None)
@@ -143,7 +145,13 @@ def predictor_sums(
         waiting += [share for _, share in strategy.deal(batch)]
         if number == len(batches) or sum(len(share.index) for share in waiting) >= TOGETHER:
             index = np.concatenate([share.index for share in waiting])
-            total, waiting = added_sums(total, predictor.measure(examples, index, names)), []
+            try:
+                measured = predictor.measure(examples, index, names, inside)
+            except KeyboardInterrupt:
+                if inside():
+                    return None
+                raise
+            total, waiting = added_sums(total, measured), []
             if done is not None:
                 done(len(index))
     return strategy.add(total)

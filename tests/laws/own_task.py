@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.core.task import Card, CodecsAndSpec, Data, ExampleIndices, LossTerms, Metric, Task
+from regard.core.task import Card, CodecsAndSpec, Data, ExampleIndices, LossTerms, Metric, Task, never
 from regard.runs.config import DataSection, RunConfig
 
 
@@ -137,7 +137,9 @@ class Mean:
     def write(self, output: float, *, json: bool) -> str:
         return jsonlib.dumps({"mean": output}) if json else f"{output:.4f}"
 
-    def measure(self, examples: Lines, indices: np.ndarray, names: Sequence[str]) -> dict[str, Tensor]:
+    def measure(
+        self, examples: Lines, indices: np.ndarray, names: Sequence[str], interrupted: Callable[[], bool] = never
+    ) -> dict[str, Tensor]:
         rows = [examples.lines[index] for index in indices]
         errors = [abs(found - sum(row) / len(row)) for row, found in zip(rows, self(rows), strict=True)]
         return {"errors": torch.tensor(errors).double().sum(), "measured": torch.tensor(float(len(rows)))}

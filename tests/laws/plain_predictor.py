@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json as jsonlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from regard.core.task import Indices, MetricSums
+from regard.core.task import Indices, MetricSums, never
 
 __all__ = ["LINES", "WordCounter", "word_counter"]
 
@@ -23,7 +23,9 @@ class WordCounter:
     def write(self, output: int, *, json: bool) -> str:
         return jsonlib.dumps({"words": output}) if json else str(output)
 
-    def measure(self, examples: Any, indices: Indices, names: Sequence[str]) -> MetricSums:
+    def measure(
+        self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = never
+    ) -> MetricSums:
         return {}
 
 

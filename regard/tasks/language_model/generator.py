@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from json import dumps
 from typing import NamedTuple, overload
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.config.explain import explain
 from regard.core.observation import Observation
 from regard.core.predictor_interface import PredictorInterface
-from regard.core.task import Indices, MetricSums
+from regard.core.task import Indices, MetricSums, never
 from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, UNKNOWN, Tokenizer
 from regard.data.windows import WindowExamples
 from regard.errors import ConfigError, DataError, ModelError
@@ -115,7 +115,9 @@ class Generator:
         found = {"text": text, "log_probability": output.log_probability, "finished": output.finished}
         return dumps(found | {"prompt": output.prompt}, ensure_ascii=False)
 
-    def measure(self, examples: WindowExamples, indices: Indices, names: Sequence[str]) -> MetricSums:
+    def measure(
+        self, examples: WindowExamples, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = never
+    ) -> MetricSums:
         """See ``core.task.Predictor``: the sizes of the raw texts, for the figures by byte and by character.
 
         A text is counted with its first window. DataError where a token of it is unknown: the probability of that says

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,18 +19,25 @@ __all__ = ["measure"]
 GREEDY = {"beam": 1, "nbest": 1, "temperature": None, "top_k": None, "top_p": None}
 
 
-def measure(translator: Translator, examples: PairExamples, indices: Indices, names: Sequence[str]) -> MetricSums:
+def measure(
+    translator: Translator,
+    examples: PairExamples,
+    indices: Indices,
+    names: Sequence[str],
+    interrupted: Callable[[], bool],
+) -> MetricSums:
     """Sums of the metrics over these pairs, each source decoded once, greedily, by the other settings of the run.
 
     For wer and per an item is a distinct source, with the references of all its pairs, wherever they are: it is
     counted with the first of these pairs, so that parts of the examples add up however they are cut. Raises ModelError
-    where the model computes no probabilities.
+    where the model computes no probabilities, KeyboardInterrupt where ``interrupted`` says so at a step.
     """
     check_names(names)
     every = [int(index) for index in indices]
     first = [index for index in every if _lines_of_one_source(examples, index)[0] == index]
     rows = {name: first if METRICS[name].by_source else every for name in names}
-    outputs = _outputs(translator, examples, list(dict.fromkeys(index for each in rows.values() for index in each)))
+    decoded = list(dict.fromkeys(index for each in rows.values() for index in each))
+    outputs = _outputs(translator, examples, decoded, interrupted)
     sums: MetricSums = {}
     for name, chosen in rows.items():
         by_source = METRICS[name].by_source
@@ -43,10 +50,13 @@ def measure(translator: Translator, examples: PairExamples, indices: Indices, na
     return sums
 
 
-def _outputs(translator: Translator, examples: PairExamples, indices: Sequence[int]) -> Mapping[str, str]:
+def _outputs(
+    translator: Translator, examples: PairExamples, indices: Sequence[int], interrupted: Callable[[], bool]
+) -> Mapping[str, str]:
     """The output of each distinct source."""
     sources = list(dict.fromkeys(examples.texts[index][0] for index in indices))
-    found = translator.translate(sources, search=translator.search.model_copy(update=GREEDY))
+    search = translator.search.model_copy(update=GREEDY)
+    found = translator.translate(sources, search=search, interrupted=interrupted)
     return {source: each.text for source, each in zip(sources, found, strict=True)}
 
 

@@ -23,7 +23,7 @@ from regard.config.settings import SearchConfig
 from regard.core.notebook import shortened
 from regard.core.out_of_memory import explain_out_of_memory
 from regard.core.state import State
-from regard.core.task import Indices, MetricSums
+from regard.core.task import Indices, MetricSums, never
 from regard.data.order import batches_in_order
 from regard.data.pairs import PairExamples, pad_sources
 from regard.data.tokenizers.catalogue import BEGIN, UNKNOWN, Tokenizer
@@ -142,9 +142,11 @@ class Translator:
         """The best output, its line breaks as spaces; or an object of all that is known of the translation."""
         return dumps(output.as_dict(), ensure_ascii=False) if json else " ".join(re.split("[\r\n]", output.text))
 
-    def measure(self, examples: PairExamples, indices: Indices, names: Sequence[str]) -> MetricSums:
+    def measure(
+        self, examples: PairExamples, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = never
+    ) -> MetricSums:
         """See ``core.task.Predictor`` and ``tasks.translation.measure``."""
-        return measure(self, examples, indices, names)
+        return measure(self, examples, indices, names, interrupted)
 
     @torch.no_grad()
     def score(
