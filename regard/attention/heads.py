@@ -132,6 +132,11 @@ class MultiHead(nn.Module):
     ``bias``: projections that have a bias: the paper prints none, torch has all four.
     ``project``: projections that are linear; the others are the identity, as where one head reads the states
     themselves (Luong et al. 2015).
+    ``normalise``: each head's queries and keys are x / √(mean of x² + 1e-6) · g, g learned and shared by the heads, so
+    that energies stay bounded as matrices grow (Henry et al. 2020; Dehghani et al. 2023, who take LayerNorm). Rotary
+    positions come after it.
+    ``gated``: the context of each head is multiplied by σ(W_g x), x the input of the queries, before W^O (Qiu et al.
+    2025, 2505.06708, G1, elementwise): it lets a head say nothing, and takes heads · d_v · width parameters more.
     """
 
     def __init__(
@@ -147,6 +152,8 @@ class MultiHead(nn.Module):
         output_width: int | None = None,
         bias: Collection[str] = (),
         project: Collection[str] = PROJECTIONS,
+        normalise: bool = False,
+        gated: bool = False,
     ) -> None:
         super().__init__()
         memory_width = memory_width or width
@@ -171,11 +178,19 @@ class MultiHead(nn.Module):
             _projection(name, *sizes[name], bias=name in bias, linear=name in project) for name in PROJECTIONS
         )
         self.mechanism = mechanism
+        self.query_norm = nn.RMSNorm(self.query_width, eps=1e-6) if normalise else None
+        self.key_norm = nn.RMSNorm(self.key_width, eps=1e-6) if normalise else None
+        self.gate = nn.Linear(width, heads * self.value_width, bias=False) if gated else None
 
     def queries(self, x: Float[Tensor, "batch query width"]) -> Float[Tensor, "batch heads query query_width"]:
         """Projected queries of each head."""
         projected: Tensor = self.query(x)
-        return projected.unflatten(-1, (self.heads, self.query_width)).transpose(1, 2)
+        query = projected.unflatten(-1, (self.heads, self.query_width)).transpose(1, 2)
+        return query if self.query_norm is None else self.query_norm(query)
+
+    def gates(self, x: Float[Tensor, "batch query width"]) -> Float[Tensor, "batch query gated"] | None:
+        """Factors of the context, from the input of the queries; None without a gate."""
+        return None if self.gate is None else torch.sigmoid(self.gate(x))
 
     def keys_values(
         self, x: Float[Tensor, "batch key width"]
@@ -183,8 +198,9 @@ class MultiHead(nn.Module):
         """Projected keys and values of each key head."""
         key: Tensor = self.key(x)
         value: Tensor = self.value(x)
+        key = key.unflatten(-1, (self.key_heads, self.key_width)).transpose(1, 2)
         return (
-            key.unflatten(-1, (self.key_heads, self.key_width)).transpose(1, 2),
+            key if self.key_norm is None else self.key_norm(key),
             value.unflatten(-1, (self.key_heads, self.value_width)).transpose(1, 2),
         )
 
@@ -195,10 +211,12 @@ class MultiHead(nn.Module):
         value: Float[Tensor, "batch key_heads key value"],
         bound: Bound,
         state: State = (),
+        gates: Float[Tensor, "batch query gated"] | None = None,
     ) -> Mixed:
         """Output (batch, query, width) of all heads, from projected queries, prepared keys and values."""
         attended: Attended = self.mechanism(query, key, value, bound, state)
-        return Mixed(self.output(attended.context.transpose(1, 2).flatten(2)), attended.state, attended.weights)
+        context = attended.context.transpose(1, 2).flatten(2)
+        return Mixed(self.output(context if gates is None else context * gates), attended.state, attended.weights)
 
 
 class SelfAttention(Mixer):
@@ -250,7 +268,7 @@ class SelfAttention(Mixer):
             key, value, keys = state.key, state.value, state.span
         bound = (self.mask if keys is span else self.cached).bind(span, keys)
         before = self.attention.mechanism.start(key, bound)
-        mixed: Mixed = self.attention(query, key, value, bound, before)
+        mixed: Mixed = self.attention(query, key, value, bound, before, self.attention.gates(x))
         return mixed._replace(state=state)
 
 
@@ -277,13 +295,14 @@ class AttentionReader(Reader):
     def forward(
         self, query: Float[Tensor, "rows length width"], span: Span, memory: SourceKeys, rows: RowMap, state: State
     ) -> Mixed:
-        projected = self.attention.queries(query)
+        projected, gates = self.attention.queries(query), self.attention.gates(query)
         if rows.slot is None:
-            return self._attend(projected, span, memory, state)
+            return self._attend(projected, span, memory, state, gates)
         if not self.attention.mechanism.can().order_free:
-            return self._attend(projected, span, select(memory, rows.sentence), state)
+            return self._attend(projected, span, select(memory, rows.sentence), state, gates)
         folded = rows.scatter(projected).transpose(1, 2).flatten(2, 3)  # (sentences, heads, width·n, d_k)
-        mixed = self._attend(folded, self._fold(span, rows), memory, state)
+        gates = None if gates is None else rows.scatter(gates).flatten(1, 2)
+        mixed = self._attend(folded, self._fold(span, rows), memory, state, gates)
         return mixed._replace(output=rows.gather(mixed.output.unflatten(1, (rows.width, query.shape[1]))))
 
     def _fold(self, span: Span, rows: RowMap) -> Span:
@@ -293,7 +312,13 @@ class AttentionReader(Reader):
         return rows.fold(span)
 
     def _attend(
-        self, query: Float[Tensor, "batch heads query query_width"], span: Span, memory: SourceKeys, state: State
+        self,
+        query: Float[Tensor, "batch heads query query_width"],
+        span: Span,
+        memory: SourceKeys,
+        state: State,
+        gates: Float[Tensor, "batch query gated"] | None,
     ) -> Mixed:
-        mixed: Mixed = self.attention(query, memory.key, memory.value, self.mask.bind(span, memory.span), state)
+        bound = self.mask.bind(span, memory.span)
+        mixed: Mixed = self.attention(query, memory.key, memory.value, bound, state, gates)
         return mixed

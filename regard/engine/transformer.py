@@ -50,12 +50,16 @@ def _obstacle(layer: TransformerLayer) -> str | None:
     for attention in (mixer.attention, reader.attention):
         if type(attention.mechanism) is not Dot or attention.mechanism.bias is not None:
             return "its attention is not the plain product"
+        if attention.query_norm is not None or attention.gate is not None:
+            return "its attention is normalised or gated"
         projections = (getattr(attention, name) for name in PROJECTIONS)
         if type(attention) is not MultiHead or not all(type(x) is nn.Linear for x in projections):
             return "its attention lacks a projection"
     frames = (layer.around_mixer, layer.around_reader, layer.around_feed_forward)
     if type(layer.feed_forward) not in (FeedForward, GatedFeedForward):
         return f"its feed-forward is a {type(layer.feed_forward).__name__}"
+    if layer.start_mix is not None:
+        return "its layers look back to the embedding"
     if not all(type(frame) in (PostNorm, PreNorm) for frame in frames):
         return "its residual frames are neither post-norm nor pre-norm"
     return None

@@ -74,6 +74,13 @@ class AttentionSizes(BaseModel):
     key_width: int | None = Field(None, ge=1, le=1 << 20, description="d_k, per head; width / heads unless given")
     value_width: int | None = Field(None, ge=1, le=1 << 20, description="d_v, per head; width / heads unless given")
     attention_bias: bool = Field(False, description="bias in the four projections; the paper has none")
+    qk_norm: bool = Field(
+        False,
+        description="RMSNorm of each head's queries and keys, with gains (Henry et al. 2020; Dehghani et al. 2023)",
+    )
+    attention_gate: bool = Field(
+        False, description="each head's context times σ(W x), feature by feature (Qiu et al. 2025)"
+    )
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="probability, on attention weights")
 
     @model_validator(mode="after")

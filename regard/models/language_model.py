@@ -71,7 +71,8 @@ class LanguageModel(nn.Module):
         span = Span(state.length, torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid)
         x, span = self.embedding(tokens, span)
         steps = [
-            partial(layer, span=span, state=before) for layer, before in zip(self.stack, state.layers, strict=True)
+            partial(layer, span=span, state=before, embedded=x)
+            for layer, before in zip(self.stack, state.layers, strict=True)
         ]
         x, layers = self.execution.run(steps, x)
         return self.norm(x), LanguageModelState(layers, state.length + span.length)

@@ -75,6 +75,8 @@ def multi_head(
             output_width=output_width,
             bias=bias,
             project=project,
+            normalise=sizes.qk_norm,
+            gated=sizes.attention_gate,
         )
     except ValueError as problem:
         raise ConfigError("heads of these sizes cannot be built", where=where, why=str(problem)) from problem

@@ -60,6 +60,10 @@ def obstacle(config: ModelConfig) -> str | None:
             width not in (None, encoder.width // encoder.heads) for width in (encoder.key_width, encoder.value_width)
         ),
         f"its normalisation is {encoder.normalisation}": encoder.normalisation not in EPSILON,
+        f"its activation is {encoder.activation}": encoder.activation not in ACTIVATIONS,
+        "its queries and keys are normalised": any(side.qk_norm for side in sides),
+        "its attention is gated": any(side.attention_gate for side in sides),
+        "its layers look back to the embedding": any(side.embedding_residual for side in sides),
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 

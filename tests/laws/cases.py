@@ -125,8 +125,9 @@ for kind in CATALOGUE:  # a new line there is under the laws, in its default for
     MECHANISMS.setdefault(kind, lambda sizes, kind=kind: build_mechanism(kind, {}, where=kind, sizes=sizes))
 
 
-def heads(mechanism: Mechanism, *, key_heads: int | None = None, bias: bool = False) -> MultiHead:
-    return MultiHead(WIDTH, heads=HEADS, mechanism=mechanism, key_heads=key_heads, bias=PROJECTIONS if bias else ())
+def heads(mechanism: Mechanism, *, key_heads: int | None = None, bias: bool = False, **more: bool) -> MultiHead:
+    biased = PROJECTIONS if bias else ()
+    return MultiHead(WIDTH, heads=HEADS, mechanism=mechanism, key_heads=key_heads, bias=biased, **more)
 
 
 def attention(
@@ -160,6 +161,9 @@ MIXERS = {
     "packed-self-attention-encoder": lambda: attention(Padding() & Segments() & Window(1)),
     "self-attention-global": lambda: attention(Causal() & Padding() & (Window(0) | Global())),
     "self-attention-visible-until": lambda: attention(Causal() & VisibleUntil()),
+    "self-attention-normalised-gated": lambda: SelfAttention(
+        heads(Dot(), key_heads=1, normalise=True, gated=True), mask=Causal() & Padding(), rotary=Rotary(PER_HEAD)
+    ),
     "self-attention-encoder": lambda: attention(Padding()),
     "self-attention-local-encoder": lambda: attention(Padding(), kind="local-p"),
     "self-attention-location-aware-encoder": lambda: attention(Padding(), kind="location-aware"),
@@ -312,6 +316,9 @@ DECODERS = {
     "transformer-local-p": lambda: transformer(read="local-p"),
     "transformer-rotary": lambda: built(position="rotary", normalisation="rms", norm="pre", activation="swiglu"),
     "transformer-rotary-half": lambda: built(position={"kind": "rotary", "layout": "half"}, key_heads=1),
+    "transformer-newer-parts": lambda: built(
+        position="rotary", norm="pre", activation="relu2", qk_norm=True, attention_gate=True, embedding_residual=True
+    ),
     "transformer-alibi": lambda: built(position="alibi", normalisation="batch", activation="gelu"),
     "transformer-t5": lambda: built(position={"kind": "t5", "buckets": 4, "distance": 5}, activation="geglu"),
     "transformer-shaw": lambda: built(position={"kind": "shaw", "clip": 2}, normalisation="none", activation="glu"),

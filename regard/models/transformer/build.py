@@ -28,7 +28,7 @@ def encoder(config: TransformerStackConfig, embedding: nn.Parameter) -> Transfor
     site = mixer_site(config, Padding(), where="model.encoder", causal=False)
     layers = [_layer(config, site) for _ in range(config.layers)]
     words, execution = embed(config.position, embedding, dropout=config.dropout), EXECUTIONS[config.execution]()
-    return _initial(TransformerEncoder(words, layers, _last_norm(config), execution), config.init_std)
+    return _initial(TransformerEncoder(words, layers, _last_norm(config), execution), config)
 
 
 def decoder(
@@ -37,7 +37,7 @@ def decoder(
     site = mixer_site(config, Causal() & Padding(), where="model.decoder", causal=True)
     layers = [_decoder_layer(config, site, states) for _ in range(config.layers)]
     words, execution = embed(config.position, embedding, dropout=config.dropout), EXECUTIONS[config.execution]()
-    return _initial(TransformerDecoder(words, layers, _last_norm(config), execution), config.init_std)
+    return _initial(TransformerDecoder(words, layers, _last_norm(config), execution), config)
 
 
 def language_model(config: TransformerStackConfig, embedding: nn.Parameter, head: Head) -> LanguageModel:
@@ -45,18 +45,21 @@ def language_model(config: TransformerStackConfig, embedding: nn.Parameter, head
     site = mixer_site(config, Causal() & Padding(), where="model.decoder", causal=True)
     layers = [_layer(config, site) for _ in range(config.layers)]
     words, execution = embed(config.position, embedding, dropout=config.dropout), EXECUTIONS[config.execution]()
-    return _initial(LanguageModel(words, layers, _last_norm(config), head, execution), config.init_std)
+    return _initial(LanguageModel(words, layers, _last_norm(config), head, execution), config)
 
 
 def _layer(config: TransformerStackConfig, site: MixerSite) -> TransformerLayer:
-    return TransformerLayer(build_mixer(site), None, _feed_forward(config), (_frame(config), _frame(config)))
+    frames = (_frame(config), _frame(config))
+    looks_back = config.embedding_residual
+    return TransformerLayer(build_mixer(site), None, _feed_forward(config), frames, looks_back=looks_back)
 
 
 def _decoder_layer(config: TransformerDecoderConfig, site: MixerSite, states: int) -> TransformerLayer:
     frames = (_frame(config), _frame(config), _frame(config))
     width = config.width
     read = reader(config, config.cross_attention, width=width, memory_width=states, output_width=width)
-    return TransformerLayer(build_mixer(site), read, _feed_forward(config), frames)
+    looks_back = config.embedding_residual
+    return TransformerLayer(build_mixer(site), read, _feed_forward(config), frames, looks_back=looks_back)
 
 
 def _feed_forward(config: TransformerStackConfig) -> FeedForward | GatedFeedForward:
@@ -72,14 +75,21 @@ def _last_norm(config: TransformerStackConfig) -> nn.Module:
     return normalisation(config.normalisation, config.width) if config.norm == "pre" else nn.Identity()
 
 
-def _initial(part: Part, std: float | None) -> Part:
-    """Module with biases 0 and matrices Glorot-uniform, as in the paper's code, or N(0, std²), as in BERT."""
+def _initial(part: Part, config: TransformerStackConfig) -> Part:
+    """Module with biases 0 and matrices Glorot-uniform, as in the paper's code, or N(0, std²), as in BERT.
+
+    With ``zero_output`` every part of a layer begins by adding nothing (Zhang et al. 2019, Fixup, §3).
+    """
     for module in part.modules():
         if isinstance(module, nn.Linear):
-            if std is None:
+            if config.init_std is None:
                 nn.init.xavier_uniform_(module.weight)
             else:
-                nn.init.normal_(module.weight, std=std)
+                nn.init.normal_(module.weight, std=config.init_std)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
+    if config.zero_output:
+        for name, module in part.named_modules():
+            if isinstance(module, nn.Linear) and name.rpartition(".")[2] in ("output", "down"):
+                nn.init.zeros_(module.weight)
     return part

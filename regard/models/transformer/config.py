@@ -13,7 +13,7 @@ from regard.models.stack_config import LARGEST, StackConfig
 
 __all__ = ["Activation", "TransformerDecoderConfig", "TransformerStackConfig"]
 
-Activation = Literal["relu", "gelu", "swish", "glu", "geglu", "swiglu"]
+Activation = Literal["relu", "relu2", "gelu", "swish", "glu", "geglu", "swiglu"]
 
 
 class TransformerStackConfig(AttentionSizes, StackConfig):
@@ -24,6 +24,10 @@ class TransformerStackConfig(AttentionSizes, StackConfig):
     activation: Activation = Field("relu", description="activation of the feed-forward; gated ones have a third matrix")
     feed_forward_dropout: float = Field(0.0, ge=0, lt=1, description="probability, on inner units")
     init_std: float | None = Field(None, gt=0, description="matrices start N(0, this²); unset: Glorot-uniform")
+    zero_output: bool = Field(False, description="matrices that end a part (attention, feed-forward) start at 0")
+    embedding_residual: bool = Field(
+        False, description="each layer starts from λ x + μ e, e the embedded tokens; λ and μ learned from 1 and 0"
+    )
     norm: Literal["post", "pre"] = Field("post", description="normalise after (paper) or before the sub-layer")
     normalisation: Literal["layer", "rms", "batch", "none"] = Field("layer", description="kind of normalisation")
     position: PositionConfig = Field(SinusoidalConfig(), description="kind of positions")

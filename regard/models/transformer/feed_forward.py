@@ -14,10 +14,16 @@ from regard.models.dropout import Dropout
 
 __all__ = ["Activation", "FeedForward", "GatedFeedForward", "feed_forward"]
 
-Activation = Literal["relu", "gelu", "swish", "glu", "geglu", "swiglu"]
+Activation = Literal["relu", "relu2", "gelu", "swish", "glu", "geglu", "swiglu"]
 Elementwise = Callable[[Tensor], Tensor]
 
-PLAIN: dict[str, Elementwise] = {"relu": torch.relu, "gelu": gelu, "swish": silu}
+
+def squared_relu(x: Tensor) -> Tensor:
+    """max(0, x)² (So et al. 2021, Primer, §4)."""
+    return torch.relu(x).square()
+
+
+PLAIN: dict[str, Elementwise] = {"relu": torch.relu, "relu2": squared_relu, "gelu": gelu, "swish": silu}
 GATES: dict[str, Elementwise] = {"glu": torch.sigmoid, "geglu": gelu, "swiglu": silu}
 
 
@@ -25,8 +31,8 @@ class FeedForward(nn.Module):
     """FFN(x) = act(x W_1 + b_1) W_2 + b_2, at each position alike.
 
     W_1 is ``up``, W_2 ``down``. act is ReLU in Vaswani et al. 2017 (Eq. 2), GELU, x Φ(x), in BERT and GPT, Swish,
-    x σ(x), in models of OPUS-MT. ``dropout`` is applied to the inner units, after act: the paper has none here, its
-    later code (tensor2tensor) does.
+    x σ(x), in models of OPUS-MT, and max(0, x)² in Primer (So et al. 2021). ``dropout`` is applied to the inner units,
+    after act: the paper has none here, its later code (tensor2tensor) does.
     """
 
     def __init__(self, width: int, inner: int, *, activation: Elementwise = torch.relu, dropout: float = 0.0) -> None:
@@ -58,7 +64,7 @@ class GatedFeedForward(nn.Module):
 
 
 def feed_forward(kind: Activation, width: int, inner: int, *, dropout: float = 0.0) -> FeedForward | GatedFeedForward:
-    """Feed-forward network of that activation: ``relu``, ``gelu`` and ``swish`` have two matrices, gated ones three."""
+    """Feed-forward network of that activation: gated ones have three matrices, the others two."""
     if kind in GATES:
         return GatedFeedForward(width, inner, activation=GATES[kind], dropout=dropout)
     return FeedForward(width, inner, activation=PLAIN[kind], dropout=dropout)

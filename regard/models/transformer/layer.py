@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -53,6 +54,8 @@ class TransformerLayer(nn.Module):
         reader: attention to the encoder's states; None in an encoder and in a language model.
         feed_forward: two or three linear maps, column by column.
         frames: residual connection and norm around each of the parts, in this order.
+        looks_back: start from λ x + μ e, e the embedded columns of the stack, λ and μ learned from 1 and 0, so that no
+            layer has to carry what a token is (Jordan et al. 2024, modded-nanogpt, which calls e x0).
     """
 
     def __init__(
@@ -61,12 +64,15 @@ class TransformerLayer(nn.Module):
         reader: Reader | None,
         feed_forward: FeedForward | GatedFeedForward,
         frames: tuple[Residual, ...],
+        *,
+        looks_back: bool = False,
     ) -> None:
         super().__init__()
         self.mixer, self.reader, self.feed_forward = mixer, reader, feed_forward
         self.around_mixer, *around_reader, self.around_feed_forward = frames
         if around_reader:
             (self.around_reader,) = around_reader
+        self.start_mix = nn.Parameter(torch.tensor([1.0, 0.0])) if looks_back else None
 
     def prepare(self, encoded: Encoded) -> Memory:
         """Memory of each sentence that the reader reads; () without one."""
@@ -84,8 +90,14 @@ class TransformerLayer(nn.Module):
         memory: Memory = (),
         rows: RowMap | None = None,
         state: LayerState | None = None,
+        embedded: Columns | None = None,
     ) -> tuple[Columns, LayerState]:
-        """Columns after the layer, and the state after them; without a state they are the first."""
+        """Columns after the layer, and the state after them; without a state they are the first.
+
+        ``embedded``: what the first layer of the stack was given; x unless given.
+        """
+        if self.start_mix is not None:
+            x = self.start_mix[0] * x + self.start_mix[1] * (x if embedded is None else embedded)
         states: list[State] = []
         for branch in self.branches(span, memory, rows, self.start(len(x)) if state is None else state):
             mixed = branch.difference(x)

@@ -42,7 +42,7 @@ class TransformerEncoder(Encoder):
 
     def forward(self, tokens: Int[Tensor, "sentences length"], valid: Bool[Tensor, "sentences length"]) -> Encoded:
         embedded, span = self.embedding(tokens, Span.of(valid))
-        x, _ = self.execution.run([partial(layer, span=span) for layer in self.layers], embedded)
+        x, _ = self.execution.run([partial(layer, span=span, embedded=embedded) for layer in self.layers], embedded)
         states = self.norm(x)
         return Encoded(states, embedded, mean_state(states, span), span)
 
@@ -95,7 +95,7 @@ class TransformerDecoder(Decoder):
         rows = RowMap.of(state.rows, sentences(memory))
         x, span = self.embedding(tokens, span)
         steps = [
-            partial(layer, span=span, memory=kept, rows=rows, state=before)
+            partial(layer, span=span, memory=kept, rows=rows, state=before, embedded=x)
             for layer, kept, before in zip(self.stack, memory, state.layers, strict=True)
         ]
         x, layers = self.execution.run(steps, x)

@@ -1,0 +1,122 @@
+"""Newer parts of the Transformer by numbers that can be checked with a pencil, and from a config."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from regard.attention.heads import MultiHead, SelfAttention
+from regard.attention.mask import Padding, Span
+from regard.attention.mechanisms.dot import Dot
+from regard.engine.transformer import obstacle
+from regard.models.build import build
+from regard.models.configuration import ModelConfig
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.transformer.feed_forward import FeedForward, feed_forward
+from regard.models.transformer.layer import TransformerLayer
+from regard.models.transformer.norms import PostNorm, PreNorm
+from regard.share.ctranslate2 import obstacle as ctranslate2_obstacle
+
+SIZES: dict[str, Any] = {"layers": 2, "width": 8, "heads": 2, "feed_forward": 12, "dropout": 0.0}
+
+
+def model(**more: Any) -> EncoderDecoder:
+    torch.manual_seed(4)
+    return build(ModelConfig.model_validate(SIZES | more), source_types=9, target_types=9).double().eval()
+
+
+def test_the_squared_relu_squares_what_is_positive() -> None:
+    layer = feed_forward("relu2", 2, 2)
+    assert isinstance(layer, FeedForward)
+    assert layer.activation(torch.tensor([-3.0, 0.0, 0.5, 3.0])).tolist() == [0.0, 0.0, 0.25, 9.0]
+
+
+def test_normalised_queries_and_keys_have_a_mean_square_of_their_gain() -> None:
+    heads = MultiHead(8, heads=2, mechanism=Dot(), normalise=True).double()
+    x = torch.randn(1, 3, 8, dtype=torch.float64)
+    key, _ = heads.keys_values(x)
+    torch.testing.assert_close(
+        heads.queries(x).square().mean(-1), torch.ones(1, 2, 3, dtype=torch.float64), atol=1e-4, rtol=0
+    )
+    with torch.no_grad():
+        heads.key_norm.weight.fill_(3.0)  # type: ignore[union-attr]
+        heads.query.weight.mul_(100.0)
+    torch.testing.assert_close(heads.keys_values(x)[0], 3 * key)
+    assert heads.queries(x).square().mean(-1).max().item() < 1.01, "however large the matrix"
+
+
+def test_a_gate_of_zeros_halves_the_context() -> None:
+    """σ(0) = 1/2; and a gate far below 0 lets nothing through."""
+    plain, gated = (MultiHead(4, heads=2, mechanism=Dot(), gated=gated) for gated in (False, True))
+    gated.load_state_dict(plain.state_dict(), strict=False)
+    x, span = torch.randn(2, 3, 4), Span.of(torch.ones(2, 3, dtype=torch.bool))
+    with torch.no_grad():
+        gated.gate.weight.zero_()  # type: ignore[union-attr]
+        found, wanted = (SelfAttention(each, mask=Padding())(x, span, ()).output for each in (gated, plain))
+        torch.testing.assert_close(found, wanted / 2)
+        gated.gate.weight.copy_(torch.diag(torch.full((4,), -1e4)))  # type: ignore[union-attr]
+        silent = SelfAttention(gated, mask=Padding())(
+            torch.ones(1, 2, 4), Span.of(torch.ones(1, 2, dtype=torch.bool)), ()
+        )
+    assert not silent.output.any()
+
+
+def test_parts_that_end_in_zeros_begin_by_adding_nothing() -> None:
+    made = model(zero_output=True, norm="pre", normalisation="none", position="none")
+    tokens, everything = torch.tensor([[4, 5, 6]]), torch.ones(1, 3, dtype=torch.bool)
+    encoded = made.encoder(tokens, everything)
+    assert torch.equal(encoded.states, encoded.embedded)
+    assert not torch.equal(
+        model(norm="pre", normalisation="none", position="none").encoder(tokens, everything).states, encoded.states
+    )
+
+
+def test_a_layer_may_start_from_the_embedding_again() -> None:
+    frames = (PreNorm(4, dropout=0.0, kind="none"), PreNorm(4, dropout=0.0, kind="none"))
+    heads, forward = MultiHead(4, heads=1, mechanism=Dot()), FeedForward(4, 4)
+    for ending in (heads.output, forward.down):
+        nn.init.zeros_(ending.weight)
+    nn.init.zeros_(forward.down.bias)
+    layer = TransformerLayer(SelfAttention(heads, mask=Padding()), None, forward, frames, looks_back=True)
+    x, e = torch.ones(1, 2, 4), torch.full((1, 2, 4), 10.0)
+    span = Span.of(torch.ones(1, 2, dtype=torch.bool))
+    with torch.no_grad():
+        assert layer(x, span, embedded=e)[0].unique().tolist() == [1.0], "as without it, at the start"
+        layer.start_mix.copy_(torch.tensor([2.0, 0.5]))  # type: ignore[union-attr]
+        assert layer(x, span, embedded=e)[0].unique().tolist() == [7.0]
+        assert layer(x, span)[0].unique().tolist() == [2.5], "the first layer is given the embedding itself"
+
+
+@pytest.mark.parametrize(
+    "part",
+    [{"qk_norm": True}, {"attention_gate": True}, {"embedding_residual": True}, {"activation": "relu2"}],
+    ids=str,
+)
+def test_a_part_is_a_key_of_a_side_and_changes_the_network(part: dict[str, Any]) -> None:
+    plain, found = model(), model(encoder=part)
+    names = {name for name, _ in found.named_parameters()} - {name for name, _ in plain.named_parameters()}
+    assert all(name.startswith("encoder.") for name in names) and (names or "activation" in part)
+    tokens, everything = torch.tensor([[4, 5, 6]]), torch.ones(1, 3, dtype=torch.bool)
+    with torch.no_grad():
+        for parameter in found.encoder.parameters():
+            parameter.normal_()
+        for name, parameter in plain.encoder.named_parameters():
+            parameter.copy_(found.encoder.get_parameter(name))
+    assert not torch.allclose(plain.encoder(tokens, everything).states, found.encoder(tokens, everything).states)
+
+
+@pytest.mark.parametrize("part", [{"qk_norm": True}, {"attention_gate": True}, {"embedding_residual": True}], ids=str)
+def test_what_the_fast_decoder_and_exports_do_not_know_is_told(part: dict[str, Any]) -> None:
+    config = ModelConfig.model_validate(SIZES | part)
+    assert obstacle(model(**part).decoder) is not None and ctranslate2_obstacle(config) is not None
+    assert obstacle(model().decoder) is None and ctranslate2_obstacle(ModelConfig.model_validate(SIZES)) is None
+
+
+def test_frames_after_the_norm_take_them_too() -> None:
+    made = model(norm="post", qk_norm=True, attention_gate=True, embedding_residual=True, zero_output=True)
+    assert isinstance(made.decoder.layers[0].around_mixer, PostNorm)
+    tokens, everything = torch.tensor([[4, 5, 6]]), torch.ones(1, 3, dtype=torch.bool)
+    assert torch.isfinite(made(tokens, everything, tokens, everything)).all()
