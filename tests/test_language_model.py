@@ -346,7 +346,7 @@ LAYERS = {
     "attention_dropout": 0.5, "feed_forward_dropout": 0.5, "norm": "post", "normalisation": "rms",
     "position": "learned", "share": "none", "init_std": 0.5, "mixer": "average", "preset": "tiny", "key_width": 2,
     "value_width": 3, "attention_bias": True, "output_bias": True,
-    "qk_norm": True, "attention_gate": True, "zero_output": True, "embedding_residual": True,
+    "qk_norm": True, "context_norm": True, "attention_gate": True, "zero_output": True, "embedding_residual": True,
 }  # fmt: skip
 
 

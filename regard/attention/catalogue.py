@@ -13,6 +13,7 @@ from regard.attention.mechanisms.additive import Additive
 from regard.attention.mechanisms.cosine import Cosine
 from regard.attention.mechanisms.coverage import Coverage
 from regard.attention.mechanisms.coverage_location_aware import CoverageLocationAware
+from regard.attention.mechanisms.differential import Differential
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.mechanisms.forward import Forward
 from regard.attention.mechanisms.general import General
@@ -39,6 +40,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "cosine": Cosine,
     "coverage": Coverage,
     "coverage-location-aware": CoverageLocationAware,
+    "differential": Differential,
     "dot": Dot,
     "forward": Forward,
     "general": General,

@@ -46,6 +46,7 @@ class Abilities:
     differentiable: bool = True  # are gradients the derivatives of the result?
     same_width: bool = False  # must a query be as wide as a key?
     values_only: bool = True  # is the context Σ α v, a sum of values alone?
+    signed: bool = False  # may weights be negative?
 
 
 class Attended(NamedTuple):

@@ -135,6 +135,7 @@ class MultiHead(nn.Module):
     ``normalise``: each head's queries and keys are x / √(mean of x² + 1e-6) · g, g learned and shared by the heads, so
     that energies stay bounded as matrices grow (Henry et al. 2020; Dehghani et al. 2023, who take LayerNorm). Rotary
     positions come after it.
+    ``normalise_context``: so is each head's context, before W^O: for differential attention (Ye et al. 2025, Eq. 3).
     ``gated``: the context of each head is multiplied by σ(W_g x), x the input of the queries, before W^O (Qiu et al.
     2025, 2505.06708, G1, elementwise): it lets a head say nothing, and takes heads · d_v · width parameters more.
     """
@@ -153,6 +154,7 @@ class MultiHead(nn.Module):
         bias: Collection[str] = (),
         project: Collection[str] = PROJECTIONS,
         normalise: bool = False,
+        normalise_context: bool = False,
         gated: bool = False,
     ) -> None:
         super().__init__()
@@ -180,6 +182,7 @@ class MultiHead(nn.Module):
         self.mechanism = mechanism
         self.query_norm = nn.RMSNorm(self.query_width, eps=1e-6) if normalise else None
         self.key_norm = nn.RMSNorm(self.key_width, eps=1e-6) if normalise else None
+        self.context_norm = nn.RMSNorm(self.value_width, eps=1e-6) if normalise_context else None
         self.gate = nn.Linear(width, heads * self.value_width, bias=False) if gated else None
 
     def queries(self, x: Float[Tensor, "batch query width"]) -> Float[Tensor, "batch heads query query_width"]:
@@ -215,7 +218,8 @@ class MultiHead(nn.Module):
     ) -> Mixed:
         """Output (batch, query, width) of all heads, from projected queries, prepared keys and values."""
         attended: Attended = self.mechanism(query, key, value, bound, state)
-        context = attended.context.transpose(1, 2).flatten(2)
+        context = attended.context if self.context_norm is None else self.context_norm(attended.context)
+        context = context.transpose(1, 2).flatten(2)
         return Mixed(self.output(context if gates is None else context * gates), attended.state, attended.weights)
 
 

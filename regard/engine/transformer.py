@@ -50,7 +50,7 @@ def _obstacle(layer: TransformerLayer) -> str | None:
     for attention in (mixer.attention, reader.attention):
         if type(attention.mechanism) is not Dot or attention.mechanism.bias is not None:
             return "its attention is not the plain product"
-        if attention.query_norm is not None or attention.gate is not None:
+        if attention.query_norm is not None or attention.context_norm is not None or attention.gate is not None:
             return "its attention is normalised or gated"
         projections = (getattr(attention, name) for name in PROJECTIONS)
         if type(attention) is not MultiHead or not all(type(x) is nn.Linear for x in projections):

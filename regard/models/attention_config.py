@@ -78,6 +78,9 @@ class AttentionSizes(BaseModel):
         False,
         description="RMSNorm of each head's queries and keys, with gains (Henry et al. 2020; Dehghani et al. 2023)",
     )
+    context_norm: bool = Field(
+        False, description="RMSNorm of each head's context, with gains (Ye et al. 2025, for differential attention)"
+    )
     attention_gate: bool = Field(
         False, description="each head's context times σ(W x), feature by feature (Qiu et al. 2025)"
     )

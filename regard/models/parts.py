@@ -75,11 +75,14 @@ def multi_head(
             output_width=output_width,
             bias=bias,
             project=project,
-            normalise=sizes.qk_norm,
-            gated=sizes.attention_gate,
+            **_newer_parts(sizes),
         )
     except ValueError as problem:
         raise ConfigError("heads of these sizes cannot be built", where=where, why=str(problem)) from problem
+
+
+def _newer_parts(sizes: AttentionSizes) -> dict[str, bool]:
+    return {"normalise": sizes.qk_norm, "normalise_context": sizes.context_norm, "gated": sizes.attention_gate}
 
 
 def reader(

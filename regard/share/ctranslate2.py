@@ -61,7 +61,7 @@ def obstacle(config: ModelConfig) -> str | None:
         ),
         f"its normalisation is {encoder.normalisation}": encoder.normalisation not in EPSILON,
         f"its activation is {encoder.activation}": encoder.activation not in ACTIVATIONS,
-        "its queries and keys are normalised": any(side.qk_norm for side in sides),
+        "its queries, keys or contexts are normalised": any(side.qk_norm or side.context_norm for side in sides),
         "its attention is gated": any(side.attention_gate for side in sides),
         "its layers look back to the embedding": any(side.embedding_residual for side in sides),
     }

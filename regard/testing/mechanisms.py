@@ -176,7 +176,7 @@ def empty(case: MechanismCase, draw: Draw) -> None:
 
 @law(MECHANISM_LAWS, applies=lambda case: case.mechanism.can().weights)
 def weighted(case: MechanismCase, draw: Draw) -> None:
-    """The weights are those that made the context, 0 where the mask forbids, and never negative.
+    """The weights are those that made the context, 0 where the mask forbids, and negative only where that is promised.
 
     Where more than values is summed by them, the context is still as linear in the values.
     """
@@ -186,7 +186,7 @@ def weighted(case: MechanismCase, draw: Draw) -> None:
     beside = 0.0 if case.mechanism.can().values_only else made._replace(value=0 * made.value).attend(case).context
     same(torch.einsum("bhts,bhsv->bhtv", weights, made.value) + beside, context, "Σ α v")
     assert not weights[~made.bound().sdpa().expand_as(weights)].any(), "weight where the mask forbids"
-    assert not (weights < 0).any(), "negative weights"
+    assert case.mechanism.can().signed or not (weights < 0).any(), "negative weights"
     key = case.mechanism.prepare(made.key)
     silent = case.mechanism(made.query, key, made.value, made.bound(), made.start(case))
     valid = made.query_span.valid[:, None, :, None].to(torch.float64)  # padded queries may see anything, or nothing

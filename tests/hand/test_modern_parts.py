@@ -92,7 +92,13 @@ def test_a_layer_may_start_from_the_embedding_again() -> None:
 
 @pytest.mark.parametrize(
     "part",
-    [{"qk_norm": True}, {"attention_gate": True}, {"embedding_residual": True}, {"activation": "relu2"}],
+    [
+        {"qk_norm": True},
+        {"context_norm": True},
+        {"attention_gate": True},
+        {"embedding_residual": True},
+        {"activation": "relu2"},
+    ],
     ids=str,
 )
 def test_a_part_is_a_key_of_a_side_and_changes_the_network(part: dict[str, Any]) -> None:
@@ -108,7 +114,9 @@ def test_a_part_is_a_key_of_a_side_and_changes_the_network(part: dict[str, Any])
     assert not torch.allclose(plain.encoder(tokens, everything).states, found.encoder(tokens, everything).states)
 
 
-@pytest.mark.parametrize("part", [{"qk_norm": True}, {"attention_gate": True}, {"embedding_residual": True}], ids=str)
+@pytest.mark.parametrize(
+    "part", [{"qk_norm": True}, {"context_norm": True}, {"attention_gate": True}, {"embedding_residual": True}], ids=str
+)
 def test_what_the_fast_decoder_and_exports_do_not_know_is_told(part: dict[str, Any]) -> None:
     config = ModelConfig.model_validate(SIZES | part)
     assert obstacle(model(**part).decoder) is not None and ctranslate2_obstacle(config) is not None

@@ -162,7 +162,9 @@ MIXERS = {
     "self-attention-global": lambda: attention(Causal() & Padding() & (Window(0) | Global())),
     "self-attention-visible-until": lambda: attention(Causal() & VisibleUntil()),
     "self-attention-normalised-gated": lambda: SelfAttention(
-        heads(Dot(), key_heads=1, normalise=True, gated=True), mask=Causal() & Padding(), rotary=Rotary(PER_HEAD)
+        heads(Dot(), key_heads=1, normalise=True, normalise_context=True, gated=True),
+        mask=Causal() & Padding(),
+        rotary=Rotary(PER_HEAD),
     ),
     "self-attention-encoder": lambda: attention(Padding()),
     "self-attention-local-encoder": lambda: attention(Padding(), kind="local-p"),
