@@ -130,3 +130,14 @@ def test_a_language_model_has_one_side() -> None:
     assert (config.decoder.layers, config.decoder.width, config.decoder.mixer.kind) == (6, 32, "ssru")
     with pytest.raises(ValidationError, match="encoder"):
         CausalModelConfig.model_validate({"encoder": {"layers": 2}})
+
+
+def test_a_side_of_another_kind_replaces_that_below_wherever_the_kind_of_both_is_written(tmp_path: Path) -> None:
+    """``model.kind`` takes the place of each side's kind below, and must not hide that a side here has another."""
+    given = {"kind": "recurrent", "decoder": {"kind": "transformer", "layers": 3}, "share": "target"}
+    model = ModelConfig.model_validate({"preset": "luong-small", **given})
+    assert (model.encoder.kind, model.decoder.kind, sides(model, "layers")) == ("recurrent", "transformer", (2, 3))
+    below, above = tmp_path / "below.toml", tmp_path / "above.toml"
+    below.write_text("[model.decoder]\nkind = 'recurrent'\ncell = 'gru'\n[[data.train]]\nsource = 'a.tsv'\n")
+    above.write_text('extends = "below.toml"\n[model]\nkind = "recurrent"\nshare = "target"\ndecoder = "transformer"\n')
+    assert load_config(above).model.decoder.kind == "transformer"

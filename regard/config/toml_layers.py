@@ -182,9 +182,12 @@ def merge(
 def merge_layer(
     below: dict[str, Any], above: Mapping[str, Any], replaced: Callable[[Key], Iterable[Key]] = lambda key: ()
 ) -> None:
-    """Write ``above`` into ``below``, from which the keys go that those of ``above`` take the place of."""
+    """Write ``above`` into ``below``, from which the keys go that those of ``above`` take the place of.
+
+    What ``above`` sets in that place itself stays until it is merged, so that a table of another kind is seen as one.
+    """
     for key in _values_in(above):
-        _drop(below, replaced(key))
+        _drop(below, (other for other in replaced(key) if not _has_value(above, other)))
     merge_into(below, above)
 
 
@@ -204,6 +207,15 @@ def _drop(tree: dict[str, Any], keys: Iterable[Key]) -> None:
             table = table.get(part) if isinstance(table, dict) else None
         if isinstance(table, dict):
             table.pop(key[-1], None)
+
+
+def _has_value(table: Any, key: Key) -> bool:
+    """Whether something other than a table stands at the key."""
+    for part in key:
+        if not isinstance(table, Mapping) or part not in table:
+            return False
+        table = table[part]
+    return not isinstance(table, Mapping)
 
 
 def move_key(values: Mapping[str, Any], old: Key, new: Key) -> dict[str, Any]:

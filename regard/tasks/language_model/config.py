@@ -94,6 +94,16 @@ class LanguageModelConfig(RunConfig):
 
         return choose(files, valid, given) if len(files) == 1 else None
 
+    @classmethod
+    def as_it_was(cls, values: Mapping[str, Any]) -> None:
+        """Positions beside the side, where older runs saved them also for a mixer that uses none, are the decoder's."""
+        model = values.get("model")
+        if not isinstance(model, dict) or "position" not in model:
+            return
+        side = model.setdefault("decoder", {})
+        if isinstance(side, dict):
+            side.setdefault("position", model.pop("position"))
+
     @model_validator(mode="before")
     @classmethod
     def _smooths_nothing(cls, given: Any) -> Any:
