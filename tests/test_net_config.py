@@ -36,6 +36,7 @@ def test_states_of_two_directions_are_as_wide_as_the_model() -> None:
     assert (config.encoder.width, config.encoder.features, config.encoder.embedding_width) == (32, 64, 64)
     one = ModelConfig.model_validate({"kind": "recurrent", "width": 64, "encoder": {"bidirectional": False}})
     assert (one.encoder.width, one.encoder.features) == (64, 64)
+    assert ModelConfig.model_validate({"kind": "recurrent", "width": 64, "bidirectional": False}) == one
     with pytest.raises(ValidationError, match="two directions cannot share a width of 63"):
         ModelConfig.model_validate({"kind": "recurrent", "width": 63})
 
@@ -52,7 +53,10 @@ def test_states_of_two_directions_are_as_wide_as_the_model() -> None:
         ({"cross_attention": {"kind": "additive"}}, {"decoder": {"cross_attention": "additive"}}),
         ({"position": "learned", "longest": 300}, {"position": {"kind": "learned", "longest": 300}}),
         ({"position": "rotary", "longest": 70}, {"position": "rotary"}),
+        ({"longest": 70, "position": {"kind": "learned", "longest": 300}},
+         {"position": {"kind": "learned", "longest": 300}}),
         ({"encoder": "recurrent", "encoder_layers": 3}, {"encoder": {"kind": "recurrent", "layers": 3}}),
+        ({"width": None, "decoder": {"self_attention": None}}, {}),
     ],
 )  # fmt: skip
 def test_older_spellings_mean_the_same(old: dict[str, Any], new: dict[str, Any]) -> None:
@@ -60,15 +64,16 @@ def test_older_spellings_mean_the_same(old: dict[str, Any], new: dict[str, Any])
     assert load_config(TOY | {"model": old}).model == ModelConfig.model_validate(new)
 
 
+@pytest.mark.parametrize("given", ['"general"', '{ kind = "general" }'])
 @pytest.mark.parametrize("old", [True, False])
-def test_the_later_file_counts_wherever_it_writes_a_key(tmp_path: Path, old: bool) -> None:
+def test_the_later_file_counts_wherever_it_writes_a_key(tmp_path: Path, old: bool, given: str) -> None:
     below, above = tmp_path / "below.toml", tmp_path / "above.toml"
     below.write_text(
         "[model.encoder]\nwidth = 64\nlayers = 5\n[model.decoder]\nmixer = { kind = 'additive', learned = [] }\n"
         "[[data.train]]\nsource = 'a.tsv'\n"
     )
     mixer = "self_attention" if old else "mixer"
-    above.write_text(f'extends = "below.toml"\n[model]\nwidth = 128\n{mixer} = "general"\nencoder.heads = 2\n')
+    above.write_text(f'extends = "below.toml"\n[model]\nwidth = 128\n{mixer} = {given}\nencoder.heads = 2\n')
     model = load_config(above).model
     assert sides(model, "width") == (128, 128)
     assert sides(model, "layers") == (5, 6)
@@ -82,6 +87,9 @@ def test_the_later_override_counts() -> None:
     assert sides(load_config(TOY, orders).model, "width") == (128, 128)
     shared = load_config(TOY | {"model": {"share": "target"}}, orders[::-1])
     assert sides(shared.model, "width") == (64, 128)
+    assert (
+        load_config(TOY | {"model": {"encoder": {"layers": 2}}}, ["model.encoder_layers=3"]).model.encoder.layers == 3
+    )
     within = ["model.encoder.mixer={kind='additive', learned=[]}", "model.mixer.heads=2"]
     model = load_config(TOY, within).model
     assert [(each.kind, each.heads) for each in sides(model, "mixer")] == [("additive", 2), ("dot", 2)]
@@ -141,3 +149,31 @@ def test_a_side_of_another_kind_replaces_that_below_wherever_the_kind_of_both_is
     below.write_text("[model.decoder]\nkind = 'recurrent'\ncell = 'gru'\n[[data.train]]\nsource = 'a.tsv'\n")
     above.write_text('extends = "below.toml"\n[model]\nkind = "recurrent"\nshare = "target"\ndecoder = "transformer"\n')
     assert load_config(above).model.decoder.kind == "transformer"
+
+
+def test_a_key_is_named_as_it_is_spelled_and_by_its_last_line(tmp_path: Path) -> None:
+    def failure(text: str, *overrides: str) -> ConfigError:
+        file.write_text(text + "[[data.train]]\nsource = 'a.tsv'\n")
+        with pytest.raises(ConfigError) as caught:
+            load_config(file, overrides)
+        return caught.value
+
+    file, below = tmp_path / "wrong.toml", tmp_path / "below.toml"
+    found = failure("[model]\nlayers = 2\n[model.decoder]\nlayers = 0\n")
+    assert found.what == "model.decoder.layers cannot be 0" and found.where == f"{file}:4", "not the one beside it"
+    found = failure("[model]\nlayers = 0\n[model.encoder]\nheads = 2\n")
+    assert found.what.startswith("model.layers cannot be 0") and found.where == f"{file}:2", "the table has other keys"
+    found = failure("[model]\nwidth = 32\nencoder_layers = 0\n")
+    assert found.what == "model.encoder.layers cannot be 0" and found.where == f"{file}:3", (
+        "the line of an old spelling"
+    )
+    assert failure("", "model.position={kind='learned', longets=3}").help == "did you mean model.position.longest?"
+    below.write_text("[model]\nwidth = 64\nheads = 3\n")
+    assert failure('extends = "below.toml"\n[model]\nwidth = 128\n').where == f"{file}:3", "the later of two files"
+
+
+def test_relative_positions_of_a_side_without_self_attention_are_refused() -> None:
+    both = ModelConfig.model_validate({"position": "rotary", "decoder": {"kind": "convolutional"}})
+    assert both.decoder.position.kind == "none", "they are the encoder's"
+    with pytest.raises(ValidationError, match="rotary positions are for self-attention"):
+        ModelConfig.model_validate({"decoder": {"kind": "convolutional", "position": "rotary"}})

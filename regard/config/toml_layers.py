@@ -229,8 +229,7 @@ def move_key(values: Mapping[str, Any], old: Key, new: Key) -> dict[str, Any]:
         return moved
     value, table = table.pop(last), moved
     for part in new[:-1]:
-        inner = table.setdefault(part, {})
-        table[part] = table = {"kind": inner} if isinstance(inner, str) else inner
+        table = table.setdefault(part, {})
     if isinstance(table, dict) and value is not None:
         table.setdefault(new[-1], value)
     return moved
