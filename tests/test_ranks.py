@@ -6,13 +6,13 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard.core.task import ExampleIndices, MetricSums
+from regard.core.task import Carry, ExampleIndices, LossTerms, MetricSums
 from regard.core.tensors import digest
 from regard.runs import checkpoint
 from regard.runs.run_folder import RunFolder
@@ -23,6 +23,7 @@ from regard.training.setup import set_up
 from regard.training.shards import Part, Shards, TreeSum, Workers, joined_parts
 from regard.training.strategy import Gradient, Trainable, on_any_rank
 from regard.training.trainer import Trainer
+from regard.training.validation import objective_sums, predictor_sums
 from tests.laws import lanes_task
 from tests.test_shards import WHOLE, Rows, equal, model, picks, smoothed
 
@@ -123,6 +124,14 @@ def test_ranks_leave_together(case: TaskCase) -> None:
     assert checkpoint.list_steps(run.checkpoints)[-1] == 3
 
 
+def test_ranks_leave_validation_together(case: TaskCase) -> None:
+    """One alone was interrupted while all validated: the validation counts for none of them."""
+    run = case.run()
+    _, outcomes = trained(case, run, 2, lambda rank, trainer: rank == 1 and not trainer.model.training)
+    assert [(each.reason, each.progress.validated) for each in outcomes] == [("interrupted", 0)] * 2
+    assert outcomes[0].progress.step == outcomes[1].progress.step > 0
+
+
 def test_ranks_agree_on_seconds_and_the_best(case: TaskCase) -> None:
     _, outcomes = trained(case, case.run(), 2)
     (one, other) = (each.progress for each in outcomes)
@@ -219,3 +228,34 @@ def test_what_is_not_finite_on_another_rank_is_learned_by_none(case: TaskCase) -
     found, norm, _ = trainer.updater.update(trainer.progress, trainer.rate)
     assert math.isfinite(found.minimised) and not math.isfinite(norm)
     assert digest({"model": trainer.optimizer.weights()}) == before and trainer.progress.step == 1
+
+
+class TwoBatches(Rows):
+    """Three lanes, then two of them."""
+
+    def batches(self, epoch: int | None) -> list[ExampleIndices]:
+        return [picks(0, 1, 2), picks(3, 4)]
+
+
+def counting(net: Any, batch: Any, carry: Carry) -> LossTerms:
+    """Each lane carries how many batches it has had, which are summed."""
+    had = 1 + (carry[0] if carry else torch.zeros(len(batch.index)))
+    return LossTerms(had.sum(), {"had": had.sum().double()}, (had,))
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_a_validation_carries_by_lane_and_counts_all_ranks(world: int) -> None:
+    class Predictor:
+        def measure(self, examples: Any, indices: Any, names: Any) -> MetricSums:
+            return {"indices": torch.tensor(float(sum(int(each) + 1 for each in indices)), dtype=torch.float64)}
+
+    def one(rank: int, meeting: Meeting) -> MetricSums | None:
+        strategy, predictor = SimulatedRanks(4, rank, meeting), cast(Any, Predictor())
+        sums = objective_sums(Trainable(nn.Module(), counting), TwoBatches(), strategy)
+        more = predictor_sums(predictor, TwoBatches(), ["any"], strategy)
+        return None if sums is None or more is None else sums | more
+
+    for found in run_ranks(world, one):
+        assert found is not None and {name: float(each) for name, each in found.items()} == {
+            "had": 1 + 1 + 1 + 2 + 2, "indices": 1 + 2 + 3 + 4 + 5,
+        }  # fmt: skip
