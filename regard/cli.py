@@ -192,3 +192,7 @@ def _print_defect(kind: type[BaseException], error: BaseException, trace: Traceb
         why="this is not an error that regard knows, so it is a defect of regard",
         help="run it again with --debug and report what it prints",
     )
+
+
+if __name__ == "__main__":
+    main()

@@ -92,6 +92,12 @@ def test_the_version_needs_no_torch() -> None:
     assert torch_imported == "False"
 
 
+@pytest.mark.parametrize("module", ["regard", "regard.cli"])
+def test_a_module_runs_as_the_command_line(module: str) -> None:
+    done = subprocess.run([sys.executable, "-m", module, "tran"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "No such command 'tran'" in done.stderr
+
+
 def verbs(raised: BaseException | None = None) -> list[ModuleType]:
     """Two toy verbs, of which ``train`` fails as told."""
 
