@@ -214,6 +214,30 @@ def test_what_cannot_be_spelled_or_set_is_refused(generator: Generator) -> None:
         generator("a", top_p=2.0)
 
 
+@pytest.mark.parametrize(
+    "given", [{"seed": "x"}, {"seed": True}, {"seed": 1 << 70}, {"greedy": "no"}], ids=lambda given: repr(given)
+)
+def test_what_is_no_seed_or_choice_is_refused_before_the_first_piece(
+    generator: Generator, given: dict[str, Any]
+) -> None:
+    (name,) = given
+    with pytest.raises(ConfigError, match=f"{name} cannot be") as caught:
+        generator.stream("a", generator.settings, **given)
+    assert caught.value.where == name
+
+
+@pytest.mark.parametrize("given", [{"temperature": 1e-300}, {"top_p": 1e-300}], ids=lambda given: repr(given))
+def test_draws_that_leave_no_choice_are_greedy(generator: Generator, given: dict[str, Any]) -> None:
+    generator.model.float()
+    assert generator("ab", length=5, seed=1, **given).text == generator("ab", length=5, greedy=True).text
+
+
+def test_a_temperature_beyond_float32_draws_evenly(generator: Generator) -> None:
+    generator.model.float()
+    drawn = "".join(generator("ab", length=30, seed=seed, temperature=1e300).text for seed in range(8))
+    assert set(drawn) == set("abcdefg")
+
+
 def test_bits_per_byte_are_those_of_an_independent_count(generator: Generator) -> None:
     """Token by token, each window from its own beginning, over the bytes of the raw text."""
     text, nll = "abcdefgabcdefgabc", 0.0

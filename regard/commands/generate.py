@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.commands.options import AsJson, CheckpointName, DeviceName, Run, Threads, open_predictor
+from regard.errors import ConfigError
 
 if TYPE_CHECKING:
     from regard.tasks.language_model.generator import Generator
@@ -53,12 +54,19 @@ def generate(
     require_task(RunFolder.open(run), "language-model")
     model: Generator = open_predictor(run, checkpoint=checkpoint, device=device, threads=threads)
     given = {"length": length, "temperature": temperature or None, "top_k": top_k, "top_p": top_p}
-    settings = model.adjusted({key: value for key, value in given.items() if value is not None})
+    try:
+        settings = model.adjusted({key: value for key, value in given.items() if value is not None})
+    except ConfigError as error:
+        error.where = None if error.where is None else "--" + error.where.replace("_", "-")
+        raise
     if as_json:
         whole = model(prompt, seed=seed, greedy=temperature == 0, **settings.model_dump())
         print(model.write(whole, json=True))
         return
-    print(prompt, end="", flush=True)
-    for part in model.stream(prompt, settings, seed=seed, greedy=temperature == 0):
+    parts = model.stream(prompt, settings, seed=seed, greedy=temperature == 0)
+    print(
+        prompt + next(parts).text, end="", flush=True
+    )  # together, so that no failure of the first is glued to a prompt
+    for part in parts:
         print(part.text, end="", flush=True)
     print()

@@ -88,6 +88,13 @@ def test_prompts_a_line_each(regard, language_model: Path) -> None:
     assert "'§'" in str(refused.exception.why) and refused.stdout.count("\n") == 1
 
 
+def test_nothing_is_printed_before_what_cannot_be_generated(regard, language_model: Path) -> None:
+    for wrong, where in (("--prompt=the §", None), ("--top-p=0", "--top-p"), (f"--seed={1 << 70}", "seed")):
+        refused = regard("generate", language_model, "--prompt", "the", wrong)
+        assert isinstance(refused.exception, ConfigError) and refused.exception.where == where
+        assert refused.stdout == ""
+
+
 def test_a_verb_that_a_task_names(regard, own_run: Path, tiny_run: TinyRun, monkeypatch: pytest.MonkeyPatch) -> None:
     row = ("tests.laws.own_task:CONFIG", OWN, "average-numbers")
     monkeypatch.setitem(tasks.TASKS, OWN, row)

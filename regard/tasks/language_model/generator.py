@@ -16,6 +16,7 @@ from regard.config.explain import explain
 from regard.core.observation import Observation
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
+from regard.core.untrusted_files import shortened
 from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, UNKNOWN, Tokenizer
 from regard.data.windows import WindowExamples
 from regard.errors import ConfigError, DataError, ModelError
@@ -26,6 +27,8 @@ from regard.tasks.language_model.interface import generator_interface
 from regard.tasks.language_model.observe import observe_tokens
 
 __all__ = ["Generated", "Generator", "TextScore"]
+
+EXTREME = 1e20  # of temperatures: beyond it, or below its inverse, float32 has no quotients, and draws are at the limit
 
 
 class Generated(NamedTuple):
@@ -135,19 +138,25 @@ class Generator:
         chosen = {unit: size for unit, size in sizes.items() if f"bits_per_{unit[:-1]}" in names}
         return {unit: torch.tensor(size, dtype=torch.float64) for unit, size in chosen.items()}
 
-    @torch.no_grad()
     def stream(
         self, prompt: str, settings: GenerateConfig, *, seed: int | None = None, greedy: bool = False
     ) -> Iterator[Generated]:
         """Pieces of text as they are generated; ``log_probability`` is the sum so far.
 
-        Beyond ``context`` tokens the model reads the last half of them anew and goes on. ConfigError for a prompt
-        that the vocabulary cannot spell.
+        Beyond ``context`` tokens the model reads the last half of them anew and goes on. ConfigError, before the first
+        piece is asked for, for a prompt that the vocabulary cannot spell, and for what is no seed.
         """
+        if not isinstance(greedy, bool):
+            raise ConfigError(f"greedy cannot be {shortened(repr(greedy))}", where="greedy", why="it is true or false")
         generator = torch.Generator(self.device)
-        generator.seed() if seed is None else generator.manual_seed(seed)
-        tokens, shown = [BEGIN, *self._encode(prompt)], ""
-        start, total = len(tokens), 0.0
+        generator.seed() if seed is None else generator.manual_seed(_require_seed(seed))
+        return self._stream(prompt, [BEGIN, *self._encode(prompt)], settings, generator, greedy=greedy)
+
+    @torch.no_grad()
+    def _stream(
+        self, prompt: str, tokens: list[int], settings: GenerateConfig, generator: torch.Generator, *, greedy: bool
+    ) -> Iterator[Generated]:
+        shown, start, total = "", len(tokens), 0.0
         log_p, state = self._read(tokens)
         for _ in range(settings.length):
             token = self._choose(log_p, settings, generator, greedy=greedy)
@@ -220,5 +229,15 @@ class Generator:
         allowed[[PAD, BEGIN, UNKNOWN]] = -torch.inf
         if greedy:
             return int(allowed.argmax())
-        scores = limit_scores((allowed / (settings.temperature or 1.0))[None], settings.top_k, settings.top_p)
+        temperature = min(max(settings.temperature or 1.0, 1 / EXTREME), EXTREME)
+        top_p = None if settings.top_p is None else max(settings.top_p, 1 / EXTREME)
+        scores = limit_scores((allowed / temperature)[None], settings.top_k, top_p)
         return int(torch.multinomial(scores.softmax(-1), 1, generator=generator))
+
+
+def _require_seed(seed: object) -> int:
+    """The seed, or ConfigError for what torch cannot be seeded with."""
+    if not isinstance(seed, int) or isinstance(seed, bool) or not -(2**63) <= seed < 2**64:
+        why = "it should be a whole number of at most 64 bits"
+        raise ConfigError(f"seed cannot be {shortened(repr(seed))}", where="seed", why=why)
+    return seed
