@@ -98,7 +98,7 @@ def test_no_failure_is_told_in_raw_words(model: type[BaseModel]) -> None:
         ("train.betas=[0.9, 1.5]", "it should be less than 1"),
         ("model.width=1", "it should be at least 2"),
         ("train=3", "it should be a table of keys"),
-        ("train.optimizer=adm", "it should be 'adam', 'adamw', 'adadelta' or 'sgd'"),
+        ("train.optimizer=adm", "it should be 'adam', 'adamw', 'adadelta', 'sgd' or 'muon'"),
         ("data.train.0.weight=nan", "it should be a finite number"),
         ("name=3", "it should be a text"),
     ],

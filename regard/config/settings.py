@@ -32,6 +32,10 @@ def _usual_epsilon(fields: dict[str, object]) -> float:
     return 1e-6 if fields.get("optimizer") == "adadelta" else 1e-9
 
 
+def _usual_momentum(fields: dict[str, object]) -> float:
+    return 0.95 if fields.get("optimizer") == "muon" else 0.0
+
+
 class TrainConfig(BaseModel):
     """Training: when to stop, batch and step sizes, validation and checkpoints."""
 
@@ -46,7 +50,8 @@ class TrainConfig(BaseModel):
     batch_tokens: Positive = 4096  # rows × longest of source and target, padding included
     accumulate: Positive = 1  # batches per update
 
-    optimizer: Literal["adam", "adamw", "adadelta", "sgd"] = "adam"  # adadelta: Bahdanau 2015, sgd: Luong 2015
+    # adadelta: Bahdanau 2015, sgd: Luong 2015; muon: Jordan 2024, for hidden matrices, beside adamw for the rest.
+    optimizer: Literal["adam", "adamw", "adadelta", "sgd", "muon"] = "adam"
     # noam, the paper's: learning_rate × d_model^-0.5 × min(step^-0.5, step × warmup^-1.5): a factor, 1.0 there.
     # The others: the peak, reached after `warmup` steps; then 1/√step, a line to zero at the end, flat, or flat for
     # `halve_after` updates and then half as much after every `halve_every` (Luong et al. 2015: 5 epochs, then each).
@@ -59,6 +64,7 @@ class TrainConfig(BaseModel):
     warmup: Count | None = None  # unset: 4,000, but at most a tenth of the planned updates
     betas: tuple[Fraction, Fraction] = (0.9, 0.98)
     rho: Fraction = 0.95
+    momentum: Fraction = Field(default_factory=_usual_momentum)
     epsilon: Annotated[float, Field(gt=0)] = Field(default_factory=_usual_epsilon)
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     label_smoothing: Fraction = 0.1
@@ -87,6 +93,15 @@ class TrainConfig(BaseModel):
             raise ValueError(
                 "under schedule 'noam' the learning rate is a factor of the paper's, about 1.0; "
                 "to give its peak, set train.schedule=inverse-sqrt"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _momentum_is_of_muon(self) -> Self:
+        if self.momentum and self.optimizer != "muon":
+            raise ValueError(
+                f"momentum is a key of optimizer = 'muon'; {self.optimizer!r} is told otherwise: adam and adamw by the "
+                "first of betas, adadelta by rho, and sgd has none"
             )
         return self
 

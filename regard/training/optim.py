@@ -10,9 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.config.settings import TrainConfig
 from regard.core.tensors import kept_buffers
+from regard.models.hidden_matrices import hidden_matrices
+from regard.training.muon import HiddenMatrix, Muon
 
-__all__ = ["Optimizer", "schedule"]
+__all__ = ["Optimizer", "make_optimizer", "schedule"]
 
 Schedule = Callable[[int], float]
 
@@ -70,13 +73,15 @@ KEPT: dict[str, tuple[str, ...]] = {
     "adamw": ("step", "exp_avg", "exp_avg_sq"),
     "adadelta": ("step", "square_avg", "acc_delta"),
     "sgd": (),
+    "muon": ("momentum_buffer",),
 }
 
 
 class Optimizer:
-    """Adam, AdamW, Adadelta or plain SGD, whose weights and moments are float32.
+    """Adam, AdamW, Adadelta, plain SGD, or Muon beside AdamW, whose weights and moments are float32.
 
-    (Kingma & Ba 2015; Loshchilov & Hutter 2019; Zeiler 2012, with ρ ``rho``.)
+    (Kingma & Ba 2015; Loshchilov & Hutter 2019; Zeiler 2012, with ρ ``rho``; Jordan et al. 2024.) ``muon`` is for the
+    ``hidden_matrices`` of the model; AdamW takes the rest, at the same rate and decay.
 
     A model that computes in bfloat16 gets its parameters by rounding the master weights after every update; a
     float32 model's parameters are the master weights. ``average`` is an exponential moving average of them.
@@ -90,6 +95,7 @@ class Optimizer:
         betas: tuple[float, float] = (0.9, 0.98),
         epsilon: float = 1e-9,
         rho: float = 0.95,
+        momentum: float = 0.95,
         weight_decay: float = 0.0,
         clip_norm: float | None = None,
         ema: float | None = None,
@@ -104,13 +110,24 @@ class Optimizer:
         # The rate is set anew at every step; fused: one pass over each tensor.
         common: dict[str, Any] = dict(lr=0.0, weight_decay=weight_decay)
         moments: dict[str, Any] = dict(betas=betas, eps=epsilon, fused=True)
-        makers: dict[str, Callable[[], torch.optim.Optimizer]] = {
-            "adam": lambda: torch.optim.Adam(self.masters, **common, **moments),
-            "adamw": lambda: torch.optim.AdamW(self.masters, **common, **moments),
-            "adadelta": lambda: torch.optim.Adadelta(self.masters, **common, rho=rho, eps=epsilon),
-            "sgd": lambda: torch.optim.SGD(self.masters, **common, fused=True),
+        makers: dict[str, Callable[[list[Tensor]], torch.optim.Optimizer]] = {
+            "adam": lambda masters: torch.optim.Adam(masters, **common, **moments),
+            "adamw": lambda masters: torch.optim.AdamW(masters, **common, **moments),
+            "adadelta": lambda masters: torch.optim.Adadelta(masters, **common, rho=rho, eps=epsilon),
+            "sgd": lambda masters: torch.optim.SGD(masters, **common, fused=True),
+            "muon": lambda _: Muon(self._matrices(stacked), momentum=momentum, weight_decay=weight_decay),
         }
-        self.inner, self._kept = makers[kind](), KEPT[kind]
+        stacked = hidden_matrices(model) if kind == "muon" else {}
+        self.kinds = [kind if kind != "muon" or name in stacked else "adamw" for name in self.names]
+        self.inner = {
+            each: makers[each]([m for m, own in zip(self.masters, self.kinds, strict=True) if own == each])
+            for each in dict.fromkeys(self.kinds)
+        }
+
+    def _matrices(self, stacked: Mapping[str, int]) -> list[HiddenMatrix]:
+        """Hidden matrices by master weight: what is ``stacked``, in the number format that the model computes in."""
+        every = zip(self.names, self.masters, self.parameters, strict=True)
+        return [HiddenMatrix(master, stacked[name], p.dtype) for name, master, p in every if name in stacked]
 
     def step(self, learning_rate: float, gradients: Sequence[Tensor] | None = None) -> float:
         """One update from ``gradients``, by parameter, or from those that ``backward`` left, which are then dropped.
@@ -134,9 +151,10 @@ class Optimizer:
             torch._foreach_mul_(wide, self.clip_norm / value)
         for master, gradient in zip(self.masters, wide, strict=True):
             master.grad = gradient
-        for group in self.inner.param_groups:
-            group["lr"] = learning_rate
-        self.inner.step()
+        for inner in self.inner.values():
+            for group in inner.param_groups:
+                group["lr"] = learning_rate
+            inner.step()
         self._drop_gradients()
         self._publish()
         self._move_buffers(list(self.buffers.values()), self._sound)
@@ -177,10 +195,10 @@ class Optimizer:
     def tensors(self) -> dict[str, Tensor]:
         """Everything beside ``weights`` that must survive a restart, by name."""
         named: dict[str, Tensor] = {}
-        for name, master in zip(self.names, self.masters, strict=True):
+        for name, master, kind in zip(self.names, self.masters, self.kinds, strict=True):
             if self.average:
                 named[f"master.{name}"] = master.detach()
-            for key, value in self.inner.state[master].items():
+            for key, value in self.inner[kind].state[master].items():
                 if isinstance(value, Tensor):  # SGD without momentum keeps a None
                     named[f"{key}.{name}"] = value
         return named
@@ -191,12 +209,12 @@ class Optimizer:
 
         Raises KeyError where a name is missing, and ValueError where a tensor is of another shape or kind of number.
         """
-        for name, master in zip(self.names, self.masters, strict=True):
+        for name, master, kind in zip(self.names, self.masters, self.kinds, strict=True):
             _require_alike(name, weights[name], master)
             if self.average:
                 _require_alike(f"master.{name}", named[f"master.{name}"], master)
-            begun = any(f"{key}.{name}" in named for key in self._kept)  # all of it, or none before the first update
-            for key in self._kept if begun else ():
+            begun = any(f"{key}.{name}" in named for key in KEPT[kind])  # all of it, or none before the first update
+            for key in KEPT[kind] if begun else ():
                 like = torch.zeros(()) if key == "step" else master
                 _require_alike(f"{key}.{name}", named[f"{key}.{name}"], like)
         for name, buffer in self.buffers.items():
@@ -204,13 +222,13 @@ class Optimizer:
         for name, buffer in self.buffers.items():
             buffer.copy_(weights[name])
         self._move_buffers(list(self.buffers.values()), self._sound)
-        for index, (name, master) in enumerate(zip(self.names, self.masters, strict=True)):
+        for index, (name, master, kind) in enumerate(zip(self.names, self.masters, self.kinds, strict=True)):
             if self.average:
                 self.average[index].copy_(weights[name])
             master.copy_(named[f"master.{name}"] if self.average else weights[name])
-            self.inner.state[master] = {
+            self.inner[kind].state[master] = {
                 key: named[f"{key}.{name}"].to(master.device, copy=True)
-                for key in self._kept
+                for key in KEPT[kind]
                 if f"{key}.{name}" in named
             }
         self._publish()
@@ -240,3 +258,18 @@ def _require_alike(name: str, found: Tensor, wanted: Tensor) -> None:
     if found.shape != wanted.shape or found.dtype != wanted.dtype:
         there, here = (f"{list(each.shape)} in {each.dtype}" for each in (found, wanted))
         raise ValueError(f"{name} is {there}, not {here}")
+
+
+def make_optimizer(model: nn.Module, settings: TrainConfig) -> Optimizer:
+    """Optimiser of a model by the settings of its training."""
+    return Optimizer(
+        model,
+        kind=settings.optimizer,
+        betas=settings.betas,
+        epsilon=settings.epsilon,
+        rho=settings.rho,
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+        clip_norm=settings.clip_norm,
+        ema=settings.ema,
+    )

@@ -25,12 +25,13 @@ from regard.core.task import Data, Task, find_task
 from regard.core.tensors import kept_buffers
 from regard.engine.processor import bfloat16_in_hardware
 from regard.errors import ConfigError, ModelError
+from regard.models.hidden_matrices import hidden_matrices
 from regard.runs import checkpoint
 from regard.runs.config import RunConfig
 from regard.runs.plan import Plan
 from regard.runs.run_folder import RunFolder
 from regard.runs.size_check import outline, require_fitting, require_room
-from regard.training.optim import Optimizer
+from regard.training.optim import make_optimizer
 from regard.training.pace import fit
 from regard.training.shards import Shards, Workers
 from regard.training.strategy import Trainable
@@ -70,7 +71,9 @@ def require_trainable(config: RunConfig) -> None:
     build = partial(task.build, config, task.small_spec)
     require_room(outline(build))
     with torch.device("meta"):  # shapes alone: no memory, whatever the size
-        _shards(config, build())
+        net = build()
+    _shards(config, net)
+    _require_matrices(config, net)
 
 
 def set_up(
@@ -88,6 +91,7 @@ def set_up(
     task = run.task
     _require_sizes(run, task, data.spec)
     plan = run.read_plan()
+    begins = plan is None
     if plan is None:
         data.train.batches(0)  # DataError for an example that fits into no batch, before there is a plan to agree with
         plan = _make_plan(run, task, data)
@@ -100,8 +104,8 @@ def set_up(
     net = _build(task, config, data.spec, plan.precision)
     if plan.shards is None and config.train.workers > 1 and kept_buffers(net):
         raise _depends_on_passes("train.workers")
-    for warning in _warnings(net, data.longest):
-        say(warning)
+    for message in (*(_dealt(config, net) if begins else ()), *_warnings(net, data.longest)):
+        say(message)
     return TrainingInputs(net, data, plan.steps)
 
 
@@ -178,6 +182,27 @@ def _about(plan: Plan) -> Iterator[str]:
         yield (
             f"warning: the warm-up of {plan.fit.warmup:,} updates is not over when training ends, after "
             f"{plan.steps:,}; --set train.warmup={plan.steps // 10} makes it fit"
+        )
+
+
+def _require_matrices(config: RunConfig, net: nn.Module) -> None:
+    """ConfigError for an optimiser of hidden matrices where the network has none."""
+    if config.train.optimizer == "muon" and not hidden_matrices(net):
+        raise ConfigError(
+            "muon has nothing to do in this network",
+            where="train.optimizer",
+            why="it is for hidden matrices, and embeddings, the output projection, vectors and filters are none",
+            help="--set train.optimizer=adamw",
+        )
+
+
+def _dealt(config: RunConfig, net: nn.Module) -> Iterator[str]:
+    """A line about who updates what, where two optimisers share a network."""
+    if config.train.optimizer == "muon":
+        stacked, sizes = hidden_matrices(net), {name: each.numel() for name, each in net.named_parameters()}
+        yield (
+            f"muon updates {sum(sizes[name] for name in stacked):,} parameters, in {sum(stacked.values()):,} hidden "
+            f"matrices; adamw the other {sum(sizes[name] for name in sizes.keys() - stacked.keys()):,}"
         )
 
 
@@ -267,7 +292,7 @@ def _tokens_by_update(config: RunConfig, data: Data) -> Iterator[int]:
 def _time_update(config: RunConfig, task: Task, data: Data, precision: str, shards: Shards) -> float:
     """Seconds of one update in a number format, on a model that is thrown away: the mean of a few, after a first."""
     net = _build(task, config, data.spec, precision)
-    model, optimizer = Trainable(net, task.objective(config)), Optimizer(net)
+    model, optimizer = Trainable(net, task.objective(config)), make_optimizer(net, config.train)
     times = []
     for batch in data.train.batches(0)[: TRIALS + 1]:
         started = time.perf_counter()

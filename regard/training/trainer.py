@@ -22,7 +22,7 @@ from regard.runs.metrics_log import MetricsLog
 from regard.runs.plan import Decision
 from regard.runs.run_folder import RunFolder
 from regard.training.checkpoints import Checkpoints
-from regard.training.optim import Optimizer, Schedule, schedule
+from regard.training.optim import Schedule, make_optimizer, schedule
 from regard.training.pace import Pace, fit, rate_over
 from regard.training.progress import Outcome, Reporter, TrainingProgress
 from regard.training.shards import Shards, Workers
@@ -57,7 +57,7 @@ class Trainer:
         self.reporter, self.interrupted = reporter, interrupted
         self.strategy = strategy or self._shards()
         self.model = self.strategy.wrap(Trainable(net, self.task.objective(self.config)))
-        self.optimizer = _optimizer(net, self.config)
+        self.optimizer = make_optimizer(net, self.config.train)
         self.clock = time.perf_counter
         self.pace = self._paced(steps)
         self.rate = self._rate()
@@ -248,17 +248,3 @@ class Trainer:
             return False
         number, beyond = divmod(self.progress.step, self.intervals.validate_every)
         return beyond != 0 or number % self.config.train.decode_every == 0 or self._done() is not None
-
-
-def _optimizer(net: nn.Module, config: RunConfig) -> Optimizer:
-    settings = config.train
-    return Optimizer(
-        net,
-        kind=settings.optimizer,
-        betas=settings.betas,
-        epsilon=settings.epsilon,
-        rho=settings.rho,
-        weight_decay=settings.weight_decay,
-        clip_norm=settings.clip_norm,
-        ema=settings.ema,
-    )

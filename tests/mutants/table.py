@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import torch
+
 from regard.attention.heads import SelfAttention
 from regard.attention.kernel import attend
 from regard.attention.mechanisms.dot import Dot
@@ -16,14 +18,17 @@ from regard.inference.decoding import Decoding
 from regard.models.convolutional.decoder import ConvolutionalLayer, ConvolutionalReader
 from regard.models.convolutional.encoder import CentredConvolution
 from regard.models.dropout import Dropout
+from regard.models.hidden_matrices import hidden_matrices
 from regard.models.recurrent.bahdanau import BahdanauDecoder
 from regard.models.recurrent.luong import InputFeedingDecoder, LuongDecoder
 from regard.search.beam import _BeamState, length_normaliser
 from regard.search.sampling import limit_scores, start_sampling
 from regard.tasks.translation.objective import objective
-from regard.training.trainer import Trainer, _optimizer
+from regard.training.muon import Muon
+from regard.training.optim import make_optimizer
+from regard.training.trainer import Trainer
 from regard.training.updater import Updater
-from tests import test_beam, test_decoding, test_dropout, test_kernel, test_sampling, test_update
+from tests import test_beam, test_decoding, test_dropout, test_kernel, test_muon, test_sampling, test_update
 from tests.hand import test_convolutional, test_recurrent
 from tests.laws import test_abilities
 
@@ -42,7 +47,7 @@ class Mutant(NamedTuple):
 
 def ignored(key: str) -> Edit:
     """A trainer that leaves the optimiser its default."""
-    return Edit(_optimizer, f"{key}=settings.{key},", "")
+    return Edit(make_optimizer, f"{key}=settings.{key},", "")
 
 
 def adam(**setting: Any) -> tuple[Callable[..., None], dict[str, Any]]:
@@ -59,6 +64,10 @@ def limits(extra: int, most: int | None) -> tuple[Callable[..., None], dict[str,
     return test, {"way": "greedy", "extra": extra, "most": most}
 
 
+MUON: tuple[Callable[..., None], dict[str, Any]] = (
+    test_muon.test_equals_torch,
+    {"dtype": torch.float32, "momentum": 0.6},
+)
 STEP, MODEL = {"draw": test_sampling.drawn_from_step}, {"draw": test_sampling.drawn_from_model}
 
 # Dropout and the trainer
@@ -78,7 +87,23 @@ TRAINING = {
     "weight decay ignored": Mutant(ignored("weight_decay"), *adam(weight_decay=0.3)),
     "clip norm ignored": Mutant(ignored("clip_norm"), *adam(clip_norm=0.05)),
     "kind of optimiser ignored": Mutant(
-        Edit(_optimizer, "kind=settings.optimizer,", ""), *adam(weight_decay=0.3, optimizer="adamw")
+        Edit(make_optimizer, "kind=settings.optimizer,", ""), *adam(weight_decay=0.3, optimizer="adamw")
+    ),
+    "momentum ignored": Mutant(ignored("momentum"), *MUON),
+    "momentum without a look ahead": Mutant(
+        Edit(Muon.step, 'weight.grad.lerp(buffer, group["momentum"]).to', "buffer.to"), *MUON
+    ),
+    "hidden matrices without decay": Mutant(Edit(Muon.step, 'rate * group["weight_decay"]', "0"), *MUON),
+    "hidden matrices scaled by their rows": Mutant(
+        Edit(Muon.step, "math.sqrt(largest)", "math.sqrt(len(weight))"), *MUON
+    ),
+    "stacked matrices taken for one": Mutant(
+        Edit(Muon.step, 'wanted.chunk(group["stacked"])', "wanted.chunk(1)"),
+        test_muon.test_stacked_matrices_are_counted_and_orthogonalised_one_by_one,
+    ),
+    "an embedding taken for a hidden matrix": Mutant(
+        Edit(hidden_matrices, " and id(weight) not in at_ends", ""),
+        test_muon.test_hidden_matrices_are_what_no_end_looks_up,
     ),
     "label smoothing ignored": Mutant(
         Edit(objective, "smoothing = config.train.label_smoothing", "smoothing = 0.1"), *adam(label_smoothing=0.6)

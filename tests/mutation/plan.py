@@ -43,6 +43,8 @@ TESTS: dict[str, Stages] = {
     "regard/core/state.py": (("tests/test_state.py",),),
     "regard/models/cross_entropy.py": (("tests/test_losses.py",),),
     "regard/training/optim.py": (("tests/test_optim.py",), ("tests/test_update.py",)),
+    "regard/training/muon.py": (("tests/test_muon.py",),),
+    "regard/models/hidden_matrices.py": (("tests/test_muon.py",),),
     "regard/training/shards.py": (("tests/test_shards.py",), ("tests/test_update.py", "tests/test_textbook.py")),
     "regard/inference/decoding.py": (SETTINGS, ("tests/test_translator.py",)),
     "regard/search/batch_search.py": (SETTINGS, SEARCH),
