@@ -131,3 +131,13 @@ def test_what_is_reported_is_log_p_before_temperature_and_limits() -> None:
     for hypothesis in found:
         token = hypothesis.tokens[0] if hypothesis.tokens else END
         assert hypothesis.log_probability == pytest.approx(math.log(float(P[token]) / float(P.sum())), abs=1e-5)
+
+
+@pytest.mark.parametrize("limit", [{"temperature": 1e-300}, {"top_p": 1e-300}], ids=str)
+def test_draws_that_leave_no_choice_take_the_likeliest(limit: dict[str, float]) -> None:
+    likeliest = max(ALLOWED, key=lambda token: float(P[token]))
+    assert set(drawn_from_step(1, **limit)) == {likeliest}
+
+
+def test_a_temperature_beyond_all_numbers_draws_evenly() -> None:
+    assert set(drawn_from_step(1, temperature=1e300)) == set(ALLOWED)

@@ -14,7 +14,9 @@ from regard.search.batch_search import in_order, search
 from regard.search.contract import Hypothesis, LogP, Prefixes, SearchState, Step, Symbols, chunked
 from regard.search.row_state import RowState
 
-__all__ = ["limit_scores", "sample", "start_sampling"]
+__all__ = ["bounded", "limit_scores", "sample", "start_sampling"]
+
+EXTREME = 1e20
 
 
 def sample(
@@ -82,7 +84,7 @@ def start_sampling(
 
     def draw(log_p: LogP) -> Int[Tensor, "rows"]:
         suppressed = log_p.new_tensor(symbols.suppressed, dtype=torch.int64)
-        scores = (log_p / temperature).index_fill(1, suppressed, -math.inf)
+        scores = (log_p / bounded(temperature)).index_fill(1, suppressed, -math.inf)
         return torch.multinomial(torch.softmax(limit_scores(scores, top_k, top_p), -1), 1, generator=generator).squeeze(
             -1
         )
@@ -92,6 +94,11 @@ def start_sampling(
     return rows
 
 
+def bounded(temperature: float) -> float:
+    """A temperature whose quotients are numbers in float32; beyond these bounds draws are at their limit."""
+    return min(max(temperature, 1 / EXTREME), EXTREME)
+
+
 def limit_scores(scores: LogP, top_k: int | None, top_p: float | None) -> LogP:
     if top_k is not None and top_k < scores.shape[-1]:
         scores = scores.masked_fill(scores < scores.topk(top_k, -1).values[:, -1:], -math.inf)
@@ -99,6 +106,7 @@ def limit_scores(scores: LogP, top_k: int | None, top_p: float | None) -> LogP:
         ordered, index = scores.sort(-1, descending=True)
         probability = torch.softmax(ordered, -1)
         beyond = probability.cumsum(-1) - probability >= top_p  # the more probable types reach top_p already
+        beyond[:, 0] = False  # also where top_p is 0 in this number format
         scores = scores.masked_fill(torch.zeros_like(beyond).scatter(-1, index, beyond), -math.inf)
     return scores
 

@@ -21,14 +21,12 @@ from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, UNKNOWN, Tokenizer
 from regard.data.windows import WindowExamples
 from regard.errors import ConfigError, DataError, ModelError
 from regard.models.language_model import LanguageModel, LanguageModelState
-from regard.search.sampling import limit_scores
+from regard.search.sampling import bounded, limit_scores
 from regard.tasks.language_model.config import GenerateConfig
 from regard.tasks.language_model.interface import generator_interface
 from regard.tasks.language_model.observe import observe_tokens
 
 __all__ = ["Generated", "Generator", "TextScore"]
-
-EXTREME = 1e20  # of temperatures: beyond it, or below its inverse, float32 has no quotients, and draws are at the limit
 
 
 class Generated(NamedTuple):
@@ -229,9 +227,7 @@ class Generator:
         allowed[[PAD, BEGIN, UNKNOWN]] = -torch.inf
         if greedy:
             return int(allowed.argmax())
-        temperature = min(max(settings.temperature or 1.0, 1 / EXTREME), EXTREME)
-        top_p = None if settings.top_p is None else max(settings.top_p, 1 / EXTREME)
-        scores = limit_scores((allowed / temperature)[None], settings.top_k, top_p)
+        scores = limit_scores((allowed / bounded(settings.temperature or 1.0))[None], settings.top_k, settings.top_p)
         return int(torch.multinomial(scores.softmax(-1), 1, generator=generator))
 
 
