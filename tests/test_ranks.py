@@ -246,7 +246,7 @@ def counting(net: Any, batch: Any, carry: Carry) -> LossTerms:
 @pytest.mark.parametrize("world", [1, 2])
 def test_a_validation_carries_by_lane_and_counts_all_ranks(world: int) -> None:
     class Predictor:
-        def measure(self, examples: Any, indices: Any, names: Any) -> MetricSums:
+        def measure(self, examples: Any, indices: Any, names: Any, interrupted: Any) -> MetricSums:
             return {"indices": torch.tensor(float(sum(int(each) + 1 for each in indices)), dtype=torch.float64)}
 
     def one(rank: int, meeting: Meeting) -> MetricSums | None:

@@ -164,7 +164,7 @@ DECODING = {
         Edit(Decoding.open, "settings.max_length, self._positions", "None, self._positions"), *limits(7, 6)
     ),
     "temperature squared": Mutant(
-        Edit(start_sampling, "log_p / temperature", "log_p / temperature**2"),
+        Edit(start_sampling, "bounded(temperature)", "bounded(temperature**2)"),
         test_sampling.test_temperature_divides_log_probabilities,
         STEP | {"temperature": 2.0},
     ),
