@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 
 from regard.core.randomness import seeded_generator
+from regard.core.task import find_task
 from regard.models import execution
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.execution import EXECUTIONS, Checkpointed, Plain
+from regard.runs.config import load_config
 
 SIZES: dict[str, Any] = {"layers": 3, "width": 16, "heads": 2, "feed_forward": 24}
 SOURCE, TARGET = torch.tensor([[4, 5, 6, 3]]), torch.tensor([[2, 7, 8]])
@@ -78,6 +80,13 @@ def test_only_one_layer_is_kept() -> None:
         return sum(size for pointer, size in sizes.items() if pointer not in owned)
 
     assert kept("checkpointed") < 0.4 * kept("plain")
+
+
+@pytest.mark.parametrize("kind", EXECUTIONS)
+def test_a_language_model_is_run_as_its_config_says(kind: str) -> None:
+    sizes = {"layers": 1, "width": 8, "heads": 1, "feed_forward": 8, "execution": kind}
+    config = load_config({"task": "language-model", "data": {"train": []}, "model": sizes})
+    assert type(find_task("language-model").build(config, {"types": 5}).execution) is EXECUTIONS[kind]
 
 
 def test_nothing_is_recomputed_without_a_gradient() -> None:

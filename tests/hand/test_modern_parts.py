@@ -123,6 +123,12 @@ def test_what_the_fast_decoder_and_exports_do_not_know_is_told(part: dict[str, A
     assert obstacle(model().decoder) is None and ctranslate2_obstacle(ModelConfig.model_validate(SIZES)) is None
 
 
+def test_the_squared_relu_is_decoded_fast_and_is_not_exported() -> None:
+    assert obstacle(model(activation="relu2").decoder) is None
+    config = ModelConfig.model_validate(SIZES | {"activation": "relu2"})
+    assert ctranslate2_obstacle(config) == "its activation is relu2"
+
+
 def test_frames_after_the_norm_take_them_too() -> None:
     made = model(norm="post", qk_norm=True, attention_gate=True, embedding_residual=True, zero_output=True)
     assert isinstance(made.decoder.layers[0].around_mixer, PostNorm)

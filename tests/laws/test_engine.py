@@ -31,6 +31,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "pre": {"norm": "pre"},
     "biases": {"attention_bias": True, "activation": "gelu"},
     "grouped": {"key_heads": 2},
+    "squared": {"activation": "relu2"},
     "gated": {"activation": "swiglu", "normalisation": "rms", "norm": "pre"},
     "unscaled": {"mixer": {"kind": "dot", "scale": 1.0}, "position": "learned"},
 }
