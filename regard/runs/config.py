@@ -223,8 +223,7 @@ def find_recipe(name: str, folder: Path | None = None) -> Path:
         path = (folder or Path()) / Path(name).expanduser()
         if path.is_file():
             return path
-        help = f"regard train --resume {name}" if (path / "config.toml").is_file() else None
-        raise ConfigError(f"there is no recipe file {name}", where=str(path), help=help)
+        raise _no_file(name, path)
     if name in recipe_names():
         return Path(str(resources.files("regard") / "recipes" / f"{name}.toml"))
     raise ConfigError(
@@ -232,6 +231,19 @@ def find_recipe(name: str, folder: Path | None = None) -> Path:
         why=f"the recipes are {', '.join(recipe_names()) or 'none'}; a file of your own ends in .toml",
         help=did_you_mean(name, recipe_names()),
     )
+
+
+def _no_file(name: str, path: Path) -> ConfigError:
+    if (path / "config.toml").is_file():
+        what, help = f"{name} is a run, neither data nor a recipe", f"regard train --resume {name}"
+        return ConfigError(what, where=str(path), help=help)
+    if path.is_dir():
+        found = sorted(each.name for each in path.iterdir() if each.is_file())[:5]
+        held = f"it holds {', '.join(found)}" if found else "it is empty"
+        return ConfigError(
+            f"{name} is a folder, neither data nor a recipe", where=str(path), why=held, help="name files"
+        )
+    return ConfigError(f"there is no recipe file {name}", where=str(path))
 
 
 def _refuse_newer(values: Mapping[str, Any], layers: Sequence[TomlLayer]) -> None:

@@ -322,6 +322,15 @@ def test_resuming_takes_no_other_options(call, tiny_run: TinyRun) -> None:
     assert code == 2 and f"regard train --resume {tiny_run.path}" in error
 
 
+def test_a_folder_is_no_recipe(call, tiny_run: TinyRun, tmp_path: Path) -> None:
+    for verb in ("train", "check"):
+        code, error = call(verb, tiny_run.path)
+        assert code == 2 and "is a run" in error and f"regard train --resume {tiny_run.path}" in error
+        (tmp_path / "train.en").write_text("a\n")
+        code, error = call(verb, tmp_path)
+        assert code == 2 and "is a folder" in error and "train.en" in error
+
+
 def test_a_folder_that_is_no_run(call, tmp_path: Path, tiny_run: TinyRun) -> None:
     for arguments in (["train", "--resume"], ["translate"]):
         code, error = call(*arguments, tmp_path)
