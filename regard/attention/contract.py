@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -59,6 +59,8 @@ class Attended(NamedTuple):
 
 class Mechanism(nn.Module, ABC):
     """Base of mechanisms: attention of queries to keys. One final class a file; no mechanism imports another."""
+
+    by_column: ClassVar[bool] = False  # does the column of a key, whatever its position, change its energy?
 
     def __init__(self) -> None:
         super().__init__()
@@ -119,6 +121,11 @@ class Mixed(NamedTuple):
 
 class Mixer(nn.Module, ABC):
     """Base of layers' parts that mix the columns of one sequence: self-attention, a recurrent cell, a convolution, …"""
+
+    @property
+    def packs(self) -> bool:
+        """Whether documents of one row, told apart by ``Span.segment``, are each what they are alone."""
+        return False
 
     @abstractmethod
     def can(self) -> Abilities:

@@ -22,7 +22,7 @@ from regard.attention.contract import (
     RowMap,
     SourceKeys,
 )  # fmt: skip
-from regard.attention.mask import Bound, Causal, Mask, Padding, Span
+from regard.attention.mask import Bound, Causal, Mask, Padding, Segments, Span
 from regard.attention.positions.rotary import Rotary
 from regard.core.state import State, select
 
@@ -226,6 +226,7 @@ class MultiHead(nn.Module):
 class SelfAttention(Mixer):
     """Attention of a sequence to itself under ``mask``; a causal one caches keys and values.
 
+    Where the span tells segments, no column looks beyond its own, whatever the mask says of them.
     ``rotary`` rotates queries and keys, not values, by their absolute positions; cached keys are rotated already.
     """
 
@@ -245,6 +246,10 @@ class SelfAttention(Mixer):
                 f"{attention.query_width} and keys of width {attention.key_width}"
             )
         self.register_buffer("like", torch.empty(0), persistent=False)  # the type and device of the cache
+
+    @property
+    def packs(self) -> bool:
+        return not any(isinstance(part, Mechanism) and part.by_column for part in self.modules())
 
     def can(self) -> Abilities:
         inner = self.attention.mechanism.can()
@@ -270,7 +275,10 @@ class SelfAttention(Mixer):
         if self.causal:
             state = state.append(key, value, span)
             key, value, keys = state.key, state.value, state.span
-        bound = (self.mask if keys is span else self.cached).bind(span, keys)
+        mask = self.mask if keys is span else self.cached
+        if isinstance(span.segment, Tensor) and Segments() not in mask.conjuncts():
+            mask = mask & Segments()
+        bound = mask.bind(span, keys)
         before = self.attention.mechanism.start(key, bound)
         mixed: Mixed = self.attention(query, key, value, bound, before, self.attention.gates(x))
         return mixed._replace(state=state)

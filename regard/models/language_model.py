@@ -51,6 +51,11 @@ class LanguageModel(nn.Module):
         self.width = embedding.width
 
     @property
+    def packs(self) -> bool:
+        """Whether a row may hold several documents, none of which sees another."""
+        return all(layer.mixer.packs for layer in self.stack)
+
+    @property
     def stack(self) -> Iterable[TransformerLayer]:
         return cast(Iterable[TransformerLayer], self.layers)
 
@@ -65,11 +70,19 @@ class LanguageModel(nn.Module):
         state: LanguageModelState | None = None,
         *,
         valid: Bool[Tensor, "rows length"] | None = None,
+        segment: Int[Tensor, "rows length"] | tuple[()] = (),
+        position: Int[Tensor, "rows length"] | tuple[()] = (),
     ) -> tuple[Float[Tensor, "rows length width"], LanguageModelState]:
-        """Features of each column, given the columns before it and what ``state`` has read; and the state after."""
+        """Features of each column, given the columns before it and what ``state`` has read; and the state after.
+
+        ``segment`` numbers the documents of a row, none of which sees another; ``position`` is each column's within
+        its document. ValueError where a layer cannot keep documents apart.
+        """
+        if isinstance(segment, Tensor) and not self.packs:
+            raise ValueError("a layer of this model cannot keep the documents of a row apart")
         state = self.start(len(tokens)) if state is None else state
         span = Span(state.length, torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid)
-        x, span = self.embedding(tokens, span)
+        x, span = self.embedding(tokens, span._replace(segment=segment, given_position=position))
         steps = [
             partial(layer, span=span, state=before, embedded=x)
             for layer, before in zip(self.stack, state.layers, strict=True)

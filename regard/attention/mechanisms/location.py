@@ -22,6 +22,7 @@ class Location(SoftmaxScore):
     """
 
     may_see_nothing = True
+    by_column = True
 
     def __init__(self, *, heads: int, query_width: int, longest: int = 64) -> None:
         super().__init__()

@@ -1,0 +1,139 @@
+"""Documents packed into a row: none of them sees another, to the bit, in every part a language model may have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard.attention.heads import SelfAttention
+from regard.attention.span import Span
+from regard.models.language_model import LanguageModel
+from regard.runs.config import load_config
+from regard.tasks.language_model.task import TASK
+
+TYPES = 23
+VARIANTS: dict[str, dict[str, Any]] = {
+    "rotary": {},
+    "half-rotary": {"position": {"kind": "rotary", "layout": "half"}},
+    "sinusoidal": {"position": "sinusoidal"},
+    "learned": {"position": "learned"},
+    "none": {"position": "none"},
+    "alibi": {"position": "alibi"},
+    "t5": {"position": "t5"},
+    "shaw": {"position": "shaw"},
+    "grouped": {"key_heads": 1, "qk_norm": True, "attention_gate": True},
+    "window": {"mixer": {"kind": "dot", "neighbourhood": 3}},
+    "residual": {"embedding_residual": True, "norm": "post", "normalisation": "rms"},
+    "checkpointed": {"execution": "checkpointed"},
+} | {
+    kind: {"mixer": kind, "position": "sinusoidal"}
+    for kind in ("additive", "cosine", "differential", "general", "hard", "local-m", "tanh-dot", "top-k")
+}
+
+
+def built(model: dict[str, Any], context: int = 40) -> LanguageModel:
+    small = {"layers": 2, "width": 16, "heads": 2, "feed_forward": 16, "dropout": 0.2, "attention_dropout": 0.2}
+    config = load_config({
+        "task": "language-model", "data": {"train": [], "context": context}, "model": small | model,
+        "train": {"batch_tokens": max(context, 4096)},
+    })  # fmt: skip
+    torch.manual_seed(2)
+    net = TASK.build(config, {"types": TYPES})
+    assert isinstance(net, LanguageModel)
+    return net
+
+
+def packed(first: int, second: int, padding: int = 2) -> dict[str, Tensor]:
+    """A row of two documents and padding, as a batch of packs has it."""
+    lengths = (first, second)
+    return {
+        "valid": torch.tensor([[True] * (first + second) + [False] * padding]),
+        "segment": torch.tensor([[0] * first + [1] * (second + padding)]),
+        "position": torch.cat([torch.arange(length) for length in (*lengths[:1], second + padding)])[None],
+    }
+
+
+def logits(net: LanguageModel, tokens: Tensor, **columns: Tensor) -> Tensor:
+    torch.manual_seed(5)  # the same dropout
+    return net.head(net(tokens, **columns)[0])
+
+
+def isolated(net: LanguageModel, first: int = 17, second: int = 12) -> None:
+    """Changing every token of document 1 leaves the logits of document 2 bit-identical; its own change."""
+    columns = packed(first, second)
+    tokens = torch.randint(4, TYPES, columns["valid"].shape, generator=torch.Generator().manual_seed(3))
+    other = tokens.clone()
+    other[:, :first] = 4 + (other[:, :first] - 3) % (TYPES - 4)
+    one, two = logits(net, tokens, **columns), logits(net, other, **columns)
+    assert torch.equal(one[:, first:-2], two[:, first:-2])
+    assert not torch.equal(one[:, :first], two[:, :first]) and bool(one[:, :-2].isfinite().all())
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["evaluation", "training"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_changing_one_document_leaves_the_other_bit_identical(variant: str, training: bool) -> None:
+    isolated(built(VARIANTS[variant]).train(training))
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["evaluation", "training"])
+@pytest.mark.parametrize("variant", ["rotary", "window"])
+def test_so_it_is_in_the_kernels_of_long_sequences(variant: str, training: bool) -> None:
+    """Beyond the short form: torch's fused kernel, whose blocks of keys may be hidden whole, and that of a window."""
+    isolated(built(VARIANTS[variant] | {"attention_dropout": 0.0}, 1024).train(training), 600, 200)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_document_in_a_pack_is_what_it_is_alone(variant: str) -> None:
+    net, columns = built(VARIANTS[variant]).double().eval(), packed(9, 7)
+    tokens = torch.randint(4, TYPES, (1, 18), generator=torch.Generator().manual_seed(3))
+    alone = torch.cat([logits(net, tokens[:, :9]), logits(net, tokens[:, 9:16])], 1)
+    torch.testing.assert_close(logits(net, tokens, **columns)[:, :16], alone)
+
+
+def test_no_gradient_goes_from_one_document_to_another() -> None:
+    net, columns = built({}), packed(5, 6)
+    x = torch.randn(1, 13, 16, requires_grad=True)
+    mixer = net.layers[0].mixer
+    span = Span(torch.zeros(1, dtype=torch.int64), columns["valid"], columns["segment"], columns["position"])
+    mixer(x, span, mixer.start(1)).output[:, 5:11].sum().backward()
+    assert x.grad is not None and torch.equal(x.grad[:, :5], torch.zeros(1, 5, 16)) and bool(x.grad[:, 5:11].any())
+
+
+def test_positions_that_begin_anew_isolate_nothing() -> None:
+    """The law is of the mask: without segments a document with positions of its own sees the one before it."""
+
+    class NoSegments(LanguageModel):
+        def forward(self, *given: Any, segment: Tensor, **columns: Any) -> Any:
+            return super().forward(*given, **columns)
+
+    net = built({}).eval()
+    net.__class__ = NoSegments
+    with pytest.raises(AssertionError):
+        isolated(net)
+
+
+@pytest.mark.parametrize(
+    "mixer", ["ssru", "average", "location", {"kind": "hard", "score": {"kind": "location"}}], ids=str
+)
+def test_what_cannot_keep_documents_apart_is_refused(mixer: Any) -> None:
+    net = built({"mixer": mixer, "position": "sinusoidal"})
+    assert not net.packs
+    with pytest.raises(ValueError, match="apart"):
+        net(torch.zeros(1, 13, dtype=torch.int64), **packed(5, 6))
+
+
+def test_every_mixer_is_tried() -> None:
+    assert built({}).packs and isinstance(built({}).layers[0].mixer, SelfAttention)
+    from regard.attention.catalogue import MECHANISMS
+    from regard.errors import ConfigError
+
+    able = set()
+    for kind in MECHANISMS:
+        try:
+            able |= {kind} if built({"mixer": kind, "position": "sinusoidal"}).packs else set()
+        except ConfigError:
+            continue  # no attention of a decoder
+    assert able <= {*VARIANTS, "dot"}
