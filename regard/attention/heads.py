@@ -23,6 +23,7 @@ from regard.attention.contract import (
     SourceKeys,
 )  # fmt: skip
 from regard.attention.mask import Bound, Causal, Mask, Padding, Segments, Span
+from regard.attention.positions.forgetting import ForgetGate
 from regard.attention.positions.rotary import Rotary
 from regard.core.state import State, select
 
@@ -228,18 +229,23 @@ class SelfAttention(Mixer):
 
     Where the span tells segments, no column looks beyond its own, whatever the mask says of them.
     ``rotary`` rotates queries and keys, not values, by their absolute positions; cached keys are rotated already.
+    ``forget`` gives columns the sums that a ``ForgettingBias`` of the mechanism reads.
     """
 
     like: Float[Tensor, "0"]
 
-    def __init__(self, attention: MultiHead, *, mask: Mask, rotary: Rotary | None = None) -> None:
+    def __init__(
+        self, attention: MultiHead, *, mask: Mask, rotary: Rotary | None = None, forget: ForgetGate | None = None
+    ) -> None:
         super().__init__()
-        self.attention, self.mask, self.rotary = attention, mask, rotary
+        self.attention, self.mask, self.rotary, self.forget = attention, mask, rotary, forget
         self.causal = Causal() in mask.conjuncts()
         # Slots of a cache that hold no key are padding, whatever the position they were left with.
         self.cached = mask if Padding() in mask.conjuncts() else mask & Padding()
         if self.causal and not attention.mechanism.can().causal:
             raise ValueError(f"{type(attention.mechanism).__name__} attention cannot be causal")
+        if forget is not None and not self.causal:
+            raise ValueError("forget gates lie between a key and a later query: there are none for keys ahead")
         if rotary is not None and {attention.query_width, attention.key_width} != {rotary.width}:
             raise ValueError(
                 f"rotary positions for heads {rotary.width} wide cannot rotate queries of width "
@@ -271,6 +277,8 @@ class SelfAttention(Mixer):
         query, (key, value) = self.attention.queries(x), self.attention.keys_values(x)
         if self.rotary is not None:
             query, key = self.rotary(query, span.position), self.rotary(key, span.position)
+        if self.forget is not None:
+            span = self.forget(x, span, state.span, apart=isinstance(span.segment, Tensor))
         key, keys = self.attention.mechanism.prepare(key), span
         if self.causal:
             state = state.append(key, value, span)

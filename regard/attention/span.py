@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float64, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
 __all__ = ["EdgeList", "Span"]
 
-OPTIONAL = ("segment", "given_position", "visible_until", "is_global")  # fields of columns that may be ()
+OPTIONAL = ("segment", "given_position", "visible_until", "is_global", "decay")  # fields of columns that may be ()
 
 
 class EdgeList(NamedTuple):
@@ -44,7 +44,7 @@ class EdgeList(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Columns of a tensor: positions, padding, and what masks read; a field is () where nothing is known.
+    """Columns of a tensor: positions, padding, and what masks and biases read; a field is () where nothing is known.
 
     ``start``: position of column 0; column j is position ``start + j``.
     ``valid``: False for padding, which stands at the end of a row.
@@ -53,6 +53,7 @@ class Span(NamedTuple):
     ``visible_until``: number of source positions that a column may see, from 0 on (wait-k, streaming).
     ``is_global``: True for columns that see all and are seen by all.
     ``edges``: pairs of columns of a graph, the same in every row.
+    ``decay``: running sums of the logarithms of forget gates, which forgetting attention compares.
     """
 
     start: Int[Tensor, "batch"]
@@ -62,6 +63,7 @@ class Span(NamedTuple):
     visible_until: Int[Tensor, "batch length"] | tuple[()] = ()
     is_global: Bool[Tensor, "batch length"] | tuple[()] = ()
     edges: EdgeList | tuple[()] = ()
+    decay: Float64[Tensor, "batch length heads"] | tuple[()] = ()
 
     @classmethod
     def of(cls, valid: Bool[Tensor, "batch length"]) -> Span:
@@ -120,8 +122,8 @@ class Span(NamedTuple):
         for name in OPTIONAL:
             if both := _all_or_none(name, (self, piece)):
                 old, new = both
-                at = length[:, None] + every[: new.shape[1]]
-                fields[name] = pad(old, (0, columns - old.shape[1])).scatter(1, at, new)
+                at = (length[:, None] + every[: new.shape[1]]).view(*new.shape[:2], *[1] * (new.dim() - 2))
+                fields[name] = _padded(old, columns).scatter(1, at.expand_as(new), new)
         start = torch.where(length == 0, piece.start, self.start)  # of a row that has none yet, the piece's
         return Span(start, every < (length + piece.length)[:, None])._replace(**fields)
 
@@ -141,8 +143,7 @@ class Span(NamedTuple):
             if every := _all_or_none(name, states):
                 fields[name] = every
         joined: dict[str, Any] = {
-            name: torch.cat([pad(field, (0, longest - field.shape[1])) for field in every])
-            for name, every in fields.items()
+            name: torch.cat([_padded(field, longest) for field in every]) for name, every in fields.items()
         }
         return self._replace(start=torch.cat([span.start for span in states]), **joined)
 
@@ -150,6 +151,11 @@ class Span(NamedTuple):
         """Raise TypeError where the span has edges."""
         if isinstance(self.edges, EdgeList):
             self.edges.refuse()
+
+
+def _padded(field: Tensor, columns: int) -> Tensor:
+    """The field of so many columns, 0 or False in those that are new."""
+    return pad(field, (*[0, 0] * (field.dim() - 2), 0, columns - field.shape[1]))
 
 
 def _all_or_none(name: str, spans: Sequence[Span]) -> list[Tensor]:
@@ -169,4 +175,4 @@ def _absent(name: str, span: Span, like: Tensor) -> Tensor:
         return span.position
     if span.valid.shape[1]:
         raise ValueError(f"some of the columns have Span.{name} and others have none: give it with all, or with none")
-    return like.new_zeros(span.valid.shape)
+    return like.new_zeros(*span.valid.shape, *like.shape[2:])

@@ -7,11 +7,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field
 
 __all__ = [
-    "RELATIVE", "AlibiConfig", "LearnedConfig", "NoPositionConfig", "PositionConfig", "RotaryConfig", "ShawConfig",
-    "SinusoidalConfig", "T5Config", "with_longest",
+    "RELATIVE", "AlibiConfig", "ForgettingConfig", "LearnedConfig", "NoPositionConfig", "PositionConfig",
+    "RotaryConfig", "ShawConfig", "SinusoidalConfig", "T5Config", "with_longest",
 ]  # fmt: skip
 
-RELATIVE = ("rotary", "alibi", "t5", "shaw")  # kinds that act in self-attention; nothing is added to embeddings
+# Kinds that act in self-attention; nothing is added to embeddings.
+RELATIVE = ("rotary", "alibi", "t5", "shaw", "forgetting")
 
 
 class _Options(BaseModel):
@@ -53,6 +54,12 @@ class AlibiConfig(_Options):
     kind: Literal["alibi"] = "alibi"
 
 
+class ForgettingConfig(_Options):
+    """Forget gates, one a column and head, by which all earlier columns count for less; causal (Lin et al. 2025)."""
+
+    kind: Literal["forgetting"] = "forgetting"
+
+
 class T5Config(_Options):
     """Learned bias for each head and bucket of distances, one table a stack (Raffel et al. 2020)."""
 
@@ -76,7 +83,14 @@ def _name_alone(given: Any) -> Any:
 
 
 PositionConfig = Annotated[
-    SinusoidalConfig | LearnedConfig | NoPositionConfig | RotaryConfig | AlibiConfig | T5Config | ShawConfig,
+    SinusoidalConfig
+    | LearnedConfig
+    | NoPositionConfig
+    | RotaryConfig
+    | AlibiConfig
+    | T5Config
+    | ShawConfig
+    | ForgettingConfig,
     Discriminator("kind"),
     BeforeValidator(_name_alone),
 ]

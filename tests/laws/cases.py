@@ -30,6 +30,7 @@ from regard.attention.mechanisms.multi_resolution import MultiResolution
 from regard.attention.mechanisms.shaw import Shaw
 from regard.attention.positions.absolute import LearnedPosition, NoPosition, Position, SinusoidalPosition
 from regard.attention.positions.distance_bias import Alibi, EnergyBias, T5CausalBias, T5TwoSidedBias
+from regard.attention.positions.forgetting import ForgetGate, ForgettingBias
 from regard.attention.positions.rotary import Rotary
 from regard.models.attention_config import OTHER_MIXERS
 from regard.models.build import build
@@ -53,7 +54,10 @@ from regard.models.transformer.transformer import TransformerDecoder
 from regard.testing import DecoderCase, MechanismCase, MixerCase
 from regard.testing.law import ready
 
-__all__ = ["DECODERS", "FEW", "MECHANISMS", "MIXERS", "TYPES", "WIDTH", "decoder_case", "mechanism_case", "mixer_case"]
+__all__ = [
+    "DECODERS", "FEW", "HEADS", "MECHANISMS", "MIXERS", "TYPES", "WIDTH", "bold", "decoder_case", "mechanism_case",
+    "mixer_case",
+]  # fmt: skip
 
 FEW = settings(max_examples=4, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 HEADS, WIDTH, TYPES, SUMMARY = 2, 8, 9, 5
@@ -140,6 +144,11 @@ def shaw(mask: Mask) -> SelfAttention:
     return SelfAttention(heads(bold(Shaw(**sizes_of_query(SIZES), clip=2))), mask=mask)
 
 
+def forgetting(mask: Mask, *, key_heads: int | None = None) -> SelfAttention:
+    gate = bold(ForgetGate(WIDTH, HEADS))
+    return SelfAttention(heads(Dot(bias=ForgettingBias()), key_heads=key_heads), mask=mask, forget=gate)
+
+
 PACKED = Causal() & Padding() & Segments()  # the mask of documents packed into a row
 
 MIXERS = {
@@ -154,6 +163,9 @@ MIXERS = {
     "self-attention-alibi": lambda: attention(Causal() & Padding(), kind="dot-alibi"),
     "self-attention-t5": lambda: attention(Causal() & Padding(), kind="dot-t5"),
     "self-attention-shaw": lambda: shaw(Causal() & Padding()),
+    "self-attention-forgetting": lambda: forgetting(Causal() & Padding(), key_heads=1),
+    "self-attention-forgetting-window": lambda: forgetting(Causal() & Padding() & Window(2)),
+    "packed-self-attention-forgetting": lambda: forgetting(PACKED),
     "self-attention-t5-encoder": lambda: attention(Padding(), kind="dot-t5-two-sided"),
     "self-attention-shaw-encoder": lambda: shaw(Padding()),
     "packed-self-attention": lambda: attention(PACKED, rotary=Rotary(PER_HEAD)),
@@ -321,6 +333,7 @@ DECODERS = {
     "transformer-newer-parts": lambda: built(
         position="rotary", norm="pre", activation="relu2", qk_norm=True, attention_gate=True, embedding_residual=True
     ),
+    "transformer-forgetting": lambda: built(encoder={"position": "rotary"}, decoder={"position": "forgetting"}),
     "transformer-alibi": lambda: built(position="alibi", normalisation="batch", activation="gelu"),
     "transformer-t5": lambda: built(position={"kind": "t5", "buckets": 4, "distance": 5}, activation="geglu"),
     "transformer-shaw": lambda: built(position={"kind": "shaw", "clip": 2}, normalisation="none", activation="glu"),

@@ -8,6 +8,7 @@ from regard.attention.catalogue import MECHANISMS
 from regard.attention.contract import Mixer
 from regard.attention.heads import SelfAttention
 from regard.attention.mask import Causal, Window
+from regard.attention.positions.forgetting import ForgetGate, ForgettingBias
 from regard.config.constructor_options import validate_options
 from regard.core.wording import did_you_mean
 from regard.errors import ConfigError
@@ -49,8 +50,9 @@ def _self_attention(site: MixerSite) -> SelfAttention:
     attention = multi_head(site.sizes, chosen, where=site.where, width=site.width, memory_width=site.width, parts=parts)
     if chosen.neighbourhood is not None:
         mask = mask & Window(chosen.neighbourhood)
+    forget = ForgetGate(site.width, attention.heads) if isinstance(site.bias, ForgettingBias) else None
     try:
-        return SelfAttention(attention, mask=mask, rotary=site.rotary)
+        return SelfAttention(attention, mask=mask, rotary=site.rotary, forget=forget)
     except ValueError as problem:
         side = "a decoder" if Causal() in mask.conjuncts() else "an encoder"
         raise ConfigError(

@@ -8,10 +8,18 @@ from typing import NamedTuple
 from regard.attention.catalogue import MECHANISMS
 from regard.attention.mask import Mask
 from regard.attention.positions.distance_bias import Alibi, EnergyBias, T5CausalBias, T5TwoSidedBias
+from regard.attention.positions.forgetting import ForgettingBias
 from regard.attention.positions.rotary import Rotary
 from regard.errors import ConfigError
 from regard.models.attention_config import AttentionSizes, MixerConfig
-from regard.models.position_config import AlibiConfig, PositionConfig, RotaryConfig, ShawConfig, T5Config
+from regard.models.position_config import (
+    AlibiConfig,
+    ForgettingConfig,
+    PositionConfig,
+    RotaryConfig,
+    ShawConfig,
+    T5Config,
+)
 from regard.models.transformer.config import TransformerStackConfig
 
 __all__ = ["MixerSite", "mixer_site"]
@@ -44,6 +52,13 @@ def mixer_site(stack: TransformerStackConfig, mask: Mask, *, where: str, causal:
     if site.config.kind not in MECHANISMS:
         return site
     heads = site.config.heads or stack.heads
+    if isinstance(position, ForgettingConfig) and not causal:
+        raise ConfigError(
+            "forgetting positions are for columns that see none after them",
+            where=f"{where}.position",
+            why="what lies between a query and a key ahead of it cannot be forgotten yet",
+            help=f"--set {where}.position=rotary, or sinusoidal",
+        )
     try:
         if isinstance(position, RotaryConfig):
             width = stack.key_width or stack.width // heads
@@ -63,6 +78,8 @@ def mixer_site(stack: TransformerStackConfig, mask: Mask, *, where: str, causal:
 def _bias(position: PositionConfig, heads: int, *, causal: bool) -> EnergyBias | None:
     if isinstance(position, AlibiConfig):
         return Alibi()
+    if isinstance(position, ForgettingConfig):
+        return ForgettingBias()
     if isinstance(position, T5Config):
         kind = T5CausalBias if causal else T5TwoSidedBias
         return kind(heads, buckets=position.buckets, distance=position.distance)

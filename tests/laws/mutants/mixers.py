@@ -10,13 +10,14 @@ from regard.attention.heads import KeyValue, SelfAttention
 from regard.attention.mask import Causal, Global, Mask, Padding, VisibleUntil, Window
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.positions.distance_bias import Alibi
+from regard.attention.positions.forgetting import ForgetGate, ForgettingBias
 from regard.attention.positions.rotary import Rotary
 from regard.core.state import State, select
 from regard.models.convolutional.gated_convolution import GatedConvolution
 from regard.models.transformer.average_attention import AverageAttention
 from regard.models.transformer.ssru import SimpleRecurrent
 
-from ..cases import MECHANISMS, PACKED, SIZES, WIDTH, heads
+from ..cases import HEADS, MECHANISMS, PACKED, SIZES, WIDTH, bold, heads
 
 CAUSAL = Causal() & Padding()
 
@@ -47,6 +48,24 @@ class ForgetsGlobal(Forgetful):
     """Keeps no mark of global columns."""
 
     lost = "is_global"
+
+
+class SumsAnew(ForgetGate):
+    """Its sums start anew in every piece."""
+
+    def forward(self, x, span, past, *, apart):
+        return super().forward(x, span, past._replace(decay=()), apart=apart)
+
+
+class SumsOfLastSlot(ForgetGate):
+    """Goes on from the last slot of the cache, whether it holds a key or not."""
+
+    def forward(self, x, span, past, *, apart):
+        return super().forward(x, span, past._replace(valid=torch.ones_like(past.valid)), apart=apart)
+
+
+def _forgetting(gate: type[ForgetGate], mask: Mask = CAUSAL) -> SelfAttention:
+    return SelfAttention(heads(Dot(bias=ForgettingBias())), mask=mask, forget=bold(gate(WIDTH, HEADS)))
 
 
 class SeesEmptySlots(SelfAttention):
@@ -219,6 +238,10 @@ MUTANTS = {
         lambda: SelfAttention(heads(Dot(bias=FirstRowsDistances())), mask=Causal() & Padding()),
         "joined",
     ),
+    "sums-anew": (lambda: _forgetting(SumsAnew), "chunk"),
+    "sums-anew-in-packs": (lambda: _forgetting(SumsAnew, PACKED), "chunk"),
+    "sums-of-padded-slots": (lambda: _forgetting(SumsOfLastSlot), "batched"),
+    "sums-of-unwritten-slots": (lambda: _forgetting(SumsOfLastSlot, PACKED), "joined"),
     "zero-past": (lambda: ZeroPast(WIDTH, kernel=3), "chunk"),
     "padded-past": (lambda: PaddedPast(WIDTH, kernel=3), "batched"),
     "centred": (lambda: Centred(WIDTH, kernel=3), "causal"),

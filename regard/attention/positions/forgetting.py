@@ -1,0 +1,91 @@
+"""Forgetting attention: gates in place of positions, by which every column makes all earlier ones count for less."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Float64, Int
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
+
+from regard.attention.mask import Bound, Span
+from regard.attention.positions.distance_bias import EnergyBias
+
+__all__ = ["ForgetGate", "ForgettingBias"]
+
+Sums = Float64[Tensor, "batch length heads"]
+
+
+class ForgettingBias(EnergyBias):
+    """b(i, j, h) = Σ_{l=j+1…i} log f_l = c_i − c_j, with c of ``Span.decay`` (Lin et al. 2025, Eq. 5): causal alone.
+
+    The difference is taken in float64 and rounded last: c falls without end, differences of neighbours stay small.
+    """
+
+    def forward(
+        self, query: Float[Tensor, "batch heads query width"], bound: Bound
+    ) -> Float[Tensor, "batch heads query key"]:
+        at_query, at_key = (span.read("decay").transpose(1, 2) for span in (bound.query, bound.key))
+        return (at_query[..., :, None] - at_key[..., None, :]).to(query.dtype)
+
+
+class ForgetGate(nn.Module):
+    """f_t = σ(w_f · x_t + b_f), one for each head, and c_t = Σ_{l≤t} log f_l (Lin et al. 2025, §3.1).
+
+    ``width``: features of a column. Parameters: heads · (width + 1). The sums are those of a row, or of each document
+    of a row that packs several: then nothing of an earlier document is in them, not even its rounding.
+    """
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.project = nn.Linear(width, heads)
+
+    def forward(self, x: Float[Tensor, "batch length width"], span: Span, past: Span, *, apart: bool) -> Span:
+        """``span`` with ``decay``, which goes on from the last column of ``past``.
+
+        ``apart``: whether documents, told by ``Span.segment``, are kept apart.
+        """
+        log_f = logsigmoid(self.project(x).double())
+        before = _last(past, log_f)
+        if not apart:
+            return span._replace(decay=log_f.cumsum(1) + before[:, None])
+        first = _first_columns(span, past)
+        goes_on = first.cumsum(1) == 0  # the document that ``past`` ends in
+        return span._replace(decay=_sums_apart(log_f, first) + before[:, None] * goes_on[..., None])
+
+
+def _at_end(past: Span) -> Int[Tensor, "batch 1"]:
+    return (past.length - 1).clamp_min(0)[:, None]
+
+
+def _last(past: Span, like: Sums) -> Float64[Tensor, "batch heads"]:
+    """c of the last valid column of each row; 0 where there is none."""
+    if not isinstance(past.decay, Tensor):
+        return like.new_zeros(like.shape[0], like.shape[2])
+    found = past.decay.take_along_dim(_at_end(past)[..., None], 1)[:, 0]
+    return found.masked_fill((past.length == 0)[:, None], 0.0)
+
+
+def _first_columns(span: Span, past: Span) -> Bool[Tensor, "batch length"]:
+    """Whether a column is the first of its document."""
+    segment = span.read("segment")
+    changes = segment.diff(dim=1) != 0
+    if not past.valid.shape[1]:
+        return torch.cat([torch.ones_like(segment[:, :1], dtype=torch.bool), changes], 1)
+    before = past.read("segment").take_along_dim(_at_end(past), 1)
+    return torch.cat([(segment[:, :1] != before) | (past.length == 0)[:, None], changes], 1)
+
+
+def _sums_apart(x: Sums, first: Bool[Tensor, "batch length"]) -> Sums:
+    """Running sums that start anew at each column of ``first``.
+
+    By doubling: after step k a sum has the last 2^k columns, as far as they are of its document, so that the order of
+    additions depends on the column's place in its document alone.
+    """
+    column = torch.arange(x.shape[1], device=x.device)
+    place = column - (column * first).cummax(1).values if x.shape[1] else column
+    shift = 1
+    while shift < x.shape[1]:
+        earlier = x[:, :-shift] * (place[:, shift:] >= shift)[..., None]
+        x = torch.cat([x[:, :shift], x[:, shift:] + earlier], 1)
+        shift *= 2
+    return x
