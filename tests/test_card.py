@@ -55,11 +55,16 @@ def test_it_says_what_was_trained_on_what_and_how_well(tmp_path: Path) -> None:
         ({"kind": "recurrent", "decoder": {"order": "none"}}, "no attention, lstm cells"),
         ({"preset": "luong-small"}, "local-p attention, lstm cells"),
         ({"kind": "convolutional"}, "learned positions"),
+        ({"encoder": {"qk_norm": True}, "decoder": {"qk_norm": True, "value_embedding": True}}, "qk_norm, value_embed"),
     ],
 )
 def test_models_that_differ_in_attention_are_told_apart(model: dict[str, object], told: str | None) -> None:
     words = one_line_summary(ModelConfig(**model))
-    assert told in words if told else "attention" not in words and "positions" not in words
+    assert (
+        told in words
+        if told
+        else "norm," not in words.partition("post-norm,")[2] and "attention" not in words and "positions" not in words
+    )
 
 
 def test_it_names_neither_languages_nor_a_best_that_are_unknown(tmp_path: Path) -> None:

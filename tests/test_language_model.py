@@ -371,6 +371,7 @@ LAYERS = {
     "position": "learned", "share": "none", "init_std": 0.5, "mixer": "average", "preset": "tiny", "key_width": 2,
     "value_width": 3, "attention_bias": True, "output_bias": True,
     "qk_norm": True, "context_norm": True, "attention_gate": True, "zero_output": True, "embedding_residual": True,
+    "value_embedding": True,
 }  # fmt: skip
 
 

@@ -28,6 +28,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "window": {"mixer": {"kind": "dot", "neighbourhood": 3}},
     "residual": {"embedding_residual": True, "norm": "post", "normalisation": "rms"},
     "checkpointed": {"execution": "checkpointed"},
+    "forgetting": {"position": "forgetting"},
+    "value-embedding": {"value_embedding": True},
 } | {
     kind: {"mixer": kind, "position": "sinusoidal"}
     for kind in ("additive", "cosine", "differential", "general", "hard", "local-m", "tanh-dot", "top-k")

@@ -229,15 +229,24 @@ class SelfAttention(Mixer):
 
     Where the span tells segments, no column looks beyond its own, whatever the mask says of them.
     ``rotary`` rotates queries and keys, not values, by their absolute positions; cached keys are rotated already.
-    ``forget`` gives columns the sums that a ``ForgettingBias`` of the mechanism reads.
+    ``forget`` gives columns the sums that a ``ForgettingBias`` of the mechanism reads. With ``adds_values`` values are
+    λ v + μ e, e given with the columns, λ and μ learned from 1/2 (Jordan et al. 2024, modded-nanogpt; after the value
+    residual of Zhou et al. 2024).
     """
 
     like: Float[Tensor, "0"]
 
     def __init__(
-        self, attention: MultiHead, *, mask: Mask, rotary: Rotary | None = None, forget: ForgetGate | None = None
+        self,
+        attention: MultiHead,
+        *,
+        mask: Mask,
+        rotary: Rotary | None = None,
+        forget: ForgetGate | None = None,
+        adds_values: bool = False,
     ) -> None:
         super().__init__()
+        self.value_mix = nn.Parameter(torch.tensor([0.5, 0.5])) if adds_values else None
         self.attention, self.mask, self.rotary, self.forget = attention, mask, rotary, forget
         self.causal = Causal() in mask.conjuncts()
         # Slots of a cache that hold no key are padding, whatever the position they were left with.
@@ -273,8 +282,17 @@ class SelfAttention(Mixer):
             Span.of(torch.ones(rows, 0, dtype=torch.bool, device=like.device)),
         )
 
-    def forward(self, x: Float[Tensor, "batch length width"], span: Span, state: State) -> Mixed:
+    def forward(
+        self,
+        x: Float[Tensor, "batch length width"],
+        span: Span,
+        state: State,
+        values: Float[Tensor, "batch length values"] | None = None,
+    ) -> Mixed:
+        """Mixed columns; ``values``: what is added to their values, for all key heads side by side."""
         query, (key, value) = self.attention.queries(x), self.attention.keys_values(x)
+        if self.value_mix is not None:
+            value = self._add_values(value, values)
         if self.rotary is not None:
             query, key = self.rotary(query, span.position), self.rotary(key, span.position)
         if self.forget is not None:
@@ -290,6 +308,17 @@ class SelfAttention(Mixer):
         before = self.attention.mechanism.start(key, bound)
         mixed: Mixed = self.attention(query, key, value, bound, before, self.attention.gates(x))
         return mixed._replace(state=state)
+
+    def _add_values(
+        self, value: Float[Tensor, "batch key_heads length value"], added: Float[Tensor, "batch length values"] | None
+    ) -> Float[Tensor, "batch key_heads length value"]:
+        if added is None or self.value_mix is None:
+            raise ValueError(
+                "this self-attention adds value embeddings, and its input has none: they are looked up by tokens"
+            )
+        heads = added.unflatten(-1, (self.attention.key_heads, self.attention.value_width)).transpose(1, 2)
+        own, other = self.value_mix
+        return (own * value + other * heads).to(value.dtype)
 
 
 class AttentionReader(Reader):

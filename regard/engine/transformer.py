@@ -47,6 +47,8 @@ def _obstacle(layer: TransformerLayer) -> str | None:
         return "its self-attention is restricted, or turns its keys"
     if set(reader.mask.conjuncts()) != {Padding()}:
         return "its reading of the source is restricted"
+    if mixer.value_mix is not None:
+        return "its values have embeddings of their own"
     for attention in (mixer.attention, reader.attention):
         if type(attention.mechanism) is not Dot or attention.mechanism.bias is not None:
             return "its attention is not the plain product"

@@ -17,10 +17,14 @@ __all__ = ["Embedded", "Input", "TokenInput"]
 
 
 class Embedded(NamedTuple):
-    """Vectors of the columns, and the columns: an input that subsamples gives fewer than it was given."""
+    """Vectors of the columns, and the columns: an input that subsamples gives fewer than it was given.
+
+    ``values``: what layers add to the values of their attention, where the input has a table of that.
+    """
 
     x: Float[Tensor, "rows columns width"]
     span: Span
+    values: Float[Tensor, "rows columns value"] | None = None
 
 
 class Input(nn.Module, ABC):
@@ -39,6 +43,8 @@ class TokenInput(Input):
     ``weight`` E (types, width) may be shared with the output, which wants a standard deviation of 1/√width, so that
     ``scale`` is √width unless given: cells or layers that are fed with smaller numbers learn slowly. Differs from
     Bahdanau et al. 2015 and Luong et al. 2015, who do not share, and do not scale (``scale`` 1).
+
+    ``values`` (types, value features): a second table, looked up for the values of every layer (Jordan et al. 2024).
     """
 
     def __init__(
@@ -48,14 +54,17 @@ class TokenInput(Input):
         *,
         dropout: float = 0.0,
         scale: float | None = None,
+        values: nn.Parameter | None = None,
     ) -> None:
         super().__init__()
+        self.values = values
         self.weight, self.position, self.dropout = weight, position or NoPosition(), Dropout(dropout)
         self.width = weight.shape[1]
         self.scale = math.sqrt(self.width) if scale is None else scale
 
     def forward(self, inputs: Int[Tensor, "rows length"], span: Span) -> Embedded:
-        return Embedded(self.embed(inputs, span.position), span)
+        values = None if self.values is None else nn.functional.embedding(inputs, self.values)
+        return Embedded(self.embed(inputs, span.position), span, values)
 
     def embed(
         self, tokens: Int[Tensor, "rows length"], position: Int[Tensor, "rows length"]

@@ -82,9 +82,9 @@ class LanguageModel(nn.Module):
             raise ValueError("a layer of this model cannot keep the documents of a row apart")
         state = self.start(len(tokens)) if state is None else state
         span = Span(state.length, torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid)
-        x, span = self.embedding(tokens, span._replace(segment=segment, given_position=position))
+        x, span, values = self.embedding(tokens, span._replace(segment=segment, given_position=position))
         steps = [
-            partial(layer, span=span, state=before, embedded=x)
+            partial(layer, span=span, state=before, embedded=x, values=values)
             for layer, before in zip(self.stack, state.layers, strict=True)
         ]
         x, layers = self.execution.run(steps, x)

@@ -19,9 +19,19 @@ from regard.models.position_config import LearnedConfig, PositionConfig
 __all__ = ["embed", "multi_head", "reader"]
 
 
-def embed(position: PositionConfig, weight: nn.Parameter, *, dropout: float, scale: float | None = None) -> TokenInput:
-    """Embeddings, times ``scale`` (None: √width), with the absolute positions of that kind, if it is one."""
-    return TokenInput(weight, _absolute(position, weight.shape[1]), dropout=dropout, scale=scale)
+def embed(
+    position: PositionConfig,
+    weight: nn.Parameter,
+    *,
+    dropout: float,
+    scale: float | None = None,
+    values: nn.Parameter | None = None,
+) -> TokenInput:
+    """Embeddings, times ``scale`` (None: √width), with the absolute positions of that kind, if it is one.
+
+    ``values``: the table of value embeddings, if there is one.
+    """
+    return TokenInput(weight, _absolute(position, weight.shape[1]), dropout=dropout, scale=scale, values=values)
 
 
 def _absolute(position: PositionConfig, width: int) -> Position:

@@ -14,6 +14,8 @@ __all__ = ["parameters_by_part"]
 PARTS = {
     "reader": "source attention",
     "attention": "self-attention",
+    "forget": "self-attention",
+    "value_mix": "self-attention",
     "feed_forward": "feed-forward",
     "convolution": "convolutions",
     "core": "cells",

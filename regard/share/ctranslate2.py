@@ -63,6 +63,7 @@ def obstacle(config: ModelConfig) -> str | None:
         f"its activation is {encoder.activation}": encoder.activation not in ACTIVATIONS,
         "its queries, keys or contexts are normalised": any(side.qk_norm or side.context_norm for side in sides),
         "its attention is gated": any(side.attention_gate for side in sides),
+        "its values have embeddings of their own": any(side.value_embedding for side in sides),
         "its layers look back to the embedding": any(side.embedding_residual for side in sides),
     }
     return next((reason for reason, holds in reasons.items() if holds), None)

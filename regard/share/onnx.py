@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from regard.attention.positions.absolute import SinusoidalPosition, max_positions
 from regard.core import atomic_files
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN, Tokenizer
+from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.recurrent.cells import Cell
 from regard.runs.run_folder import RunFolder
@@ -24,9 +25,10 @@ from regard.share.export_format import Decode, ExportFormat
 from regard.share.onnx_cells import traced_run
 from regard.share.onnx_parts import DecoderStart, EncoderPart, StepPart, filled, named
 from regard.share.onnx_trace import SIZES, GraphNames, data_free, graph
+from regard.tasks.translation.config import translation_config
 from regard.tasks.translation.translator import Translator
 
-__all__ = ["FORMAT", "absent_library", "decoder", "write"]
+__all__ = ["FORMAT", "absent_library", "decoder", "obstacle", "write"]
 
 ROWS = 32  # sentences decoded together, of like length, since all go on until the last has ended
 
@@ -162,9 +164,18 @@ def _export(run: RunFolder, translator: Translator, checkpoint: str | None, fold
     shutil.copytree(run.tokenizers, folder / "tokenizer")
 
 
+def obstacle(config: ModelConfig) -> str | None:
+    """The reason why this model cannot be exported to ONNX, as far as its config tells; None if none is known."""
+    decoder = config.decoder
+    if decoder.kind == "transformer" and decoder.position.kind == "forgetting":
+        return "its positions are forgetting: of a column an export keeps key and value, and no sum of gates"
+    return None
+
+
 FORMAT = ExportFormat(
     write=_export,
     decoder=lambda translator, folder: decoder(folder),
+    obstacle=lambda run: obstacle(translation_config(run).model),
     libraries=("onnx", "onnxscript"),
     absent_library=lambda: absent_library(),
 )

@@ -11,14 +11,16 @@ from torch import nn
 from regard.attention.heads import MultiHead, SelfAttention
 from regard.attention.mask import Padding, Span
 from regard.attention.mechanisms.dot import Dot
-from regard.engine.transformer import obstacle
+from regard.engine.transformer import FastEncoderDecoder, obstacle
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.transformer.config import TransformerDecoderConfig
 from regard.models.transformer.feed_forward import FeedForward, feed_forward
 from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.norms import PostNorm, PreNorm
 from regard.share.ctranslate2 import obstacle as ctranslate2_obstacle
+from regard.share.onnx import obstacle as onnx_obstacle
 
 SIZES: dict[str, Any] = {"layers": 2, "width": 8, "heads": 2, "feed_forward": 12, "dropout": 0.0}
 
@@ -97,6 +99,7 @@ def test_a_layer_may_start_from_the_embedding_again() -> None:
         {"context_norm": True},
         {"attention_gate": True},
         {"embedding_residual": True},
+        {"value_embedding": True},
         {"activation": "relu2"},
     ],
     ids=str,
@@ -114,13 +117,47 @@ def test_a_part_is_a_key_of_a_side_and_changes_the_network(part: dict[str, Any])
     assert not torch.allclose(plain.encoder(tokens, everything).states, found.encoder(tokens, everything).states)
 
 
-@pytest.mark.parametrize(
-    "part", [{"qk_norm": True}, {"context_norm": True}, {"attention_gate": True}, {"embedding_residual": True}], ids=str
-)
-def test_what_the_fast_decoder_and_exports_do_not_know_is_told(part: dict[str, Any]) -> None:
-    config = ModelConfig.model_validate(SIZES | part)
-    assert obstacle(model(**part).decoder) is not None and ctranslate2_obstacle(config) is not None
+# Keys of a Transformer's side that the fast decoder and the exports have been taught, or have no need to know.
+TAUGHT = {
+    "kind", "layers", "width", "dropout", "heads", "key_heads", "key_width", "value_width", "attention_bias",
+    "attention_dropout", "feed_forward", "feed_forward_dropout", "activation", "init_std", "zero_output", "norm",
+    "normalisation", "position", "mixer", "execution", "cross_attention",
+}  # fmt: skip
+# All others, and new values of those, by the reason that is given.
+UNTAUGHT: dict[str, tuple[dict[str, Any], str]] = {
+    "qk_norm": ({"qk_norm": True}, "normalised"),
+    "context_norm": ({"context_norm": True}, "normalised"),
+    "attention_gate": ({"attention_gate": True}, "gated"),
+    "embedding_residual": ({"embedding_residual": True}, "look back"),
+    "value_embedding": ({"value_embedding": True}, "embeddings of their own"),
+    "forgetting": ({"encoder": {"position": "rotary"}, "decoder": {"position": "forgetting"}}, ""),
+    "differential": ({"mixer": "differential"}, "product"),
+    "differential reading": ({"cross_attention": "differential"}, "product"),
+}
+
+
+def test_every_key_of_a_side_is_taught_or_refused() -> None:
+    keys = set(TransformerDecoderConfig.model_fields)
+    assert keys == TAUGHT | (UNTAUGHT.keys() & keys)
+
+
+@pytest.mark.parametrize("name", UNTAUGHT)
+def test_what_the_fast_decoder_and_exports_do_not_know_is_told(name: str) -> None:
+    part, why = UNTAUGHT[name]
+    config, made = ModelConfig.model_validate(SIZES | part), model(**part)
+    for found in (obstacle(made.decoder), ctranslate2_obstacle(config)):
+        assert found is not None and why in found
+    with pytest.raises(ValueError, match="no fast form"):
+        FastEncoderDecoder(made.encoder, made.decoder, made.head.weight)
+
+
+def test_what_they_know_is_not_refused() -> None:
     assert obstacle(model().decoder) is None and ctranslate2_obstacle(ModelConfig.model_validate(SIZES)) is None
+
+
+def test_onnx_is_refused_what_it_cannot_keep() -> None:
+    refused = [name for name, (part, _) in UNTAUGHT.items() if onnx_obstacle(ModelConfig.model_validate(SIZES | part))]
+    assert refused == ["forgetting"], "tests/share/test_onnx.py exports the others"
 
 
 def test_the_squared_relu_is_decoded_fast_and_is_not_exported() -> None:

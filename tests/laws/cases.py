@@ -333,6 +333,7 @@ DECODERS = {
     "transformer-newer-parts": lambda: built(
         position="rotary", norm="pre", activation="relu2", qk_norm=True, attention_gate=True, embedding_residual=True
     ),
+    "transformer-value-embedding": lambda: built(value_embedding=True, key_heads=1, norm="pre"),
     "transformer-forgetting": lambda: built(encoder={"position": "rotary"}, decoder={"position": "forgetting"}),
     "transformer-alibi": lambda: built(position="alibi", normalisation="batch", activation="gelu"),
     "transformer-t5": lambda: built(position={"kind": "t5", "buckets": 4, "distance": 5}, activation="geglu"),

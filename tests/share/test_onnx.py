@@ -37,6 +37,17 @@ BLOCKS = {"blocks": [[16, 3, 2]]}
 SHAPES: dict[str, dict[str, Any]] = {
     "transformer": {"decoder_layers": 2},
     "rotary": {"position": "rotary", "norm": "pre", "normalisation": "rms", "activation": "swiglu", "key_heads": 1},
+    "newer parts": {
+        "norm": "pre",
+        "activation": "relu2",
+        "qk_norm": True,
+        "context_norm": True,
+        "attention_gate": True,
+        "embedding_residual": True,
+        "value_embedding": True,
+        "mixer": "differential",
+        "position": "rotary",
+    },
     "bahdanau": {"preset": "rnnsearch-small", "encoder": {"width": 8}, "decoder": {"readout": 16}},
     "convs2s": {"preset": "convs2s-small", "encoder": BLOCKS, "decoder": BLOCKS, "longest": 60},
 }
@@ -116,7 +127,7 @@ def both(found: Export, lengths: list[int], steps: int = 12) -> tuple[list[np.nd
     return outputs
 
 
-@pytest.mark.parametrize("name", ["rotary", "bahdanau", "convs2s"])
+@pytest.mark.parametrize("name", ["rotary", "newer parts", "bahdanau", "convs2s"])
 def test_both_say_the_same(export: Callable[[str], Export], name: str, capfd: pytest.CaptureFixture[str]) -> None:
     found = export(name)
     assert capfd.readouterr() == ("", ""), "nothing that torch remarks reaches the user"

@@ -72,7 +72,7 @@ class ConvolutionalEncoder(Encoder):
         )
 
     def forward(self, tokens: Int[Tensor, "sentences length"], valid: Bool[Tensor, "sentences length"]) -> Encoded:
-        embedded, span = self.embedding(tokens, Span.of(valid))
+        embedded, span, _ = self.embedding(tokens, Span.of(valid))
         x: Tensor = self.input_proj(embedded)
         for layer in self.layers:
             x = layer(x, span.valid)

@@ -51,7 +51,7 @@ class RecurrentEncoder(Encoder):
         return cast(Iterable[Iterable[Cell]], self.layers)
 
     def forward(self, tokens: Int[Tensor, "sentences length"], valid: Bool[Tensor, "sentences length"]) -> Encoded:
-        embedded, span = self.embedding(tokens, Span.of(valid))
+        embedded, span, _ = self.embedding(tokens, Span.of(valid))
         length = span.length
         backwards = _reversing(length, embedded.shape[1])
         orders = (backwards,) if self.reversed else (None, backwards)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+import torch
 from torch import nn
 
+from regard.attention.heads import SelfAttention
 from regard.attention.mask import Causal, Padding
 from regard.models.execution import EXECUTIONS
 from regard.models.head import Head
+from regard.models.input import TokenInput
 from regard.models.language_model import LanguageModel
 from regard.models.parts import embed, reader
 from regard.models.transformer.config import TransformerDecoderConfig, TransformerStackConfig
@@ -27,7 +30,7 @@ Part = TypeVar("Part", bound=nn.Module)
 def encoder(config: TransformerStackConfig, embedding: nn.Parameter) -> TransformerEncoder:
     site = mixer_site(config, Padding(), where="model.encoder", causal=False)
     layers = [_layer(config, site) for _ in range(config.layers)]
-    words, execution = embed(config.position, embedding, dropout=config.dropout), EXECUTIONS[config.execution]()
+    words, execution = _words(config, embedding, layers), EXECUTIONS[config.execution]()
     return _initial(TransformerEncoder(words, layers, _last_norm(config), execution), config)
 
 
@@ -36,7 +39,7 @@ def decoder(
 ) -> TransformerDecoder:
     site = mixer_site(config, Causal() & Padding(), where="model.decoder", causal=True)
     layers = [_decoder_layer(config, site, states) for _ in range(config.layers)]
-    words, execution = embed(config.position, embedding, dropout=config.dropout), EXECUTIONS[config.execution]()
+    words, execution = _words(config, embedding, layers), EXECUTIONS[config.execution]()
     return _initial(TransformerDecoder(words, layers, _last_norm(config), execution), config)
 
 
@@ -44,8 +47,18 @@ def language_model(config: TransformerStackConfig, embedding: nn.Parameter, head
     """A decoder without a source: layers of a causal mixer and a feed-forward."""
     site = mixer_site(config, Causal() & Padding(), where="model.decoder", causal=True)
     layers = [_layer(config, site) for _ in range(config.layers)]
-    words, execution = embed(config.position, embedding, dropout=config.dropout), EXECUTIONS[config.execution]()
+    words, execution = _words(config, embedding, layers), EXECUTIONS[config.execution]()
     return _initial(LanguageModel(words, layers, _last_norm(config), head, execution), config)
+
+
+def _words(config: TransformerStackConfig, embedding: nn.Parameter, layers: list[TransformerLayer]) -> TokenInput:
+    """Embeddings of the stack, with a table of value embeddings, one for all of its layers, where it has them."""
+    values = None
+    mixer = layers[0].mixer
+    if config.value_embedding and isinstance(mixer, SelfAttention):
+        features = mixer.attention.key_heads * mixer.attention.value_width
+        values = nn.Parameter(torch.empty(len(embedding), features).normal_())
+    return embed(config.position, embedding, dropout=config.dropout, values=values)
 
 
 def _layer(config: TransformerStackConfig, site: MixerSite) -> TransformerLayer:

@@ -16,6 +16,9 @@ __all__ = ["Activation", "TransformerDecoderConfig", "TransformerStackConfig"]
 Activation = Literal["relu", "relu2", "gelu", "swish", "glu", "geglu", "swiglu"]
 
 
+NEWER = ("qk_norm", "context_norm", "attention_gate", "zero_output", "embedding_residual", "value_embedding")
+
+
 class TransformerStackConfig(AttentionSizes, StackConfig):
     """N layers of a mixer of one sequence and a feed-forward (Vaswani et al. 2017)."""
 
@@ -27,6 +30,11 @@ class TransformerStackConfig(AttentionSizes, StackConfig):
     zero_output: bool = Field(False, description="matrices that end a part (attention, feed-forward) start at 0")
     embedding_residual: bool = Field(
         False, description="each layer starts from λ x + μ e, e the embedded tokens; λ and μ learned from 1 and 0"
+    )
+    value_embedding: bool = Field(
+        False,
+        description="a second table of embeddings, E: each layer's values are λ v + μ E[token], λ and μ learned from "
+        "1/2 (Jordan et al. 2024)",
     )
     norm: Literal["post", "pre"] = Field("post", description="normalise after (paper) or before the sub-layer")
     normalisation: Literal["layer", "rms", "batch", "none"] = Field("layer", description="kind of normalisation")
@@ -41,6 +49,11 @@ class TransformerStackConfig(AttentionSizes, StackConfig):
     @property
     def embedding_width(self) -> int:
         return self.width
+
+    @property
+    def newer_parts(self) -> list[str]:
+        """Keys of newer parts that are on, for summaries."""
+        return [key for key in NEWER if getattr(self, key)]
 
     @classmethod
     def with_shared(cls, shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

@@ -91,23 +91,34 @@ class TransformerLayer(nn.Module):
         rows: RowMap | None = None,
         state: LayerState | None = None,
         embedded: Columns | None = None,
+        values: Float[Tensor, "rows length value"] | None = None,
     ) -> tuple[Columns, LayerState]:
         """Columns after the layer, and the state after them; without a state they are the first.
 
-        ``embedded``: what the first layer of the stack was given; x unless given.
+        ``embedded``: what the first layer of the stack was given; x unless given. ``values``: value embeddings, for a
+        mixer that adds them.
         """
         if self.start_mix is not None:
             x = self.start_mix[0] * x + self.start_mix[1] * (x if embedded is None else embedded)
         states: list[State] = []
-        for branch in self.branches(span, memory, rows, self.start(len(x)) if state is None else state):
+        before = self.start(len(x)) if state is None else state
+        for branch in self.branches(span, memory, rows, before, values):
             mixed = branch.difference(x)
             x = branch.add(x, mixed.output)
             states.append(mixed.state)
         return x, LayerState(*states[:-1])  # the feed-forward's is ()
 
-    def branches(self, span: Span, memory: Memory, rows: RowMap | None, state: LayerState) -> list[Branch]:
+    def branches(
+        self,
+        span: Span,
+        memory: Memory,
+        rows: RowMap | None,
+        state: LayerState,
+        values: Float[Tensor, "rows length value"] | None = None,
+    ) -> list[Branch]:
         """Residual branches in their order, for these columns and states."""
-        found = [Branch(self.around_mixer, lambda x: self.mixer(x, span, state.mixer))]
+        added = () if values is None else (values,)  # which self-attention alone takes
+        found = [Branch(self.around_mixer, lambda x: self.mixer(x, span, state.mixer, *added))]
         reader = self.reader
         if reader is not None:
             found.append(Branch(self.around_reader, lambda x: reader(x, span, memory, rows, state.reader)))

@@ -52,7 +52,7 @@ def _self_attention(site: MixerSite) -> SelfAttention:
         mask = mask & Window(chosen.neighbourhood)
     forget = ForgetGate(site.width, attention.heads) if isinstance(site.bias, ForgettingBias) else None
     try:
-        return SelfAttention(attention, mask=mask, rotary=site.rotary, forget=forget)
+        return SelfAttention(attention, mask=mask, rotary=site.rotary, forget=forget, adds_values=site.adds_values)
     except ValueError as problem:
         side = "a decoder" if Causal() in mask.conjuncts() else "an encoder"
         raise ConfigError(

@@ -29,7 +29,8 @@ class MixerSite(NamedTuple):
     """Place of a mixer in a stack of either side. All layers of a stack have the same one, and so share T5's table.
 
     ``width``: features of a column. ``sizes``: heads of the side. ``mask``: what a column may see. ``where``: config
-    key, for errors. ``bias``, ``rotary``: relative positions, for mixers that are self-attention.
+    key, for errors. ``bias``, ``rotary``: relative positions, for mixers that are self-attention. ``adds_values``:
+    whether such mixers add value embeddings.
     """
 
     config: MixerConfig
@@ -39,6 +40,7 @@ class MixerSite(NamedTuple):
     where: str
     bias: EnergyBias | None = None
     rotary: Rotary | None = None
+    adds_values: bool = False
 
 
 def mixer_site(stack: TransformerStackConfig, mask: Mask, *, where: str, causal: bool) -> MixerSite:
@@ -47,9 +49,16 @@ def mixer_site(stack: TransformerStackConfig, mask: Mask, *, where: str, causal:
     ``where``: config key of the stack. ``causal``: whether columns see none after them, which T5's table is cut for.
     Raises ConfigError where the mixer cannot take this kind of position.
     """
-    site = MixerSite(stack.mixer, stack.width, stack, mask, f"{where}.mixer")
+    site = MixerSite(stack.mixer, stack.width, stack, mask, f"{where}.mixer", adds_values=stack.value_embedding)
     position = stack.position
     if site.config.kind not in MECHANISMS:
+        if stack.value_embedding:
+            raise ConfigError(
+                f"the mixer {site.config.kind!r} has no values to add embeddings to",
+                where=f"{where}.value_embedding",
+                why="value embeddings are for self-attention",
+                help=f"--set {where}.value_embedding=false",
+            )
         return site
     heads = site.config.heads or stack.heads
     if isinstance(position, ForgettingConfig) and not causal:

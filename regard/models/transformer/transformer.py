@@ -41,8 +41,9 @@ class TransformerEncoder(Encoder):
         self.width = self.summary = embedding.width
 
     def forward(self, tokens: Int[Tensor, "sentences length"], valid: Bool[Tensor, "sentences length"]) -> Encoded:
-        embedded, span = self.embedding(tokens, Span.of(valid))
-        x, _ = self.execution.run([partial(layer, span=span, embedded=embedded) for layer in self.layers], embedded)
+        embedded, span, values = self.embedding(tokens, Span.of(valid))
+        steps = [partial(layer, span=span, embedded=embedded, values=values) for layer in self.layers]
+        x, _ = self.execution.run(steps, embedded)
         states = self.norm(x)
         return Encoded(states, embedded, mean_state(states, span), span)
 
@@ -93,9 +94,9 @@ class TransformerDecoder(Decoder):
         valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
         span = Span(state.length, valid)
         rows = RowMap.of(state.rows, sentences(memory))
-        x, span = self.embedding(tokens, span)
+        x, span, values = self.embedding(tokens, span)
         steps = [
-            partial(layer, span=span, memory=kept, rows=rows, state=before, embedded=x)
+            partial(layer, span=span, memory=kept, rows=rows, state=before, embedded=x, values=values)
             for layer, kept, before in zip(self.stack, memory, state.layers, strict=True)
         ]
         x, layers = self.execution.run(steps, x)

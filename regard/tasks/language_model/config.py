@@ -77,10 +77,11 @@ class LanguageModelConfig(RunConfig):
     @property
     def summary(self) -> str:
         layers = self.model.decoder
+        newer = "".join(f", {key}" for key in layers.newer_parts)
         return (
             f"language model, {layers.layers} layers, width {layers.width}, feed-forward {layers.feed_forward}, "
             f"{layers.heads} heads, {layers.norm}-norm, mixer {layers.mixer.kind}, {layers.position.kind} positions, "
-            f"context {self.data.context}, dropout {layers.dropout}"
+            f"context {self.data.context}, dropout {layers.dropout}{newer}"
         )
 
     def check_sizes(self, spec: Mapping[str, int]) -> None:
