@@ -1,6 +1,6 @@
 """Regard's worker: the trainer itself, held between updates until it is asked to go on.
 
-python bench/ours_train.py RUN_FOLDER
+python bench/ours_train.py RUN_FOLDER [UPDATES A TURN]
 """
 
 from __future__ import annotations
@@ -19,26 +19,29 @@ from regard.training.trainer import Trainer
 
 
 class Answers:
-    """The trainer's reporter and its question whether to stop: answers after an update, then waits."""
+    """The trainer's reporter and its question whether to stop: answers after so many updates, then waits."""
 
-    def __init__(self, served: Served) -> None:
-        self.served = served
+    def __init__(self, served: Served, updates: int = 1) -> None:
+        self.served, self.updates, self.made, self.tokens = served, updates, 0, 0.0
 
     def updated(self, place: TrainingProgress, steps: int | None, figures: dict[str, float]) -> None:
-        self.served.answer(tokens=figures["tokens"], loss=figures["loss"])
+        self.made, self.tokens = self.made + 1, self.tokens + figures["tokens"]
+        if self.made == self.updates:
+            self.served.answer(tokens=self.tokens, loss=figures["loss"])
+            self.made, self.tokens = 0, 0.0
 
     def validated(self, place: TrainingProgress, validation: Validation, best: bool) -> None: ...
     def said(self, message: str) -> None: ...
 
     def interrupted(self) -> bool:
-        if not self.served.asked():
+        if not self.made and not self.served.asked():
             raise SystemExit  # leave at once: nothing of this run is to be saved
         return False
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, updates: int) -> None:
     served = Served()
-    answers = Answers(served)
+    answers = Answers(served, updates)
     run = RunFolder.open(folder)
     ready = set_up(run, say=answers.said)
     trainer = Trainer(
@@ -59,4 +62,4 @@ def _nothing(model: Any) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1)
