@@ -10,6 +10,7 @@ import torch
 from regard.attention import kernel as kernels
 from regard.attention.kernel import (
     SHORT,
+    WHOLE,
     attend,
     attend_reference,
     choose,
@@ -53,6 +54,14 @@ LONG, NARROW_BAND, WIDE_BAND = 4 * SHORT, BandStructure(SHORT // 2, SHORT // 2 -
     [
         (dict(device="cpu", keys=8, structure=CausalStructure()), "causal"),
         (dict(device="cpu", keys=SHORT, structure=CausalStructure(), gradient=True), "softmax"),
+        (dict(device="cpu", keys=SHORT, structure=CausalStructure(), gradient=True, whole=True), "causal"),
+        (dict(device="cpu", keys=WHOLE, structure=CausalStructure(), gradient=True, whole=True), "causal"),
+        (dict(device="cpu", keys=WHOLE - 1, structure=CausalStructure(), gradient=True, whole=True), "softmax"),
+        (dict(device="cpu", keys=SHORT, structure=FullStructure(), gradient=True, whole=True), "softmax"),
+        (
+            dict(device="cpu", keys=WHOLE, structure=CausalStructure(), gradient=True, whole=True, dropping=True),
+            "softmax",
+        ),
         (dict(device="cpu", keys=LONG, structure=CausalStructure(), gradient=True), "causal"),
         (dict(device="cpu", keys=LONG, structure=CausalStructure(), gradient=True, dropping=True), "softmax"),
         (dict(device="cpu", keys=LONG, structure=CausalStructure(), need_weights=True), "reference"),
@@ -293,5 +302,17 @@ def test_the_path_is_chosen_by_what_is_attended_to(bias, monkeypatch):
     spans = [Span.of(torch.ones(2, length, dtype=torch.bool)) for length in (3, 7)]
     learned = torch.zeros(1, 1, 3, 7, requires_grad=True) if bias else None
     attend(query, key, key, Padding().bind(*spans), bias=learned, need_weights=not bias)
-    common = dict(device="cpu", keys=7, ragged=False, dropping=False, forced=None)
+    common = dict(device="cpu", keys=7, ragged=False, dropping=False, whole=False, forced=None)
     assert asked == [dict(need_weights=not bias, gradient=bias, structure=None if bias else FullStructure(), **common)]
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_padding_and_narrow_numbers_keep_the_softmax_form(monkeypatch, padded, dtype):
+    """In training on a CPU; whole causal sequences of 32-bit numbers take the fused kernel."""
+    asked = []
+    monkeypatch.setattr(kernels, "choose", lambda **facts: asked.append(choose(**facts)) or asked[-1])
+    query = torch.zeros(2, 1, WHOLE, 4, dtype=dtype, requires_grad=True)
+    span = Span.of(torch.arange(WHOLE) < torch.tensor([[WHOLE], [WHOLE - padded]]))
+    attend(query, query, query, (Causal() & Padding()).bind(span, span))
+    assert asked == ["softmax" if padded or dtype == torch.bfloat16 else "causal"]

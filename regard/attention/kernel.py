@@ -43,6 +43,8 @@ _forced: ContextVar[Kernel | None] = ContextVar("kernel", default=None)
 
 # Up to this many keys the plain softmax form beats the fused kernel's backward on a CPU (bench/attention_paths.py).
 SHORT = 256
+# From so many keys on it does not where the fused kernel hides later keys by itself, in float32 (the same).
+WHOLE = 64
 # A band pays where it is at most this share of the keys wide (bench/attention_paths.py).
 NARROW = 1 / 4
 
@@ -71,6 +73,7 @@ def choose(
     structure: Structure | None = None,
     ragged: bool = False,
     dropping: bool = False,
+    whole: bool = False,
     forced: Kernel | None = None,
 ) -> Kernel:
     """Which path computes this attention: a pure function, tested as a table.
@@ -78,8 +81,9 @@ def choose(
     Weights come out of the reference alone. On a CPU the fused kernel's backward costs several times the plain
     form's on short sequences; everywhere else it wins in time and never materialises the weights. Dropout of weights
     draws from ``regard.core.randomness``, which torch's kernels cannot. ``ragged``: the mask, the sizes and the number
-    format suit the kernel of sequences without padding, and there is padding, or a pack, that it would save. A forced
-    path that cannot compute this structure gives way to "sdpa".
+    format suit the kernel of sequences without padding, and there is padding, or a pack, that it would save.
+    ``whole``: nothing is padded, and numbers have 32 bits or more. A forced path that cannot compute this structure
+    gives way to "sdpa".
     """
     if need_weights:
         return "reference"
@@ -91,7 +95,7 @@ def choose(
     if forced is not None:
         path = forced if able.get(forced, True) else "sdpa"
     elif device == "cpu" and gradient and keys <= SHORT:
-        path = "softmax"
+        path = "causal" if able["causal"] and whole and keys >= WHOLE else "softmax"
     elif isinstance(structure, BandStructure) and keys > SHORT and structure.width <= NARROW * keys:
         path = "varlen" if ragged and not dropping else "window"
     elif able["varlen"]:
@@ -204,6 +208,7 @@ def attend(
         structure=structure,
         ragged=ragged is not None,
         dropping=dropping is not None,
+        whole=isinstance(structure, CausalStructure) and query.dtype != torch.bfloat16 and not bound.padded,
         forced=_forced.get() or ("reference" if in_reference_mode() else None),
     )
     if path == "reference":
@@ -264,7 +269,7 @@ def _attend_fused(
     context = scaled_dot_product_attention(
         query, key, value, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=grouped
     )
-    return context.masked_fill(~bound.query.valid[:, None, :, None], 0.0) if causal and bound.pads else context
+    return context.masked_fill(~bound.query.valid[:, None, :, None], 0.0) if causal and bound.padded else context
 
 
 def share_heads(x: Float[Tensor, "batch key_heads key width"], heads: int) -> Float[Tensor, "batch {heads} key width"]:

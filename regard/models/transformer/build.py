@@ -45,7 +45,7 @@ def decoder(
 
 def language_model(config: TransformerStackConfig, embedding: nn.Parameter, head: Head) -> LanguageModel:
     """A decoder without a source: layers of a causal mixer and a feed-forward."""
-    site = mixer_site(config, Causal() & Padding(), where="model.decoder", causal=True)
+    site = mixer_site(config, Causal() & Padding(), where="model.decoder", causal=True)._replace(together=True)
     layers = [_layer(config, site) for _ in range(config.layers)]
     words, execution = _words(config, embedding, layers), EXECUTIONS[config.execution]()
     return _initial(LanguageModel(words, layers, _last_norm(config), head, execution), config)

@@ -52,7 +52,10 @@ def _self_attention(site: MixerSite) -> SelfAttention:
         mask = mask & Window(chosen.neighbourhood)
     forget = ForgetGate(site.width, attention.heads) if isinstance(site.bias, ForgettingBias) else None
     try:
-        return SelfAttention(attention, mask=mask, rotary=site.rotary, forget=forget, adds_values=site.adds_values)
+        return SelfAttention(
+            attention, mask=mask, rotary=site.rotary, forget=forget, adds_values=site.adds_values,
+            together=site.together,
+        )  # fmt: skip
     except ValueError as problem:
         side = "a decoder" if Causal() in mask.conjuncts() else "an encoder"
         raise ConfigError(

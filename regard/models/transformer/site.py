@@ -29,8 +29,8 @@ class MixerSite(NamedTuple):
     """Place of a mixer in a stack of either side. All layers of a stack have the same one, and so share T5's table.
 
     ``width``: features of a column. ``sizes``: heads of the side. ``mask``: what a column may see. ``where``: config
-    key, for errors. ``bias``, ``rotary``: relative positions, for mixers that are self-attention. ``adds_values``:
-    whether such mixers add value embeddings.
+    key, for errors. ``bias``, ``rotary``: relative positions, ``adds_values``: whether such mixers add value
+    embeddings, and ``together``: see ``SelfAttention``; for mixers that are self-attention.
     """
 
     config: MixerConfig
@@ -41,6 +41,7 @@ class MixerSite(NamedTuple):
     bias: EnergyBias | None = None
     rotary: Rotary | None = None
     adds_values: bool = False
+    together: bool = False
 
 
 def mixer_site(stack: TransformerStackConfig, mask: Mask, *, where: str, causal: bool) -> MixerSite:
