@@ -1,4 +1,4 @@
-"""Sampling: each next token drawn from the model's distribution, with temperature, top-k and top-p limits."""
+"""Sampling: each next token drawn from the model's distribution, with temperature, top-k, top-p and min-p limits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core.state import State
@@ -14,7 +14,7 @@ from regard.search.batch_search import in_order, search
 from regard.search.contract import Hypothesis, LogP, Prefixes, SearchState, Step, Symbols, chunked
 from regard.search.row_state import RowState
 
-__all__ = ["bounded", "limit_scores", "sample", "start_sampling"]
+__all__ = ["bounded", "draw_tokens", "limit_scores", "sample", "start_sampling"]
 
 EXTREME = 1e20
 
@@ -99,16 +99,36 @@ def bounded(temperature: float) -> float:
     return min(max(temperature, 1 / EXTREME), EXTREME)
 
 
-def limit_scores(scores: LogP, top_k: int | None, top_p: float | None) -> LogP:
+def limit_scores(scores: LogP, top_k: int | None, top_p: float | None, min_p: float | None = None) -> LogP:
+    """Scores with −∞ for the types that may not be drawn; a most probable type of each row always may.
+
+    In this order: the ``top_k`` best; of these, the fewest that reach ``top_p`` of their probability; of these, the
+    types with p ≥ ``min_p`` · max p (Nguyen et al. 2024). Scores are log-probabilities but for a constant, after
+    temperature and penalties.
+    """
     if top_k is not None and top_k < scores.shape[-1]:
         scores = scores.masked_fill(scores < scores.topk(top_k, -1).values[:, -1:], -math.inf)
     if top_p is not None:
-        ordered, index = scores.sort(-1, descending=True)
+        ordered, index = scores.sort(dim=-1, descending=True, stable=True)
         probability = torch.softmax(ordered, -1)
         beyond = probability.cumsum(-1) - probability >= top_p  # the more probable types reach top_p already
         beyond[:, 0] = False  # also where top_p is 0 in this number format
         scores = scores.masked_fill(torch.zeros_like(beyond).scatter(-1, index, beyond), -math.inf)
+    if min_p:
+        scores = scores.masked_fill(scores < scores.amax(-1, keepdim=True) + math.log(min_p), -math.inf)
     return scores
+
+
+def draw_tokens(scores: LogP, uniform: Float[Tensor, "rows"]) -> Int[Tensor, "rows"]:
+    """The token of each row at the quantile ``uniform``, in [0, 1), of softmax(scores): a draw where that is random.
+
+    A row's token depends on its own scores and number alone, so draws are the same in any company.
+    """
+    reached = torch.softmax(scores.double(), -1).cumsum(-1)
+    whole = reached[:, -1:]
+    token = torch.searchsorted(reached, uniform.to(reached)[:, None] * whole, right=True)
+    last = (reached < whole).sum(-1, keepdim=True)  # the last that may be drawn, where the product was rounded up
+    return torch.minimum(token, last).squeeze(-1)
 
 
 class _SamplingState(RowState):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from regard.config.explain import Misfit
 from regard.data.stream import TextConfig
@@ -42,18 +42,46 @@ class TextDataConfig(DataSection):
         return self
 
 
+def _as_list(given: Any) -> Any:
+    return [given] if isinstance(given, str) else given
+
+
+StopString = Annotated[str, Field(min_length=1, max_length=1000)]
+
+
 class GenerateConfig(BaseModel):
-    """Settings of text generation, unless a command says otherwise."""
+    """Settings of text generation, unless a command says otherwise.
+
+    In this order: penalties and the limit of n-grams, temperature, ``top_k``, ``top_p``, ``min_p``.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     length: int = Field(500, ge=1, description="tokens at most")
-    temperature: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="logits are divided by this before drawing, 1.0 unless given; 0 on the command line: greedy"
+    temperature: Annotated[float, Field(ge=0)] | None = Field(
+        None, description="logits are divided by this before drawing, 1.0 unless given; 0: always the likeliest"
     )
     top_k: int | None = Field(None, ge=1, description="draw among the k most probable tokens")
     top_p: Annotated[float, Field(gt=0, le=1)] | None = Field(
         None, description="draw among the fewest tokens whose probability reaches p"
+    )
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        None, description="draw among the tokens that have this share of the likeliest one's probability, or more"
+    )
+    stop: Annotated[tuple[StopString, ...], BeforeValidator(_as_list)] = Field(
+        (), description="strings that end a text, which they are no part of"
+    )
+    repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = Field(
+        None, description="factor of the log-probability of each token in prompt and text so far (Keskar et al. 2019)"
+    )
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = Field(
+        None, description="taken from the logit of a token for each time that it was generated"
+    )
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = Field(
+        None, description="taken from the logit of a token that was generated"
+    )
+    no_repeat_ngram: int | None = Field(
+        None, ge=1, description="no sequence of so many tokens occurs twice in prompt and text"
     )
 
 

@@ -4,61 +4,49 @@ from __future__ import annotations
 
 import math
 import re
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from json import dumps
 from typing import NamedTuple, overload
 
 import torch
 from pydantic import ValidationError
-from torch import Tensor
 
 from regard.config.explain import explain
 from regard.core.observation import Observation
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
 from regard.core.untrusted_files import shortened
-from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, UNKNOWN, Tokenizer
+from regard.data.tokenizers.tokenizer import BEGIN, UNKNOWN, Tokenizer
 from regard.data.windows import WindowExamples
-from regard.errors import ConfigError, DataError, ModelError
-from regard.models.language_model import LanguageModel, LanguageModelState
-from regard.search.sampling import bounded, limit_scores
+from regard.errors import ConfigError, DataError
+from regard.models.language_model import LanguageModel
 from regard.tasks.language_model.config import GenerateConfig
+from regard.tasks.language_model.continuation import Continuation, FinishReason, GeneratedPiece
+from regard.tasks.language_model.decoding import WindowDecoding
 from regard.tasks.language_model.interface import generator_interface
 from regard.tasks.language_model.observe import observe_tokens
+from regard.tasks.language_model.running_texts import running_texts
+from regard.tasks.language_model.scoring import TextScore, continued_windows, separate_windows, window_scores
 
-__all__ = ["Generated", "Generator", "TextScore"]
+__all__ = ["Generated", "GeneratedPiece", "Generator", "TextScore"]
+
+ROWS = 64  # texts generated side by side at most
 
 
 class Generated(NamedTuple):
-    """``text`` goes on from the prompt, which it does not repeat; ``finished``: the model ended it by itself."""
+    """``text`` goes on from the prompt, which it does not repeat; ``finished``: it ended before its length did.
+
+    ``finish_reason``: see ``GeneratedPiece``; None for a part of a text that goes on.
+    """
 
     prompt: str
     text: str
     log_probability: float  # nats, of the generated tokens
     finished: bool
-
-
-class TextScore(NamedTuple):
-    """The probability of a text: ``nll`` in nats over ``tokens``, with ``bytes`` and ``characters`` of the raw text."""
-
-    nll: float
-    tokens: int
-    bytes: int
-    characters: int
-    pieces: Sequence[str] = ()
-    piece_log_probabilities: Sequence[float] = ()  # of each token, given those before
-
-    @property
-    def perplexity(self) -> float:
-        return math.exp(self.nll / self.tokens)
-
-    @property
-    def bits_per_byte(self) -> float:
-        return self.nll / math.log(2) / self.bytes
-
-    @property
-    def bits_per_character(self) -> float:
-        return self.nll / math.log(2) / self.characters
+    finish_reason: FinishReason | None = None
+    tokens: int = 0  # generated, those of a stop string and the end included
+    sample: int = 0
 
 
 class Generator:
@@ -68,6 +56,7 @@ class Generator:
         self.model, self.tokenizer = model.eval(), tokenizer
         self.settings, self.context = settings, context
         self.device = model.head.weight.device
+        self._decoding = WindowDecoding(model, context=context, types=len(tokenizer), device=self.device)
 
     @overload
     def __call__(
@@ -91,17 +80,50 @@ class Generator:
 
         ``options`` are fields of GenerateConfig. Each text is a function of its prompt and the seed.
         """
-        settings = self.adjusted(options)
         prompts = [prompt] if isinstance(prompt, str) else list(prompt)
         if wrong := [each for each in prompts if not isinstance(each, str)]:
             what = f"{type(wrong[0]).__name__} is no prompt"
             raise ConfigError(what, help='model("To be"), or a list of prompts: model(["To be"])')
-        found = []
-        for each in prompts:
-            parts = list(self.stream(each, settings, seed=seed, greedy=greedy))
-            last, text = parts[-1], "".join(part.text for part in parts)
-            found.append(Generated(each, text, last.log_probability, last.finished))
+        found = list(self.generate(prompts, self.adjusted(options), seed=seed, greedy=greedy))
         return found[0] if isinstance(prompt, str) else found
+
+    def samples(
+        self, prompt: str, count: int, *, seed: int | None = None, greedy: bool = False, **options: object
+    ) -> list[Generated]:
+        """Several texts that go on from one prompt: ``model.samples("To be", 3, seed=1)``.
+
+        Each is a function of the prompt, the seed and its number; the first is that of ``model("To be", seed=1)``.
+        """
+        return list(self.generate([prompt], self.adjusted(options), samples=count, seed=seed, greedy=greedy))
+
+    def generate(
+        self,
+        prompts: Sequence[str],
+        settings: GenerateConfig,
+        *,
+        samples: int = 1,
+        seed: int | None = None,
+        greedy: bool = False,
+    ) -> Iterator[Generated]:
+        """The ``samples`` texts of each prompt, in order, generated side by side; each as soon as those before it are.
+
+        ConfigError, before anything is generated, for a prompt that the vocabulary cannot spell.
+        """
+        pieces = self._pieces(prompts, settings, samples=samples, seed=seed, greedy=greedy)
+        return self._in_order(prompts, samples, pieces)
+
+    def _in_order(self, prompts: Sequence[str], samples: int, pieces: Iterator[GeneratedPiece]) -> Iterator[Generated]:
+        texts = [""] * (len(prompts) * samples)
+        ended: dict[int, GeneratedPiece] = {}
+        following = 0
+        for piece in pieces:
+            texts[piece.number] += piece.text
+            if piece.finish_reason is not None:
+                ended[piece.number] = piece
+            while (last := ended.pop(following, None)) is not None:
+                number, sample = divmod(following, samples)
+                yield _generated(prompts[number], last, sample)._replace(text=texts[following])
+                following += 1
 
     def read(self, line: str) -> str:
         """The line is a prompt; a blank one too. ConfigError where the vocabulary cannot spell it."""
@@ -113,8 +135,8 @@ class Generator:
         text = output.prompt + output.text
         if not json:
             return " ".join(re.split("[\r\n]", text))
-        found = {"text": text, "log_probability": output.log_probability, "finished": output.finished}
-        return dumps(found | {"prompt": output.prompt}, ensure_ascii=False)
+        found = {name: getattr(output, name) for name in ("log_probability", "finished", "finish_reason", "tokens")}
+        return dumps({"text": text} | found | {"sample": output.sample, "prompt": output.prompt}, ensure_ascii=False)
 
     def measure(
         self, examples: WindowExamples, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = never
@@ -144,48 +166,55 @@ class Generator:
         Beyond ``context`` tokens the model reads the last half of them anew and goes on. ConfigError, before the first
         piece is asked for, for a prompt that the vocabulary cannot spell, and for what is no seed.
         """
+        pieces = self._pieces([prompt], settings, samples=1, seed=seed, greedy=greedy)
+        return (_generated(prompt, piece, 0) for piece in pieces)
+
+    def stream_samples(
+        self, prompt: str, count: int, settings: GenerateConfig, *, seed: int | None = None, greedy: bool = False
+    ) -> Iterator[GeneratedPiece]:
+        """Pieces of several texts that go on from one prompt, in turn, each with the number of its text.
+
+        A piece comes with each token, empty where nothing is certain yet. ConfigError as of ``stream``.
+        """
+        return self._pieces([prompt], settings, samples=count, seed=seed, greedy=greedy)
+
+    def _pieces(
+        self, prompts: Sequence[str], settings: GenerateConfig, *, samples: int, seed: int | None, greedy: bool
+    ) -> Iterator[GeneratedPiece]:
         if not isinstance(greedy, bool):
             raise ConfigError(f"greedy cannot be {shortened(repr(greedy))}", where="greedy", why="it is true or false")
-        generator = torch.Generator(self.device)
-        generator.seed() if seed is None else generator.manual_seed(_require_seed(seed))
-        return self._stream(prompt, [BEGIN, *self._encode(prompt)], settings, generator, greedy=greedy)
+        if not isinstance(samples, int) or isinstance(samples, bool) or samples < 1:
+            raise ConfigError(f"samples cannot be {shortened(repr(samples))}", where="samples", why="it is 1 or more")
+        chosen = secrets.randbits(64) if seed is None else _require_seed(seed)
+        read = [[BEGIN, *self._encode(prompt)] for prompt in prompts]
+        texts = (
+            Continuation(
+                number * samples + sample, tokens, self.tokenizer, settings,
+                seed=chosen, sample=sample, device=self.device,
+            )
+            for number, tokens in enumerate(read)
+            for sample in range(samples)
+        )  # fmt: skip
+        return running_texts(self._decoding, texts, settings, greedy=greedy, rows=ROWS)
 
     @torch.no_grad()
-    def _stream(
-        self, prompt: str, tokens: list[int], settings: GenerateConfig, generator: torch.Generator, *, greedy: bool
-    ) -> Iterator[Generated]:
-        shown, start, total = "", len(tokens), 0.0
-        log_p, state = self._read(tokens)
-        for _ in range(settings.length):
-            token = self._choose(log_p, settings, generator, greedy=greedy)
-            total += float(log_p[token])
-            finished = token == END
-            tokens.append(token)
-            whole = self.tokenizer.decode(tokens[start:])
-            # Half a character of several bytes is held back until it is whole.
-            text = "" if whole.endswith("\ufffd") and not finished else whole[len(shown) :]
-            shown += text
-            yield Generated(prompt, text, total, finished)
-            if finished:
-                return
-            if int(state.length[0]) >= self.context:
-                log_p, state = self._read(tokens)
-            else:
-                log_p, state = self._step([token], state)
+    def score(self, text: str, *, prompt: str | None = None) -> TextScore:
+        """The probability of a whole text, its end symbol left out, in windows of ``context`` tokens.
 
-    @torch.no_grad()
-    def score(self, text: str) -> TextScore:
-        """The probability of a whole text, its end symbol left out, in windows of ``context`` tokens."""
-        tokens = [BEGIN, *self._encode(text)]
-        if len(tokens) == 1:
+        With a prompt, the probability that the text goes on from it, read as in generation.
+        """
+        scored = self._encode(text)
+        if not scored:
             raise ConfigError("there is no text to score")
-        found: list[float] = []
-        for at in range(0, len(tokens) - 1, self.context):
-            window = torch.tensor([tokens[at : at + self.context + 1]], device=self.device)
-            log_p, _ = self.model.step(window[:, :-1], self.model.start(1))
-            found += log_p.gather(-1, window[:, 1:, None])[0, :, 0].tolist()
-        pieces = self.tokenizer.pieces(tokens[1:])
-        return TextScore(-math.fsum(found), len(tokens) - 1, len(text.encode()), len(text), pieces, found)
+        before = [BEGIN] if prompt is None else [BEGIN, *self._encode(prompt)]
+        tokens = before + scored
+        if prompt is None:
+            windows = separate_windows(len(tokens), self.context)
+        else:
+            windows = continued_windows(len(before), len(tokens), self.context)
+        found = window_scores(self.model, tokens, windows)
+        pieces = self.tokenizer.pieces(scored)
+        return TextScore(-math.fsum(found), len(scored), len(text.encode()), len(text), pieces, found)
 
     def inspect(self, text: str) -> Observation:
         """Attention over a text, and the probability of each of its tokens given those before it."""
@@ -204,31 +233,22 @@ class Generator:
             raise explain(error, GenerateConfig, (), ()) from error
 
     def _encode(self, text: str) -> list[int]:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            why = f"it is not Unicode: U+{ord(text[error.start]):04X} is half of a surrogate pair"
+            raise ConfigError("this model cannot read the prompt", why=why) from error
         tokens = self.tokenizer.encode(text)
         if UNKNOWN in tokens:
             unknown = ", ".join(map(repr, dict.fromkeys(self.tokenizer.unknown(text))))
             raise ConfigError("this model cannot read the prompt", why=f"its vocabulary has no piece for {unknown}")
         return tokens
 
-    def _read(self, tokens: list[int]) -> tuple[Tensor, LanguageModelState]:
-        """Read the last tokens anew: all of them, or half a context where there are more."""
-        kept = tokens if len(tokens) < self.context else tokens[-max(self.context // 2, 1) :]
-        return self._step(kept, self.model.start(1))
 
-    def _step(self, tokens: list[int], state: LanguageModelState) -> tuple[Tensor, LanguageModelState]:
-        log_p, after = self.model.step(torch.tensor([tokens], device=self.device), state)
-        found = log_p[0, -1]
-        if bool(found[:1].isnan().any()):
-            raise ModelError("this model computes no probabilities", why="its weights are not finite")
-        return found, after
-
-    def _choose(self, log_p: Tensor, settings: GenerateConfig, generator: torch.Generator, *, greedy: bool) -> int:
-        allowed = log_p.clone()
-        allowed[[PAD, BEGIN, UNKNOWN]] = -torch.inf
-        if greedy:
-            return int(allowed.argmax())
-        scores = limit_scores((allowed / bounded(settings.temperature or 1.0))[None], settings.top_k, settings.top_p)
-        return int(torch.multinomial(scores.softmax(-1), 1, generator=generator))
+def _generated(prompt: str, piece: GeneratedPiece, sample: int) -> Generated:
+    reason = piece.finish_reason
+    finished = reason is not None and reason != "length"
+    return Generated(prompt, piece.text, piece.log_probability, finished, reason, piece.tokens, sample)
 
 
 def _require_seed(seed: object) -> int:

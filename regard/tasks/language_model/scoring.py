@@ -1,0 +1,64 @@
+"""The probability that a language model gives to a text: from its beginning, or as it goes on from a prompt."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+
+from regard.models.language_model import LanguageModel
+
+__all__ = ["TextScore", "continued_windows", "separate_windows", "window_scores"]
+
+Window = tuple[int, int, int]  # the first token that is read, the first that is scored, the place after the last
+
+
+class TextScore(NamedTuple):
+    """The probability of a text: ``nll`` in nats over ``tokens``, with ``bytes`` and ``characters`` of the raw text."""
+
+    nll: float
+    tokens: int
+    bytes: int
+    characters: int
+    pieces: Sequence[str] = ()
+    piece_log_probabilities: Sequence[float] = ()  # of each token, given those before
+
+    @property
+    def perplexity(self) -> float:
+        return math.exp(self.nll / self.tokens)
+
+    @property
+    def bits_per_byte(self) -> float:
+        return self.nll / math.log(2) / self.bytes
+
+    @property
+    def bits_per_character(self) -> float:
+        return self.nll / math.log(2) / self.characters
+
+
+def separate_windows(length: int, context: int) -> Iterator[Window]:
+    """Windows of a text of ``length`` tokens that do not overlap, each from its own beginning, as in validation."""
+    for at in range(0, length - 1, context):
+        yield at, at + 1, min(at + context + 1, length)
+
+
+def continued_windows(prompt: int, length: int, context: int) -> Iterator[Window]:
+    """Windows for the tokens after a prompt, read as in generation: beyond the context the last half of it anew."""
+    half = max(context // 2, 1)
+    at, begin = prompt, 0 if prompt < context else prompt - half
+    while at < length:
+        end = min(begin + context + 1, length)
+        yield begin, at, end
+        at, begin = end, end - half
+
+
+def window_scores(model: LanguageModel, tokens: Sequence[int], windows: Iterator[Window]) -> list[float]:
+    """Log-probability of each scored token, given the tokens before it in its window."""
+    device, found = model.head.weight.device, list[float]()
+    for begin, at, end in windows:
+        window = torch.tensor([tokens[begin:end]], device=device)
+        log_p, _ = model.step(window[:, :-1], model.start(1))
+        found += log_p.gather(-1, window[:, 1:, None])[0, at - begin - 1 :, 0].tolist()
+    return found
