@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from regard.models.net_config import NetConfig
 from regard.models.position_config import PositionConfig, RotaryConfig
+from regard.models.stack_config import LARGEST
 from regard.models.transformer.config import Activation, TransformerStackConfig
 
 __all__ = ["CausalModelConfig", "CausalStackConfig"]
@@ -31,6 +32,9 @@ class CausalStackConfig(TransformerStackConfig):
     init_std: float | None = Field(0.02, gt=0, description="matrices start N(0, this²); unset: Glorot-uniform")
     norm: Literal["post", "pre"] = Field("pre", description="normalise after or before the sub-layer")
     position: PositionConfig = Field(RotaryConfig(), description="kind of positions")
+    embedding_scale: float | None = Field(
+        None, gt=0, le=LARGEST, description="embeddings are multiplied by this; unset: √width, as in the paper; GPT: 1"
+    )
 
 
 class CausalModelConfig(NetConfig):
@@ -43,3 +47,12 @@ class CausalModelConfig(NetConfig):
     decoder: CausalStackConfig = CausalStackConfig()
     share: Literal["all", "none"] = Field("all", description="one matrix for embedding and output projection; none")
     output_bias: bool = Field(False, description="a bias for each type of the output")
+    never_predicted: tuple[Annotated[int, Field(ge=0, lt=1 << 24)], ...] = Field(
+        (), max_length=64, description="types that no output gives: rows of an imported table that stand in it twice"
+    )
+
+    @model_validator(mode="after")
+    def _check_output(self) -> CausalModelConfig:
+        if self.output_bias and self.never_predicted:
+            raise ValueError("output_bias would learn the place of never_predicted: one or the other")
+        return self

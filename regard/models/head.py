@@ -15,12 +15,18 @@ __all__ = ["Head"]
 class Head(nn.Module):
     """Logits W x (+ b) of every type, for features x (Vaswani et al. 2017, §3.4).
 
-    ``weight`` W (types, width) may be the embedding's matrix. ``bias`` b (types,) or None.
+    ``weight`` W (types, width) may be the embedding's matrix. ``bias`` b (types,) or None; one that is no
+    parameter is neither learned nor saved.
     """
 
-    def __init__(self, weight: nn.Parameter, bias: nn.Parameter | None = None) -> None:
+    def __init__(self, weight: nn.Parameter, bias: Tensor | None = None) -> None:
         super().__init__()
-        self.weight, self.bias = weight, bias
+        self.weight = weight
+        self.bias: Tensor | None
+        if bias is None or isinstance(bias, nn.Parameter):
+            self.register_parameter("bias", bias)
+        else:
+            self.register_buffer("bias", bias, persistent=False)
 
     def forward(self, features: Float[Tensor, "*shape width"]) -> Float[Tensor, "*shape types"]:
         return linear(features, self.weight, self.bias)

@@ -36,9 +36,15 @@ from regard.tasks.translation.translator import Translator
 __all__ = ["FORMAT", "decoder", "obstacle", "transformer_sides", "write"]
 
 POSITIONS = 2048  # rows of the table of sinusoids; sources and outputs are at most so long
-ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH", "glu": "Sigmoid", "geglu": "GELU", "swiglu": "SWISH"}
+ACTIVATIONS = {
+    "relu": "RELU", "gelu": "GELU", "gelu-tanh": "GELUTanh", "swish": "SWISH",
+    "glu": "Sigmoid", "geglu": "GELU", "swiglu": "SWISH",
+}  # fmt: skip
 EPSILON = {"layer": 1e-5, "rms": 1e-6}
-ALIKE = ("width", "heads", "key_heads", "key_width", "value_width", "activation", "norm", "normalisation", "position")
+ALIKE = (
+    "width", "heads", "key_heads", "key_width", "value_width", "activation", "norm", "normalisation",
+    "normalisation_epsilon", "position",
+)  # fmt: skip
 
 
 def obstacle(config: ModelConfig) -> str | None:
@@ -102,7 +108,7 @@ def write(model: EncoderDecoder, config: ModelConfig, source: Tokenizer, target:
     begin, end, unknown = (SPECIALS[number] for number in (BEGIN, END, UNKNOWN))
     spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = begin, end, unknown
     spec.config.decoder_start_token, spec.config.add_source_eos = begin, True
-    spec.config.layer_norm_epsilon = EPSILON[encoder.normalisation]
+    spec.config.layer_norm_epsilon = encoder.normalisation_epsilon or EPSILON[encoder.normalisation]
     spec.validate()
     spec.optimize(quantization=None)
     folder.mkdir(parents=True)

@@ -63,6 +63,7 @@ def obstacle(config: ModelConfig, source: Tokenizer, target: Tokenizer) -> str |
     reasons = {
         "it normalises before its sub-layers": encoder.norm != "post",
         f"its normalisation is {encoder.normalisation}": encoder.normalisation != "layer",
+        "its norms have an epsilon of their own": encoder.normalisation_epsilon not in (None, 1e-5),
         f"its positions are {encoder.position.kind}": encoder.position.kind != "sinusoidal",
         f"its activation is {encoder.activation}": encoder.activation not in ACTIVATIONS,
         "its encoder and decoder differ in dropout": encoder.dropout != decoder.dropout,

@@ -32,6 +32,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "biases": {"attention_bias": True, "activation": "gelu"},
     "grouped": {"key_heads": 2},
     "squared": {"activation": "relu2"},
+    "tanh": {"activation": "gelu-tanh", "normalisation_epsilon": 0.1},
     "gated": {"activation": "swiglu", "normalisation": "rms", "norm": "pre"},
     "unscaled": {"mixer": {"kind": "dot", "scale": 1.0}, "position": "learned"},
 }

@@ -9,6 +9,7 @@ from torch import nn
 
 from regard.attention.heads import SelfAttention
 from regard.attention.mask import Causal, Padding
+from regard.models.causal_config import CausalStackConfig
 from regard.models.execution import EXECUTIONS
 from regard.models.head import Head
 from regard.models.input import TokenInput
@@ -43,22 +44,29 @@ def decoder(
     return _initial(TransformerDecoder(words, layers, _last_norm(config), execution), config)
 
 
-def language_model(config: TransformerStackConfig, embedding: nn.Parameter, head: Head) -> LanguageModel:
+def language_model(config: CausalStackConfig, embedding: nn.Parameter, head: Head) -> LanguageModel:
     """A decoder without a source: layers of a causal mixer and a feed-forward."""
     site = mixer_site(config, Causal() & Padding(), where="model.decoder", causal=True)._replace(together=True)
     layers = [_layer(config, site) for _ in range(config.layers)]
-    words, execution = _words(config, embedding, layers), EXECUTIONS[config.execution]()
+    words = _words(config, embedding, layers, scale=config.embedding_scale)
+    execution = EXECUTIONS[config.execution]()
     return _initial(LanguageModel(words, layers, _last_norm(config), head, execution), config)
 
 
-def _words(config: TransformerStackConfig, embedding: nn.Parameter, layers: list[TransformerLayer]) -> TokenInput:
+def _words(
+    config: TransformerStackConfig,
+    embedding: nn.Parameter,
+    layers: list[TransformerLayer],
+    *,
+    scale: float | None = None,
+) -> TokenInput:
     """Embeddings of the stack, with a table of value embeddings, one for all of its layers, where it has them."""
     values = None
     mixer = layers[0].mixer
     if config.value_embedding and isinstance(mixer, SelfAttention):
         features = mixer.attention.key_heads * mixer.attention.value_width
         values = nn.Parameter(torch.empty(len(embedding), features).normal_())
-    return embed(config.position, embedding, dropout=config.dropout, values=values)
+    return embed(config.position, embedding, dropout=config.dropout, scale=scale, values=values)
 
 
 def _layer(config: TransformerStackConfig, site: MixerSite) -> TransformerLayer:
@@ -81,11 +89,14 @@ def _feed_forward(config: TransformerStackConfig) -> FeedForward | GatedFeedForw
 
 def _frame(config: TransformerStackConfig) -> Residual:
     frame = PostNorm if config.norm == "post" else PreNorm
-    return frame(config.width, dropout=config.dropout, kind=config.normalisation)
+    epsilon = config.normalisation_epsilon
+    return frame(config.width, dropout=config.dropout, kind=config.normalisation, epsilon=epsilon)
 
 
 def _last_norm(config: TransformerStackConfig) -> nn.Module:
-    return normalisation(config.normalisation, config.width) if config.norm == "pre" else nn.Identity()
+    if config.norm == "post":
+        return nn.Identity()
+    return normalisation(config.normalisation, config.width, epsilon=config.normalisation_epsilon)
 
 
 def _initial(part: Part, config: TransformerStackConfig) -> Part:

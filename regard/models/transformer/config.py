@@ -13,7 +13,7 @@ from regard.models.stack_config import LARGEST, StackConfig
 
 __all__ = ["Activation", "TransformerDecoderConfig", "TransformerStackConfig"]
 
-Activation = Literal["relu", "relu2", "gelu", "swish", "glu", "geglu", "swiglu"]
+Activation = Literal["relu", "relu2", "gelu", "gelu-tanh", "swish", "glu", "geglu", "swiglu"]
 
 
 NEWER = ("qk_norm", "context_norm", "attention_gate", "zero_output", "embedding_residual", "value_embedding")
@@ -38,6 +38,9 @@ class TransformerStackConfig(AttentionSizes, StackConfig):
     )
     norm: Literal["post", "pre"] = Field("post", description="normalise after (paper) or before the sub-layer")
     normalisation: Literal["layer", "rms", "batch", "none"] = Field("layer", description="kind of normalisation")
+    normalisation_epsilon: float | None = Field(
+        None, gt=0, le=1, description="added to what the norm divides by; unset: 1e-5, and 1e-6 for `rms`"
+    )
     position: PositionConfig = Field(SinusoidalConfig(), description="kind of positions")
     mixer: MixerConfig = Field(
         MixerConfig(), description="a mechanism of self-attention, or what stands in its place: `average`, `ssru`"

@@ -14,7 +14,7 @@ from regard.models.dropout import Dropout
 
 __all__ = ["Activation", "FeedForward", "GatedFeedForward", "feed_forward"]
 
-Activation = Literal["relu", "relu2", "gelu", "swish", "glu", "geglu", "swiglu"]
+Activation = Literal["relu", "relu2", "gelu", "gelu-tanh", "swish", "glu", "geglu", "swiglu"]
 Elementwise = Callable[[Tensor], Tensor]
 
 
@@ -23,16 +23,23 @@ def squared_relu(x: Tensor) -> Tensor:
     return torch.relu(x).square()
 
 
-PLAIN: dict[str, Elementwise] = {"relu": torch.relu, "relu2": squared_relu, "gelu": gelu, "swish": silu}
+def tanh_gelu(x: Tensor) -> Tensor:
+    """x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2 (Hendrycks and Gimpel 2016, §2), which GPT-2 computes for x Φ(x)."""
+    return gelu(x, approximate="tanh")
+
+
+PLAIN: dict[str, Elementwise] = {
+    "relu": torch.relu, "relu2": squared_relu, "gelu": gelu, "gelu-tanh": tanh_gelu, "swish": silu,
+}  # fmt: skip
 GATES: dict[str, Elementwise] = {"glu": torch.sigmoid, "geglu": gelu, "swiglu": silu}
 
 
 class FeedForward(nn.Module):
     """FFN(x) = act(x W_1 + b_1) W_2 + b_2, at each position alike.
 
-    W_1 is ``up``, W_2 ``down``. act is ReLU in Vaswani et al. 2017 (Eq. 2), GELU, x Φ(x), in BERT and GPT, Swish,
-    x σ(x), in models of OPUS-MT, and max(0, x)² in Primer (So et al. 2021). ``dropout`` is applied to the inner units,
-    after act: the paper has none here, its later code (tensor2tensor) does.
+    W_1 is ``up``, W_2 ``down``. act is ReLU in Vaswani et al. 2017 (Eq. 2), GELU, x Φ(x), in BERT, its
+    approximation by tanh in GPT-2, Swish, x σ(x), in models of OPUS-MT, and max(0, x)² in Primer (So et al. 2021).
+    ``dropout`` is applied to the inner units, after act: the paper has none here, its later code (tensor2tensor) does.
     """
 
     def __init__(self, width: int, inner: int, *, activation: Elementwise = torch.relu, dropout: float = 0.0) -> None:

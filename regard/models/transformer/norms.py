@@ -30,29 +30,34 @@ class BatchNorm(nn.BatchNorm1d):
         return super().forward(input.flatten(0, -2)).view_as(input) if input.numel() else input
 
 
-NORMALISATIONS: dict[str, Callable[[int], nn.Module]] = {
-    "layer": nn.LayerNorm,
-    "rms": lambda width: nn.RMSNorm(width, eps=1e-6),
-    "batch": BatchNorm,
-    "none": lambda width: nn.Identity(),
+NORMALISATIONS: dict[str, Callable[[int, float | None], nn.Module]] = {
+    "layer": lambda width, epsilon: nn.LayerNorm(width, eps=epsilon or 1e-5),
+    "rms": lambda width, epsilon: nn.RMSNorm(width, eps=epsilon or 1e-6),
+    "batch": lambda width, epsilon: BatchNorm(width, eps=epsilon or 1e-5),
+    "none": lambda width, epsilon: nn.Identity(),
 }
 
 
-def normalisation(kind: Normalisation, width: int) -> nn.Module:
+def normalisation(kind: Normalisation, width: int, *, epsilon: float | None = None) -> nn.Module:
     """Normalisation by name: LayerNorm (Ba et al. 2016), RMSNorm (Zhang and Sennrich 2019), ``BatchNorm``, identity.
 
     LayerNorm is (x − mean) / √(variance + 1e-5) · g + b over the features of one column, RMSNorm
-    x / √(mean of x² + 1e-6) · g: it neither shifts nor learns a shift.
+    x / √(mean of x² + 1e-6) · g: it neither shifts nor learns a shift. ``epsilon`` takes the place of these numbers.
     """
-    return NORMALISATIONS[kind](width)
+    return NORMALISATIONS[kind](width, epsilon)
 
 
 class Residual(nn.Module, ABC):
-    """Base of residual connections around a part f: ``add(x, dropout(f(before(x))))``. ``kind``: of normalisation."""
+    """Base of residual connections around a part f: ``add(x, dropout(f(before(x))))``.
 
-    def __init__(self, width: int, *, dropout: float, kind: Normalisation = "layer") -> None:
+    ``kind``, ``epsilon``: of normalisation.
+    """
+
+    def __init__(
+        self, width: int, *, dropout: float, kind: Normalisation = "layer", epsilon: float | None = None
+    ) -> None:
         super().__init__()
-        self.norm = normalisation(kind, width)
+        self.norm = normalisation(kind, width, epsilon=epsilon)
         self.dropout = Dropout(dropout)
 
     @abstractmethod

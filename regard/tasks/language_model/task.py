@@ -28,6 +28,7 @@ from regard.core.task import (
 from regard.data.stream import Stream, TextConfig, open_or_prepare_stream, read_text_lines
 from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer, train_tokenizer
 from regard.data.windows import TokenBatch, WindowExamples
+from regard.errors import ConfigError
 from regard.models.head import Head
 from regard.models.language_model import LanguageModel
 from regard.models.transformer.build import language_model
@@ -35,6 +36,8 @@ from regard.tasks.language_model.config import LanguageModelConfig
 from regard.tasks.language_model.generator import Generator
 
 __all__ = ["TASK"]
+
+SUPPRESSED = -1e4  # a logit whose probability is 0, with a loss that stays finite even if it is smoothed
 
 
 class TextCodec(NamedTuple):
@@ -92,8 +95,22 @@ def _build(config: LanguageModelConfig, spec: Mapping[str, int]) -> LanguageMode
     projection = embedding
     if config.model.share == "none":
         projection = nn.Parameter(torch.empty(spec["types"], layers.width).normal_(std=std))
-    bias = nn.Parameter(torch.zeros(spec["types"])) if config.model.output_bias else None
-    return language_model(layers, embedding, Head(projection, bias))
+    return language_model(layers, embedding, Head(projection, _bias(config, spec["types"])))
+
+
+def _bias(config: LanguageModelConfig, types: int) -> torch.Tensor | None:
+    """The bias of the output: learned, or there to keep some types from being predicted, or none."""
+    if config.model.output_bias:
+        return nn.Parameter(torch.zeros(types))
+    never = config.model.never_predicted
+    if not never:
+        return None
+    if max(never) >= types:
+        why = f"there are {types:,}, counted from 0"
+        raise ConfigError(f"there is no type {max(never):,}", where="model.never_predicted", why=why)
+    bias = torch.zeros(types)
+    bias[list(never)] = SUPPRESSED
+    return bias
 
 
 def _objective(config: LanguageModelConfig) -> Objective:
