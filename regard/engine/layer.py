@@ -6,25 +6,20 @@ scales and masks that do not change within a step are made once.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
-from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from jaxtyping import Bool, Complex, Float, Int
+from torch import Tensor
 
-from regard.attention.heads import AttentionReader, MultiHead, SelfAttention
-from regard.attention.mechanisms.dot import Dot
+from regard.attention.heads import AttentionReader, SelfAttention
 from regard.engine.cache import FastSession, KeyValueTable
-from regard.engine.packed import Format, PackedMatrix, pack
-from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward
+from regard.engine.heads import FastHeads, HeadSizes, Turns
+from regard.engine.packed import Format
+from regard.engine.parts import Frame, Rows, Start, feed_forward, padded
 from regard.models.transformer.layer import TransformerLayer
-from regard.models.transformer.norms import PostNorm, Residual
 
-__all__ = ["FastLayer", "StepLayout", "norm"]
-
-Rows = Float[Tensor, "rows width"]
+__all__ = ["FastLayer", "StepLayout"]
 
 
 class StepLayout:
@@ -43,6 +38,8 @@ class StepLayout:
         self._cell_mask = session.cell_mask[:, : self.width].flatten(2)
         self._source_mask = session.source_mask[:, None].expand(-1, self.width, -1)
         self._masks: dict[tuple[str, int, int], Tensor] = {}
+        self._turn: Tensor | None = None
+        self._highest = max(session.time, default=0)
 
     def _unmask_new_cells(self, session: FastSession) -> None:
         """Let each hypothesis attend to the cell that it is about to write."""
@@ -55,7 +52,14 @@ class StepLayout:
     def position(self) -> Int[Tensor, "padded"]:
         """The column of each row, 0 for rows of padding."""
         position = self.time.repeat_interleave(self.width) if self.width > 1 else self.time
-        return _padded(position, self.padded)
+        return padded(position, self.padded)
+
+    def turn(self, turns: Turns | None) -> Complex[Tensor, "rows 1 half"] | None:
+        """The turns of each row's position, made once for the layers of a step, which have the same."""
+        if turns is not None and self._turn is None:
+            time = self.time.repeat_interleave(self.width) if self.width > 1 else self.time
+            self._turn = turns.at(time, self._highest)
+        return self._turn
 
     def cell_mask(self, heads: HeadSizes) -> Float[Tensor, "tables queries cells"]:
         """The mask that is added to energies over the cells."""
@@ -88,199 +92,93 @@ class StepLayout:
 class FastLayer:
     """One decoder layer with fused projections packed for ``format``; keys and values are kept in ``table_dtype``."""
 
-    def __init__(self, layer: TransformerLayer, format: Format, table_dtype: torch.dtype) -> None:
+    def __init__(
+        self, layer: TransformerLayer, format: Format, table_dtype: torch.dtype, turns: Turns | None
+    ) -> None:  # fmt: skip
         mixer, reader = cast(SelfAttention, layer.mixer), cast(AttentionReader, layer.reader)
-        own, other = mixer.attention, reader.attention
-        self.self_heads, self.cross_heads, self.table_dtype = HeadSizes.of(own), HeadSizes.of(other), table_dtype
-        self.self_projection = pack(_stacked(_query(own), _matrix(own.key), _matrix(own.value)), format, alone=True)
-        self.cross_query = pack(_query(other), format, alone=True)
-        self.cross_key_value = pack(_stacked(_matrix(other.key), _matrix(other.value)), format)
-        self.self_output, self.cross_output = (pack(_matrix(x.output), format, alone=True) for x in (own, other))
-        self.feed_forward = _feed_forward(layer.feed_forward, format)
-        self.frames = [_Frame(x) for x in (layer.around_mixer, layer.around_reader, layer.around_feed_forward)]
+        self.own = FastHeads(mixer.attention, format, of_self=True, rotary=mixer.rotary, turns=turns)
+        self.other, self.table_dtype = FastHeads(reader.attention, format, of_self=False), table_dtype
+        self.start, self.feed_forward = Start(layer.start_mix), feed_forward(layer.feed_forward, format)
+        self.frames = [Frame(x) for x in (layer.around_mixer, layer.around_reader, layer.around_feed_forward)]
 
     def source_table(
         self, states: Float[Tensor, "sentences length width"], valid: Bool[Tensor, "sentences length"]
     ) -> KeyValueTable:
         """Keys and values of the source, computed once a sentence; values of padding are 0."""
-        key, value = self.cross_key_value(states.flatten(0, 1)).split(
-            [self.cross_heads.keys, self.cross_heads.values], 1
+        key, value = (
+            x.unflatten(0, states.shape[:2]).transpose(1, 2).to(self.table_dtype).contiguous()
+            for x in self.other.keys_values(states.flatten(0, 1))
         )
-        shape = (*states.shape[:2], self.cross_heads.key_heads, -1)
-        key, value = (x.reshape(shape).transpose(1, 2).to(self.table_dtype).contiguous() for x in (key, value))
         return KeyValueTable(key, value.masked_fill_(~valid[:, None, :, None], 0.0))
 
     def empty_cells(self, like: Float[Tensor, "sentences length width"], times: int) -> KeyValueTable:
         """Cells of zeros for so many times, with one place each."""
-        own = self.self_heads
+        own = self.own.sizes
         return KeyValueTable(*(
             like.new_zeros(len(like), own.key_heads, times, 1, width // own.key_heads, dtype=self.table_dtype)
             for width in (own.keys, own.values)
         ))  # fmt: skip
 
-    def __call__(self, x: Rows, cells: KeyValueTable, source: KeyValueTable, layout: StepLayout) -> Rows:
+    def __call__(
+        self, x: Rows, embedded: Rows, cells: KeyValueTable, source: KeyValueTable, layout: StepLayout
+    ) -> Rows:
         around_mixer, around_reader, around_feed_forward = self.frames
-        x = around_mixer.after(self.self_output.add_to(x, self._self_attention(around_mixer.before(x), cells, layout)))
-        x = around_reader.after(
-            self.cross_output.add_to(x, self._cross_attention(around_reader.before(x), source, layout))
-        )
+        x = self.start(x, embedded)
+        x = around_mixer.after(self._attend_cells(around_mixer.before(x), x, cells, layout))
+        x = around_reader.after(self._attend_source(around_reader.before(x), x, source, layout))
         return around_feed_forward.after(self.feed_forward(around_feed_forward.before(x), x))
 
-    def _self_attention(self, x: Rows, cells: KeyValueTable, layout: StepLayout) -> Rows:
-        own = self.self_heads
-        query, key, value = self.self_projection(x).split_with_sizes([own.queries, own.keys, own.values], 1)
+    def _attend_cells(self, x: Rows, residual: Rows, cells: KeyValueTable, layout: StepLayout) -> Rows:
+        sizes, turn = self.own.sizes, layout.turn(self.own.turns)
+        query, key, value, gate = self.own.project(x, layout.rows, self.table_dtype, turn)
+        assert key is not None and value is not None
         _write(cells.key, key, layout)
         _write(cells.value, value, layout)
-        return _attend(query, own, cells, layout.cell_mask(own), layout)
+        return self.own.close(_attend(query, sizes, cells, layout.cell_mask(sizes), layout), gate, residual)
 
-    def _cross_attention(self, x: Rows, source: KeyValueTable, layout: StepLayout) -> Rows:
-        return _attend(self.cross_query(x), self.cross_heads, source, layout.source_mask(self.cross_heads), layout)
+    def _attend_source(self, x: Rows, residual: Rows, source: KeyValueTable, layout: StepLayout) -> Rows:
+        sizes = self.other.sizes
+        query, _, _, gate = self.other.project(x, layout.rows, self.table_dtype)
+        return self.other.close(_attend(query, sizes, source, layout.source_mask(sizes), layout), gate, residual)
 
 
 def _attend(
-    query: Float[Tensor, "padded queries"],
+    query: Float[Tensor, "rows heads query_width"],
     heads: HeadSizes,
     table: KeyValueTable,
     mask: Float[Tensor, "tables queries columns"],
     layout: StepLayout,
-) -> Float[Tensor, "padded values"]:
+) -> Float[Tensor, "rows heads value_width"]:
     """softmax(q·k + mask) v of every hypothesis over all columns of its slot; q is scaled already."""
     slots, width = len(table.key), table.key_view.shape[1]
-    queries = layout.to_slots(_by_head(query, heads, layout, table.key_view.dtype), slots)
+    queries = layout.to_slots(_by_head(query, heads, layout), slots)
     folded = queries.reshape(slots * heads.key_heads, heads.group * layout.width, width)
     weights = torch.softmax(torch.baddbmm(mask, folded, table.key_view), -1)
     context = torch.bmm(weights, table.value_view).view(*queries.shape[:4], table.value_view.shape[2])
-    return _by_row(layout.from_slots(context), layout).to(query.dtype)
+    context = layout.from_slots(context)
+    context = context if layout.width == 1 else context.permute(0, 3, 1, 2, 4)
+    return context.reshape(layout.rows, heads.heads, table.value_view.shape[2])
 
 
 def _by_head(
-    query: Float[Tensor, "padded queries"], heads: HeadSizes, layout: StepLayout, dtype: torch.dtype
+    query: Float[Tensor, "rows heads width"], heads: HeadSizes, layout: StepLayout
 ) -> Float[Tensor, "sentences key_heads group width key_width"]:
-    """The query without rows of padding, grouped by key head."""
-    queries = (query[: layout.rows] if layout.padded > layout.rows else query).to(dtype)
-    width = query.shape[1] // heads.heads
+    """The query of each hypothesis, grouped by key head."""
     if layout.width == 1:  # skip a permutation that would move nothing
-        return queries.view(layout.sentences, heads.key_heads, heads.group, 1, width)
-    return queries.view(layout.sentences, layout.width, heads.key_heads, heads.group, width).permute(0, 2, 3, 1, 4)
-
-
-def _by_row(
-    context: Float[Tensor, "sentences key_heads group width value_width"], layout: StepLayout
-) -> Float[Tensor, "padded values"]:
-    """The context as rows, heads side by side, with rows of padding at the end."""
-    context = context if layout.width == 1 else context.permute(0, 3, 1, 2, 4)
-    return _padded(context.reshape(layout.rows, math.prod(context.shape[1:]) // layout.width), layout.padded)
-
-
-def _padded(x: Float[Tensor, "rows *width"], rows: int) -> Float[Tensor, "{rows} *width"]:
-    missing = rows - len(x)
-    return nn.functional.pad(x, (0, 0) * (x.dim() - 1) + (0, missing)) if missing else x
+        return query.view(layout.sentences, heads.key_heads, heads.group, 1, query.shape[2])
+    shape = layout.sentences, layout.width, heads.key_heads, heads.group, query.shape[2]
+    return query.view(shape).permute(0, 2, 3, 1, 4)
 
 
 def _write(
     table: Float[Tensor, "slots key_heads times places features"],
-    new: Float[Tensor, "padded all_features"],
+    new: Float[Tensor, "rows key_heads features"],
     layout: StepLayout,
 ) -> None:
     """Write new keys or values into the cells of each sentence's time."""
-    new = new[: layout.rows] if layout.padded > layout.rows else new
-    by_place = new.view(layout.sentences, layout.width, table.shape[1], table.shape[4]).transpose(1, 2)
+    by_place = new.unflatten(0, (layout.sentences, layout.width)).transpose(1, 2)
     if layout.shared_time is not None:
         table.select(2, layout.shared_time).copy_(by_place)
         return
     head = torch.arange(table.shape[1], device=table.device)
     table[:, :, :, : layout.width][layout.slots[:, None], head, layout.time[:, None]] = by_place.to(table.dtype)
-
-
-class HeadSizes(NamedTuple):
-    """Numbers of heads, and the widths of their projections in features of all heads together."""
-
-    heads: int  # of queries
-    key_heads: int
-    queries: int
-    keys: int
-    values: int
-
-    @property
-    def group(self) -> int:
-        """Query heads that share one key head."""
-        return self.heads // self.key_heads
-
-    @classmethod
-    def of(cls, attention: MultiHead) -> HeadSizes:
-        heads, key_heads = attention.heads, attention.key_heads
-        widths = heads * attention.query_width, key_heads * attention.key_width, key_heads * attention.value_width
-        return cls(heads, key_heads, *widths)
-
-
-def _query(attention: MultiHead) -> PackedMatrix:
-    """The query projection, multiplied by the scale of the energies."""
-    scale = cast(Dot, attention.mechanism).scale
-    scale = 1 / math.sqrt(attention.key_width) if scale is None else scale
-    weight, bias = _matrix(attention.query)
-    return PackedMatrix(weight * scale, None if bias is None else bias * scale)
-
-
-def _matrix(layer: nn.Module) -> PackedMatrix:
-    return PackedMatrix.of(cast(nn.Linear, layer))
-
-
-def _stacked(*matrices: PackedMatrix) -> PackedMatrix:
-    """Matrices over the same features stacked into one, so that one product computes all."""
-    weight = torch.cat([each.weight for each in matrices])
-    if all(each.bias is None for each in matrices):
-        return PackedMatrix(weight)
-    return PackedMatrix(weight, torch.cat([w.new_zeros(len(w)) if b is None else b for w, b in matrices]))
-
-
-def norm(layer: nn.Module) -> Callable[[Tensor], Tensor]:
-    """The computation of a norm as a function, without the cost of calling a module."""
-    if type(layer) is nn.LayerNorm:
-        weight, bias = layer.weight.detach(), layer.bias.detach()
-        return lambda x: torch.layer_norm(x, layer.normalized_shape, weight, bias, layer.eps)
-    if type(layer) is nn.RMSNorm:
-        scales = {dtype: layer.weight.detach().to(dtype) for dtype in (layer.weight.dtype, torch.bfloat16)}
-        return lambda x: torch.rms_norm(x, layer.normalized_shape, scales[x.dtype], layer.eps)
-    return _same if type(layer) is nn.Identity else layer
-
-
-def _same(x: Tensor) -> Tensor:
-    return x
-
-
-class _Frame:
-    """A residual frame without dropout: a norm before the branch or after the sum."""
-
-    def __init__(self, frame: Residual) -> None:
-        post, normed = isinstance(frame, PostNorm), norm(frame.norm)
-        self.before: Callable[[Rows], Rows] = _same if post else normed
-        self.after: Callable[[Rows], Rows] = normed if post else _same
-
-
-class _FeedForward:
-    """Two packed matrices around an activation."""
-
-    def __init__(self, layer: FeedForward, format: Format) -> None:
-        self.up, self.down = (pack(PackedMatrix.of(x), format, alone=True) for x in (layer.up, layer.down))
-        self.activation = layer.activation
-
-    def __call__(self, x: Rows, residual: Rows) -> Rows:
-        rectifies = self.activation is torch.relu
-        inner = self.up.relu(x) if rectifies else self.activation(self.up(x))
-        return self.down.add_to(residual, inner)
-
-
-class _GatedFeedForward:
-    """A gated feed-forward with its first two matrices stacked into one."""
-
-    def __init__(self, layer: GatedFeedForward, format: Format) -> None:
-        self.up = pack(_stacked(PackedMatrix.of(layer.gate), PackedMatrix.of(layer.up)), format, alone=True)
-        self.down, self.activation = pack(PackedMatrix.of(layer.down), format, alone=True), layer.activation
-
-    def __call__(self, x: Rows, residual: Rows) -> Rows:
-        gate, inner = self.up(x).chunk(2, 1)
-        return self.down.add_to(residual, self.activation(gate) * inner)
-
-
-def _feed_forward(layer: FeedForward | GatedFeedForward, format: Format) -> _FeedForward | _GatedFeedForward:
-    return _FeedForward(layer, format) if isinstance(layer, FeedForward) else _GatedFeedForward(layer, format)

@@ -7,6 +7,7 @@ For inference alone: no matrix here is a parameter or gets a gradient.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import torch
@@ -16,7 +17,17 @@ from torch.nn.functional import linear, pad
 
 from regard.models.transformer.feed_forward import FeedForward
 
-__all__ = ["Format", "Int8Linear", "Packed", "PackedLinear", "PackedMatrix", "pack", "pack_layers"]
+__all__ = [
+    "Format",
+    "Int8Linear",
+    "Packed",
+    "PackedLinear",
+    "PackedMatrix",
+    "pack",
+    "pack_layers",
+    "rounded",
+    "stacked",
+]
 
 Format = Literal["float", "int8"]
 TYPICAL_ROWS = 64  # the layout is chosen for so many rows; any number works
@@ -35,6 +46,18 @@ class PackedMatrix(NamedTuple):
     @classmethod
     def of(cls, layer: nn.Linear) -> PackedMatrix:
         return cls(layer.weight.detach(), None if layer.bias is None else layer.bias.detach())
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> PackedMatrix:
+        """A matrix with ``change`` applied to W and, where there is one, to b."""
+        return PackedMatrix(change(self.weight), None if self.bias is None else change(self.bias))
+
+
+def stacked(*matrices: PackedMatrix) -> PackedMatrix:
+    """Matrices over the same features stacked into one, so that one product computes all."""
+    weight = torch.cat([each.weight for each in matrices])
+    if all(each.bias is None for each in matrices):
+        return PackedMatrix(weight)
+    return PackedMatrix(weight, torch.cat([w.new_zeros(len(w)) if b is None else b for w, b in matrices]))
 
 
 class Packed(ABC):
@@ -179,11 +202,11 @@ class _Layer(nn.Module):
 
     def forward(self, x: Float[Tensor, "*shape inputs"]) -> Float[Tensor, "*shape outputs"]:
         rows = x.flatten(0, -2)
-        y = self.matrix(pad(rows, (0, 0, 0, _rounded(len(rows)) - len(rows))))
+        y = self.matrix(pad(rows, (0, 0, 0, rounded(len(rows)) - len(rows))))
         return y[: len(rows)].unflatten(0, x.shape[:-1])
 
 
-def _rounded(rows: int) -> int:
+def rounded(rows: int) -> int:
     """``rows`` rounded up to one of few numbers, since a product is prepared for each number of rows."""
     octave = 1 << (max(rows, 2) - 1).bit_length() - 1  # the power of two below
     return rows + -rows % max(ROUND, octave // STEPS)

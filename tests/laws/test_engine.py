@@ -10,8 +10,8 @@ from torch import Tensor
 
 from regard.attention.mask import Padding, VisibleUntil
 from regard.core.state import join, repeat, select, truncate
-from regard.engine import transformer
-from regard.engine.packed import Format, Int8Linear, PackedMatrix, _rounded, pack
+from regard.engine import output
+from regard.engine.packed import Format, Int8Linear, PackedMatrix, pack, rounded
 from regard.engine.transformer import FastEncoderDecoder, obstacle
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
@@ -34,6 +34,15 @@ SHAPES: dict[str, dict[str, Any]] = {
     "squared": {"activation": "relu2"},
     "tanh": {"activation": "gelu-tanh", "normalisation_epsilon": 0.1},
     "gated": {"activation": "swiglu", "normalisation": "rms", "norm": "pre"},
+    "turned": {"position": "rotary", "key_heads": 2, "value_width": 3, "attention_bias": True},
+    "newer": {
+        "norm": "pre",
+        "position": {"kind": "rotary", "layout": "half"},
+        "qk_norm": True,
+        "context_norm": True,
+        "attention_gate": True,
+        "embedding_residual": True,
+    },
     "unscaled": {"mixer": {"kind": "dot", "scale": 1.0}, "position": "learned"},
 }
 
@@ -43,8 +52,10 @@ def model_of(shape: dict[str, Any], *, dtype: torch.dtype = torch.float64) -> En
     config = {"width": 16, "heads": 4, "feed_forward": 24, "encoder_layers": 1, "decoder_layers": 2, "dropout": 0.1}
     model = build(ModelConfig.model_validate(config | shape), source_types=TYPES, target_types=TYPES)
     with torch.no_grad():
-        for parameter in model.parameters():
+        for name, parameter in model.named_parameters():
             parameter.mul_(1.7)  # sharp enough that choices are not ties
+            if "_norm." in name or "start_mix" in name:
+                parameter.add_(torch.rand_like(parameter))  # no feature is like another
     return model.to(dtype).eval()
 
 
@@ -65,7 +76,7 @@ def sources(rows: list[int]) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    ("seed", "dtype", "error"), [*((s, torch.float64, 1e-10) for s in range(4)), (6, torch.float32, 1e-4)]
+    ("seed", "dtype", "error"), [*((s, torch.float64, 1e-10) for s in range(3)), (6, torch.float32, 1e-4)]
 )
 def test_it_computes_the_same_whatever_is_done_to_its_state(
     model: EncoderDecoder, seed: int, dtype: torch.dtype, error: float
@@ -174,8 +185,8 @@ def test_forced_and_drawn_outputs_do_not_depend_on_the_pieces(
     how: str, pieces: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows are read a few at a time, and a beam's or a prefix's rows are cut wherever a piece ends."""
-    monkeypatch.setattr(transformer, "PROJECTED", pieces[0])
-    monkeypatch.setattr(transformer, "REDUCED", pieces[1])
+    monkeypatch.setattr(output, "PROJECTED", pieces[0])
+    monkeypatch.setattr(output, "REDUCED", pieces[1])
     model = model_of({})
     source, valid = sources(list(range(len(LENGTHS))))
     options: dict[str, Any] = {
@@ -209,8 +220,8 @@ def test_forced_and_drawn_outputs_do_not_depend_on_the_pieces(
 def test_its_outputs_are_those_of_the_model(
     model: EncoderDecoder, width: int, room: int, pieces: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transformer, "PROJECTED", pieces[0])
-    monkeypatch.setattr(transformer, "REDUCED", pieces[1])
+    monkeypatch.setattr(output, "PROJECTED", pieces[0])
+    monkeypatch.setattr(output, "REDUCED", pieces[1])
     found = outputs(fast(model), width, room)
     source, valid = sources(list(range(len(LENGTHS))))
     longest = valid.sum(1) + 20
@@ -303,7 +314,7 @@ def test_a_row_in_bfloat16_meets_a_matrix_in_8_bits(rows: int, biased: bool) -> 
 
 def test_rows_are_padded_to_few_numbers_and_by_little() -> None:
     """A product is prepared for each number of rows: a power of two to the next has eight."""
-    padded = {rows: _rounded(rows) for rows in range(1, 4097)}
+    padded = {rows: rounded(rows) for rows in range(1, 4097)}
     assert all(rows <= to < rows + max(16, rows / 8) for rows, to in padded.items())
     assert len(set(padded.values())) == 128 // 16 + 5 * 8
 
@@ -345,7 +356,7 @@ def test_a_reader_that_may_not_see_the_whole_source_has_no_fast_form() -> None:
     [
         ({"decoder": {"kind": "recurrent"}}, "not the Transformer's"),
         ({"decoder": {"mixer": {"kind": "ssru"}}}, "something else than self-attention"),
-        ({"position": "rotary"}, "turns its keys"),
+        ({"mixer": {"kind": "dot", "neighbourhood": 2}}, "restricted"),
         ({"position": "alibi"}, "not the plain product"),
         ({"cross_attention": {"kind": "additive"}}, "not the plain product"),
     ],

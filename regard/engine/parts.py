@@ -1,0 +1,89 @@
+"""Parts of a fast layer beside attention: norms, residual frames and feed-forwards over rows of features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from regard.engine.packed import Format, PackedMatrix, pack, stacked
+from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward
+from regard.models.transformer.norms import PostNorm, Residual
+
+__all__ = ["Frame", "Rows", "Start", "feed_forward", "norm", "padded"]
+
+Rows = Float[Tensor, "rows width"]
+
+
+def padded(x: Float[Tensor, "rows *width"], rows: int) -> Float[Tensor, "{rows} *width"]:
+    """``x`` with rows of zeros at the end, up to so many rows."""
+    missing = rows - len(x)
+    return pad(x, (0, 0) * (x.dim() - 1) + (0, missing)) if missing else x
+
+
+def norm(layer: nn.Module, scale: float = 1.0) -> Callable[[Tensor], Tensor]:
+    """The computation of a norm as a function, without the cost of calling a module; its gains times ``scale``."""
+    if type(layer) is nn.LayerNorm:
+        weight, bias = layer.weight.detach() * scale, layer.bias.detach() * scale
+        return lambda x: torch.layer_norm(x, layer.normalized_shape, weight, bias, layer.eps)
+    if type(layer) is nn.RMSNorm:
+        gains = layer.weight.detach() * scale
+        scales = {dtype: gains.to(dtype) for dtype in (layer.weight.dtype, torch.float32, torch.bfloat16)}
+        return lambda x: torch.rms_norm(x, layer.normalized_shape, scales[x.dtype], layer.eps)
+    return _same if type(layer) is nn.Identity else layer
+
+
+def _same(x: Tensor) -> Tensor:
+    return x
+
+
+class Start:
+    """λ x + μ e of a layer that looks back to the embedded tokens e, and x of one that does not."""
+
+    def __init__(self, mix: Float[Tensor, "2"] | None) -> None:
+        self.mix: tuple[float, float] | None = None if mix is None else (float(mix[0]), float(mix[1]))
+
+    def __call__(self, x: Rows, embedded: Rows) -> Rows:
+        return x if self.mix is None else torch.add(x * self.mix[0], embedded, alpha=self.mix[1])
+
+
+class Frame:
+    """A residual frame without dropout: a norm before the branch or after the sum."""
+
+    def __init__(self, frame: Residual) -> None:
+        post, normed = isinstance(frame, PostNorm), norm(frame.norm)
+        self.before: Callable[[Rows], Rows] = _same if post else normed
+        self.after: Callable[[Rows], Rows] = normed if post else _same
+
+
+class _FeedForward:
+    """Two packed matrices around an activation."""
+
+    def __init__(self, layer: FeedForward, format: Format) -> None:
+        self.up, self.down = (pack(PackedMatrix.of(x), format, alone=True) for x in (layer.up, layer.down))
+        self.activation = layer.activation
+
+    def __call__(self, x: Rows, residual: Rows) -> Rows:
+        rectifies = self.activation is torch.relu
+        inner = self.up.relu(x) if rectifies else self.activation(self.up(x))
+        return self.down.add_to(residual, inner)
+
+
+class _GatedFeedForward:
+    """A gated feed-forward with its first two matrices stacked into one."""
+
+    def __init__(self, layer: GatedFeedForward, format: Format) -> None:
+        self.up = pack(stacked(PackedMatrix.of(layer.gate), PackedMatrix.of(layer.up)), format, alone=True)
+        self.down, self.activation = pack(PackedMatrix.of(layer.down), format, alone=True), layer.activation
+
+    def __call__(self, x: Rows, residual: Rows) -> Rows:
+        gate, inner = self.up(x).chunk(2, 1)
+        return self.down.add_to(residual, self.activation(gate) * inner)
+
+
+def feed_forward(layer: FeedForward | GatedFeedForward, format: Format) -> Callable[[Rows, Rows], Rows]:
+    """The feed-forward of packed matrices: (x, residual) to residual + FFN(x)."""
+    return _FeedForward(layer, format) if isinstance(layer, FeedForward) else _GatedFeedForward(layer, format)
