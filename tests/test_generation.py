@@ -64,7 +64,8 @@ def test_texts_are_the_same_in_any_company(
     """Prompts of all lengths, some longer than the context; more of them than places, so that texts leave and join."""
     generator = generator_of(**MIXERS[mixer])
     alone = [generator(prompt, length=16, **options) for prompt in PROMPTS]
-    assert "greedy" in options or len({each.tokens for each in alone}) > 1, "some texts end before others"
+    if mixer == "attention" and "seed" in options:
+        assert len({each.tokens for each in alone}) > 1, "some texts end before others"
     for rows in (3, 64):
         monkeypatch.setattr(generator_module, "ROWS", rows)
         together = generator(PROMPTS, length=16, **options)

@@ -1,22 +1,42 @@
-"""``regard generate``: text that goes on from a prompt, by a language model."""
+"""``regard generate``: text that goes on from prompts, by a language model."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.commands.options import AsJson, CheckpointName, DeviceName, Run, Threads, open_predictor
+from regard.commands.incoming_lines import chunks, open_lines, reader_left
+from regard.commands.options import AsJson, CheckpointName, DeviceName, Run, Threads, epilog, open_predictor
+from regard.commands.output import open_output
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
+    from regard.tasks.language_model.config import GenerateConfig
     from regard.tasks.language_model.generator import Generator
 
 __all__ = ["register"]
 
-EPILOG = 'Example: regard generate runs/book --prompt "It was" --length 200 --temperature 0.8 --seed 1'
+CHUNK = 64  # prompts generated together at most
+EXAMPLES = epilog(
+    'regard generate runs/book --prompt "It was" --length 200 --temperature 0.8 --seed 1',
+    'regard generate runs/book --prompt "Q: Who?" --stop "Q:" --min-p 0.1 --samples 5 --json',
+    "regard generate runs/book --length 40 < prompts.txt > texts.txt",
+)
 
-Prompt = Annotated[str, typer.Option(help="Text to go on from.")]
+File = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="FILE",
+        help="Prompts, one a line, plain or .gz; - is standard input.",
+        show_default="standard input if it is a pipe or a file",
+    ),
+]
+Prompt = Annotated[str | None, typer.Option(help="Text to go on from.", show_default="the beginning of a text")]
 Length = Annotated[int | None, typer.Option(min=1, metavar="N", help="Tokens at most; the run's setting unless given.")]
 Temperature = Annotated[
     float | None, typer.Option(metavar="T", min=0, help="Below 1: likelier tokens; 0: always the likeliest.")
@@ -25,48 +45,139 @@ TopK = Annotated[int | None, typer.Option(min=1, metavar="K", help="Draw among t
 TopP = Annotated[
     float | None, typer.Option(metavar="P", help="Draw among the fewest tokens whose probability reaches P.")
 ]
+MinP = Annotated[
+    float | None,
+    typer.Option(metavar="P", help="Draw among the tokens at least P times as probable as the likeliest, say 0.1."),
+]
+Stop = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TEXT", help="End before this text, which is not printed; may be repeated."),
+]
+RepetitionPenalty = Annotated[
+    float | None,
+    typer.Option(
+        metavar="X", help="Make what prompt and text have already less likely by this factor of log P, say 1.2."
+    ),
+]
+FrequencyPenalty = Annotated[
+    float | None, typer.Option(metavar="X", help="Lower a token's logit by X each time that it is generated: -2 to 2.")
+]
+PresencePenalty = Annotated[
+    float | None, typer.Option(metavar="X", help="Lower a token's logit by X once it is generated: -2 to 2.")
+]
+NoRepeatNgram = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Let no N tokens in a row occur twice in prompt and text.")
+]
+Samples = Annotated[int, typer.Option(min=1, metavar="N", help="Texts for each prompt.")]
 Seed = Annotated[int | None, typer.Option(metavar="N", help="Seed for the draws; another text each time unless given.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add ``regard generate`` to the command line."""
-    app.command("generate", epilog=EPILOG)(generate)
+    app.command("generate", epilog=EXAMPLES)(generate)
 
 
 def generate(
     run: Run,
+    file: File = None,
     *,
-    prompt: Prompt = "",
+    prompt: Prompt = None,
     length: Length = None,
     temperature: Temperature = None,
     top_k: TopK = None,
     top_p: TopP = None,
+    min_p: MinP = None,
+    stop: Stop = None,
+    repetition_penalty: RepetitionPenalty = None,
+    frequency_penalty: FrequencyPenalty = None,
+    presence_penalty: PresencePenalty = None,
+    no_repeat_ngram: NoRepeatNgram = None,
+    samples: Samples = 1,
     seed: Seed = None,
     as_json: AsJson = False,
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
     threads: Threads = None,
 ) -> None:
-    """Print a prompt and text that goes on from it, as it is generated."""
+    """Print a prompt and text that goes on from it, as it is generated.
+
+    Prompts of a file or of standard input, one a line, give a line each (or --samples lines), in order, line breaks as
+    spaces; a pipe is answered when its writer pauses. With --json an object each: text, log probability, tokens, and
+    why it ended (end, stop or length). Each text is a function of its prompt, the seed and the number of the sample.
+    """
     from regard.runs.run_folder import RunFolder
     from regard.tasks.load import require_task
 
+    if prompt is not None and file is not None:
+        raise ConfigError("--prompt and a file of prompts cannot be combined", help="give one of them")
     require_task(RunFolder.open(run), "language-model")
     model: Generator = open_predictor(run, checkpoint=checkpoint, device=device, threads=threads)
-    given = {"length": length, "temperature": temperature or None, "top_k": top_k, "top_p": top_p}
+    given = {
+        "length": length, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "stop": stop,
+        "repetition_penalty": repetition_penalty, "frequency_penalty": frequency_penalty,
+        "presence_penalty": presence_penalty, "no_repeat_ngram": no_repeat_ngram,
+    }  # fmt: skip
+    settings = _settings(model, given, samples)
+    if prompt is None and (file is not None or _is_piped()):
+        _answer_lines(model, file, settings, samples=samples, seed=seed, as_json=as_json)
+    elif as_json or samples > 1:
+        _answer(model, [prompt or ""], settings, samples=samples, seed=seed, as_json=as_json)
+    else:
+        _print_as_it_comes(model, prompt or "", settings, seed)
+
+
+def _settings(model: Generator, given: dict[str, Any], samples: int) -> GenerateConfig:
     try:
         settings = model.adjusted({key: value for key, value in given.items() if value is not None})
     except ConfigError as error:
-        error.where = None if error.where is None else "--" + error.where.replace("_", "-")
+        where = error.where and error.where.partition(".")[0]  # of several stop strings, one
+        error.where = None if where is None else "--" + where.replace("_", "-")
         raise
-    if as_json:
-        whole = model(prompt, seed=seed, greedy=temperature == 0, **settings.model_dump())
-        print(model.write(whole, json=True))
-        return
-    parts = model.stream(prompt, settings, seed=seed, greedy=temperature == 0)
-    print(
-        prompt + next(parts).text, end="", flush=True
-    )  # together, so that no failure of the first is glued to a prompt
+    if settings.temperature == 0 and samples > 1:
+        why = "at temperature 0 always the likeliest token is taken"
+        raise ConfigError(f"{samples} samples would be the same text", where="--samples", why=why)
+    return settings
+
+
+def _is_piped() -> bool:
+    """Whether standard input is a pipe or a file, not a terminal, nothing, or closed."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, AttributeError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+
+
+def _print_as_it_comes(model: Generator, prompt: str, settings: GenerateConfig, seed: int | None) -> None:
+    parts = model.stream(prompt, settings, seed=seed)
+    # Together, so that no failure of the first is glued to a prompt.
+    print(prompt + next(parts).text, end="", flush=True)
     for part in parts:
         print(part.text, end="", flush=True)
     print()
+
+
+def _answer_lines(
+    model: Generator, file: Path | None, settings: GenerateConfig, *, samples: int, seed: int | None, as_json: bool
+) -> None:
+    from regard.tasks.prediction import read_inputs
+
+    source = file if file is not None and str(file) != "-" else None
+    with open_lines(source, watched=True) as (lines, ready):
+        number = 1
+        for chunk in chunks(lines, 1 if source is None and sys.stdin.isatty() else CHUNK, first=1, ready=ready):
+            prompts, error = read_inputs(model, chunk, name=str(source or "standard input"), first=number)
+            _answer(model, prompts, settings, samples=samples, seed=seed, as_json=as_json)
+            if error is not None:
+                raise error
+            number += len(chunk)
+
+
+def _answer(
+    model: Generator, prompts: list[str], settings: GenerateConfig, *, samples: int, seed: int | None, as_json: bool
+) -> None:
+    """Print the texts of the prompts, a line each, in order, each as soon as it is there."""
+    with open_output(None, None, job={}, resume=False) as lines:
+        for found in model.generate(prompts, settings, samples=samples, seed=seed):
+            reader_left()
+            lines.write(model.write(found, json=as_json))

@@ -6,12 +6,13 @@ import itertools
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from regard.commands.incoming_lines import count_lines, open_lines
 from regard.commands.options import (
     CheckpointName,
     DeviceName,
@@ -33,14 +34,23 @@ __all__ = ["register"]
 
 CHUNK = 1024  # pairs in memory at a time
 EPILOG = epilog(
-    "regard score runs/m30k test.en test.de > log-probabilities.txt", "regard score runs/book sentences.txt --json"
+    "regard score runs/m30k test.en test.de > log-probabilities.txt",
+    "regard score runs/book --json < sentences.txt",
+    'regard score runs/book answers.txt --prompt "Q: Who was it? A: "',
 )
 
 Source = Annotated[
-    Path,
+    Path | None,
     typer.Argument(
         metavar="SOURCE",
         help="Source sentences, one a line; a .tsv or .jsonl of both sides; or the text for a language model.",
+        show_default="standard input, for a language model",
+    ),
+]
+Prompt = Annotated[
+    str | None,
+    typer.Option(
+        help="Text that each line goes on from, for a language model.", show_default="the beginning of a text"
     ),
 ]
 AsJson = Annotated[
@@ -52,12 +62,12 @@ AsJson = Annotated[
 
 
 class _Scored(NamedTuple):
-    """The scores of a pair or of a line of text."""
+    """The scores of a pair or of a line of text; a blank line has none."""
 
     line: int
     scores: list[float]  # of each piece
     pieces: list[str]
-    bytes: int = 0
+    bytes: int = 0  # of a line of text
 
 
 def register(app: typer.Typer) -> None:
@@ -67,9 +77,10 @@ def register(app: typer.Typer) -> None:
 
 def score(
     run: Run,
-    source: Source,
+    source: Source = None,
     target: PairTarget = None,
     *,
+    prompt: Prompt = None,
     as_json: AsJson = False,
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
@@ -79,15 +90,20 @@ def score(
 
     The output has a line for each pair, or line of text; a blank one gives a blank line. The total and the perplexity
     follow on standard error, for a text bits a byte, too. A language model reads each line from its beginning, without
-    its end, in windows of its context.
+    its end, in windows of its context; with --prompt, as what goes on from that, read as regard generate does.
     """
-    from regard.data.corpora import CorpusConfig, read_lines, read_pairs
+    from regard.data.corpora import CorpusConfig, read_pairs
     from regard.runs.run_folder import RunFolder
     from regard.tasks.load import require_task
 
     folder = RunFolder.open(run)
     require_task(folder, "translation", "language-model")
     if folder.config.task.kind == "translation":
+        if source is None or prompt is not None:
+            why = f"{run} translates: it scores pairs of sentences"
+            raise ConfigError(
+                "a translation is scored with its source", why=why, help=f"regard score {run} SOURCE TARGET"
+            )
         model = open_model(run, checkpoint=checkpoint, device=device, threads=threads)
         pairs = read_pairs(CorpusConfig(source=source, target=target))
         total = sum(1 for _ in pairs)  # reads it all once: whatever is not parallel is told before any work
@@ -97,41 +113,49 @@ def score(
         why = f"{run} is a language model, which scores the lines of one text"
         raise ConfigError("this file is one too many", where=str(target), why=why)
     generator = open_predictor(run, checkpoint=checkpoint, device=device, threads=threads)
-    total = sum(1 for line in read_lines(source) if line)
-    _print_scores(_scored_lines(generator, read_lines(source), source), total, "lines", as_json)
+    text = source if source is not None and str(source) != "-" else None
+    with open_lines(text, watched=True) as (lines, _):
+        scored = _scored_lines(generator, lines, str(text or "standard input"), prompt)
+        _print_scores(scored, count_lines(text), "lines", as_json)
 
 
-def _print_scores(scored: Iterator[_Scored], total: int, what: str, as_json: bool) -> None:
+def _print_scores(scored: Iterator[_Scored], total: int | None, what: str, as_json: bool) -> None:
     """Print the scores as they come, then the total; ``what`` they are of: pairs or lines."""
-    log_p, pieces, size, printed = 0.0, 0, 0, 0
+    log_p, pieces, size, printed, found = 0.0, 0, 0, 0, 0
     with progress("scoring", total, unit=what, hidden=sys.stdout.isatty()) as advance:
         for one in scored:
+            # Flushed, so that a reader that leaves early, as head does, ends the work.
             if not as_json:
                 print("\n" * (one.line - printed - 1), end="")
-            line = _as_json(one) if as_json else f"{math.fsum(one.scores):.4f}"
-            print(line, flush=True)  # flushed, so that a reader that leaves early, as head does, ends the work
+                print(f"{math.fsum(one.scores):.4f}" if one.pieces else "", flush=True)
+            elif one.pieces:
+                print(_as_json(one), flush=True)
             log_p, pieces, printed = log_p + math.fsum(one.scores), pieces + len(one.scores), one.line
-            size += one.bytes
+            size, found = size + one.bytes, found + bool(one.pieces)
             advance(1)
     perplexity = math.exp(-log_p / pieces) if pieces else math.nan
     bits = -log_p / math.log(2) / size if size else None
     if as_json:
-        found = {what: total, "pieces": pieces, "log_probability": log_p, "perplexity": perplexity}
-        print(json.dumps(found | ({} if bits is None else {"bytes": size, "bits_per_byte": bits})))
+        whole = {what: found, "pieces": pieces, "log_probability": log_p, "perplexity": perplexity}
+        print(json.dumps(whole | ({} if bits is None else {"bytes": size, "bits_per_byte": bits})))
     else:
-        told = f"{total:,} {what}, {pieces:,} pieces, log P {log_p:,.2f}, perplexity {perplexity:.3f} a piece"
+        told = f"{found:,} {what}, {pieces:,} pieces, log P {log_p:,.2f}, perplexity {perplexity:.3f} a piece"
         typer.echo(told + ("" if bits is None else f", {bits:.4f} bits a byte"), err=True)
 
 
-def _scored_lines(generator: Generator, lines: Iterator[str], path: Path) -> Iterator[_Scored]:
+def _scored_lines(generator: Generator, lines: Iterable[str], name: str, prompt: str | None) -> Iterator[_Scored]:
+    if prompt is not None:
+        generator.read(prompt)  # so that what is wrong with it is not told of a line
     for number, line in enumerate(lines, start=1):
-        if line:
-            try:
-                found = generator.score(line)
-            except RegardError as error:
-                error.where = f"{path}:{number}"
-                raise
-            yield _Scored(number, list(found.piece_log_probabilities), list(found.pieces), found.bytes)
+        if not line:
+            yield _Scored(number, [], [])
+            continue
+        try:
+            found = generator.score(line, prompt=prompt)
+        except RegardError as error:
+            error.where = f"{name}:{number}"
+            raise
+        yield _Scored(number, list(found.piece_log_probabilities), list(found.pieces), found.bytes)
 
 
 def _scored_pairs(model: Translator, pairs: Iterator[tuple[int, str, str]], path: Path) -> Iterator[_Scored]:
@@ -146,5 +170,9 @@ def _scored_pairs(model: Translator, pairs: Iterator[tuple[int, str, str]], path
 
 
 def _as_json(one: _Scored) -> str:
-    whole = {"line": one.line, "log_probability": math.fsum(one.scores), "pieces": one.pieces}
-    return json.dumps(whole | {"piece_log_probabilities": one.scores}, ensure_ascii=False)
+    total = math.fsum(one.scores)
+    whole = {"line": one.line, "log_probability": total, "pieces": one.pieces, "piece_log_probabilities": one.scores}
+    if one.bytes:
+        bits = -total / math.log(2) / one.bytes
+        whole |= {"nll": -total, "tokens": len(one.scores), "bytes": one.bytes, "bits_per_byte": bits}
+    return json.dumps(whole, ensure_ascii=False)

@@ -85,6 +85,41 @@ def test_each_line_of_a_text(regard, language_model: Path, tmp_path: Path) -> No
     assert last["bytes"] == size and last["bits_per_byte"] == pytest.approx(-total / math.log(2) / size, abs=1e-5)
 
 
+def test_lines_from_standard_input_each_by_itself(regard, language_model: Path, tmp_path: Path) -> None:
+    text = "the cat\n\nthe mat\n\n"
+    (tmp_path / "text").write_text(text)
+    found = regard("score", language_model, input=text)
+    assert found.stdout == regard("score", language_model, tmp_path / "text").stdout
+    lines = found.stdout.split("\n")
+    assert len(lines) == 5 and lines[1] == lines[3] == "", "a line each, also for a blank one at the end"
+    assert regard("score", language_model, "-", input=text).stdout == found.stdout
+    one, two, total = map(json.loads, regard("score", language_model, "--json", input=text).stdout.splitlines())
+    assert (one["line"], two["line"], total["lines"]) == (1, 3, 2)
+    score = load_predictor(language_model).score("the mat")
+    assert (two["tokens"], two["bytes"]) == (7, 7) and two["nll"] == pytest.approx(score.nll, abs=1e-4)
+    assert two["bits_per_byte"] == pytest.approx(score.bits_per_byte, abs=1e-5)
+    assert regard("score", language_model, "--json", input="\n").stdout.count("\n") == 1
+
+
+def test_lines_that_go_on_from_a_prompt(regard, language_model: Path) -> None:
+    model = load_predictor(language_model)
+    found = regard("score", language_model, "--prompt", "the c", "--json", input="at\nat sat on the mat\n").stdout
+    short, long, _ = map(json.loads, found.splitlines())
+    whole, before = model.score("the cat"), model.score("the c")
+    assert short["log_probability"] == pytest.approx(before.nll - whole.nll, abs=1e-4)
+    assert short["pieces"] == ["a", "t"] and short["bytes"] == 2
+    assert long["log_probability"] == pytest.approx(-model.score("at sat on the mat", prompt="the c").nll, abs=1e-4)
+    refused = regard("score", language_model, "--prompt", "§", input="a\n").exception
+    assert isinstance(refused, ConfigError) and "'§'" in str(refused.why) and refused.where is None
+
+
+def test_a_translation_is_scored_with_its_source(regard, tiny_run: TinyRun, tmp_path: Path) -> None:
+    (tmp_path / "s").write_text("a b\n")
+    for arguments in ([], [tmp_path / "s", tmp_path / "s", "--prompt", "a"]):
+        refused = regard("score", tiny_run.path, *arguments, input="a\n").exception
+        assert isinstance(refused, ConfigError) and refused.what == "a translation is scored with its source"
+
+
 def test_what_a_language_model_cannot_score(regard, language_model: Path, own_run: Path, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("the\n\n§\n")
     refused = regard("score", language_model, tmp_path / "text").exception

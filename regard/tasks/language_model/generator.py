@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import secrets
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from json import dumps
 from typing import NamedTuple, overload
@@ -113,7 +114,7 @@ class Generator:
         return self._in_order(prompts, samples, pieces)
 
     def _in_order(self, prompts: Sequence[str], samples: int, pieces: Iterator[GeneratedPiece]) -> Iterator[Generated]:
-        texts = [""] * (len(prompts) * samples)
+        texts: defaultdict[int, str] = defaultdict(str)
         ended: dict[int, GeneratedPiece] = {}
         following = 0
         for piece in pieces:
@@ -122,7 +123,7 @@ class Generator:
                 ended[piece.number] = piece
             while (last := ended.pop(following, None)) is not None:
                 number, sample = divmod(following, samples)
-                yield _generated(prompts[number], last, sample)._replace(text=texts[following])
+                yield _generated(prompts[number], last, sample)._replace(text=texts.pop(following))
                 following += 1
 
     def read(self, line: str) -> str:
