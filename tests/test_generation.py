@@ -292,6 +292,7 @@ WRONG = [
     {"min_p": -0.1}, {"min_p": 1.1}, {"min_p": float("nan")}, {"top_p": 0}, {"top_p": float("nan")}, {"top_k": 0},
     {"stop": ""}, {"stop": ["a", ""]}, {"stop": "\ud800"}, {"stop": 3}, {"repetition_penalty": 0},
     {"repetition_penalty": float("inf")}, {"frequency_penalty": 2.1}, {"presence_penalty": -3}, {"no_repeat_ngram": 0},
+    {"no_repeat_ngram": 101},
     {"temperature": -1}, {"temperature": float("nan")}, {"length": 0}, {"samples": 3},
 ]  # fmt: skip
 
@@ -306,7 +307,7 @@ def test_settings_out_of_range_are_refused(generator: Generator, given: dict[str
 EXTREME = [
     {"temperature": 1e-30}, {"temperature": 1e30}, {"top_p": 1.0}, {"top_p": 1e-30}, {"min_p": 1.0}, {"min_p": 1e-300},
     {"repetition_penalty": 100.0, "temperature": 1e-30}, {"repetition_penalty": 1e-30}, {"no_repeat_ngram": 1},
-    {"no_repeat_ngram": 10**9}, {"frequency_penalty": -2.0, "presence_penalty": -2.0}, {"top_k": 10**9},
+    {"no_repeat_ngram": 100}, {"frequency_penalty": -2.0, "presence_penalty": -2.0}, {"top_k": 10**9},
     {"stop": ["a" * 1000]}, {"temperature": 1e30, "top_k": 2, "top_p": 0.5, "min_p": 0.9},
 ]  # fmt: skip
 

@@ -52,6 +52,7 @@ TESTS: dict[str, Stages] = {
     "regard/search/greedy.py": (SETTINGS, SEARCH),
     "regard/search/row_state.py": (SETTINGS, SEARCH),
     "regard/search/sampling.py": (SETTINGS, SEARCH),
+    "regard/search/repetition.py": (("tests/test_repetition.py",), ("tests/test_generation.py",)),
     "regard/search/beam.py": (("tests/test_beam.py", "tests/test_decoding.py"), SEARCH),
     "regard/search/constrained.py": (("tests/test_constrained.py", "tests/test_decoding.py"),),
     "regard/search/constraint_state.py": (("tests/test_constrained.py",),),

@@ -81,7 +81,7 @@ class GenerateConfig(BaseModel):
         None, description="taken from the logit of a token that was generated"
     )
     no_repeat_ngram: int | None = Field(
-        None, ge=1, description="no sequence of so many tokens occurs twice in prompt and text"
+        None, ge=1, le=100, description="no sequence of so many tokens occurs twice in prompt and text"
     )
 
 

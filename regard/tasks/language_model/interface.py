@@ -46,7 +46,7 @@ class GenerateRequest(BaseModel):
         None, description="Taken from the logit of a token for each time that it was generated."
     )
     presence_penalty: Penalty | None = Field(None, description="Taken from the logit of a token that was generated.")
-    no_repeat_ngram: Annotated[int, Field(ge=1, lt=2**31)] | None = Field(
+    no_repeat_ngram: Annotated[int, Field(ge=1, le=100)] | None = Field(
         None, description="No sequence of so many tokens occurs twice in prompt and text."
     )
     greedy: bool = Field(False, description="Always take the likeliest token.")
