@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from regard.attention.catalogue import MECHANISMS
 from regard.attention.heads import SelfAttention
 from regard.attention.span import Span
+from regard.data.packs import PackExamples
+from regard.errors import ConfigError
 from regard.models.language_model import LanguageModel
 from regard.runs.config import load_config
 from regard.tasks.language_model.task import TASK
+from regard.testing import TASK_LAWS, Draw, TaskCase
+from regard.testing.task_case import UPDATES, trained
 
 TYPES = 23
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -129,13 +138,71 @@ def test_what_cannot_keep_documents_apart_is_refused(mixer: Any) -> None:
 
 def test_every_mixer_is_tried() -> None:
     assert built({}).packs and isinstance(built({}).layers[0].mixer, SelfAttention)
-    from regard.attention.catalogue import MECHANISMS
-    from regard.errors import ConfigError
-
-    able = set()
+    able: set[str] = set()
     for kind in MECHANISMS:
         try:
             able |= {kind} if built({"mixer": kind, "position": "sinusoidal"}).packs else set()
         except ConfigError:
             continue  # no attention of a decoder
     assert able <= {*VARIANTS, "dot"}
+
+
+# As a task: every law of tasks holds for packs of documents, some of which have prompts, too
+
+
+def sample(folder: Path) -> dict[str, Any]:
+    words = ["cat", "dog", "hen", "cow", "ant", "bee", "owl", "fox"]
+    rows = [{"prompt": f"a {word} says ", "completion": word * (1 + n % 3)} for n, word in enumerate(words * 2)]
+    rows += [{"text": f"the {word} sat on the rat"} for word in words]
+    lines = [json.dumps(row) for row in rows]
+    (folder / "sample.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    parts = {"train": [0.0, 0.8], "valid": [0.8, 1.0]}
+    texts = {name: [{"source": str(folder / "sample.jsonl"), "share": share}] for name, share in parts.items()}
+    return {
+        "data": {**texts, "context": 40},
+        "model": {"layers": 1, "width": 16, "feed_forward": 16, "heads": 2, "dropout": 0.1},
+        "train": {"batch_tokens": 160},
+        "generate": {"length": 12},
+    }
+
+
+@pytest.fixture(scope="module")
+def case() -> TaskCase:
+    return TaskCase(replace(TASK, sample=sample), "language-model")
+
+
+@pytest.mark.parametrize("law", TASK_LAWS, ids=lambda law: law.name)
+def test_packs_of_documents_keep_the_laws_of_tasks(case: TaskCase, law: Any) -> None:
+    """Among them: interrupted and resumed is as if never stopped, to the bit, however many workers there are."""
+    law.check(case, Draw(random.Random(1)))
+
+
+def test_the_case_has_what_it_is_to_test(case: TaskCase) -> None:
+    batch = case.data.train.collate(case.data.train.batches(0)[0])
+    assert isinstance(case.data.train, PackExamples) and bool((batch.segment == 1).any())
+    assert 0 < int(batch.counted.sum()) < int(batch.valid.sum()), "prompts do not count"
+
+
+@pytest.mark.parametrize("packed", [True, False], ids=["packs", "windows"])
+def test_a_resumed_run_goes_on_with_the_rest_of_its_epoch_and_then_sees_everything(
+    case: TaskCase, packed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every row comes once in each epoch, however often the run stopped; no epoch is the tail of another."""
+    of = case if packed else TaskCase(TASK, "language-model")
+    if not packed:
+        of.tables["train"] |= {"batch_tokens": 128}
+    run, seen, kind = of.run(), [], type(of.data.train)
+    collate = kind.collate
+
+    def recording(self: Any, examples: Any) -> Any:
+        seen.extend(pair for pair in zip(examples.visit.tolist(), examples.index.tolist(), strict=True) if pair[0])
+        return collate(self, examples)
+
+    monkeypatch.setattr(kind, "collate", recording)
+    for stop in (1, 3, None):
+        trained(of, of.reopened(run), stop)
+    plans = [of.data.train.batches(epoch) for epoch in range(UPDATES)]
+    made = [batch for plan in plans for batch in plan][:UPDATES]
+    assert len(plans[0]) < UPDATES - 1, "more than an epoch"
+    wanted = [pair for batch in made for pair in zip(batch.visit.tolist(), batch.index.tolist(), strict=True)]
+    assert sorted(seen) == sorted(wanted) and len(set(seen)) == len(seen)

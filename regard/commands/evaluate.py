@@ -35,7 +35,7 @@ EPILOG = epilog(
     "regard evaluate runs/m30k test.en test.de --metric bleu,chrf",
     "regard evaluate runs/m30k test.en test.de --against runs/gru",
     "regard evaluate runs/m30k test.en test.de --against outputs.txt --json",
-    "regard evaluate runs/book test.txt",
+    "regard evaluate runs/book test.txt --stride 64",
     notes="Metrics of translation: bleu, chrf, ter (sacreBLEU) · bleu-tok-lc (BLEU as papers print it, tokenised and "
     "lowercased) · wer (per cent of items whose output equals none of their references: the word error rate of "
     "pronunciation) · per (edits per reference token, to the nearest reference). For wer and per, lines with the same "
@@ -79,6 +79,16 @@ Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Write the outputs to this file, a line for each line."),
 ]
+Stride = Annotated[
+    int | None,
+    typer.Option(
+        "--stride",
+        metavar="N",
+        min=1,
+        help="Of a language model: tokens from window to window; fewer see more before each token, and take longer.",
+        show_default="the context: windows that do not overlap",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -92,6 +102,7 @@ def evaluate(
     targets: Targets = None,
     *,
     metric: Metric = None,
+    stride: Stride = None,
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
     coverage_penalty: CoveragePenalty = None,
@@ -113,7 +124,10 @@ def evaluate(
     folder, files = RunFolder.open(run), [source, *(targets or [])]
     names = None if metric is None else [name.strip() for name in metric.split(",") if name.strip()]
     search = {"beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
+    cut = {} if stride is None else {"stride": stride}
     if folder.config.task.kind == "translation":
+        if cut:
+            raise ConfigError("this option does not apply", where="--stride", why=f"{run} is a run of translation")
         from regard.commands.translation_scores import evaluate_translation
 
         opening: dict[str, Any] = {"device": device, "threads": threads, "engine": engine}
@@ -127,7 +141,7 @@ def evaluate(
 
     set_up(device, threads)
     with progress("measuring", None, unit="examples") as advance:
-        found = evaluate_run(folder, files, names, checkpoint=checkpoint, device=device, progress=advance)
+        found = evaluate_run(folder, files, names, checkpoint=checkpoint, device=device, progress=advance, **cut)
     if as_json:
         print(json.dumps(_as_json(found), indent=2))
     else:

@@ -27,13 +27,15 @@ CHUNK = 4096  # lines encoded and written at a time
 
 
 class TextConfig(BaseModel):
-    """One text file, plain or ``.gz``, or a part of it: one document of a language model's corpus."""
+    """One text file, plain or ``.gz``, or a part of it: of a language model's corpus one stream, or documents."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    source: Path = Field(description="a text file in UTF-8; may end in `.gz`")
+    source: Path = Field(description="a text file in UTF-8; may end in `.gz`; or, for documents, a folder of texts")
     share: tuple[float, float] = Field(
-        (0.0, 1.0), description="the part of its characters, from beginning to end: [0.0, 0.9] and [0.9, 1.0] split it"
+        (0.0, 1.0),
+        description="the part of its characters, from beginning to end, or of its distinct documents, by their "
+        "digests: [0.0, 0.9] and [0.9, 1.0] split it",
     )
 
     @model_validator(mode="after")

@@ -18,13 +18,20 @@ __all__ = ["TokenBatch", "WindowExamples"]
 
 
 class TokenBatch(NamedTuple):
-    """Windows of tokens; a column beyond the end of a window is PAD and not valid. ``weight`` counts targets."""
+    """Windows of tokens; a column beyond the end of a window is PAD and not valid. ``weight`` counts targets.
+
+    ``counted`` says which targets count in the loss, where these are not all that are valid. ``segment`` numbers the
+    documents of a row that holds several, and ``position`` is each column's within its document.
+    """
 
     input: Tensor  # (rows, length) int64
     target: Tensor  # (rows, length) int64: the token after each input
     valid: Tensor  # (rows, length) bool
     index: Tensor  # type: ignore[assignment]  # (rows,); hides tuple.index
     weight: float
+    counted: Tensor | tuple[()] = ()  # (rows, length) bool
+    segment: Tensor | tuple[()] = ()  # (rows, length) int64
+    position: Tensor | tuple[()] = ()  # (rows, length) int64
 
 
 class WindowExamples:
@@ -33,12 +40,22 @@ class WindowExamples:
     Window k of a stream of n + 1 tokens predicts the tokens k · context + 1 … of it, so that each token but the first
     is predicted once an epoch. In training the windows of epoch e begin ``shift(e)`` tokens earlier, drawn from
     (seed, stream, e), so that the tokens at the head of a window, which see little before them, are others each time.
+
+    Evaluation with a ``stride`` below the context has windows of its own, numbered after those of training: each begins
+    ``stride`` tokens after the one before it, and of a token that is in several the first counts.
     """
 
-    def __init__(self, streams: Sequence[Stream], *, context: int, tokens: int, seed: int) -> None:
+    def __init__(
+        self, streams: Sequence[Stream], *, context: int, tokens: int, seed: int, stride: int | None = None
+    ) -> None:
         self.streams, self.context, self.rows, self.seed = list(streams), context, max(tokens // context, 1), seed
+        self.stride = stride or context
         # One window more than evaluation needs: a shift may cut one in two.
-        self._counts = np.array([-(-(len(stream) - 1) // context) + 1 for stream in self.streams])
+        counts = [-(-(len(stream) - 1) // context) + 1 for stream in self.streams]
+        self._training = sum(counts)
+        if self.stride < context:
+            counts += [1 + -(-max(len(each) - 1 - context, 0) // self.stride) for each in self.streams]
+        self._counts = np.array(counts)
         self._first = np.concatenate([[0], np.cumsum(self._counts)])
 
     def __len__(self) -> int:
@@ -48,14 +65,17 @@ class WindowExamples:
         """See ``core.task.Examples``; in training in an order drawn from (seed, epoch), without replacement."""
         visit = 0 if epoch is None else epoch + 1
         index = np.flatnonzero(self._lengths(visit))
-        if epoch is not None:
+        if epoch is None:
+            index = index[index >= self._training] if self.stride < self.context else index
+        else:
+            index = index[index < self._training]
             index = np.random.default_rng((self.seed, epoch)).permutation(index)
         cut = [index[at : at + self.rows] for at in range(0, len(index), self.rows)]
         return [ExampleIndices(each, np.full(len(each), visit)) for each in cut]
 
     def token_counts(self) -> npt.NDArray[np.int64]:
-        """(examples,): targets of each window where nothing is shifted."""
-        return self._lengths(0)
+        """(examples,): targets of each window that count, where nothing is shifted."""
+        return self._lengths(0) - self._seen(np.arange(len(self)))
 
     def collate(self, examples: ExampleIndices) -> TokenBatch:
         windows = [self._window(int(i), int(v)) for i, v in zip(*examples, strict=True)]
@@ -66,21 +86,38 @@ class WindowExamples:
         lengths = np.array([len(window) - 1 for window in windows])
         tokens, valid = torch.from_numpy(padded), torch.from_numpy(np.arange(width) < lengths[:, None])
         index = torch.from_numpy(np.asarray(examples.index, np.int64))
-        return TokenBatch(tokens[:, :-1], tokens[:, 1:], valid, index, float(lengths.sum()))
+        batch = TokenBatch(tokens[:, :-1], tokens[:, 1:], valid, index, float(lengths.sum()))
+        seen = self._seen(examples.index)
+        if not seen.any():
+            return batch
+        counted = valid & torch.from_numpy(np.arange(width) >= seen[:, None])
+        return batch._replace(counted=counted, weight=float(counted.sum()))
 
     def where(self, index: int) -> str:
         """The file, and where in it the window begins, in tokens."""
-        stream, window = self._find(index)
-        return f"{self.streams[stream].name}: token {window * self.context:,}"
+        group, window = self._find(index)
+        apart = self.context if group < len(self.streams) else self.stride
+        return f"{self.streams[group % len(self.streams)].name}: token {window * apart:,}"
 
     def texts_begun(self, indices: Indices) -> list[Stream]:
         """The texts whose first windows are among these: over all windows, each text once."""
         chosen = {int(index) for index in indices}
-        return [stream for stream, first in zip(self.streams, self._first[:-1], strict=True) if int(first) in chosen]
+        firsts = self._first[:-1][-len(self.streams) :]
+        return [stream for stream, first in zip(self.streams, firsts, strict=True) if int(first) in chosen]
 
     def _find(self, index: int) -> tuple[int, int]:
-        stream = int(np.searchsorted(self._first, index, side="right")) - 1
-        return stream, int(index - self._first[stream])
+        """The stream of a window, counted on for windows that overlap, and its number."""
+        group = int(np.searchsorted(self._first, index, side="right")) - 1
+        return group, int(index - self._first[group])
+
+    def _seen(self, index: Indices) -> npt.NDArray[np.int64]:
+        """Targets at the head of each window that a window before it counts: none but where windows overlap."""
+        index = np.asarray(index, np.int64)
+        group = np.searchsorted(self._first, index, side="right") - 1
+        window = index - self._first[group]
+        last = np.array([len(stream) - 1 for stream in self.streams])[group % len(self.streams)]
+        seen = np.minimum((window - 1) * self.stride + self.context, last) - window * self.stride
+        return np.where((index >= self._training) & (window > 0), seen, 0)
 
     def _shift(self, stream: int, visit: int) -> int:
         """Evaluation, visit 0, shifts nothing."""
@@ -88,16 +125,19 @@ class WindowExamples:
             return 0
         return int(np.random.default_rng((self.seed, stream, visit)).integers(self.context))
 
-    def _bounds(self, stream: int, window: npt.NDArray[np.int64], visit: int) -> tuple[Indices, Indices]:
-        begin = window * self.context - self._shift(stream, visit)
-        last = len(self.streams[stream]) - 1
+    def _bounds(self, group: int, window: npt.NDArray[np.int64], visit: int) -> tuple[Indices, Indices]:
+        if group < len(self.streams):
+            begin = window * self.context - self._shift(group, visit)
+        else:
+            begin = window * self.stride
+        last = len(self.streams[group % len(self.streams)]) - 1
         return np.clip(begin, 0, last), np.clip(begin + self.context, 0, last)
 
     def _lengths(self, visit: int) -> npt.NDArray[np.int64]:
-        bounds = [self._bounds(stream, np.arange(count), visit) for stream, count in enumerate(self._counts)]
+        bounds = [self._bounds(group, np.arange(count), visit) for group, count in enumerate(self._counts)]
         return np.concatenate([end - begin for begin, end in bounds]).astype(np.int64)
 
     def _window(self, index: int, visit: int) -> npt.NDArray[np.int64]:
-        stream, number = self._find(index)
-        begin, end = self._bounds(stream, np.array([number]), visit)
-        return self.streams[stream].tokens[int(begin[0]) : int(end[0]) + 1].astype(np.int64)
+        group, number = self._find(index)
+        begin, end = self._bounds(group, np.array([number]), visit)
+        return self.streams[group % len(self.streams)].tokens[int(begin[0]) : int(end[0]) + 1].astype(np.int64)

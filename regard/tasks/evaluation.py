@@ -46,19 +46,22 @@ def evaluate_run(
     checkpoint: str | None = None,
     device: str | None = None,
     progress: Advance | None = None,
+    **cut: Any,
 ) -> Evaluation:
     """The objective's figures and the predictor's over files, each prepared in a temporary folder.
 
-    ``metrics``: all that the task has unless given. ``progress`` is told how many examples are done.
+    ``metrics``: all that the task has unless given. ``progress`` is told how many examples are done. ``cut``: keys of
+    the config's section ``data`` for these files, such as ``stride=64`` of a language model.
     """
     task = run.task
+    config = given_files(run, files, cut)
     names = list(task.metrics) if metrics is None else list(metrics)
     _require_known(names, ["loss", *task.metrics])
     counted = [name for name in names if name != "loss" and task.metrics[name].by_predictor]
     net, codecs, _ = load_net(run.path, checkpoint=checkpoint, device=device)
     predictor, began = task.predictor(net, codecs, run.config), time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        examples = open_files(run, files, Path(folder))
+        examples = open_files(run, config, Path(folder))
         if not len(examples):
             raise DataError("there is nothing to evaluate on", where=str(files[0]), why="it holds no example")
         model = Trainable(net.eval(), task.objective(run.config))
@@ -73,7 +76,7 @@ def evaluate_run(
         figures={name: found[name] for name in dict.fromkeys(["loss", *names]) if name in found},
         signatures={},
         sums={name: float(value) for name, value in sums.items() if value.numel() == 1},
-        settings=dict(task.evaluated_as(run.config)),
+        settings=dict(task.evaluated_as(config)),
         examples=number,
         checkpoint=str(run.weights_path(checkpoint)),
         seconds=time.perf_counter() - began,
@@ -91,19 +94,26 @@ class _GivenFiles(NamedTuple):
     contents: Mapping[str, str]  # nothing: the codecs are opened, and the data may be any
 
 
-def open_files(run: RunFolder, files: Sequence[Path], folder: Path) -> Examples:
-    """Given files as examples of the run's task, prepared in ``folder``. ConfigError where it reads no such files."""
+def given_files(run: RunFolder, files: Sequence[Path], cut: Mapping[str, Any]) -> RunConfig:
+    """The run's config with these files as its data. ConfigError where its task reads none such, or cuts none so."""
     for file in files:
         if not file.exists():
             raise DataError(f"there is no file {file}", where=str(file))
     data: Any = run.config.data
+    if unknown := [name for name in cut if name not in type(data).model_fields]:
+        why = f"a run of {run.config.task.kind} has none"
+        raise ConfigError(f"evaluation takes no setting {unknown[0]}", where=unknown[0], why=why)
     given = {"train": [{"source": str(file)} for file in files], "valid": None}
     kept = data.model_dump(mode="json", exclude={"train", "valid"}, exclude_none=True)
     try:
-        changed = type(data).model_validate({**kept, **given})
+        changed = type(data).model_validate({**kept, **cut, **given})
     except ValidationError as error:
         raise explain(error, type(data), (), ()) from error
-    config = run.config.model_copy(update={"data": changed})
+    return run.config.model_copy(update={"data": changed})
+
+
+def open_files(run: RunFolder, config: RunConfig, folder: Path) -> Examples:
+    """The files of ``given_files`` as examples of the run's task, prepared in ``folder``."""
     elsewhere: Any = _GivenFiles(run.path, folder, run.tokenizers, config, {})
     return run.task.prepare(elsewhere, lambda message: None, None).train
 

@@ -103,7 +103,8 @@ def test_a_language_model_on_its_own_validation_text(regard, language_model: Pat
     size = len(given.read_bytes())
     assert found["sums"]["bytes"] == size and found["sums"]["tokens"] == size + 1, "every sign, and the end"
     assert found["figures"]["bits_per_byte"] == pytest.approx(found["sums"]["nll"] / math.log(2) / size)
-    assert found["settings"] == {"context": 16, "stride": 16} and found["checkpoint"] == "step 30"
+    cut = {"context": 16, "stride": 16, "documents": "streams", "counted": "every token and end"}
+    assert found["settings"] == cut and found["checkpoint"] == "step 30"
     assert found["examples"] == -(-(size + 1) // 16)
     plain = regard("evaluate", language_model, given, given, "--metric", "perplexity").stdout.splitlines()
     assert [line.split()[0] for line in plain[:2]] == ["loss", "perplexity"] and "context 16, stride 16" in plain[2]

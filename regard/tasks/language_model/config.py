@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from regard.config.explain import Misfit
+from regard.data.documents import Cut, DocumentKind, is_json_lines
 from regard.data.stream import TextConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.causal_config import CausalModelConfig
@@ -30,6 +31,62 @@ class TextDataConfig(DataSection):
         TokenizerConfig(kind="character"), description="`character`, `byte` or `byte-bpe`, which give every text back"
     )
     context: int = Field(CONTEXT, ge=1, le=1 << 20, description="tokens of a window: the most that a prediction sees")
+    documents: DocumentKind = Field(
+        "auto",
+        description="`stream`: each text is one, cut into windows; or what a document is, several of which are packed "
+        "into a row: `file`, `line`, `json-line`, or what stands between `blank-line` or `separator`; `auto`: JSON "
+        "lines by their name, else stream",
+    )
+    separator: str | None = Field(None, min_length=1, description="the line between documents, for `separator`")
+    loss_on: Literal["completion", "all"] = Field(
+        "completion", description="of a JSON line with a prompt: the completion and its end alone, or all of it"
+    )
+    stride: int | None = Field(
+        None, ge=1, description="tokens from window to window of evaluation and validation; unset: the context"
+    )
+
+    @property
+    def cut(self) -> Cut:
+        """The way texts are cut into documents."""
+        return Cut(self.documents, self.separator, self.loss_on == "completion")
+
+    def packed(self, texts: Sequence[TextConfig] | None) -> bool:
+        """Whether these texts are documents packed into rows, not streams cut into windows."""
+        if self.documents == "auto":
+            return any(is_json_lines(text.source) for text in texts or ())
+        return self.documents != "stream"
+
+    @property
+    def described(self) -> dict[str, int | str]:
+        """Description of what is measured, for people: how long windows are, how far apart, and which tokens count."""
+        prompts = self.loss_on == "completion" and any(
+            self.documents in ("auto", "file", "json-line") and is_json_lines(text.source) for text in self.train
+        )
+        prompts = prompts or (self.loss_on == "completion" and self.documents == "json-line")
+        return {
+            "context": self.context,
+            "stride": self.stride or self.context,
+            "documents": "packed" if self.packed(self.train) else "streams",
+            "counted": "completions and ends where there are prompts" if prompts else "every token and end",
+        }
+
+    @model_validator(mode="after")
+    def _cut_as_it_can_be(self) -> Self:
+        if (self.documents == "separator") != (self.separator is not None):
+            raise Misfit(
+                "data.separator",
+                "data.documents",
+                why="a separator is the line between documents where data.documents is separator, and only there",
+                help="--set data.documents=separator --set data.separator='<|endoftext|>'",
+            )
+        if (self.stride or 1) > self.context:
+            raise Misfit(
+                "data.stride",
+                "data.context",
+                why=f"windows of {self.context} tokens that lie {self.stride} apart leave tokens out",
+                help=f"--set data.stride={self.context}, or less",
+            )
+        return self
 
     @model_validator(mode="after")
     def _gives_the_text_back(self) -> Self:
@@ -118,14 +175,20 @@ class LanguageModelConfig(RunConfig):
 
     @classmethod
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
-        """For one text alone."""
+        """For one text alone, JSON lines of documents, or a folder of texts."""
         from regard.tasks.language_model.automatic_config import choose
 
         return choose(files, valid, given) if len(files) == 1 else None
 
     @classmethod
     def as_it_was(cls, values: Mapping[str, Any]) -> None:
-        """Positions beside the side, where older runs saved them also for a mixer that uses none, are the decoder's."""
+        """Positions beside the side, where older runs saved them also for a mixer that uses none, are the decoder's.
+
+        A text was one stream, whatever its name.
+        """
+        data = values.get("data")
+        if isinstance(data, dict):
+            data.setdefault("documents", "stream")
         model = values.get("model")
         if not isinstance(model, dict) or "position" not in model:
             return

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.core import atomic_files
 from regard.core.state import State
@@ -25,6 +26,9 @@ from regard.core.task import (
     RunFiles,
     Task,
 )
+from regard.data.document_stream import DocumentStream, open_or_prepare_documents
+from regard.data.documents import read_documents
+from regard.data.packs import PackExamples
 from regard.data.stream import Stream, TextConfig, open_or_prepare_stream, read_text_lines
 from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer, train_tokenizer
 from regard.data.windows import TokenBatch, WindowExamples
@@ -32,7 +36,7 @@ from regard.errors import ConfigError
 from regard.models.head import Head
 from regard.models.language_model import LanguageModel
 from regard.models.transformer.build import language_model
-from regard.tasks.language_model.config import LanguageModelConfig
+from regard.tasks.language_model.config import LanguageModelConfig, TextDataConfig
 from regard.tasks.language_model.generator import Generator
 
 __all__ = ["TASK"]
@@ -55,22 +59,50 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
     config: LanguageModelConfig = run.config
     contents = run.contents
     if contents is None:
-        lines = (line for text in config.data.train for line in read_text_lines(text))
-        tokenizer = train_tokenizer(lines, config.data.tokenizer)
+        tokenizer = train_tokenizer(_lines(config.data), config.data.tokenizer)
         say(f"vocabulary: {len(tokenizer):,} {config.data.tokenizer.kind} pieces")
         tokenizer.save(run.tokenizers, "text")
         atomic_files.fault_point("vocabulary")
     codecs, spec = _open(run)
     digests: dict[str, str] = {}
 
-    def examples(name: str, texts: tuple[TextConfig, ...]) -> WindowExamples:
-        streams = [_stream(run, codecs.tokenizer, text, f"{name}-{number}", contents or {}, say, progress)
-                   for number, text in enumerate(texts)]  # fmt: skip
+    def examples(name: str, texts: tuple[TextConfig, ...]) -> WindowExamples | PackExamples:
+        prepare = partial(_documents if config.data.packed(texts) else _stream, run, codecs.tokenizer)
+        streams: Any = [
+            prepare(text, f"{name}-{number}", contents or {}, say, progress) for number, text in enumerate(texts)
+        ]
         digests.update({stream.folder.name: stream.content for stream in streams})
-        return WindowExamples(streams, context=config.data.context, tokens=config.train.batch_tokens, seed=config.seed)
+        kind = PackExamples if config.data.packed(texts) else WindowExamples
+        found: WindowExamples | PackExamples = kind(
+            streams, context=config.data.context, tokens=config.train.batch_tokens, seed=config.seed,
+            stride=config.data.stride,
+        )  # fmt: skip
+        if isinstance(found, PackExamples):
+            say(f"{name}: {found.description}")
+        return found
 
     valid = examples("valid", config.data.valid) if config.data.valid else None
-    return Data(examples("train", config.data.train), valid, codecs, spec, digests, config.data.context)
+    train = examples("train", config.data.train)
+    _warn_of_documents_in_both(train, valid, say)
+    return Data(train, valid, codecs, spec, digests, config.data.context)
+
+
+def _lines(data: TextDataConfig) -> Iterator[str]:
+    """The lines that a tokenizer learns from."""
+    for text in data.train:
+        if data.packed(data.train):
+            for document in read_documents(text, data.cut):
+                yield from (document.prompt + document.text).splitlines(keepends=True)
+        else:
+            yield from read_text_lines(text)
+
+
+def _warn_of_documents_in_both(train: object, valid: object, say: Report) -> None:
+    if isinstance(train, PackExamples) and isinstance(valid, PackExamples) and train.streams and valid.streams:
+        held_out = set[bytes]().union(*(stream.digests() for stream in valid.streams))
+        learned = set[bytes]().union(*(stream.digests() for stream in train.streams))
+        if both := len(held_out & learned):
+            say(f"warning: {both:,} of {len(held_out):,} validation documents are in the training data, too")
 
 
 def _stream(
@@ -88,6 +120,27 @@ def _stream(
     return stream
 
 
+def _documents(
+    run: RunFiles,
+    tokenizer: Tokenizer,
+    text: TextConfig,
+    name: str,
+    contents: Mapping[str, str],
+    say: Report,
+    progress: Advance | None,
+) -> DocumentStream:
+    cut = run.config.data.cut
+    stream = open_or_prepare_documents(
+        text, cut, tokenizer, run.data / name, content=contents.get(name, ""), progress=progress
+    )
+    told = f"{len(stream):,} tokens in {stream.documents:,} documents"
+    if bool(stream.prompts.any()):
+        told += f", prompts of which ({int(stream.prompts.sum()):,} tokens) do not count"
+    say(f"{stream.name}: {told} ({name.partition('-')[0]})")
+    atomic_files.fault_point("corpus")
+    return stream
+
+
 def _build(config: LanguageModelConfig, spec: Mapping[str, int]) -> LanguageModel:
     layers = config.model.decoder
     std = layers.init_std or layers.width**-0.5
@@ -95,7 +148,20 @@ def _build(config: LanguageModelConfig, spec: Mapping[str, int]) -> LanguageMode
     projection = embedding
     if config.model.share == "none":
         projection = nn.Parameter(torch.empty(spec["types"], layers.width).normal_(std=std))
-    return language_model(layers, embedding, Head(projection, _bias(config, spec["types"])))
+    built = language_model(layers, embedding, Head(projection, _bias(config, spec["types"])))
+    if config.data.packed(config.data.train) and not built.packs:
+        raise _cannot_pack(config)
+    return built
+
+
+def _cannot_pack(config: LanguageModelConfig) -> ConfigError:
+    kind = config.model.decoder.mixer.kind
+    return ConfigError(
+        f"the mixer {kind!r} cannot read packed documents",
+        where="model.decoder.mixer.kind",
+        why="it cannot keep the documents of one row apart",
+        help="--set model.mixer=dot, or --set data.documents=stream, for one stream of each text",
+    )
 
 
 def _bias(config: LanguageModelConfig, types: int) -> torch.Tensor | None:
@@ -119,9 +185,12 @@ def _objective(config: LanguageModelConfig) -> Objective:
 
     def loss(net: nn.Module, batch: TokenBatch, carry: State = ()) -> LossTerms:
         model = cast(LanguageModel, net)
-        features, _ = model(batch.input, valid=batch.valid)
-        found = model.head.loss(features[batch.valid], batch.target[batch.valid], smoothing=smoothing)
-        return LossTerms(found.smoothed, {"nll": found.nll.detach(), "tokens": batch.valid.sum()})
+        if isinstance(batch.segment, Tensor) and not model.packs:
+            raise _cannot_pack(config)
+        features, _ = model(batch.input, valid=batch.valid, segment=batch.segment, position=batch.position)
+        counted = batch.counted if isinstance(batch.counted, Tensor) else batch.valid
+        found = model.head.loss(features[counted], batch.target[counted], smoothing=smoothing)
+        return LossTerms(found.smoothed, {"nll": found.nll.detach(), "tokens": counted.sum()})
 
     return loss
 
@@ -171,6 +240,6 @@ TASK = Task(
     },
     sample=_sample,
     sample_lines=("the cat", "the rat sat", "the"),
-    evaluated_as=lambda config: {"context": config.data.context, "stride": config.data.context},
+    evaluated_as=lambda config: config.data.described,
     card=Card("text-generation", 'print(model("The").text)', 'generate {run} --prompt "The"'),
 )

@@ -1,0 +1,213 @@
+"""Documents as token numbers on disk: encoded once, then read through a memory map, whatever their number.
+
+A prepared folder holds the documents end to end, each BEGIN … END (``tokens``), where each begins (``offsets``), how
+many tokens of each are its prompt (``prompts``), a digest of each (``digests``), and ``documents.json``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field
+
+from regard.core.atomic_files import commit_folder, explain_os_errors, hidden_sibling
+from regard.core.untrusted_files import SMALL, parse_json, read_bytes
+from regard.data.documents import Cut, TextDocument, read_documents, text_files
+from regard.data.stream import TextConfig
+from regard.data.tokenizers.tokenizer import BEGIN, END, Tokenizer
+from regard.errors import DataError, StorageError
+
+__all__ = ["DocumentStream", "open_or_prepare_documents"]
+
+FORMAT = {"format": "regard-documents", "version": 1}
+DIGEST = 16  # bytes
+CHUNK = 1024  # documents encoded and written at a time
+Count = Annotated[int, Field(ge=0, lt=1 << 60)]
+
+
+class _Head(BaseModel):
+    """``documents.json``, checked: nothing in it is trusted with sizes or types."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    name: str
+    fingerprint: str
+    content: str
+    dtype: Literal["<u2", "<u4"]
+    tokens: Count
+    documents: Count
+    bytes: Count
+    characters: Count
+
+
+class DocumentStream:
+    """Prepared documents. ``bytes`` and ``characters`` count the raw text that is predicted: prompts do not count."""
+
+    def __init__(self, folder: Path, head: _Head) -> None:
+        """For ``DocumentStream.open``; raises DataError where a file does not hold what ``head`` says."""
+        self.folder, self.name = folder, head.name
+        self.fingerprint, self.content = head.fingerprint, head.content
+        self.bytes, self.characters = head.bytes, head.characters
+        count, long = head.documents, np.dtype("<i8")
+        self.tokens = _map(folder / "tokens", np.dtype(head.dtype), head.tokens)
+        self.offsets, self.prompts = _map(folder / "offsets", long, count + 1), _map(folder / "prompts", long, count)
+        self._digests = _map(folder / "digests", np.dtype(np.uint8), count * DIGEST)
+        # The range first: a difference of numbers far apart wraps around.
+        within = self.offsets[0] == self.offsets.min() == 0 and self.offsets[-1] == self.offsets.max() == head.tokens
+        sizes = np.diff(self.offsets)
+        if not within or (sizes < 2).any():
+            raise _damaged(folder / "offsets", f"its offsets do not rise from 0 to {head.tokens}")
+        if ((self.prompts < 0) | (self.prompts > sizes - 2)).any():
+            raise _damaged(folder / "prompts", "a prompt is longer than its document")
+
+    @classmethod
+    def open(cls, folder: Path) -> DocumentStream:
+        """Open prepared documents. DataError where they are missing, damaged or of another version."""
+        path = folder / "documents.json"
+        try:
+            head = parse_json(read_bytes(path, SMALL))
+            if {key: head[key] for key in FORMAT} != FORMAT:
+                raise _damaged(path, "it has another format or version")
+            return cls(folder, _Head.model_validate(head))
+        except FileNotFoundError as error:
+            raise DataError("There are no prepared documents here.", where=str(folder)) from error
+        except OSError as error:
+            raise StorageError(
+                "The prepared documents cannot be read.", where=str(folder), why=error.strerror
+            ) from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise _damaged(path, str(error)) from error
+
+    def require_types(self, types: int) -> None:
+        """DataError where a token is none of a vocabulary of so many. Reads all of them once."""
+        if len(self.tokens) and int(self.tokens.max()) >= types:
+            raise _damaged(self.folder / "tokens", f"it holds token {self.tokens.max()} of {types}")
+
+    @property
+    def documents(self) -> int:
+        """Number of documents."""
+        return len(self.prompts)
+
+    @property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """(documents,): targets of each, all tokens but BEGIN."""
+        return np.diff(self.offsets) - 1
+
+    def digests(self) -> set[bytes]:
+        """The distinct documents."""
+        whole = self._digests.tobytes()
+        return {whole[at : at + DIGEST] for at in range(0, len(whole), DIGEST)}
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+def open_or_prepare_documents(
+    text: TextConfig,
+    cut: Cut,
+    tokenizer: Tokenizer,
+    folder: Path,
+    *,
+    content: str = "",
+    progress: Callable[[int], None] | None = None,
+) -> DocumentStream:
+    """Open ``folder`` if it was made of these very files and tokenizer; encode the documents otherwise.
+
+    With ``content``, the ``DocumentStream.content`` of before, copied or touched files will do, other texts not.
+    """
+    wanted = _fingerprint(text, cut, tokenizer)
+    try:
+        found = DocumentStream.open(folder)
+        if found.fingerprint == wanted:
+            found.require_types(len(tokenizer))
+            return found
+    except DataError:
+        pass  # missing or damaged: made anew from the text
+    temporary = hidden_sibling(folder, "tmp")
+    with explain_os_errors(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(temporary, ignore_errors=True)  # left there by a kill
+        temporary.mkdir()
+    try:
+        head = _write(text, cut, tokenizer, temporary, progress)
+        if content and head.content != content:
+            raise DataError(
+                "The text is not the one this run began with.",
+                where=str(text.source),
+                help="restore the text to go on, or begin another run",
+            )
+        with explain_os_errors(folder):
+            whole = {**FORMAT, **head.model_dump(), "fingerprint": wanted}
+            (temporary / "documents.json").write_text(json.dumps(whole, indent=1) + "\n")
+            commit_folder(temporary, folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return DocumentStream.open(folder)
+
+
+def _write(
+    text: TextConfig, cut: Cut, tokenizer: Tokenizer, folder: Path, progress: Callable[[int], None] | None
+) -> _Head:
+    dtype: Literal["<u2", "<u4"] = "<u2" if len(tokenizer) <= 1 << 16 else "<u4"
+    offsets, prompts, size, characters, digest = [0], [], 0, 0, hashlib.sha256()
+    with explain_os_errors(folder), (folder / "tokens").open("wb") as tokens, (folder / "digests").open("wb") as every:
+        for documents in _chunks(read_documents(text, cut)):
+            before = tokenizer.encode_lines([document.prompt for document in documents])
+            after = tokenizer.encode_lines([document.text for document in documents])
+            for document, prompt, pieces in zip(documents, before, after, strict=True):
+                numbers = np.array([BEGIN, *prompt, *pieces, END], dtype)
+                tokens.write(numbers.tobytes())
+                every.write(document.digest)
+                digest.update(document.digest)
+                offsets.append(offsets[-1] + len(numbers))
+                prompts.append(len(prompt))
+                size, characters = size + len(document.text.encode()), characters + len(document.text)
+            if progress is not None:
+                progress(offsets[-1])
+        if not prompts:
+            raise DataError("There is no document to learn from.", where=str(text.source), why="every one is blank")
+        (folder / "offsets").write_bytes(np.array(offsets, "<i8").tobytes())
+        (folder / "prompts").write_bytes(np.array(prompts, "<i8").tobytes())
+    return _Head(
+        name=str(text.source), fingerprint="", content=digest.hexdigest(), dtype=dtype, tokens=offsets[-1],
+        documents=len(prompts), bytes=size, characters=characters,
+    )  # fmt: skip
+
+
+def _chunks(documents: Iterator[TextDocument]) -> Iterator[list[TextDocument]]:
+    while chunk := list(islice(documents, CHUNK)):
+        yield chunk
+
+
+def _fingerprint(text: TextConfig, cut: Cut, tokenizer: Tokenizer) -> str:
+    """A sha256 over all that decides the prepared numbers. A file counts by path, size and time of change."""
+    files: list[list[Any]] = []
+    if text.source.exists():
+        every = [(path, path.stat()) for path in text_files(text.source)]
+        files = [[str(path.resolve()), status.st_size, status.st_mtime_ns] for path, status in every]
+    told = [FORMAT, str(text.source), files, list(text.share), list(cut), tokenizer.digest()]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+
+def _map(path: Path, dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
+    size = path.stat().st_size if path.is_file() else -1
+    if size != count * dtype.itemsize:
+        raise _damaged(path, f"it has {size} bytes, not {count * dtype.itemsize}")
+    if count == 0:
+        return np.empty(0, dtype)
+    # A plain view of the map: indexing a np.memmap itself is several times slower.
+    return np.asarray(np.memmap(path, dtype=dtype, mode="r", shape=(count,)))
+
+
+def _damaged(path: Path, why: str) -> DataError:
+    return DataError(
+        "The prepared documents are damaged.", where=str(path), why=why, help="remove this folder: they are made anew"
+    )

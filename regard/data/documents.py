@@ -1,0 +1,134 @@
+"""Texts cut into documents: whole files, lines, parts between blank or other lines, JSON lines."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from regard.core.untrusted_files import parse_json
+from regard.data.reading import read_lines
+from regard.data.stream import TextConfig, read_text_lines
+from regard.errors import DataError
+
+__all__ = ["Cut", "DocumentKind", "TextDocument", "is_json_lines", "parse_document", "read_documents", "text_files"]
+
+DocumentKind = Literal["auto", "stream", "file", "line", "blank-line", "separator", "json-line"]
+TEXTS, JSON_LINES = (".txt", ".text", ".md"), (".jsonl", ".ndjson")
+
+
+class Cut(NamedTuple):
+    """Way of cutting texts into documents; with ``completions`` a prompt of a JSON line does not count in the loss."""
+
+    kind: DocumentKind
+    separator: str | None = None
+    completions: bool = True
+
+
+class TextDocument(NamedTuple):
+    """One document; of ``text`` every token counts in the loss, of the ``prompt`` before it none."""
+
+    prompt: str
+    text: str
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes that tell documents of other content apart."""
+        return hashlib.blake2b(self.prompt.encode() + b"\0" + self.text.encode(), digest_size=16).digest()
+
+
+def is_json_lines(path: Path) -> bool:
+    """Whether the name is that of JSON lines, ``.gz`` or not."""
+    return (Path(path.stem) if path.suffix == ".gz" else path).suffix.lower() in JSON_LINES
+
+
+def text_files(source: Path) -> list[Path]:
+    """The file itself; of a folder all texts and JSON lines in it, by name. DataError where there are none."""
+    if not source.is_dir():
+        return [source]
+    every = (path for path in source.rglob("*") if path.is_file() and not path.name.startswith("."))
+    found = sorted(path for path in every if is_json_lines(path) or _is_text(path))
+    if not found:
+        raise DataError(
+            "There is no text in this folder.", where=str(source), why=f"its texts end in {', '.join(TEXTS)} or .jsonl"
+        )
+    return found
+
+
+def read_documents(text: TextConfig, cut: Cut) -> Iterator[TextDocument]:
+    """The documents of a text in their order, blank ones left out; of a ``share`` those that are in it.
+
+    Shares are of the distinct documents in the order of their digests, so that documents of the same content are
+    always in the same share, whatever the order of the file. DataError for what cannot be read, with file and line.
+    """
+    if text.share == (0.0, 1.0):
+        yield from _every(text, cut)
+        return
+    distinct = sorted({document.digest for document in _every(text, cut)})
+    begin, end = (round(part * len(distinct)) for part in text.share)
+    chosen = set(distinct[begin:end])
+    yield from (document for document in _every(text, cut) if document.digest in chosen)
+
+
+def _every(text: TextConfig, cut: Cut) -> Iterator[TextDocument]:
+    for path in text_files(text.source):
+        kind = cut.kind
+        if kind in ("auto", "stream", "file"):
+            kind = "json-line" if kind != "stream" and is_json_lines(path) else "file"
+        found = _json_lines(path, cut.completions) if kind == "json-line" else _plain(path, kind, cut.separator)
+        yield from (document for document in found if document.text.strip())
+
+
+def _plain(path: Path, kind: DocumentKind, separator: str | None) -> Iterator[TextDocument]:
+    lines = (line.removesuffix("\r") for line in read_lines(path))
+    if kind == "line":
+        yield from (TextDocument("", line) for line in lines)
+    elif kind == "file":
+        yield TextDocument("", "".join(read_text_lines(TextConfig(source=path))))
+    else:
+        ends: Callable[[str], bool] = (lambda line: not line.strip()) if kind == "blank-line" else separator.__eq__
+        yield from (TextDocument("", "\n".join(part)) for part in _parts(lines, ends))
+
+
+def _parts(lines: Iterator[str], ends: Callable[[str], bool]) -> Iterator[list[str]]:
+    part: list[str] = []
+    for line in lines:
+        if ends(line):
+            yield part
+            part = []
+        else:
+            part.append(line)
+    yield part
+
+
+def _json_lines(path: Path, completions: bool) -> Iterator[TextDocument]:
+    for number, line in enumerate(read_lines(path), start=1):
+        if line.strip():
+            document = parse_document(line, where=f"{path}:{number}")
+            yield document if completions else TextDocument("", document.prompt + document.text)
+
+
+def parse_document(line: str, *, where: str) -> TextDocument:
+    """The document of a JSON line: its ``text``, or its ``prompt`` and ``completion``. DataError naming ``where``."""
+    try:
+        row = parse_json(line)
+    except ValueError as error:
+        raise DataError("A line is not JSON.", where=where, why=str(error)) from error
+    if not isinstance(row, dict):
+        raise DataError("A line is not a JSON object.", where=where)
+    wanted = ("text",) if "text" in row else ("prompt", "completion")
+    if missing := [name for name in wanted if name not in row]:
+        why = f"its keys are {', '.join(map(str, row)) or 'none'}"
+        help = 'a document is {"text": …} or {"prompt": …, "completion": …}'
+        raise DataError(f'A line has no key "{missing[0]}".', where=where, why=why, help=help)
+    for name in wanted:
+        if not isinstance(row[name], str):
+            raise DataError(f'"{name}" is not a string.', where=where)
+        if any("\ud800" <= character <= "\udfff" for character in row[name]):
+            raise DataError(f'"{name}" holds half of a surrogate pair, which is no text.', where=where)
+    return TextDocument("", row["text"]) if "text" in row else TextDocument(row["prompt"], row["completion"])
+
+
+def _is_text(path: Path) -> bool:
+    return (Path(path.stem) if path.suffix == ".gz" else path).suffix.lower() in TEXTS
