@@ -19,7 +19,8 @@ from regard.runs.config import load_config
 from regard.tasks.language_model import generator as generator_module
 from regard.tasks.language_model.config import GenerateConfig
 from regard.tasks.language_model.generator import Generator
-from regard.tasks.language_model.scoring import continued_windows, separate_windows
+from regard.tasks.language_model.score_windows import score_windows
+from regard.tasks.language_model.scoring import continued_windows
 from regard.tasks.language_model.spelling import Spelling, StopStrings
 from regard.tasks.language_model.task import TASK
 
@@ -376,7 +377,7 @@ def test_windows_score_every_token_once_and_never_see_more_than_the_context(
     prompt: int, more: int, context: int
 ) -> None:
     for first, windows in (
-        (1, separate_windows(prompt + more, context)),
+        (1, score_windows(prompt + more - 1, 0, context, None)),
         (prompt, continued_windows(prompt, prompt + more, context)),
     ):
         scored = []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from regard.commands.evaluate import Stride
 from regard.commands.incoming_lines import count_lines, open_lines
 from regard.commands.options import (
     CheckpointName,
@@ -81,6 +82,7 @@ def score(
     target: PairTarget = None,
     *,
     prompt: Prompt = None,
+    stride: Stride = None,
     as_json: AsJson = False,
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
@@ -90,9 +92,11 @@ def score(
 
     The output has a line for each pair, or line of text; a blank one gives a blank line. The total and the perplexity
     follow on standard error, for a text bits a byte, too. A language model reads each line from its beginning, without
-    its end, in windows of its context; with --prompt, as what goes on from that, read as regard generate does.
+    its end, in windows of its context; with --prompt, as what goes on from that, read as regard generate does. A line
+    of a .jsonl is a document, {"text": …}, or {"prompt": …, "completion": …} of which the completion alone is scored.
     """
     from regard.data.corpora import CorpusConfig, read_pairs
+    from regard.data.documents import is_json_lines
     from regard.runs.run_folder import RunFolder
     from regard.tasks.load import require_task
 
@@ -104,6 +108,8 @@ def score(
             raise ConfigError(
                 "a translation is scored with its source", why=why, help=f"regard score {run} SOURCE TARGET"
             )
+        if stride is not None:
+            raise ConfigError("this option does not apply", where="--stride", why=f"{run} is a run of translation")
         model = open_model(run, checkpoint=checkpoint, device=device, threads=threads)
         pairs = read_pairs(CorpusConfig(source=source, target=target))
         total = sum(1 for _ in pairs)  # reads it all once: whatever is not parallel is told before any work
@@ -114,13 +120,19 @@ def score(
         raise ConfigError("this file is one too many", where=str(target), why=why)
     generator = open_predictor(run, checkpoint=checkpoint, device=device, threads=threads)
     text = source if source is not None and str(source) != "-" else None
+    if prompt is not None and text is not None and is_json_lines(text):
+        why = "its documents may have prompts of their own"
+        raise ConfigError("this option does not apply to JSON lines", where="--prompt", why=why)
+    cut = {"context": generator.context, "stride": stride or generator.context}
     with open_lines(text, watched=True) as (lines, _):
-        scored = _scored_lines(generator, lines, str(text or "standard input"), prompt)
-        _print_scores(scored, count_lines(text), "lines", as_json)
+        scored = _scored_lines(generator, lines, text, prompt, stride)
+        _print_scores(scored, count_lines(text), "lines", as_json, cut)
 
 
-def _print_scores(scored: Iterator[_Scored], total: int | None, what: str, as_json: bool) -> None:
-    """Print the scores as they come, then the total; ``what`` they are of: pairs or lines."""
+def _print_scores(
+    scored: Iterator[_Scored], total: int | None, what: str, as_json: bool, cut: dict[str, int] | None = None
+) -> None:
+    """Print the scores as they come, then the total; ``what`` they are of: pairs or lines; ``cut``: their windows."""
     log_p, pieces, size, printed, found = 0.0, 0, 0, 0, 0
     with progress("scoring", total, unit=what, hidden=sys.stdout.isatty()) as advance:
         for one in scored:
@@ -137,23 +149,32 @@ def _print_scores(scored: Iterator[_Scored], total: int | None, what: str, as_js
     bits = -log_p / math.log(2) / size if size else None
     if as_json:
         whole = {what: found, "pieces": pieces, "log_probability": log_p, "perplexity": perplexity}
-        print(json.dumps(whole | ({} if bits is None else {"bytes": size, "bits_per_byte": bits})))
+        print(json.dumps(whole | (cut or {}) | ({} if bits is None else {"bytes": size, "bits_per_byte": bits})))
     else:
         told = f"{found:,} {what}, {pieces:,} pieces, log P {log_p:,.2f}, perplexity {perplexity:.3f} a piece"
-        typer.echo(told + ("" if bits is None else f", {bits:.4f} bits a byte"), err=True)
+        told += "" if bits is None else f", {bits:.4f} bits a byte"
+        typer.echo(", ".join([told, *(f"{name} {value}" for name, value in (cut or {}).items())]), err=True)
 
 
-def _scored_lines(generator: Generator, lines: Iterable[str], name: str, prompt: str | None) -> Iterator[_Scored]:
+def _scored_lines(
+    generator: Generator, lines: Iterable[str], file: Path | None, prompt: str | None, stride: int | None
+) -> Iterator[_Scored]:
+    from regard.data.documents import is_json_lines, parse_document
+
     if prompt is not None:
         generator.read(prompt)  # so that what is wrong with it is not told of a line
     for number, line in enumerate(lines, start=1):
         if not line:
             yield _Scored(number, [], [])
             continue
+        where, text, before = f"{file or 'standard input'}:{number}", line, prompt
+        if file is not None and is_json_lines(file):
+            document = parse_document(line, where=where)
+            text, before = document.text, document.prompt or None
         try:
-            found = generator.score(line, prompt=prompt)
+            found = generator.score(text, prompt=before, stride=stride)
         except RegardError as error:
-            error.where = f"{name}:{number}"
+            error.where = where
             raise
         yield _Scored(number, list(found.piece_log_probabilities), list(found.pieces), found.bytes)
 

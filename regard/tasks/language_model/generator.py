@@ -18,6 +18,9 @@ from regard.core.observation import Observation
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
 from regard.core.untrusted_files import shortened
+from regard.data.document_stream import DocumentStream
+from regard.data.packs import PackExamples
+from regard.data.stream import Stream
 from regard.data.tokenizers.tokenizer import BEGIN, UNKNOWN, Tokenizer
 from regard.data.windows import WindowExamples
 from regard.errors import ConfigError, DataError
@@ -28,7 +31,8 @@ from regard.tasks.language_model.decoding import WindowDecoding
 from regard.tasks.language_model.interface import generator_interface
 from regard.tasks.language_model.observe import observe_tokens
 from regard.tasks.language_model.running_texts import running_texts
-from regard.tasks.language_model.scoring import TextScore, continued_windows, separate_windows, window_scores
+from regard.tasks.language_model.score_windows import score_windows
+from regard.tasks.language_model.scoring import TextScore, continued_windows, window_scores
 
 __all__ = ["Generated", "GeneratedPiece", "Generator", "TextScore"]
 
@@ -140,14 +144,18 @@ class Generator:
         return dumps({"text": text} | found | {"sample": output.sample, "prompt": output.prompt}, ensure_ascii=False)
 
     def measure(
-        self, examples: WindowExamples, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = never
+        self,
+        examples: WindowExamples | PackExamples,
+        indices: Indices,
+        names: Sequence[str],
+        interrupted: Callable[[], bool] = never,
     ) -> MetricSums:
         """See ``core.task.Predictor``: the sizes of the raw texts, for the figures by byte and by character.
 
         A text is counted with its first window. DataError where a token of it is unknown: the probability of that says
         nothing of the bytes it stands for.
         """
-        texts = examples.texts_begun(indices)
+        texts: list[Stream | DocumentStream] = [*examples.texts_begun(indices)]
         for text in texts:
             if number := int((text.tokens == UNKNOWN).sum()):
                 raise DataError(
@@ -199,18 +207,20 @@ class Generator:
         return running_texts(self._decoding, texts, settings, greedy=greedy, rows=ROWS)
 
     @torch.no_grad()
-    def score(self, text: str, *, prompt: str | None = None) -> TextScore:
+    def score(self, text: str, *, prompt: str | None = None, stride: int | None = None) -> TextScore:
         """The probability of a whole text, its end symbol left out, in windows of ``context`` tokens.
 
-        With a prompt, the probability that the text goes on from it, read as in generation.
+        With a prompt, the probability that the text goes on from it, read as in generation. With a ``stride`` windows
+        begin so far apart, the context unless given: of a token that is in several windows the first counts, which has
+        at least context − stride tokens before it.
         """
         scored = self._encode(text)
         if not scored:
             raise ConfigError("there is no text to score")
         before = [BEGIN] if prompt is None else [BEGIN, *self._encode(prompt)]
         tokens = before + scored
-        if prompt is None:
-            windows = separate_windows(len(tokens), self.context)
+        if prompt is None or stride is not None:
+            windows = iter(score_windows(len(tokens) - 1, len(before) - 1, self.context, stride))
         else:
             windows = continued_windows(len(before), len(tokens), self.context)
         found = window_scores(self.model, tokens, windows)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 
 from regard.models.language_model import LanguageModel
 
-__all__ = ["TextScore", "continued_windows", "separate_windows", "window_scores"]
+__all__ = ["TextScore", "Window", "continued_windows", "window_scores"]
 
 Window = tuple[int, int, int]  # the first token that is read, the first that is scored, the place after the last
 
@@ -38,12 +38,6 @@ class TextScore(NamedTuple):
         return self.nll / math.log(2) / self.characters
 
 
-def separate_windows(length: int, context: int) -> Iterator[Window]:
-    """Windows of a text of ``length`` tokens that do not overlap, each from its own beginning, as in validation."""
-    for at in range(0, length - 1, context):
-        yield at, at + 1, min(at + context + 1, length)
-
-
 def continued_windows(prompt: int, length: int, context: int) -> Iterator[Window]:
     """Windows for the tokens after a prompt, read as in generation: beyond the context the last half of it anew."""
     half = max(context // 2, 1)
@@ -54,7 +48,7 @@ def continued_windows(prompt: int, length: int, context: int) -> Iterator[Window
         at, begin = end, end - half
 
 
-def window_scores(model: LanguageModel, tokens: Sequence[int], windows: Iterator[Window]) -> list[float]:
+def window_scores(model: LanguageModel, tokens: Sequence[int], windows: Iterable[Window]) -> list[float]:
     """Log-probability of each scored token, given the tokens before it in its window."""
     device, found = model.head.weight.device, list[float]()
     for begin, at, end in windows:
