@@ -31,7 +31,7 @@ def train(
     what: Annotated[
         list[str] | None,
         typer.Argument(
-            help="SOURCE TARGET, one .tsv, .jsonl or text, a recipe's name, or a .toml file.",
+            help="SOURCE TARGET, one .tsv, .jsonl or text, a folder of texts, a recipe's name, or a .toml file.",
             show_default=False,
             autocompletion=completion.recipes_and_files,
         ),

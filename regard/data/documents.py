@@ -12,7 +12,10 @@ from regard.data.reading import read_lines
 from regard.data.stream import TextConfig, read_text_lines
 from regard.errors import DataError
 
-__all__ = ["Cut", "DocumentKind", "TextDocument", "is_json_lines", "parse_document", "read_documents", "text_files"]
+__all__ = [
+    "Cut", "DocumentKind", "TextDocument", "holds_documents", "is_json_lines", "parse_document", "read_documents",
+    "text_files",
+]  # fmt: skip
 
 DocumentKind = Literal["auto", "stream", "file", "line", "blank-line", "separator", "json-line"]
 TEXTS, JSON_LINES = (".txt", ".text", ".md"), (".jsonl", ".ndjson")
@@ -41,6 +44,21 @@ class TextDocument(NamedTuple):
 def is_json_lines(path: Path) -> bool:
     """Whether the name is that of JSON lines, ``.gz`` or not."""
     return (Path(path.stem) if path.suffix == ".gz" else path).suffix.lower() in JSON_LINES
+
+
+def holds_documents(path: Path) -> bool:
+    """Whether the first line of JSON lines is a document: it has a ``text``, or a ``prompt`` and a ``completion``.
+
+    One that has a ``source`` and a ``target``, too, is a pair of a translation.
+    """
+    if not is_json_lines(path) or not path.is_file():
+        return False
+    try:
+        first = next((line for line in read_lines(path) if line.strip()), "")
+        parse_document(first, where=str(path))
+    except DataError:
+        return False
+    return not {"source", "target"} <= parse_json(first).keys()
 
 
 def text_files(source: Path) -> list[Path]:

@@ -12,7 +12,7 @@ from regard.core.task import Report
 from regard.core.task_table import locate
 from regard.data.public.catalogue import corpora
 from regard.errors import ConfigError, DataError
-from regard.runs.config import Proposal, RunConfig, load_config
+from regard.runs.config import Proposal, RunConfig, load_config, recipe_names
 from regard.tasks import TASKS
 from regard.training.setup import require_trainable
 
@@ -56,10 +56,17 @@ def _given(overrides: Sequence[str]) -> dict[str, Any]:
 def _proposal(what: Sequence[str], held_out: Sequence[Path], given: dict[str, Any]) -> Proposal | None:
     """A config for data files: of the first task of the table that takes them; None for a recipe."""
     files = [Path(each) for each in what]
-    if len(files) == 1 and (files[0].suffix == ".toml" or not (files[0].suffix or files[0].is_file())):
+    if len(files) == 1 and (files[0].suffix == ".toml" or not (files[0].suffix or _is_data(files[0]))):
         return None
     found = (locate(kind).config().propose(files, held_out, given) for kind in TASKS)
     return next((proposal for proposal in found if proposal is not None), None)
+
+
+def _is_data(path: Path) -> bool:
+    """Whether it is a file, or a folder of texts: neither a run nor, by its name, a recipe."""
+    if path.is_dir():
+        return not (path / "config.toml").exists() and str(path) not in recipe_names()
+    return path.is_file()
 
 
 def require_data(config: RunConfig) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from regard.data.documents import Cut, DocumentKind, is_json_lines, read_documents
 from regard.data.stream import TextConfig, read_text_lines
 from regard.errors import DataError
 from regard.runs.config import Proposal
@@ -16,6 +17,7 @@ ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: o
 CHARACTERS = 512  # so few different ones are pieces of their own
 HELD_OUT_SHARE, HELD_OUT = 0.1, 1_000_000  # for validation where no text is given: whichever is fewer characters
 FEWEST = 2_000  # characters: of a shorter text nothing is held out
+FEWEST_DOCUMENTS, HELD_OUT_DOCUMENTS = 10, 2_000  # of fewer none is held out, and never more
 
 
 class _Size(NamedTuple):
@@ -37,19 +39,22 @@ SIZES = (
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal:
-    """Read the text once and choose. ``given``: keys of ``train`` that the user sets. DataError for an empty text."""
-    count, seen = 0, set[str]()
-    for file in files:
-        for line in read_text_lines(TextConfig(source=file)):
-            count += len(line)
-            if len(seen) <= CHARACTERS:
-                seen.update(line)
+    """Read the text once and choose. ``given``: keys of ``train`` that the user sets. DataError for an empty text.
+
+    JSON lines are a document each, and so are the files of a folder; any other text is one stream.
+    """
+    kind, count, seen, digests = _kind(files), 0, set[str](), set[bytes]()
+    for piece in _pieces(files, kind, digests):
+        count += len(piece)
+        if len(seen) <= CHARACTERS:
+            seen.update(piece)
     if not count:
         raise DataError("There is no text to learn from.", where=str(files[0]), why="it is empty")
     size = next(size for size in SIZES if count <= size.characters)
     small = len(seen) <= CHARACTERS and count <= SIZES[1].characters
     tokenizer = {"kind": "character"} if small else {"kind": "byte-bpe", "size": 8_000}
-    parts, told = _parts(files, valid, count)
+    packed = {} if kind == "stream" else {"documents": kind}
+    parts, told = _held_out(files, valid, len(digests)) if packed else _parts(files, valid, count)
     settings: dict[str, Any] = {
         "optimizer": "adamw", "betas": [0.9, 0.95], "weight_decay": 0.1, "clip_norm": 1.0,
         "learning_rate": 3e-3 if size.preset == "tiny" else 1e-3,
@@ -61,17 +66,48 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         settings |= {"epochs": size.epochs} | ({"early_stopping": 5} if "valid" in parts else {})
     pieces = f"{len(seen)} characters" if small else "8,000 pieces of bytes"
     reasons = [
-        f"one text alone: a language model ({count:,} characters, {pieces}, preset {size.preset}); "
-        "two files train a translation",
+        f"{f'{len(digests):,} different documents' if packed else 'one text alone'}: a language model "
+        f"({count:,} characters, {pieces}, preset {size.preset}); two files train a translation",
         told,
     ]
     config = {
         "task": {"kind": "language-model"},
-        "data": {**parts, "tokenizer": tokenizer, "context": size.context},
+        "data": {**parts, **packed, "tokenizer": tokenizer, "context": size.context},
         "model": {"preset": size.preset, "dropout": size.dropout},
         "train": settings,
     }
     return Proposal(config, reasons)
+
+
+def _kind(files: Sequence[Path]) -> DocumentKind:
+    if any(file.is_dir() for file in files):
+        return "file"
+    return "json-line" if any(map(is_json_lines, files)) else "stream"
+
+
+def _pieces(files: Sequence[Path], kind: DocumentKind, digests: set[bytes]) -> Iterator[str]:
+    """All text, piece by piece; ``digests`` gets that of each document."""
+    for text in (TextConfig(source=file) for file in files):
+        if kind == "stream":
+            yield from read_text_lines(text)
+            continue
+        for document in read_documents(text, Cut(kind)):
+            digests.add(document.digest)
+            yield document.prompt + document.text
+
+
+def _held_out(files: Sequence[Path], valid: Sequence[Path], number: int) -> tuple[dict[str, Any], str]:
+    """The tables ``train`` and ``valid`` of so many different documents, and the reason."""
+    train = [{"source": str(file)} for file in files]
+    if valid:
+        return {"train": train, "valid": [{"source": str(file)} for file in valid]}, "validates on the text given"
+    if number < FEWEST_DOCUMENTS:
+        return {"train": train}, f"fewer than {FEWEST_DOCUMENTS} documents: none is held out, so there is no validation"
+    held = min(max(round(HELD_OUT_SHARE * number), 1), HELD_OUT_DOCUMENTS)
+    share = 1 - held / number
+    parts = {"train": [0.0, share], "valid": [share, 1.0]}
+    tables = {name: [{"source": str(file), "share": part} for file in files] for name, part in parts.items()}
+    return tables, f"no validation text given: {held:,} whole documents are held out, drawn by their content"
 
 
 def _parts(files: Sequence[Path], valid: Sequence[Path], count: int) -> tuple[dict[str, Any], str]:

@@ -83,8 +83,11 @@ class TranslationConfig(RunConfig):
     @classmethod
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
         """For two files, or one that holds both sides."""
+        from regard.data.documents import holds_documents
         from regard.tasks.translation.automatic_config import choose
 
+        if len(files) == 1 and holds_documents(files[0]):
+            return None
         if len(files) != 2 and not (len(files) == 1 and {".tsv", ".jsonl"} & set(files[0].suffixes)):
             return None
         return choose(_corpus(files), _corpus(valid) if valid else None, given)
