@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from regard.commands.options import CheckpointName, Run, epilog, open_model
+from regard.commands.options import CheckpointName, Run, epilog, open_model, open_predictor
 from regard.core.installation import extra_command
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
     from regard.runs.run_folder import RunFolder
+    from regard.share.export_format import ExportFormat, LanguageModelFormat
     from regard.tasks.translation.translator import Translator
 
 __all__ = ["register"]
@@ -25,8 +26,12 @@ EPILOG = epilog("regard export runs/m30k exported --to ctranslate2 --source test
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="New folder for the export; must not exist.")]
 To = Annotated[
-    Literal["ctranslate2", "marian", "onnx", "hub"],
-    typer.Option("--to", help="Format: ctranslate2, marian (of transformers), onnx, or hub (a run folder to share)."),
+    Literal["ctranslate2", "marian", "onnx", "hub", "transformers"],
+    typer.Option(
+        "--to",
+        help="Format: ctranslate2, marian (of transformers), onnx, or hub (a run folder to share); "
+        "of a language model: transformers (Llama, GPT-2 or GPT-NeoX).",
+    ),
 ]
 Source = Annotated[
     Path | None,
@@ -55,22 +60,75 @@ def export(
 
     A model that the format cannot represent is refused.
     """
-    from regard.core import atomic_files
     from regard.runs.run_folder import RunFolder
-    from regard.share.export_format import export_format
-    from regard.share.parity import compare, greedy_decoder
-    from regard.tasks.translation.config import translation_config
+    from regard.share.export_format import LanguageModelFormat, export_format
 
     opened, format = RunFolder.open(run), export_format(to)
-    translation_config(opened)  # no format of another task yet
+    _require_task(opened, to, "language-model" if isinstance(format, LanguageModelFormat) else "translation")
     if folder.exists() or folder.is_symlink():
         raise ConfigError(f"{folder} exists", where=str(folder), help="name a new folder, or remove that one")
     if (reason := format.obstacle(opened)) is not None:
         raise ConfigError(f"this model cannot be exported to {to}", where=str(run), why=reason)
+    if isinstance(format, LanguageModelFormat):
+        message = _language_model(opened, format, folder, to=to, source=source, lines=sentences, checkpoint=checkpoint)
+    else:
+        message = _translation(opened, format, folder, to=to, source=source, most=sentences, checkpoint=checkpoint)
+    print(f"{folder}: {message}")
+
+
+def _require_task(run: RunFolder, to: str, task: str) -> None:
+    """Raise ConfigError for a format of models of another task."""
+    if run.config.task.kind != task:
+        formats = {"translation": "ctranslate2, marian, onnx or hub", "language-model": "transformers"}
+        known = formats.get(run.config.task.kind)
+        raise ConfigError(
+            f"--to {to} is for a {task} run, and {run.path} is of {run.config.task.kind}",
+            where=str(run.path),
+            help=f"--to {known}" if known else "no format is for this task",
+        )
+
+
+def _language_model(
+    run: RunFolder, format: LanguageModelFormat, folder: Path, *, to: str, source: Path | None, lines: int,
+    checkpoint: str | None,
+) -> str:  # fmt: skip
+    """Export a language model; returns what is said of the comparison."""
+    from regard.core import atomic_files
+
+    uncompared = format.absent_library()
+    texts = [] if uncompared else _texts(run, source, lines)
+    generator = open_predictor(run.path, checkpoint=checkpoint, device="cpu", threads=None)
+    with atomic_files.publishing(folder) as workshop:
+        with atomic_files.explain_os_errors(workshop):
+            format.write(run, generator, workshop)
+        if uncompared is not None:
+            return f"not compared: {uncompared}"
+        parity = format.compare(run, generator, texts, workshop)
+        parity.write(workshop, to)
+    return str(parity) if parity.same else f"warning: not the same: {parity}"
+
+
+def _texts(run: RunFolder, source: Path | None, most: int) -> list[str]:
+    """Lines to compare outputs on, without their ends; none where the run has no text of its own."""
+    from regard.data.stream import TextConfig, read_text_lines
+
+    texts = [TextConfig(source=source)] if source else list((run.config.data.valid or run.config.data.train)[:1])
+    lines = (line.rstrip("\r\n") for text in texts for line in read_text_lines(text))
+    return list(islice((line for line in lines if line.strip()), most))
+
+
+def _translation(
+    opened: RunFolder, format: ExportFormat, folder: Path, *, to: str, source: Path | None, most: int,
+    checkpoint: str | None,
+) -> str:  # fmt: skip
+    """Export a translation model; returns what is said of the comparison."""
+    from regard.core import atomic_files
+    from regard.share.parity import compare, greedy_decoder
+
     _require_libraries(to, format.libraries)
     uncompared = format.absent_library()
-    lines = [] if uncompared else _lines(opened, source, sentences)
-    translator = open_model(run, checkpoint=checkpoint, device="cpu", threads=None)
+    lines = [] if uncompared else _lines(opened, source, most)
+    translator = open_model(opened.path, checkpoint=checkpoint, device="cpu", threads=None)
     positions = min(_positions(translator), format.max_positions())
     longest = min(translator.max_length, positions - 1)
     encoded = [] if uncompared else _encoded(translator, lines, longest)
@@ -84,7 +142,7 @@ def export(
             parity._replace(left_out=left_out).write(workshop, to)
             message = str(parity) + (f"; {left_out:,} longer than {longest:,} pieces left out" if left_out else "")
         format.finish(workshop)
-    print(f"{folder}: {message}")
+    return message
 
 
 def _require_libraries(extra: str, libraries: Sequence[str]) -> None:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from regard.runs.run_folder import RunFolder
+    from regard.share.logit_parity import LogitParity
+    from regard.tasks.language_model.generator import Generator
     from regard.tasks.translation.translator import Translator
 
-__all__ = ["EXPORT_FORMATS", "Decode", "ExportFormat", "export_format"]
+__all__ = ["EXPORT_FORMATS", "Decode", "ExportFormat", "LanguageModelFormat", "export_format"]
 
 # (sources as piece ids, max_length) → greedy outputs as piece ids, each shorter than max_length.
 Decode = Callable[[Sequence[Sequence[int]], int], list[list[int]]]
@@ -23,6 +25,7 @@ EXPORT_FORMATS = {  # the module whose FORMAT writes it; imported when it is use
     "marian": "regard.share.marian",
     "onnx": "regard.share.onnx",
     "hub": "regard.share.hub",
+    "transformers": "regard.share.transformers_format",
 }
 
 
@@ -49,7 +52,24 @@ class ExportFormat:
     finish: Callable[[Path], None] = lambda folder: None
 
 
-def export_format(name: str) -> ExportFormat:
+@dataclass(frozen=True, kw_only=True)
+class LanguageModelFormat:
+    """Functions that write a trained language model in one format and compare both.
+
+    Args:
+        write: (run, generator, folder) → None; writes the export into a new folder.
+        compare: (run, generator, texts, folder) → what differs between the model and the export in that folder.
+        obstacle: run → the reason why its model cannot be written in this format; None if it can.
+        absent_library: () → the reason why ``compare`` cannot run on this machine; None if it can.
+    """
+
+    write: Callable[[RunFolder, Generator, Path], None]
+    compare: Callable[[RunFolder, Generator, Sequence[str], Path], LogitParity]
+    obstacle: Callable[[RunFolder], str | None] = lambda run: None
+    absent_library: Callable[[], str | None] = lambda: None
+
+
+def export_format(name: str) -> ExportFormat | LanguageModelFormat:
     """The format of EXPORT_FORMATS called ``name``."""
-    found: ExportFormat = import_module(EXPORT_FORMATS[name]).FORMAT
+    found: ExportFormat | LanguageModelFormat = import_module(EXPORT_FORMATS[name]).FORMAT
     return found

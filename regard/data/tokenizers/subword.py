@@ -142,6 +142,15 @@ class HuggingFaceTokenizer(Tokenizer):
             raise ValueError("the pieces of this tokenizer are not numbered consecutively")
         self._library.encode_special_tokens = True
 
+    @property
+    def model(self) -> bytes:
+        """Bytes of the ``tokenizer.json``."""
+        return self._model
+
+    def spelled_specials(self) -> list[str]:
+        """The special pieces as the library's own file spells them: those of an imported model are its own."""
+        return [self._library.id_to_token(number) or SPECIALS[number] for number in range(len(SPECIALS))]
+
     def __len__(self) -> int:
         return self._library.get_vocab_size()
 

@@ -1,0 +1,149 @@
+"""Export of a language model as a folder of ``transformers``: a Llama, a GPT-2 or a GPT-NeoX, whichever can say it.
+
+Only the layout differs, so logits are the same. Rotary pairs that we interleave are parted there into halves of a head.
+Embeddings are multiplied by √width here and stand multiplied there; where they are the output's matrix as well, the
+last norm is divided by as much.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from regard.attention.positions.rotary import relayout
+from regard.core import atomic_files
+from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN, load_tokenizer
+from regard.models.input import TokenInput
+from regard.models.language_model import LanguageModel
+from regard.models.position_config import RotaryConfig
+from regard.runs.run_folder import RunFolder
+from regard.share.causal_family import CausalFamily
+from regard.share.causal_tokenizer import tokenizer_files, tokenizer_obstacle
+from regard.share.export_format import LanguageModelFormat
+from regard.share.gpt2 import GPT2
+from regard.share.gpt_neox import GPT_NEOX
+from regard.share.llama import LLAMA
+from regard.share.logit_parity import LogitParity, compare_logits
+from regard.tasks.language_model.config import LanguageModelConfig
+from regard.tasks.language_model.generator import Generator
+
+__all__ = ["FAMILIES", "FORMAT", "family_of", "obstacle", "own_tensors", "write"]
+
+FAMILIES = (LLAMA, GPT2, GPT_NEOX)  # the first that can say a model writes it
+
+
+def obstacle(config: LanguageModelConfig) -> str | None:
+    """The reasons why a model is of none of the families; None if it is of one."""
+    found = {family.architecture: family.obstacle(config) for family in FAMILIES}
+    if None in found.values():
+        return None
+    if len(set(found.values())) == 1:
+        return next(iter(found.values()))
+    return "; ".join(f"no {name}: {reason}" for name, reason in found.items())
+
+
+def family_of(config: LanguageModelConfig) -> CausalFamily:
+    """The first family that can say a model; ``obstacle`` must be None."""
+    return next(family for family in FAMILIES if family.obstacle(config) is None)
+
+
+def write(model: LanguageModel, config: LanguageModelConfig, tokenizer: Any, folder: Path) -> None:
+    """Write the model into a new folder, in float32. ``obstacle`` must be None."""
+    family = family_of(config)
+    folder.mkdir(parents=True)
+    tensors = safetensors.torch.save(_tensors(family, model, config), metadata={"format": "pt"})
+    atomic_files.write_bytes(folder / "model.safetensors", tensors)
+    symbols = {"pad_token_id": PAD, "bos_token_id": BEGIN, "eos_token_id": END}
+    barred = sorted({PAD, UNKNOWN, BEGIN, *config.model.never_predicted})
+    files: dict[str, Any] = {
+        "config.json": {
+            "architectures": [family.architecture],
+            "model_type": family.kind,
+            "vocab_size": len(tokenizer),
+            **family.config(config),
+            **symbols,
+            "tie_word_embeddings": config.model.share == "all",
+            "torch_dtype": "float32",
+        },
+        "generation_config.json": symbols | _generation(config) | {"suppress_tokens": barred},
+        **tokenizer_files(tokenizer, context=config.data.context),
+    }
+    for name, content in files.items():
+        atomic_files.write_bytes(folder / name, atomic_files.json_bytes(content))
+
+
+def _generation(config: LanguageModelConfig) -> dict[str, Any]:
+    """Settings of generation: what is drawn here is drawn there."""
+    own = config.generate
+    values = {"max_new_tokens": own.length, "do_sample": True, "temperature": own.temperature or 1.0}
+    return values | {"top_k": own.top_k or 0, "top_p": own.top_p or 1.0}
+
+
+def own_tensors(model: LanguageModel, config: LanguageModelConfig) -> dict[str, Tensor]:
+    """Our tensors by name as the families want them: rotary pairs in halves, embeddings as they enter the layers."""
+    stack, words = config.model.decoder, cast(TokenInput, model.embedding)
+    own = {name: parameter.detach().float().cpu() for name, parameter in model.named_parameters(remove_duplicate=False)}
+    if isinstance(stack.position, RotaryConfig) and stack.position.layout == "interleaved":
+        heads = {"query": stack.heads, "key": stack.key_heads or stack.heads}
+        for name in own:
+            *_, kind, _ = name.split(".") if "." in name else ("", "", "")
+            if ".mixer.attention." in name and kind in heads:
+                own[name] = relayout(own[name], heads=heads[kind], to="half")
+    own["embedding.weight"] = own["embedding.weight"] * words.scale
+    if config.model.share == "all":
+        for name in ("norm.weight", "norm.bias"):
+            if name in own:
+                own[name] = own[name] / words.scale
+    return own
+
+
+def _tensors(family: CausalFamily, model: LanguageModel, config: LanguageModelConfig) -> dict[str, Tensor]:
+    own = own_tensors(model, config)
+
+    def find(name: str) -> Tensor:
+        if name not in own and name.endswith(".bias"):  # none here is 0 there
+            return torch.zeros(len(own[name.removesuffix("bias") + "weight"]))
+        return own[name]
+
+    found = {family.prefix + family.table: own["embedding.weight"]}
+    for packing in family.packings(config.model.decoder):
+        found[family.prefix + packing.name] = packing.pack([find(name) for name in packing.ours])
+    if config.model.share == "none":
+        found[family.outputs[0]] = own["head.weight"]
+    return {name: tensor.contiguous() for name, tensor in found.items()}
+
+
+def _absent_library() -> str | None:
+    """The reason why an export cannot be compared on this machine; None if it can."""
+    return None if importlib.util.find_spec("transformers") else "transformers is not installed"
+
+
+def _compare(generator: Generator, config: LanguageModelConfig, texts: Sequence[str], folder: Path) -> LogitParity:
+    transformers: Any = importlib.import_module("transformers")
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    return compare_logits(generator, model, tokenizer, texts, never=config.model.never_predicted)
+
+
+def _config_of(run: RunFolder) -> LanguageModelConfig:
+    assert isinstance(run.config, LanguageModelConfig)
+    return run.config
+
+
+def _run_obstacle(run: RunFolder) -> str | None:
+    return obstacle(_config_of(run)) or tokenizer_obstacle(load_tokenizer(run.tokenizers, "text"))
+
+
+FORMAT = LanguageModelFormat(
+    write=lambda run, generator, folder: write(generator.model, _config_of(run), generator.tokenizer, folder),
+    compare=lambda run, generator, texts, folder: _compare(generator, _config_of(run), texts, folder),
+    obstacle=_run_obstacle,
+    absent_library=lambda: _absent_library(),
+)
