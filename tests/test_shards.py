@@ -338,3 +338,29 @@ def test_threads_of_workers_are_their_own() -> None:
     before = torch.get_num_threads()
     counts = list(Workers(2, 2).map(lambda _: torch.get_num_threads(), [0, 1]))
     assert counts == [2, 2] and torch.get_num_threads() == before
+
+
+def test_a_pass_on_a_cpu_seeds_torchs_own_generator() -> None:
+    strategy, drawn = Shards(1, Workers(1, 1)), []
+    for _ in range(2):
+        with strategy._drawing(7):
+            drawn.append(torch.rand(3))
+    torch.manual_seed(7)
+    assert torch.equal(drawn[0], drawn[1]) and torch.equal(drawn[0], torch.rand(3))
+
+
+class Twice(nn.Module):
+    """Two parameters that the derivative reaches as one tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(3))
+
+    def forward(self, batch: PairBatch, carry: Carry = ()) -> LossTerms:
+        return LossTerms(((self.one + self.other) * torch.arange(3.0)).sum(), {})
+
+
+def test_a_gradient_that_two_parameters_share_is_added_to_each() -> None:
+    found = Shards(1, Workers(1, 1)).gradient(Twice(), Rows(), [picks(0), picks(1)], {}, seed=(0,))
+    wanted = 2 * torch.arange(3.0) / found.weight
+    assert all(torch.allclose(value, wanted) for value in found.values)

@@ -141,7 +141,7 @@ class Shards:
                     values = torch.autograd.grad(terms.minimised / weight, parameters, allow_unused=True)
                 carried = handed_on(terms.carry, rows)
                 total = Part(
-                    [_added(*each) for each in zip(total.values, values, parameters, strict=True)],
+                    _added(total.values, values, parameters),
                     total.minimised + float(terms.minimised.detach()) / weight,
                     added_sums(total.sums, terms.sums),
                 )
@@ -162,9 +162,15 @@ class Shards:
     @contextmanager
     def _drawing(self, seed: int) -> Iterator[None]:
         if self.workers.number == 1:
-            torch.manual_seed(seed)  # for what draws from torch's own generator
+            self._seed(seed)  # for what draws from torch's own generator
         with seeded_generator(seed, self.device):
             yield
+
+    def _seed(self, seed: int) -> None:
+        if self.device.type == "cpu":
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed formats stacks for devices that never begin
+        else:
+            torch.manual_seed(seed)
 
     def _passes(self, examples: Examples, update: Sequence[ExampleIndices]) -> tuple[dict[int, list[_Pass]], float]:
         """The passes of each of this rank's shards, and the weight of all examples of the update, on any rank."""
@@ -242,7 +248,22 @@ def _empty(parameter: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _added(total: Tensor | None, value: Tensor | None, like: Tensor) -> Tensor | None:
+def _added(totals: Tensors, values: Sequence[Tensor | None], parameters: Sequence[Tensor]) -> Tensors:
+    """The totals with these values; the first ones are copied, since nobody knows who else holds them."""
+    found = [value for value in values if value is not None]
+    if len(found) == len(values) and not any(isinstance(total, Tensor) for total in totals):
+        copies = torch._foreach_mul(found, 1.0)  # of a single call
+        return [copy if _laid_out(copy, like) else _empty(like).copy_(copy)
+                for copy, like in zip(copies, parameters, strict=True)]  # fmt: skip
+    return [_added_one(*each) for each in zip(totals, values, parameters, strict=True)]
+
+
+def _laid_out(copy: Tensor, like: Tensor) -> bool:
+    """Whether a copy is as ``_empty`` would have it."""
+    return copy.dtype in (torch.float32, torch.float64) and copy.stride() == like.stride()
+
+
+def _added_one(total: Tensor | None, value: Tensor | None, like: Tensor) -> Tensor | None:
     if value is None:
         return total
     if total is None:

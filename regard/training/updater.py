@@ -38,13 +38,15 @@ class Updater:
         self.config, self.model, self.examples = config, model, examples
         self.optimizer, self.strategy = optimizer, strategy
         self.carry: Carries = {}
+        self._modules = list(model.modules())
         self._planned: tuple[int, list[ExampleIndices]] = (-1, [])
 
     def update(self, progress: TrainingProgress, rate: Schedule) -> tuple[Gradient, float, list[ExampleIndices]]:
         """One update, in place. Returns the gradient, its norm, NaN or infinite where nothing was learned, and the
         examples."""
         batches = self.next_batches(progress)
-        self.model.train()
+        if not all(module.training for module in self._modules):
+            self.model.train()
         with reference_mode(self.config.train.engine == "reference"):
             seed = (self.config.seed, progress.step)
             found = self.strategy.gradient(self.model, self.examples, batches, self.carry, seed=seed)
