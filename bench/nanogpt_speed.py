@@ -6,7 +6,7 @@ TEXT is plain or ``.gz``: tiny Shakespeare, in characters. Shape ``cpu``: 4 laye
 windows an update, no dropout; ``gpu``: 6 layers of 384, 6 heads, context 256, 8 windows, dropout 0.2. Both sides have
 the same parameters; that they compute the same is checked first, with the same weights and batches. Ours is ``Trainer``
 as it is, which finds and collates its windows and writes its metrics within the time, in as many shards as a run would
-choose (``auto``), as many as said, or with an optimiser (``muon``). A turn is a block of updates.
+choose (``auto``), as many as said by one worker, or with an optimiser (``muon``). A turn is a block of updates.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from peers.nanogpt import optimizer as peer_optimizer
 from regard.core.task import Batch
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
+from regard.tasks.language_model.automatic_config import division
 from regard.training.optim import make_optimizer
 from regard.training.setup import TrainingInputs, set_up
 from regard.training.strategy import Trainable
@@ -113,9 +114,10 @@ def copy_weights(net: Any, peer: GPT) -> None:
 
 def form(text: Path, shape: dict[str, Any], threads: int, name: str) -> RunFolder:
     """A run in the form of that name: ``auto``, a number of shards, or an optimiser."""
-    chosen = {"auto": {}, "muon": {"optimizer": "muon"}}.get(name)
+    usual = division({"threads": threads})
+    chosen = {"auto": usual, "muon": {"optimizer": "muon", **usual}}.get(name)
     if chosen is None:
-        chosen = {"shards": int(name), "precision": "float32"}
+        chosen = {"shards": int(name), "workers": 1}
     return RunFolder.create(FOLDER / f"ours-{name}", load_config(config_of(text, shape, threads, chosen)))
 
 

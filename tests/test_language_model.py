@@ -29,6 +29,7 @@ from regard.errors import ConfigError, DataError
 from regard.models.causal_config import CausalModelConfig, CausalStackConfig
 from regard.models.language_model import LanguageModel
 from regard.runs.config import load_config
+from regard.tasks.language_model.automatic_config import choose
 from regard.tasks.language_model.config import GenerateConfig
 from regard.tasks.language_model.generator import Generator
 from regard.tasks.language_model.task import TASK
@@ -476,3 +477,29 @@ def test_an_own_task_is_found_in_the_working_folder(tmp_path: Path) -> None:
     )  # fmt: skip
     assert found.returncode == 0, found.stderr
     assert "next: regard predict runs/mean < in.txt" in found.stderr
+
+
+# Division of an update
+
+
+@pytest.mark.parametrize(
+    "threads, cuda, given, expected",
+    [
+        (2, False, {}, {"workers": 2}),
+        (1, False, {}, {}),
+        (2, True, {}, {}),
+        (1, False, {"threads": 4}, {"workers": 2}),
+        (2, False, {"threads": 1}, {}),
+        (2, False, {"workers": 1}, {}),
+        (2, False, {"shards": 1}, {}),
+    ],
+)
+def test_a_text_alone_is_learned_by_two_workers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, threads: int, cuda: bool, given: dict[str, Any], expected: Any
+) -> None:
+    """Where a CPU has the threads, and nobody said otherwise."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    (tmp_path / "text.txt").write_text(TEXT)
+    train = choose([tmp_path / "text.txt"], [], given).config["train"]
+    assert {key: value for key, value in train.items() if key == "workers"} == expected

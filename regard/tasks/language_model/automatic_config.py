@@ -11,7 +11,7 @@ from regard.data.stream import TextConfig, read_text_lines
 from regard.errors import DataError
 from regard.runs.config import Proposal
 
-__all__ = ["choose"]
+__all__ = ["choose", "division"]
 
 ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: one that is given leaves no other chosen
 CHARACTERS = 512  # so few different ones are pieces of their own
@@ -62,6 +62,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     }  # fmt: skip
     if "optimizer" in given:
         settings = {}
+    settings |= division(given)
     if not set(ENDS) & given.keys():
         settings |= {"epochs": size.epochs} | ({"early_stopping": 5} if "valid" in parts else {})
     pieces = f"{len(seen)} characters" if small else "8,000 pieces of bytes"
@@ -108,6 +109,20 @@ def _held_out(files: Sequence[Path], valid: Sequence[Path], number: int) -> tupl
     parts = {"train": [0.0, share], "valid": [share, 1.0]}
     tables = {name: [{"source": str(file), "share": part} for file in files] for name, part in parts.items()}
     return tables, f"no validation text given: {held:,} whole documents are held out, drawn by their content"
+
+
+def division(given: Mapping[str, Any]) -> dict[str, int]:
+    """Two workers where a CPU has threads for them, unless ``given`` says how an update is divided.
+
+    Two of the two shards that an update has take less time than one after the other by twice the threads
+    (bench/nanogpt_speed.py): what is small is not worth splitting further, and the rest is half as large.
+    """
+    if {"workers", "shards"} & given.keys():
+        return {}
+    import torch  # here, since a config that is refused needs none
+
+    threads = given.get("threads") or torch.get_num_threads()
+    return {"workers": 2} if isinstance(threads, int) and threads > 1 and not torch.cuda.is_available() else {}
 
 
 def _parts(files: Sequence[Path], valid: Sequence[Path], count: int) -> tuple[dict[str, Any], str]:
