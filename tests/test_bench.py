@@ -14,7 +14,6 @@ import pytest
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 from regard.training.setup import set_up
-from regard.training.start import train
 
 BENCH = Path(__file__).parents[1] / "bench"
 pytestmark = pytest.mark.skipif(not BENCH.is_dir(), reason="bench/ is not in this distribution")
@@ -150,19 +149,3 @@ def test_the_time_to_a_score_lies_on_the_line_between_two(monkeypatch: pytest.Mo
     assert _time(curve, 32.0) == pytest.approx(22.0)
     assert _time(curve[:1], 10.0) == pytest.approx(5.0)
     assert _time(curve, 41.0) != _time(curve, 41.0), "never reached: not a number"
-
-
-def test_optimisers_are_compared_on_the_whole_of_what_is_held_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(str(BENCH))
-    from optimizers import CHOICES, config_of, figures
-
-    text = tmp_path / "text"
-    text.write_text("to be or not to be, that is the question: " * 40)
-    assert {load_config(config_of(text, each, 3, 1)).train.optimizer for each in CHOICES} == {"adamw", "muon"}
-    run = train(config_of(text, "muon=6e-3", 3, 1), tmp_path / "run", overrides=["model.layers=1"])
-    config = RunFolder.open(run).config.train
-    assert (config.optimizer, config.learning_rate, config.momentum) == ("muon", 6e-3, 0.95)
-    nats, seconds = figures(run)
-    assert 0 < nats < 4 and seconds > 0

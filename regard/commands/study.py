@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,6 +36,12 @@ Page = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all random numbers.")]
+Text = Annotated[
+    Path | None,
+    typer.Option(
+        "--text", metavar="FILE", help="Text, plain or .gz, for studies of language models: modern.", exists=True
+    ),
+]
 Quick = Annotated[
     bool,
     typer.Option("--quick", help="Run the smallest form, to see that it works; REGARD_QUICK=1 does the same."),
@@ -54,6 +60,7 @@ def study(
     page: Page = None,
     seed: Seed = 1,
     quick: Quick = False,
+    text: Text = None,
     as_json: AsJson = False,
     threads: Threads = None,
 ) -> None:
@@ -66,12 +73,15 @@ def study(
     if names == ["list"]:
         _list(STUDIES.values(), as_json=as_json)
         return
-    every = names == ["all"]
-    chosen = list(STUDIES.values()) if every else [find_study(name) for name in names if names != ["page"]]
-    quick = quick or bool(os.environ.get("REGARD_QUICK"))
+    every, quick = names == ["all"], quick or bool(os.environ.get("REGARD_QUICK"))
+    chosen = (
+        _all(STUDIES.values(), text, quick=quick)
+        if every
+        else [find_study(name) for name in names if names != ["page"]]
+    )
     set_threads(threads)
     for each in chosen:
-        _run(each, out / each.name, seed=seed, quick=quick, as_json=as_json)
+        _run(each, out / each.name, seed=seed, quick=quick, text=text, as_json=as_json)
     if every or names == ["page"] or page is not None:
         _write_page(page or out / "studies.md", out)
 
@@ -86,10 +96,22 @@ def _list(studies: Any, *, as_json: bool) -> None:
     for each in studies:
         claim = fill(each.claim, 100, initial_indent=" " * 15, subsequent_indent=" " * 15).lstrip()
         duration = f"{each.seconds} s" if each.seconds else "less than 1 s"
-        print(f"{each.name:<14} {claim}\n{'':<14} {each.source}; took {duration} with one thread\n")
+        text = "; needs --text FILE" if each.needs_text else ""
+        print(f"{each.name:<14} {claim}\n{'':<14} {each.source}; took {duration} with one thread{text}\n")
 
 
-def _run(each: Study, folder: Path, *, seed: int, quick: bool, as_json: bool) -> None:
+def _all(studies: Iterable[Study], text: Path | None, *, quick: bool) -> list[Study]:
+    """All studies but those that need a text where none is given, which are told."""
+    chosen: list[Study] = []
+    left: list[Study] = []
+    for each in studies:
+        (left if each.needs_text and text is None and not quick else chosen).append(each)
+    if left:
+        typer.echo(f"left out, since they need --text FILE: {', '.join(each.name for each in left)}", err=True)
+    return chosen
+
+
+def _run(each: Study, folder: Path, *, seed: int, quick: bool, text: Path | None, as_json: bool) -> None:
     from regard.commands.progress import progress
     from regard.core.figure import can_draw
     from regard.core.installation import extra_command
@@ -103,7 +125,7 @@ def _run(each: Study, folder: Path, *, seed: int, quick: bool, as_json: bool) ->
             advance(int(100 * share) - told)
             told = int(100 * share)
 
-        record = record_study(each, folder, seed=seed, quick=quick, report=report)
+        record = record_study(each, folder, seed=seed, quick=quick, report=report, text=text)
     if as_json:
         print(json.dumps(record, ensure_ascii=False), flush=True)  # one line a study
     else:

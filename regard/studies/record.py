@@ -1,8 +1,8 @@
 """Results of studies as plain values: written to disk and read back.
 
 ``RUNS/NAME/`` holds ``result.json`` and, where matplotlib is installed, ``figure.svg`` and ``figure.png``; if the
-study saves its model, ``run/``, to be shown by ``regard inspect``. The page
-``docs/evidence/studies.md`` is made from such folders alone, so a study of minutes is not run again for it.
+study saves its model, ``run/``, to be shown by ``regard inspect``; of a long study ``rows/``, its finished parts. The
+page ``docs/evidence/studies.md`` is made from such folders alone, so a study of minutes is not run again for it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,22 @@ FORMAT = 1
 
 
 def record_study(
-    study: Study, folder: Path, *, seed: int = 1, quick: bool = False, report: Report = ignore_report
+    study: Study,
+    folder: Path,
+    *,
+    seed: int = 1,
+    quick: bool = False,
+    report: Report = ignore_report,
+    text: Path | None = None,
 ) -> dict[str, Any]:
     """Run a study and write the outcome into ``folder``; returns the contents of ``result.json``.
+
+    ``text``: for a study that needs one; such a study keeps what it has finished in ``folder``, too.
 
     Without matplotlib there are no figures; those of an earlier run are removed, since they show other numbers.
     """
     began = time.perf_counter()
-    findings = study.run(seed=seed, quick=quick, report=report)
+    findings = study.run(seed=seed, quick=quick, report=report, text=text, folder=folder)
     record = _record(study, findings, seed=seed, quick=quick, seconds=time.perf_counter() - began)
     with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -68,7 +76,7 @@ def _record(study: Study, findings: Findings, *, seed: int, quick: bool, seconds
     import regard
 
     head = asdict(study)
-    del head["seconds"]
+    del head["seconds"], head["needs_text"]
     return {
         "format": FORMAT,
         **head,

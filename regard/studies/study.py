@@ -5,9 +5,11 @@ the claim, its source, how it is measured, and why the thresholds are what they 
 
     def run(*, seed: int, quick: bool, report: Report) -> Findings
 
-with, behind these, options of its own whose defaults are the study (tests feed it something wrong by them). ``quick``
-asks for the smallest form that runs all of the code. ``run`` prints nothing, writes nothing, calls ``report`` with the
-share of the work done (0 to 1), and draws from torch's default generator, which is already seeded when it is called.
+with, behind these, options of its own whose defaults are the study (tests feed it something wrong by them). A study
+that ``needs_text`` also takes ``text``, a file, without which only its quick form runs, and ``folder``, where it may
+keep figures and go on from them. ``quick`` asks for the smallest form that runs all of the code. ``run`` prints
+nothing, writes nothing else, calls ``report`` with the share of the work done (0 to 1), and draws from torch's default
+generator, which is already seeded when it is called.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -104,21 +107,37 @@ class Findings:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """Name, claim and source of a study, readable without torch; ``seconds``: its duration in docs/evidence."""
+    """Name, claim and source of a study, readable without torch; ``seconds``: its duration in docs/evidence.
+
+    ``needs_text``: it trains on a text that the user names.
+    """
 
     name: str
     claim: str
     source: str
     seconds: int
+    needs_text: bool = False
 
-    def run(self, *, seed: int = 1, quick: bool = False, report: Report = ignore_report) -> Findings:
-        """Measure and judge, from ``seed``; the caller's random numbers are left as they were."""
+    def run(
+        self,
+        *,
+        seed: int = 1,
+        quick: bool = False,
+        report: Report = ignore_report,
+        text: Path | None = None,
+        folder: Path | None = None,
+    ) -> Findings:
+        """Measure and judge, from ``seed``; the caller's random numbers are left as they were.
+
+        ``text``, ``folder``: for a study that needs a text.
+        """
         import torch
 
         module = import_module(f"regard.studies.{self.name}")
+        given = {"text": text, "folder": folder} if self.needs_text else {}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            found: Findings = module.run(seed=seed, quick=quick, report=report)
+            found: Findings = module.run(seed=seed, quick=quick, report=report, **given)
         return found
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -191,3 +192,28 @@ print([name for name in ("torch", "numpy", "matplotlib") if name in sys.modules]
     heads = [line.split()[0] for line in listed if line and not line.startswith(" ")]
     assert heads == list(catalogue.STUDIES)
     assert all(study.source in done.stdout for study in catalogue.STUDIES.values())
+
+
+def test_all_leaves_out_what_needs_a_text_and_says_so(
+    toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Path | None] = []
+
+    def run(*, seed: int, quick: bool, report: Report, text: Path | None, folder: Path | None) -> Findings:
+        given.append(text)
+        return toy.run(seed=seed, quick=quick, report=report)  # type: ignore[no-any-return]
+
+    reader = ModuleType("regard.studies.reader")
+    reader.run = run  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "regard.studies.reader", reader)
+    every = {"toy": TOY, "reader": replace(TOY, name="reader", needs_text=True)}
+    monkeypatch.setattr(catalogue, "STUDIES", every)
+    monkeypatch.setattr("regard.studies.page.STUDIES", every)
+    monkeypatch.chdir(tmp_path)
+    code, _, error = regard("all", "--quick")
+    assert code == 0 and given == [None] and "left out" not in error
+    code, _, error = regard("all")
+    assert code == 0 and given == [None] and "left out, since they need --text FILE: reader" in error
+    Path("text").write_text("a text")
+    assert regard("all", "--text", "text")[0] == 0 and given == [None, Path("text")]
+    assert regard("reader", "--text", "absent")[0] == 2
