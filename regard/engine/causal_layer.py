@@ -119,17 +119,16 @@ class FastCausalLayer:
         self, own: Projected, table: CausalTable, columns: NextColumns
     ) -> Float[Tensor, "columns heads value_width"]:
         assert own.key is not None and own.value is not None
-        shape = (columns.rows, columns.number)
+        if columns.number == 1:
+            return self._attend_once(own.query, own.key, own.value, table, columns)
+        shape, most = (columns.rows, columns.number), table.most
         key, value = own.key.unflatten(0, shape), own.value.unflatten(0, shape)
-        most = table.most
-        if most is None or columns.number == 1 or columns.last < most:
+        if most is None or columns.last < most:
             _write(table.key, key, columns, most)
             _write(table.value, value, columns, most)
             slots = min(columns.last + 1, table.slots)
             keys, values = table.key[:, :, :slots], table.value[:, :, :slots]
             visible = columns.visible(table, slots, self.bias, wrapped=False)
-            if columns.number == 1:
-                return _attend_one(own.query, keys, values, visible)
         else:
             keys, values = (
                 torch.cat([old, new.transpose(1, 2)], 2) for old, new in ((table.key, key), (table.value, value))
@@ -144,24 +143,34 @@ class FastCausalLayer:
         )
         return context.transpose(1, 2).flatten(0, 1)
 
-
-def _attend_one(
-    query: Float[Tensor, "rows heads key_width"],
-    key: Float[Tensor, "rows key_heads slots key_width"],
-    value: Float[Tensor, "rows key_heads slots value_width"],
-    visible: Visible | None,
-) -> Float[Tensor, "rows heads value_width"]:
-    """softmax(q·k + visible) v of one query a row; q is scaled already. Queries that share a key lie side by side."""
-    rows, key_heads, slots, _ = key.shape
-    group = query.shape[1] // key_heads
-    folded = query.reshape(rows * key_heads, group, query.shape[2])
-    turned = key.flatten(0, 1).transpose(1, 2)
-    if visible is None:
-        energy = torch.bmm(folded, turned)
-    else:
-        added = visible.expand(rows, -1 if visible.shape[1] > 1 else query.shape[1], 1, slots)
-        energy = torch.baddbmm(added.reshape(rows * key_heads, group, slots), folded, turned)
-    return torch.bmm(energy.softmax(-1), value.flatten(0, 1)).view(rows, query.shape[1], value.shape[3])
+    def _attend_once(
+        self,
+        query: Float[Tensor, "rows heads key_width"],
+        key: Float[Tensor, "rows key_heads key_width"],
+        value: Float[Tensor, "rows key_heads value_width"],
+        table: CausalTable,
+        columns: NextColumns,
+    ) -> Float[Tensor, "rows heads value_width"]:
+        """softmax(q·k + visible) v of one query a row; q is scaled already. Queries of one key head lie together."""
+        rows, heads, width = query.shape
+        if columns.even:
+            at = columns.first if table.most is None else columns.first % table.most
+            table.key.select(2, at).copy_(key)
+            table.value.select(2, at).copy_(value)
+        else:
+            _write(table.key, key[:, None], columns, table.most)
+            _write(table.value, value[:, None], columns, table.most)
+        slots, key_heads = min(columns.last + 1, table.slots), key.shape[1]
+        group = heads // key_heads
+        folded, keys = query.reshape(rows * key_heads, group, width), table.key_view.narrow(2, 0, slots)
+        visible = columns.visible(table, slots, self.bias, wrapped=False)
+        if visible is None:
+            energy = torch.bmm(folded, keys)
+        else:
+            added = visible.expand(rows, heads, 1, slots).reshape(rows * key_heads, group, slots)
+            energy = torch.baddbmm(added, folded, keys)
+        context = torch.bmm(torch.softmax(energy, -1), table.value_view.narrow(1, 0, slots))
+        return context.view(rows, heads, value.shape[2])
 
 
 def _write(
@@ -171,9 +180,8 @@ def _write(
     most: int | None,
 ) -> None:
     """Write keys or values of the columns into their slots, of a window the last of them."""
-    if columns.even and (most is None or columns.number == 1 or columns.last < most):
-        begin = columns.first if most is None else columns.first % most
-        table[:, :, begin : begin + columns.number].copy_(new.transpose(1, 2))
+    if columns.even and (most is None or columns.last < most):
+        table[:, :, columns.first : columns.last + 1].copy_(new.transpose(1, 2))
         return
     position = columns.position.expand(columns.rows, -1)
     if most is not None:

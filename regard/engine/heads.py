@@ -134,13 +134,13 @@ class FastHeads:
             projected, gate = projected.split_with_sizes([projected.shape[1] - self.gated, self.gated], 1)
             gate = gate.sigmoid()
         if self.key_value is not None:
-            query = projected.unflatten(1, (sizes.heads, -1))
+            query = projected.view(count, sizes.heads, sizes.queries // sizes.heads)
             return Projected(query if self.query_norm is None else self.query_norm(query), gate=gate)
         widths = [sizes.queries + sizes.keys, sizes.values]
         together, value = projected.split_with_sizes(widths, 1)
-        value = value.unflatten(1, (sizes.key_heads, -1))
+        value = value.view(count, sizes.key_heads, sizes.values // sizes.key_heads)
         # Queries and keys have one width.
-        both = together.unflatten(1, (sizes.heads + sizes.key_heads, -1))
+        both = together.view(count, sizes.heads + sizes.key_heads, sizes.queries // sizes.heads)
         if self.query_norm is None or self.key_norm is None:
             both = both if turn is None else _turned(both, turn)
             query, key = both.split_with_sizes([sizes.heads, sizes.key_heads], 1)
@@ -181,8 +181,9 @@ def _turned(
     """x of each row turned by its position; written over x where that has the precision of the turns."""
     wide = torch.float64 if turn.dtype == torch.complex128 else torch.float32
     x = x.clone(memory_format=torch.contiguous_format) if x.stride(0) % 2 else x  # values of an odd width lie between
-    pairs = x.to(wide).unflatten(-1, (-1, 2))
-    return torch.view_as_real(torch.view_as_complex(pairs).mul_(turn)).flatten(-2).to(x.dtype)
+    same = x.to(wide)
+    torch.view_as_complex(same.view(*x.shape[:-1], x.shape[-1] // 2, 2)).mul_(turn)
+    return same.to(x.dtype)
 
 
 def _side_by_side(matrix: PackedMatrix, heads: int) -> PackedMatrix:

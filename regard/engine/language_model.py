@@ -94,6 +94,7 @@ class FastLanguageModel:
         last = features if length == 1 else features[: rows * length].unflatten(0, (rows, length))[:, -1]
         return self.head.reduce(last, rows, reduce), state
 
+    @torch.inference_mode()
     def _features(
         self, tokens: Int[Tensor, "rows length"], state: CausalState
     ) -> tuple[Float[Tensor, "padded width"], CausalState]:

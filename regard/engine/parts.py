@@ -32,8 +32,22 @@ def norm(layer: nn.Module, scale: float = 1.0) -> Callable[[Tensor], Tensor]:
     if type(layer) is nn.RMSNorm:
         gains = layer.weight.detach() * scale
         scales = {dtype: gains.to(dtype) for dtype in (layer.weight.dtype, torch.float32, torch.bfloat16)}
-        return lambda x: torch.rms_norm(x, layer.normalized_shape, scales[x.dtype], layer.eps)
+        return _RootMeanSquare(scales, layer.normalized_shape[0], layer.eps)
     return _same if type(layer) is nn.Identity else layer
+
+
+class _RootMeanSquare:
+    """x / √(mean of x² + ε) · g in half the operations of torch's, which has no kernel for CPUs."""
+
+    def __init__(self, gains: dict[torch.dtype, Tensor], width: int, epsilon: float | None) -> None:
+        self.gains, self.share, self.epsilon = gains, 1 / width, epsilon
+
+    def __call__(self, x: Tensor) -> Tensor:
+        gains = self.gains[x.dtype]
+        if self.epsilon is None or x.dtype == torch.bfloat16 or not x.shape[0]:
+            return torch.rms_norm(x, gains.shape, gains, self.epsilon)
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        return x * length.mul_(length).mul_(self.share).add_(self.epsilon).rsqrt_() * gains
 
 
 def _same(x: Tensor) -> Tensor:
