@@ -241,7 +241,9 @@ def _served(
     from regard.server.batching.metrics import ModelMetrics
     from regard.server.batching.models import ServedModel
     from regard.server.batching.scheduler import Limits
+    from regard.server.batching.served_generator import ServedGenerator
     from regard.server.batching.served_predictor import ServedPredictor
+    from regard.tasks.language_model.config import LanguageModelConfig
     from regard.tasks.translation.config import TranslationConfig
 
     name, path = _name_and_path(given)
@@ -264,6 +266,12 @@ def _served(
             name, load_translator=lambda: open_model(path, checkpoint=checkpoint, engine=engine, **opening),
             search=config.search, source=config.data.source_language, target=config.data.target_language,
             limits=Limits(rows=settings.rows, waiting=settings.waiting), **common,
+        )  # fmt: skip
+        return model
+    if isinstance(config, LanguageModelConfig):
+        model = ServedGenerator(
+            name, load_predictor=lambda: open_predictor(path, checkpoint=checkpoint, **opening),
+            waiting=settings.waiting, rows=settings.rows, **common,
         )  # fmt: skip
         return model
     model = ServedPredictor(

@@ -11,6 +11,7 @@ import torch
 
 from regard.core.observation import AttentionWeights, Axis, Observation
 from regard.core.predictor_interface import PredictionInterrupted, PredictorInterface
+from regard.server.batching.served_generator import ServedGenerator
 from regard.server.batching.served_predictor import ServedPredictor
 from regard.tasks.language_model.generator import Generated, Generator
 
@@ -32,12 +33,12 @@ def dumps(found: Any) -> str:
     return json.dumps(found)
 
 
-def book(name: str = "book", *, waiting: int = 256, **model: Any) -> ServedPredictor:
+def book(name: str = "book", *, waiting: int = 256, rows: int = 8, **model: Any) -> ServedGenerator:
     """Of the letters a to g and the newline, with 12 tokens of context; 30 tokens of length unless asked."""
     made = generator(**model)
     found = Book(made.model, made.tokenizer, made.settings, context=made.context)
-    return ServedPredictor(
-        name, task="language-model", load_predictor=lambda: found, waiting=waiting, threads=1,
+    return ServedGenerator(
+        name, load_predictor=lambda: found, waiting=waiting, rows=rows, threads=1,
         inspector=Inspecting(name, "language-model", lambda: found),  # type: ignore[arg-type]
     )  # fmt: skip
 

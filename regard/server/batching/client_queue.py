@@ -76,6 +76,17 @@ class ClientQueue(Generic[QueuedJob]):
                 self._clients[client] = jobs
         return taken
 
+    def take_next(self, may_run: Callable[[str], bool]) -> QueuedJob | None:
+        """Remove and return the first job of the client whose turn it is, of those that ``may_run``; None if none."""
+        client = next((client for client in self._clients if may_run(client)), None)
+        if client is None:
+            return None
+        jobs = self._clients.pop(client)
+        job = jobs.popleft()
+        if jobs:
+            self._clients[client] = jobs  # to the end of the line
+        return job
+
     def drop(self, is_stale: Callable[[QueuedJob], bool]) -> None:
         """Remove the stale jobs."""
         left = {client: deque(job for job in jobs if not is_stale(job)) for client, jobs in self._clients.items()}

@@ -19,6 +19,7 @@ from regard.server.api_error import ApiError
 from regard.server.batching.constraints import term_constraints, widen_beam
 from regard.server.batching.scheduler import Job, Limits, Scheduler, SchedulerObserver
 from regard.server.batching.served import Served
+from regard.server.batching.served_generator import ServedGenerator
 from regard.server.batching.served_predictor import validate_settings
 from regard.server.search_request import SearchFields, search_settings
 from regard.server.settings import ServerSettings
@@ -213,6 +214,16 @@ class ModelRegistry:
         if isinstance(model, ServedModel):
             return model
         raise ApiError(400, f"The model {model.name} does not translate: it is a {model.task}; POST /v1/predict.")
+
+    def generator(self, name: str | None) -> ServedGenerator:
+        """Return the language model of this name, the first for None. ApiError 400 for one of another task."""
+        generators = [model for model in self.all if isinstance(model, ServedGenerator)]
+        if name is None and generators:
+            return generators[0]
+        model = self.get(name)
+        if isinstance(model, ServedGenerator):
+            return model
+        raise ApiError(400, f"The model {model.name} generates no text: it is a {model.task}; POST /v1/predict.")
 
     def into(self, target: str | None) -> list[ServedModel]:
         """Return the models that translate into a language, from any language."""

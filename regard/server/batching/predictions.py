@@ -19,7 +19,7 @@ from regard.server.batching.scheduler import (
     TooManySources,
 )
 
-__all__ = ["Prediction", "PredictionQueue"]
+__all__ = ["Prediction", "PredictionQueue", "fail"]
 
 
 @dataclass(eq=False)
@@ -85,10 +85,10 @@ class PredictionQueue:
         """Compute until closed and done; sleep while nothing waits."""
         while True:
             with self._changed:
-                while not (len(self._queue) or self._closed):
+                while not (len(self._queue) or self._running or self._closed):
                     self._throughput.reset()
                     self._changed.wait()
-                if not len(self._queue):
+                if not (len(self._queue) or self._running):
                     return
             self.turn()
 
@@ -115,15 +115,15 @@ class PredictionQueue:
                 raise PredictionInterrupted
             found = job.work(interrupted)
         except PredictionInterrupted:
-            _fail(job, DeadlineExceeded("the time for this request is over"))
+            fail(job.future, DeadlineExceeded("the time for this request is over"))
         except Exception as error:  # noqa: BLE001 - any error reaches the client that waits
-            _fail(job, error)
+            fail(job.future, error)
         else:
             if job.future.set_running_or_notify_cancel():  # False if it was cancelled meanwhile
                 job.future.set_result(found)
 
 
-def _fail(job: Prediction, error: Exception) -> None:
-    """Set an error as the result, unless the prediction was cancelled."""
-    if job.future.set_running_or_notify_cancel():
-        job.future.set_exception(error)
+def fail(future: Future[Any], error: Exception) -> None:
+    """Set an error as the result, unless the job was cancelled."""
+    if future.set_running_or_notify_cancel():
+        future.set_exception(error)

@@ -64,6 +64,7 @@ class Served(ABC, Generic[Predictor, OwnWorker]):
         that computes; None: torch's own choice. ``inspector``: for looks inside; None: not offered.
         """
         self.name, self.task, self._threads, self.inspector = name, task, threads, inspector
+        self.created = int(time.time())
         self._lock = threading.Lock()
         self._loading: asyncio.Future[None] | None = None
         self._started: tuple[Predictor, OwnWorker, threading.Thread] | None = None
@@ -151,7 +152,7 @@ class Served(ABC, Generic[Predictor, OwnWorker]):
         except SchedulerClosed as error:
             raise ApiError(503, "The server is stopping.", retry_after=5) from error
         except DeadlineExceeded as error:
-            message = f"This took more than {seconds:g} s."
+            message = f"This took more than {round(seconds, 1):g} s."
             raise ApiError(503, message, retry_after=worker.estimated_wait()) from error
         except (ConfigError, DataError) as error:
             raise ApiError(400, f"Invalid request: {public_message(error)}") from error

@@ -83,8 +83,13 @@ def _refuse_constant(name: str) -> Any:
     raise ModelError("an output is not finite", why=f"it has {name}")
 
 
-def request_settings(interface: PredictorInterface, given: Mapping[str, Any], max_length: int) -> BaseModel | None:
-    """Return the run's settings with those of a request. ApiError for unknown or wrong ones, or too long an output."""
+def request_settings(
+    interface: PredictorInterface, given: Mapping[str, Any], max_length: int, *, length_name: str = "settings.length"
+) -> BaseModel | None:
+    """Return the run's settings with those of a request. ApiError for unknown or wrong ones, or too long an output.
+
+    ``length_name``: what the request calls its length.
+    """
     given = {name: value for name, value in given.items() if value is not None}
     if interface.settings is None:
         if given:
@@ -97,7 +102,7 @@ def request_settings(interface: PredictorInterface, given: Mapping[str, Any], ma
     asked = getattr(checked, "length", None)
     if asked is not None and asked > max_length:
         raise ApiError(
-            400, f"Invalid request: settings.length: {asked} tokens exceed the limit of {max_length} (--length-limit)"
+            400, f"Invalid request: {length_name}: {asked} tokens exceed the limit of {max_length} (--length-limit)"
         )
     own = getattr(chosen, "length", None)
     return chosen.model_copy(update={"length": min(own or max_length, max_length)})

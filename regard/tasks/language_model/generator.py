@@ -33,6 +33,7 @@ from regard.tasks.language_model.observe import observe_tokens
 from regard.tasks.language_model.running_texts import running_texts
 from regard.tasks.language_model.score_windows import score_windows
 from regard.tasks.language_model.scoring import TextScore, continued_windows, window_scores
+from regard.tasks.language_model.text_batch import TextBatch
 
 __all__ = ["Generated", "GeneratedPiece", "Generator", "TextScore"]
 
@@ -235,6 +236,14 @@ class Generator:
     def interface(self) -> PredictorInterface:
         """Settings of a request, and generation that can be interrupted: for servers."""
         return generator_interface(self)
+
+    def tokens(self, prompt: str) -> list[int]:
+        """The tokens of a prompt after the one that begins a text. ConfigError where the vocabulary cannot spell it."""
+        return [BEGIN, *self._encode(prompt)]
+
+    def batch(self) -> TextBatch:
+        """An empty batch of texts that come and go: for servers."""
+        return TextBatch(self._decoding)
 
     def adjusted(self, options: Mapping[str, object]) -> GenerateConfig:
         """The model's settings with these instead. ConfigError for what they cannot be."""

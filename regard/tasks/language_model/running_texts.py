@@ -16,7 +16,7 @@ from regard.tasks.language_model.config import GenerateConfig
 from regard.tasks.language_model.continuation import Continuation, GeneratedPiece
 from regard.tasks.language_model.decoding import Reading, WindowDecoding, joined
 
-__all__ = ["running_texts"]
+__all__ = ["choose_tokens", "running_texts"]
 
 
 @torch.no_grad()
@@ -38,7 +38,7 @@ def running_texts(
             reading, running = read if reading is None else joined([reading, read]), running + new
         if reading is None or not running:
             return
-        tokens = _choose(reading.log_p, running, settings, greedy=greedy)
+        tokens = choose_tokens(reading.log_p, running, settings, greedy=greedy)
         log_p = reading.log_p.gather(1, tokens[:, None]).squeeze(1).tolist()
         for text, token, value in zip(running, tokens.tolist(), log_p, strict=True):
             yield text.append(token, value)
@@ -51,7 +51,7 @@ def running_texts(
             reading = None
 
 
-def _choose(
+def choose_tokens(
     log_p: Float[Tensor, "rows types"], texts: list[Continuation], settings: GenerateConfig, *, greedy: bool
 ) -> Int[Tensor, "rows"]:
     """The next token of each text."""

@@ -1,0 +1,162 @@
+"""Served language model: texts of all clients grow together, step by step, and may be read as they do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from regard.errors import ConfigError
+from regard.inspection.run_inspector import RunInspector
+from regard.server.api_error import ApiError, public_message
+from regard.server.batching.generation_queue import GenerationQueue, TextJob
+from regard.server.batching.predictions import PredictionQueue
+from regard.server.batching.scheduler import SchedulerObserver
+from regard.server.batching.served_predictor import ServedPredictor, request_settings
+from regard.server.settings import ServerSettings
+from regard.tasks.language_model.config import GenerateConfig
+from regard.tasks.language_model.continuation import Continuation
+from regard.tasks.language_model.generator import Generated, Generator
+from regard.tasks.language_model.interface import GenerateRequest
+from regard.tasks.language_model.text_batch import BatchText, TextStep
+
+__all__ = ["NumberedStep", "ServedGenerator", "TextsRequest", "text_of"]
+
+NumberedStep = tuple[int, TextStep]
+
+
+class TextsRequest(NamedTuple):
+    """Texts to generate: of each prompt (its tokens) ``samples``, numbered in this order.
+
+    ``alternatives``: likeliest tokens that are told of each step. ``client``: the name under which the texts wait.
+    ``deadline``: on ``time.monotonic``.
+    """
+
+    prompts: Sequence[list[int]]
+    settings: GenerateRequest
+    samples: int
+    client: str
+    deadline: float
+    alternatives: int = 0
+
+
+class ServedGenerator(ServedPredictor):
+    """Language model behind the server."""
+
+    def __init__(
+        self, name: str, *, load_predictor: Callable[[], Generator], waiting: int, rows: int,
+        observer: SchedulerObserver | None = None, threads: int | None = None,
+        inspector: RunInspector[Any] | None = None,
+    ) -> None:  # fmt: skip
+        """Describe a model; nothing is loaded yet.
+
+        ``rows``: texts that run at once. The rest is as in ``ServedPredictor``.
+        """
+        super().__init__(
+            name, task="language-model", load_predictor=load_predictor, waiting=waiting, observer=observer,
+            threads=threads, inspector=inspector,
+        )  # fmt: skip
+        self._rows = rows
+
+    def _open(self) -> tuple[Generator, PredictionQueue]:
+        generator = self._load_predictor()
+        return generator, GenerationQueue(generator.batch(), self._rows, self._waiting, observer=self._observer)
+
+    async def settings(
+        self, given: Mapping[str, Any], max_length: int, *, seconds: float, length_name: str = "settings.length"
+    ) -> GenerateRequest:
+        """Return the run's settings with those of a request. ApiError for wrong ones, or too long a text."""
+        generator, _ = await self.wait_until_loaded(seconds)
+        chosen = request_settings(generator.interface, given, max_length, length_name=length_name)
+        assert isinstance(chosen, GenerateRequest)
+        return chosen
+
+    async def tokens(self, prompts: Sequence[str]) -> list[list[int]]:
+        """Return the tokens of prompts. ApiError for one that the vocabulary cannot spell."""
+        generator, _ = self.start()
+        try:
+            return await asyncio.to_thread(lambda: [generator.tokens(prompt) for prompt in prompts])
+        except ConfigError as error:
+            raise ApiError(400, f"Invalid request: {public_message(error)}") from error
+
+    async def generate(
+        self, request: TextsRequest, on_step: Callable[[int, TextStep], None] | None = None
+    ) -> list[list[TextStep]]:
+        """Return the steps of each text; ``on_step`` is called with each, in the model's thread."""
+        generator, queue = self.start()
+        chosen = adjusted(generator, request.settings)
+        seed = secrets.randbits(63) if request.settings.seed is None else request.settings.seed
+        jobs = [
+            TextJob(
+                partial(
+                    _open_text, generator, prompt, chosen, number * request.samples + sample, seed, sample,
+                    greedy=request.settings.greedy, alternatives=request.alternatives,
+                ),
+                request.client, request.deadline, on_step and partial(on_step, number * request.samples + sample),
+            )
+            for number, prompt in enumerate(request.prompts)
+            for sample in range(request.samples)
+        ]  # fmt: skip
+        return await self._results(queue, jobs, max(request.deadline - time.monotonic(), 0.0))
+
+    async def stream(self, request: TextsRequest) -> AsyncGenerator[NumberedStep, None]:
+        """Yield the steps of all texts as they are made. The texts end when the iterator is closed."""
+        loop, steps = asyncio.get_running_loop(), asyncio.Queue[NumberedStep | None]()
+
+        def on_step(number: int, step: TextStep) -> None:
+            loop.call_soon_threadsafe(steps.put_nowait, (number, step))
+
+        work = asyncio.ensure_future(self.generate(request, on_step))
+        work.add_done_callback(lambda _: steps.put_nowait(None))
+        try:
+            while (step := await steps.get()) is not None:
+                yield step
+            await work
+        finally:
+            work.cancel()
+
+    async def predict(
+        self, inputs: Sequence[str], settings: Mapping[str, Any], *, client: str, seconds: float, limits: ServerSettings
+    ) -> list[Any]:
+        deadline = time.monotonic() + seconds
+        chosen = await self.settings(settings, limits.length, seconds=seconds)
+        generator, _ = self.start()
+        request = TextsRequest(await self.tokens(inputs), chosen, 1, client, deadline)
+        found = await self.generate(request)
+        outputs = [_generated(prompt, steps) for prompt, steps in zip(inputs, found, strict=True)]
+        return [json.loads(generator.write(output, json=True)) for output in outputs]
+
+
+def adjusted(generator: Generator, asked: GenerateRequest) -> GenerateConfig:
+    """Return the settings of generation that a request has. ApiError for what they cannot be."""
+    try:
+        return generator.adjusted(asked.model_dump(include=set(GenerateConfig.model_fields), exclude_none=True))
+    except ConfigError as error:
+        raise ApiError(400, f"Invalid request: {public_message(error)}") from error
+
+
+def _open_text(
+    generator: Generator, prompt: list[int], settings: GenerateConfig, number: int, seed: int, sample: int, *,
+    greedy: bool, alternatives: int,
+) -> BatchText:  # fmt: skip
+    """Return a text that begins with the tokens of a prompt."""
+    text = Continuation(
+        number, prompt, generator.tokenizer, settings, seed=seed, sample=sample, device=generator.device
+    )
+    return BatchText(text, settings, greedy, alternatives)
+
+
+def text_of(steps: Sequence[TextStep]) -> str:
+    """Return the text that steps give together."""
+    return "".join(step.piece.text for step in steps)
+
+
+def _generated(prompt: str, steps: Sequence[TextStep]) -> Generated:
+    """Return a whole text as the generator's ``write`` takes it."""
+    last = steps[-1].piece
+    finished = last.finish_reason != "length"
+    return Generated(prompt, text_of(steps), last.log_probability, finished, last.finish_reason, last.tokens)
