@@ -104,7 +104,7 @@ const details = (name) => ({
 
 async function answer(request) {
   const path = new URL(request.url, "http://localhost").pathname;
-  if (path === "/v1/models") return [200, "json", Object.keys(MODELS).map((name) => ({ name, source: "en", target: "de", ready: name !== "plain" }))];
+  if (path === "/v1/models") return [200, "json", { data: Object.keys(MODELS).map((name) => ({ name, source: "en", target: "de", ready: name !== "plain" })) }];
   if (path.startsWith("/v1/models/")) return [200, "json", details(path.slice(11))];
   if (path === "/translate_file") return [200, "json", { translatedFileUrl: "http://elsewhere/download_file/x.txt" }];
   if (path.startsWith("/download_file/")) return [200, "text", "Ein Hund."];

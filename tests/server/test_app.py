@@ -69,7 +69,7 @@ def test_who_asks_for_a_model_or_a_language_gets_that_one_or_a_reason() -> None:
         unknown, unsupported = asked(model="../../etc"), asked(source="fr", target="en")
         assert (unknown.status_code, unsupported.status_code) == (404, 400)
         assert "fr to en is not supported" in unsupported.json()["error"]
-        models = httpx.get(f"http://127.0.0.1:{port}/v1/models").json()
+        models = httpx.get(f"http://127.0.0.1:{port}/v1/models").json()["data"]
         assert [(each["name"], each["ready"]) for each in models] == [("first", True), ("second", True)]
 
 

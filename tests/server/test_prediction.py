@@ -138,7 +138,7 @@ def test_a_server_without_a_translation_model_says_so_in_every_dialect() -> None
         assert httpx.get(f"{url}/languages").json() == [] == httpx.get(f"{url}/v2/languages").json()
         assert httpx.get(f"{url}/frontend/settings").status_code == 200
         assert httpx.get(f"{url}/v2/glossary-language-pairs").json() == {"supported_languages": []}
-        (listed,) = httpx.get(f"{url}/v1/models").json()
+        (listed,) = httpx.get(f"{url}/v1/models").json()["data"]
         assert (listed["name"], listed["task"], listed["source"]) == ("book", "language-model", None)
         assert httpx.get(f"{url}/metrics").status_code == 200 == httpx.get(f"{url}/readyz").status_code
 

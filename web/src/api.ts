@@ -50,7 +50,7 @@ function post(path: string, body: object, signal: AbortSignal): Promise<Response
 }
 
 export async function fetchModels(): Promise<ModelEntry[]> {
-  return (await fetchChecked("./v1/models")).json();
+  return (await (await fetchChecked("./v1/models")).json()).data;
 }
 
 export async function fetchDetails(name: string): Promise<ModelDetails> {

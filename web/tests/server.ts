@@ -45,7 +45,7 @@ export async function openPage(hash = "", models = ["one", "two"], more: { entri
   vi.stubGlobal("history", { replaceState: (_: unknown, __: string, to: string) => (location.hash = to) });
   vi.stubGlobal("fetch", (path: string, options: RequestInit = {}) => {
     const said = (body: unknown, status = 200) => new Response(JSON.stringify(body), { status });
-    if (path === "./v1/models") return Promise.resolve(said(models.map((name) => ({ name, source: "en", target: "de", ready: true, ...more.entries?.[name] }))));
+    if (path === "./v1/models") return Promise.resolve(said({ data: models.map((name) => ({ name, source: "en", target: "de", ready: true, ...more.entries?.[name] })) }));
     if (path.startsWith("./v1/models/")) return Promise.resolve(said({ ...detailsOf(path.slice(12)), ...more.details?.[path.slice(12)] }));
     return new Promise<Response>((resolve) => {
       const body = typeof options.body === "string" ? JSON.parse(options.body) : {};

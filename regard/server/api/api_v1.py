@@ -92,8 +92,15 @@ class TranslateResponse(BaseModel):
 
 
 class ModelDescription(BaseModel):
-    """Served model and its load. Languages are those of a translation model."""
+    """Served model and its load. Languages are those of a translation model.
 
+    `id`, `object`, `created` and `owned_by` are for clients of OpenAI.
+    """
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int = Field(description="When the server began, in seconds since 1970.")
+    owned_by: Literal["regard"] = "regard"
     name: str
     task: str = Field(description="Kind of work: `translation`, `language-model`, …")
     source: str | None
@@ -101,6 +108,13 @@ class ModelDescription(BaseModel):
     ready: bool = Field(description="Whether the model is loaded.")
     waiting: int = Field(description="Inputs in the queue; of a translation model, sentences.")
     running: int = Field(description="Those that are computed now.")
+
+
+class ModelList(BaseModel):
+    """Served models, in the shape that clients of OpenAI read."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelDescription]
 
 
 class ScoreRequest(BaseModel):
@@ -201,13 +215,14 @@ def _add_status(routes: APIRouter, service: Service) -> None:
     """Add the routes that tell the state of the server."""
 
     @routes.get("/v1/models")
-    def models() -> list[ModelDescription]:
+    def models() -> ModelList:
         """List the models and their load."""
-        return [
-            ModelDescription(name=model.name, task=model.task, source=model.source, target=model.target,
-                             ready=model.ready, waiting=model.load[0], running=model.load[1])
+        return ModelList(data=[
+            ModelDescription(id=model.name, created=model.created, name=model.name, task=model.task,
+                             source=model.source, target=model.target, ready=model.ready, waiting=model.load[0],
+                             running=model.load[1])
             for model in service.models.all
-        ]  # fmt: skip
+        ])  # fmt: skip
 
     @routes.get("/healthz")
     def healthz() -> dict[str, str]:

@@ -77,7 +77,8 @@ def router(service: Service) -> APIRouter:
         served = service.models.get(name)
         inspector = _inspector(served)
         details = await asyncio.to_thread(inspector.details)
-        return _json_response(details | await _offer(served, service.settings))
+        openai = {"id": served.name, "object": "model", "created": served.created, "owned_by": "regard"}
+        return _json_response(openai | details | await _offer(served, service.settings))
 
     @routes.post("/v1/inspect", response_class=Response, responses=JSON_OBJECT | ERROR_RESPONSES)
     async def inspect(body: InspectRequest, request: Request) -> Response:
