@@ -17,7 +17,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import regard
 from regard.core.wording import describe_failure, did_you_mean
-from regard.server.api import api_v1, deepl, deepl_glossaries, inspection_api, libretranslate, prediction_api
+from regard.server.api import (
+    api_v1,
+    deepl,
+    deepl_glossaries,
+    generation_api,
+    inspection_api,
+    libretranslate,
+    openai,
+    prediction_api,
+)
 from regard.server.api.requests import ClientDisconnected
 from regard.server.api_error import ApiError
 from regard.server.service import Service
@@ -46,10 +55,20 @@ def create_app(service: Service, *, warm: bool = True) -> FastAPI:
 
     app = FastAPI(
         title="Regard", version=regard.__version__, lifespan=lifespan,
-        description="Predicts and translates with models that Regard trained; also speaks LibreTranslate and DeepL v2.",
+        description="Predicts, generates and translates with models that Regard trained; also speaks OpenAI's "
+        "completions, LibreTranslate and DeepL v2.",
         docs_url=None, redoc_url=None, redirect_slashes=False,  # a redirect would trust the header Host
     )  # fmt: skip
-    for module in (api_v1, prediction_api, inspection_api, libretranslate, deepl, deepl_glossaries):
+    for module in (
+        api_v1,
+        prediction_api,
+        generation_api,
+        inspection_api,
+        openai,
+        libretranslate,
+        deepl,
+        deepl_glossaries,
+    ):
         app.include_router(module.router(service))
     app.include_router(inspection_api.pages())
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=service.settings.body_bytes)
@@ -109,6 +128,8 @@ def _load_first_model(service: Service) -> None:
 def _error_format(request: Request) -> Callable[[ApiError], JSONResponse]:
     """Return the function that formats errors for the interface of a path."""
     path = request.url.path
+    if openai.handles(path):
+        return openai.error_response
     if path.startswith("/v2/"):
         return deepl.error_response
     return libretranslate.error_response if libretranslate.handles(path) else api_v1.error_response

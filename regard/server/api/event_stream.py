@@ -1,0 +1,40 @@
+"""Server-sent events: a response that comes piece by piece, and ends when the client leaves or the time is over."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+__all__ = ["EVENT_STREAM", "EventStream", "event"]
+
+EVENT_STREAM: dict[str, Any] = {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
+
+
+def event(data: Any, name: str | None = None) -> str:
+    """Return an event: JSON, or a text as it is."""
+    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, allow_nan=False)
+    return (f"event: {name}\n" if name else "") + f"data: {text}\n\n"
+
+
+class EventStream(StreamingResponse):
+    """Response of events. ``seconds``: a client that reads too slowly is left after them."""
+
+    def __init__(self, events: AsyncGenerator[str, None], *, seconds: float) -> None:
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        super().__init__(events, media_type="text/event-stream", headers=headers)
+        self._events, self._seconds = events, seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                await super().__call__(scope, receive, send)
+        except TimeoutError:
+            pass  # the server closes a connection whose response is not whole
+        finally:
+            await self._events.aclose()

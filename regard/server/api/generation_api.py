@@ -1,0 +1,102 @@
+"""Text generation over HTTP: prompts, and what goes on from them, whole or token by token."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
+
+from regard.server.api.api_v1 import ERROR_RESPONSES
+from regard.server.api.event_stream import EVENT_STREAM, EventStream, event
+from regard.server.api.requests import credentials, unless_disconnected, validate_texts
+from regard.server.api_error import ApiError
+from regard.server.batching.served_generator import text_of
+from regard.server.generation_request import GenerationRequest, OpenedRequest
+from regard.server.service import Service
+from regard.tasks.language_model.interface import GenerateRequest
+from regard.tasks.language_model.text_batch import TextStep
+
+__all__ = ["router"]
+
+
+class GenerateBody(GenerateRequest):
+    """Prompts, and settings of generation; those left out are the run's own."""
+
+    prompt: str | list[str] = Field(description="One prompt or a list of prompts; `` begins a text.")
+    samples: Annotated[int, Field(ge=1, lt=2**31)] = Field(1, description="Texts that go on from each prompt.")
+    model: str | None = Field(None, description="Name of the model; the first language model if left out.")
+    stream: bool = Field(False, description="Send the texts as they grow, as server-sent events.")
+
+
+class GeneratedText(BaseModel):
+    """Text that goes on from a prompt, which it does not repeat."""
+
+    prompt: int = Field(description="Number of the prompt; 0 is the first.")
+    sample: int = Field(description="Number of the text among those of its prompt.")
+    text: str
+    finish_reason: Literal["end", "stop", "length"] | None = Field(
+        description="`end`: the model ended the text; `stop`: a stop string came; `length`: it has as many tokens as "
+        "it may. null for a part of a text that goes on."
+    )
+    tokens: int = Field(description="Generated so far, those of a stop string and the end symbol included.")
+    log_probability: float = Field(description="Of these tokens, in nats.")
+
+
+class GenerateResponse(BaseModel):
+    """Texts in order of the prompts, the samples of each together."""
+
+    texts: list[GeneratedText]
+    model: str
+
+
+def router(service: Service) -> APIRouter:
+    """Return the route that generates."""
+    routes = APIRouter(tags=["Regard"])
+
+    @routes.post("/v1/generate", response_model=GenerateResponse, responses=ERROR_RESPONSES | {200: EVENT_STREAM})
+    async def generate(body: GenerateBody, request: Request) -> Any:
+        """Go on from prompts. With `stream`, each event is one of `texts` with the next part of the text.
+
+        An error after the first event is an event `error`.
+        """
+        own = {"prompt", "samples", "model", "stream"}
+        settings = body.model_dump(exclude=own, exclude_unset=True)
+        validate_texts(settings.get("stop") or [], "stop")
+        asked = GenerationRequest(
+            validate_texts(body.prompt, "prompt"), body.model, settings, body.samples, credentials(request, "Bearer")
+        )
+        opened = await asked.open(service)
+        if body.stream:
+            events = _events(await unless_disconnected(request, opened.begun()), opened)
+            return EventStream(events, seconds=opened.seconds + 1)
+        texts = await unless_disconnected(request, opened.whole())
+        parts = [_part(number, steps, opened) for number, steps in enumerate(texts)]
+        return GenerateResponse(texts=parts, model=opened.model.name)
+
+    return routes
+
+
+async def _events(
+    steps: AsyncGenerator[tuple[int, TextStep], None], opened: OpenedRequest
+) -> AsyncGenerator[str, None]:
+    """Yield an event for each part of a text, and for an error."""
+    async with aclosing(steps):
+        try:
+            async for number, step in steps:
+                if step.piece.text or step.piece.finish_reason:
+                    yield event(_part(number, [step], opened).model_dump())
+        except ApiError as error:
+            yield event({"error": error.message}, "error")
+
+
+def _part(number: int, steps: Sequence[TextStep], opened: OpenedRequest) -> GeneratedText:
+    """Return the part of a text that steps give."""
+    prompt, sample = divmod(number, opened.texts.samples)
+    last = steps[-1].piece
+    return GeneratedText(
+        prompt=prompt, sample=sample, text=text_of(steps), finish_reason=last.finish_reason, tokens=last.tokens,
+        log_probability=last.log_probability,
+    )  # fmt: skip

@@ -1,0 +1,186 @@
+"""OpenAI's interface for completions: requests as its clients send them, errors as {"error": {"message": …}}."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+
+from regard.server.api.event_stream import EVENT_STREAM, EventStream, event
+from regard.server.api.openai_answers import Answer, Completion, ErrorAnswer
+from regard.server.api.requests import credentials, unless_disconnected, validate_texts
+from regard.server.api_error import ApiError
+from regard.server.batching.served_generator import NumberedStep
+from regard.server.generation_request import GenerationRequest, OpenedRequest
+from regard.server.service import Service
+from regard.tasks.language_model.interface import GenerateRequest
+from regard.tasks.language_model.text_batch import TokenScore
+
+__all__ = ["error_body", "error_response", "handles", "router"]
+
+PATH = "/v1/completions"
+CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorAnswer} for status in (400, 401, 404, 413, 429, 500, 503)
+}
+COMMON = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "seed")  # named as in GenerateRequest
+Stop = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+def _as_list(given: Any) -> Any:
+    return [given] if isinstance(given, str) else given
+
+
+class StreamOptions(BaseModel):
+    """Options of a stream."""
+
+    include_usage: bool | None = Field(None, description="End with the numbers of tokens.")
+
+
+class CompletionRequest(BaseModel):
+    """Request for completions. Other settings of `/v1/generate` (`top_k`, `min_p`, …) may stand beside these."""
+
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+
+    prompt: Annotated[list[str], BeforeValidator(_as_list)] = Field([""], description="One prompt or a list of them.")
+    model: str | None = Field(None, description="Name of the model; the first language model if left out.")
+    max_tokens: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(
+        None, description="16 unless given; 0, with `echo`, gives the prompt alone."
+    )
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    n: Annotated[int, Field(ge=1, le=128)] | None = None
+    stop: Annotated[list[Stop], Field(max_length=4), BeforeValidator(_as_list)] | None = Field(
+        None, description="String that ends a text, or a list of at most 4; no part of the text."
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    logprobs: Annotated[int, Field(ge=0, le=5)] | None = Field(
+        None, description="Likeliest tokens that are told of each step, with their log-probabilities."
+    )
+    echo: bool | None = Field(None, description="Begin each text with its prompt.")
+    stream: bool | None = Field(None, description="Send the texts as they grow, as server-sent events.")
+    stream_options: StreamOptions | None = None
+    user: str | None = Field(None, description="Not used.")
+    best_of: Annotated[int, Field(ge=1, lt=2**31)] | None = Field(None, description="As `n`; no other value.")
+    suffix: str | None = Field(None, description="Not supported.")
+    logit_bias: dict[str, float] | None = Field(None, description="Not supported.")
+
+    @field_validator("prompt", mode="before")
+    @classmethod
+    def _refuse_tokens(cls, given: Any) -> Any:
+        if isinstance(given, list) and any(isinstance(each, int | list) for each in given):
+            raise ValueError("numbers of tokens are not supported: send texts")
+        return given
+
+    def checked(self) -> None:
+        """Raise ApiError for what no server of Regard does."""
+        if self.suffix:
+            raise ApiError(400, "Invalid request: suffix is not supported")
+        if self.logit_bias:
+            raise ApiError(400, "Invalid request: logit_bias is not supported")
+        if self.best_of not in (None, self.n or 1):
+            raise ApiError(400, "Invalid request: best_of is supported as n alone: no text is left out")
+        if self.max_tokens == 0 and not self.echo:
+            raise ApiError(400, "Invalid request: max_tokens of 0 leaves nothing to answer without echo")
+        foreign = (self.model_extra or {}).keys() - (GenerateRequest.model_fields.keys() - {"length"})
+        if foreign:
+            raise ApiError(400, f"Invalid request: Unrecognized request argument supplied: {min(foreign)[:40]}")
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of generation, as ``GenerateRequest`` names them."""
+        found = {name: getattr(self, name) for name in COMMON} | (self.model_extra or {})
+        if self.temperature == 0:
+            found |= {"temperature": None, "greedy": True}
+        return found | {"stop": self.stop, "length": (16 if self.max_tokens is None else self.max_tokens) or 1}
+
+
+def handles(path: str) -> bool:
+    """Return whether a path belongs to this interface."""
+    return path == PATH
+
+
+def error_response(error: ApiError) -> JSONResponse:
+    """Return an error as OpenAI's clients expect it."""
+    status = {422: 400, 403: 401}.get(error.status, error.status)
+    return JSONResponse(error_body(error, status), status, headers=error.headers)
+
+
+def error_body(error: ApiError, status: int) -> dict[str, Any]:
+    """Return the body of an error."""
+    kind = "server_error" if status >= 500 else "rate_limit_error" if status == 429 else "invalid_request_error"
+    code = "insufficient_quota" if error.reason == "quota" else CODES.get(status)
+    return {"error": {"message": error.message, "type": kind, "param": None, "code": code}}
+
+
+def router(service: Service) -> APIRouter:
+    """Return the route that completes prompts."""
+    routes = APIRouter(tags=["OpenAI"])
+
+    @routes.post(PATH, response_model=Completion, responses=RESPONSES | {200: EVENT_STREAM})
+    async def completions(body: CompletionRequest, request: Request) -> Any:
+        """Go on from prompts, for clients of OpenAI's completions."""
+        body.checked()
+        asked = GenerationRequest(
+            validate_texts(body.prompt, "prompt"), body.model, body.settings(), body.n or 1,
+            credentials(request, "Bearer"), alternatives=body.logprobs or 0, length_name="max_tokens",
+        )  # fmt: skip
+        opened = await asked.open(service)
+        scores = await unless_disconnected(request, _prompt_scores(body, opened))
+        answer = Answer(
+            opened, echo=bool(body.echo), logprobs=body.logprobs, prompt_scores=scores,
+            told=bool(body.stream and body.stream_options and body.stream_options.include_usage),
+        )  # fmt: skip
+        if not body.stream:
+            texts = await unless_disconnected(request, opened.whole()) if body.max_tokens != 0 else None
+            return JSONResponse(answer.whole(texts))
+        steps = await unless_disconnected(request, opened.begun()) if body.max_tokens != 0 else None
+        return EventStream(_events(steps, answer), seconds=opened.seconds + 1)
+
+    return routes
+
+
+async def _prompt_scores(body: CompletionRequest, opened: OpenedRequest) -> list[list[TokenScore]] | None:
+    """Return the scores of the prompts' tokens, where the texts begin with them; charged, where this is all."""
+    if not body.echo or (body.logprobs is None and body.max_tokens != 0):
+        return None
+    if body.logprobs is None:
+        with opened.charge():
+            return None
+    generator, _ = opened.model.start()
+    works = [partial(_scored, generator, tokens, body.logprobs) for tokens in opened.texts.prompts]
+    scored = opened.model.compute(works, client=opened.texts.client, seconds=opened.seconds)
+    if body.max_tokens != 0:
+        return await scored
+    with opened.charge():
+        return await scored
+
+
+def _scored(generator: Any, tokens: list[int], alternatives: int, interrupted: Any) -> list[TokenScore]:
+    """Return the scores of a prompt's tokens."""
+    scores: list[TokenScore] = generator.batch().score(tokens, alternatives)
+    return scores
+
+
+async def _events(steps: AsyncGenerator[NumberedStep, None] | None, answer: Answer) -> AsyncGenerator[str, None]:
+    """Yield an event for each part of a text, for usage where it is asked for, for an error, and the end."""
+    for chunk in answer.begun(ended=steps is None):
+        yield event(chunk)
+    if steps is not None:
+        async with aclosing(steps):
+            try:
+                async for number, step in steps:
+                    if told := answer.chunk(number, step):
+                        yield event(told)
+            except ApiError as error:
+                yield event(error_body(error, error.status))
+                return
+    if answer.told:
+        yield event(answer.usage_chunk())
+    yield event("[DONE]")
