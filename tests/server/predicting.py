@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from regard.core.predictor_interface import PredictionInterrupted, PredictorInte
 from regard.server.batching.served_generator import ServedGenerator
 from regard.server.batching.served_predictor import ServedPredictor
 from regard.tasks.language_model.generator import Generated, Generator
+from regard.tasks.language_model.text_batch import BatchText, TextBatch, TextStep
 
 from ..inspection.language_models import generator
 
@@ -107,3 +109,28 @@ class Inspecting:
         kind = self._inner.run.config.task.kind
         whole = {"name": self._inner.name, "task": kind, "source": None, "target": None, "example": None}
         return whole | {"checkpoints": ["best"], "checkpoint": "best", "weights": {}, "parts": [], "curves": []}
+
+
+class Halting(TextBatch):
+    """A batch that stands still after ``allowed`` tokens of the first text, whose prompt is one letter."""
+
+    allowed = 0
+
+    def choose(self) -> list[tuple[BatchText, TextStep]]:
+        self.halted = len(self.texts[0].text.tokens) - 2 >= self.allowed
+        if self.halted:
+            time.sleep(0.002)
+        return [] if self.halted else super().choose()
+
+    def advance(self) -> None:
+        if not self.halted:
+            super().advance()
+
+
+def halting(name: str = "book", **options: int) -> tuple[ServedGenerator, Halting]:
+    """A language model, of which a test says how far it goes."""
+    served = book(name, **options)
+    generator = served._load_predictor()
+    batch = Halting(generator._decoding)
+    generator.batch = lambda: batch  # type: ignore[method-assign]
+    return served, batch

@@ -30,13 +30,20 @@ def url() -> Iterator[str]:
 WEB = httpx.Client(verify=False, timeout=30)  # a new one for each request reads all certificates
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _closed() -> Iterator[None]:
+    with WEB:
+        yield
+
+
 def client_of(url: str, key: str = "any") -> Any:
     return openai.OpenAI(base_url=url, api_key=key, max_retries=0, timeout=30)
 
 
 @pytest.fixture(scope="module")
-def client(url: str) -> Any:
-    return client_of(url)
+def client(url: str) -> Iterator[Any]:
+    with client_of(url) as found:
+        yield found
 
 
 def test_a_completion(client: Any) -> None:
@@ -279,7 +286,8 @@ def test_keys_and_quotas_and_rates(tmp_path: Any) -> None:
         base = f"http://127.0.0.1:{port}/v1"
 
         def ask(key: str) -> Any:
-            return client_of(base, key).completions.create(model="book", prompt="ab", max_tokens=1)
+            with client_of(base, key) as client:
+                return client.completions.create(model="book", prompt="ab", max_tokens=1)
 
         with pytest.raises(openai.AuthenticationError) as caught:
             ask("wrong")
