@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.commands.incoming_lines import chunks, open_lines, reader_left
-from regard.commands.options import AsJson, CheckpointName, DeviceName, Run, Threads, epilog, open_predictor
+from regard.commands.options import AsJson, CheckpointName, DeviceName, EngineName, Run, Threads, epilog, open_predictor
 from regard.commands.output import open_output
 from regard.errors import ConfigError
 
@@ -95,6 +95,7 @@ def generate(
     samples: Samples = 1,
     seed: Seed = None,
     as_json: AsJson = False,
+    engine: EngineName = None,
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
     threads: Threads = None,
@@ -111,7 +112,7 @@ def generate(
     if prompt is not None and file is not None:
         raise ConfigError("--prompt and a file of prompts cannot be combined", help="give one of them")
     require_task(RunFolder.open(run), "language-model")
-    model: Generator = open_predictor(run, checkpoint=checkpoint, device=device, threads=threads)
+    model: Generator = open_predictor(run, checkpoint=checkpoint, device=device, threads=threads, engine=engine)
     given = {
         "length": length, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "stop": stop,
         "repetition_penalty": repetition_penalty, "frequency_penalty": frequency_penalty,

@@ -121,17 +121,21 @@ def open_model(
 
     set_up(device, threads)
     model = load(run, checkpoint=checkpoint, device=device, engine=engine)
-    if engine == "bfloat16" and model.device.type == "cpu":
-        _warn_if_emulated()
+    _warn_if_emulated(engine, model.device.type)
     return model
 
 
-def open_predictor(run: Path, *, checkpoint: str | None, device: str | None, threads: int | None) -> Any:
-    """Load the trained model of a run of any task, in the same way."""
+def open_predictor(
+    run: Path, *, checkpoint: str | None, device: str | None, threads: int | None, engine: Engine | None = None
+) -> Any:
+    """Load the trained model of a run of any task, in the same way; ``engine`` for one that has engines."""
     from regard.tasks.load import load
 
     set_up(device, threads)
-    return load(run, checkpoint=checkpoint, device=device)
+    model = load(run, checkpoint=checkpoint, device=device, **({} if engine is None else {"engine": engine}))
+    if engine is not None:
+        _warn_if_emulated(engine, model.device.type)
+    return model
 
 
 def set_up(device: str | None, threads: int | None) -> None:
@@ -141,10 +145,10 @@ def set_up(device: str | None, threads: int | None) -> None:
         _require_device(device)
 
 
-def _warn_if_emulated() -> None:
+def _warn_if_emulated(engine: Engine | None, device: str) -> None:
     from regard.engine.processor import bfloat16_in_hardware
 
-    if not bfloat16_in_hardware():
+    if engine == "bfloat16" and device == "cpu" and not bfloat16_in_hardware():
         typer.echo("note: this processor emulates bfloat16, which is slower on it than float32, the default", err=True)
 
 

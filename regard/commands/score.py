@@ -103,13 +103,7 @@ def score(
     folder = RunFolder.open(run)
     require_task(folder, "translation", "language-model")
     if folder.config.task.kind == "translation":
-        if source is None or prompt is not None:
-            why = f"{run} translates: it scores pairs of sentences"
-            raise ConfigError(
-                "a translation is scored with its source", why=why, help=f"regard score {run} SOURCE TARGET"
-            )
-        if stride is not None:
-            raise ConfigError("this option does not apply", where="--stride", why=f"{run} is a run of translation")
+        source = _require_pairs(run, source, prompt, stride)
         model = open_model(run, checkpoint=checkpoint, device=device, threads=threads)
         pairs = read_pairs(CorpusConfig(source=source, target=target))
         total = sum(1 for _ in pairs)  # reads it all once: whatever is not parallel is told before any work
@@ -127,6 +121,16 @@ def score(
     with open_lines(text, watched=True) as (lines, _):
         scored = _scored_lines(generator, lines, text, prompt, stride)
         _print_scores(scored, count_lines(text), "lines", as_json, cut)
+
+
+def _require_pairs(run: Path, source: Path | None, prompt: str | None, stride: int | None) -> Path:
+    """The source of the pairs; ConfigError for what a translation is not scored by."""
+    if source is None or prompt is not None:
+        why, help = f"{run} translates: it scores pairs of sentences", f"regard score {run} SOURCE TARGET"
+        raise ConfigError("a translation is scored with its source", why=why, help=help)
+    if stride is not None:
+        raise ConfigError("this option does not apply", where="--stride", why=f"{run} is a run of translation")
+    return source
 
 
 def _print_scores(

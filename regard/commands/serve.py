@@ -173,8 +173,9 @@ def create_server(
     port = _free_port(host, port)
     chosen, metrics = _settings(ServerSettings, settings or {}), ServerMetrics()
     models = ModelRegistry([_served(given, chosen, metrics, **opening) for given in runs])
-    if opening.get("engine") is not None and not models.translators:
-        raise ConfigError("no run here translates", where="--engine", why="engines are for translation")
+    if opening.get("engine") is not None and not (models.translators or models.generators):
+        why = "engines are for translation and generation"
+        raise ConfigError("no run here translates or generates", where="--engine", why=why)
     service = Service(models, chosen, metrics, keys=KeyStore(keys) if keys else None, glossaries=glossaries)
     address = {"host": host, "port": port, "log_level": log_level}
     return uvicorn.Server(_uvicorn_config(create_app(service), chosen, trusted_proxy, **address)), port
@@ -270,7 +271,7 @@ def _served(
         return model
     if isinstance(config, LanguageModelConfig):
         model = ServedGenerator(
-            name, load_predictor=lambda: open_predictor(path, checkpoint=checkpoint, **opening),
+            name, load_predictor=lambda: open_predictor(path, checkpoint=checkpoint, engine=engine, **opening),
             waiting=settings.waiting, rows=settings.rows, **common,
         )  # fmt: skip
         return model

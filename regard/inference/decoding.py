@@ -15,7 +15,7 @@ from regard.data.pairs import pad_sources
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD
 from regard.engine.packed import Format
 from regard.engine.processor import bfloat16_in_hardware, int8_obstacle
-from regard.engine.transformer import FastEncoderDecoder, obstacle
+from regard.engine.transformer import FastEncoderDecoder
 from regard.errors import ConfigError, ModelError
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.search.beam import BeamStep, start_beam
@@ -25,7 +25,7 @@ from regard.search.contract import ChunkedStep, Reduce, StatePair, Symbols, chun
 from regard.search.greedy import start_greedy
 from regard.search.sampling import start_sampling
 
-__all__ = ["SYMBOLS", "Decoding", "Engine", "possible"]
+__all__ = ["SYMBOLS", "Decoding", "Engine", "number_format", "possible"]
 
 Engine = Literal["reference", "float32", "bfloat16", "int8"]
 SYMBOLS = Symbols(BEGIN, END, suppressed=(PAD, BEGIN))
@@ -40,8 +40,7 @@ class Decoding:
         self._model: EncoderDecoder | FastEncoderDecoder = model
         self._chunked_step: ChunkedStep = chunked(model.step)
         if engine != "reference":
-            dtype = {"bfloat16": torch.bfloat16, "int8": torch.float32}.get(engine)
-            format: Format = "int8" if engine == "int8" else "float"
+            dtype, format = number_format(engine)
             parts = (model.encoder, model.decoder, model.head.weight)
             self._model = fast = FastEncoderDecoder(*parts, bias=model.head.bias, dtype=dtype, format=format)
             self._chunked_step = fast.chunked_step
@@ -101,21 +100,29 @@ def _require_probabilities(found: tuple[Tensor, ...]) -> None:
         )
 
 
-def possible(engine: Engine | None, model: EncoderDecoder) -> Engine:
-    """The engine that was asked for, or the best of those with the model's own outputs."""
-    reason = obstacle(model.decoder)
+def possible(engine: Engine | None, reason: str | None, device: torch.device) -> Engine:
+    """The engine that was asked for, or the best of those with the model's own outputs.
+
+    ``reason``: why the model has no fast form; None if it has one. ``device``: where the model is.
+    """
     if engine is None:
         return "float32" if reason is None else "reference"
     if reason is not None and engine != "reference":
         raise ConfigError(
             f"this model cannot decode in {engine}", where="engine", why=reason, help="leave it out, or say reference"
         )
-    if engine == "int8" and (why := _int8_obstacle(model)) is not None:
+    if engine == "int8" and (why := _int8_obstacle(device)) is not None:
         other = "leave it out, or say bfloat16" if bfloat16_in_hardware() else "leave it out"
         raise ConfigError("this processor cannot decode in int8", where="engine", why=why, help=other)
     return engine
 
 
-def _int8_obstacle(model: EncoderDecoder) -> str | None:
-    device = model.head.weight.device.type
-    return int8_obstacle() if device == "cpu" else f"8-bit products are made for the CPU, and the model is on {device}"
+def number_format(engine: Engine) -> tuple[torch.dtype | None, Format]:
+    """The number format that a fast engine computes in, None for that of the model, and the format of its products."""
+    dtype = {"bfloat16": torch.bfloat16, "int8": torch.float32}.get(engine)
+    return dtype, "int8" if engine == "int8" else "float"
+
+
+def _int8_obstacle(device: torch.device) -> str | None:
+    cpu = device.type == "cpu"
+    return int8_obstacle() if cpu else f"8-bit products are made for the CPU, and the model is on {device.type}"

@@ -194,6 +194,11 @@ class ModelRegistry:
         return list(self.by_name.values())
 
     @property
+    def generators(self) -> list[ServedGenerator]:
+        """The language models, in order of the command line."""
+        return [model for model in self.all if isinstance(model, ServedGenerator)]
+
+    @property
     def translators(self) -> list[ServedModel]:
         """The models that translate, in order of the command line."""
         return [model for model in self.all if isinstance(model, ServedModel)]
@@ -217,9 +222,8 @@ class ModelRegistry:
 
     def generator(self, name: str | None) -> ServedGenerator:
         """Return the language model of this name, the first for None. ApiError 400 for one of another task."""
-        generators = [model for model in self.all if isinstance(model, ServedGenerator)]
-        if name is None and generators:
-            return generators[0]
+        if name is None and self.generators:
+            return self.generators[0]
         model = self.get(name)
         if isinstance(model, ServedGenerator):
             return model

@@ -7,6 +7,7 @@ import re
 import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from json import dumps
 from typing import NamedTuple, overload
 
@@ -23,11 +24,13 @@ from regard.data.packs import PackExamples
 from regard.data.stream import Stream
 from regard.data.tokenizers.tokenizer import BEGIN, UNKNOWN, Tokenizer
 from regard.data.windows import WindowExamples
+from regard.engine.language_model import obstacle
 from regard.errors import ConfigError, DataError
+from regard.inference.decoding import Engine, possible
 from regard.models.language_model import LanguageModel
 from regard.tasks.language_model.config import GenerateConfig
 from regard.tasks.language_model.continuation import Continuation, FinishReason, GeneratedPiece
-from regard.tasks.language_model.decoding import WindowDecoding
+from regard.tasks.language_model.decoding import WindowDecoding, decoded_by
 from regard.tasks.language_model.interface import generator_interface
 from regard.tasks.language_model.observe import observe_tokens
 from regard.tasks.language_model.running_texts import running_texts
@@ -56,13 +59,31 @@ class Generated(NamedTuple):
 
 
 class Generator:
-    """Text in, more text out. ``context``: the most tokens that a prediction sees, as in training."""
+    """Text in, more text out. ``context``: the most tokens that a prediction sees, as in training.
 
-    def __init__(self, model: LanguageModel, tokenizer: Tokenizer, settings: GenerateConfig, *, context: int) -> None:
+    ``engine`` says what generates: the fast form of the model in float32 where there is one, unless given; scores are
+    the model's own.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        tokenizer: Tokenizer,
+        settings: GenerateConfig,
+        *,
+        context: int,
+        engine: Engine | None = None,
+    ) -> None:
         self.model, self.tokenizer = model.eval(), tokenizer
         self.settings, self.context = settings, context
         self.device = model.head.weight.device
-        self._decoding = WindowDecoding(model, context=context, types=len(tokenizer), device=self.device)
+        self._engine = possible(engine, obstacle(model), self.device)
+
+    @cached_property
+    def _decoding(self) -> WindowDecoding:
+        """The model in the layout of its engine, made when first asked for."""
+        model = decoded_by(self.model, self._engine)
+        return WindowDecoding(model, context=self.context, types=len(self.tokenizer), device=self.device)
 
     @overload
     def __call__(

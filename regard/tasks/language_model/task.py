@@ -33,6 +33,7 @@ from regard.data.stream import Stream, TextConfig, open_or_prepare_stream, read_
 from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer, train_tokenizer
 from regard.data.windows import TokenBatch, WindowExamples
 from regard.errors import ConfigError
+from regard.inference.decoding import Engine
 from regard.models.head import Head
 from regard.models.language_model import LanguageModel
 from regard.models.transformer.build import language_model
@@ -205,9 +206,11 @@ def _compute_metrics(sums: MetricSums) -> dict[str, float]:
 
 
 def _predictor(
-    net: nn.Module, codecs: TextCodec, config: LanguageModelConfig, *, engine: str | None = None
+    net: nn.Module, codecs: TextCodec, config: LanguageModelConfig, *, engine: Engine | None = None
 ) -> Generator:
-    return Generator(cast(LanguageModel, net), codecs.tokenizer, config.generate, context=config.data.context)
+    return Generator(
+        cast(LanguageModel, net), codecs.tokenizer, config.generate, context=config.data.context, engine=engine
+    )
 
 
 def _sample(folder: Path) -> dict[str, Any]:

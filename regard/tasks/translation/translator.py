@@ -27,6 +27,7 @@ from regard.core.task import Indices, MetricSums, never
 from regard.data.order import batches_in_order
 from regard.data.pairs import PairExamples, pad_sources
 from regard.data.tokenizers.catalogue import BEGIN, UNKNOWN, Tokenizer
+from regard.engine.transformer import obstacle
 from regard.errors import ConfigError, DataError
 from regard.inference.decoding import Decoding, Engine, possible
 from regard.inference.results import Candidate, Translation
@@ -67,7 +68,7 @@ class Translator:
         self.model, self.source, self.target = model.eval(), source, target
         self.search, self.max_length, self.language = search, max_length, language
         self.device = model.head.weight.device
-        self._engine = possible(engine, model)
+        self._engine = possible(engine, obstacle(model.decoder), self.device)
         self._observing = threading.Lock()
 
     def __repr__(self) -> str:
