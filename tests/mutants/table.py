@@ -14,6 +14,7 @@ import torch
 from regard.attention.heads import SelfAttention
 from regard.attention.kernel import attend
 from regard.attention.mechanisms.dot import Dot
+from regard.attention.positions.forgetting import ForgetGate, ForgettingBias
 from regard.inference.decoding import Decoding
 from regard.models.convolutional.decoder import ConvolutionalLayer, ConvolutionalReader
 from regard.models.convolutional.encoder import CentredConvolution
@@ -29,7 +30,7 @@ from regard.training.optim import make_optimizer
 from regard.training.trainer import Trainer
 from regard.training.updater import Updater
 from tests import test_beam, test_decoding, test_dropout, test_kernel, test_muon, test_sampling, test_update
-from tests.hand import test_convolutional, test_recurrent
+from tests.hand import test_convolutional, test_forgetting, test_recurrent, test_value_embedding
 from tests.laws import test_abilities
 
 from .editing import Edit
@@ -260,4 +261,24 @@ MODELS = {
     ),
 }  # fmt: skip
 
-MUTANTS = TRAINING | DECODING | MODELS
+# Newer parts
+PARTS = {
+    "forgetting that sums over documents": Mutant(
+        Edit(ForgetGate.forward, "if not apart:", "if True:"),
+        test_forgetting.test_sums_over_documents_would_be_heard_of,
+    ),
+    "forgetting whose sums are rounded before they are compared": Mutant(
+        Edit(ForgettingBias.forward, "span.read(\"decay\")", "span.read(\"decay\").float()"),
+        test_forgetting.test_neighbours_are_told_apart_far_from_the_start,
+    ),
+    "forgetting that counts the key's own gate": Mutant(
+        Edit(ForgettingBias.forward, "- at_key[..., None, :])", "- at_key.roll(1, -1)[..., None, :])"),
+        test_forgetting.test_weights_are_products_of_the_gates_between,
+    ),
+    "value embeddings without their factor": Mutant(
+        Edit(SelfAttention._add_values, "other * heads", "heads"),
+        test_value_embedding.test_values_are_mixed_by_both_factors,
+    ),
+}  # fmt: skip
+
+MUTANTS = TRAINING | DECODING | MODELS | PARTS
