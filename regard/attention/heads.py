@@ -22,7 +22,7 @@ from regard.attention.contract import (
     RowMap,
     SourceKeys,
 )  # fmt: skip
-from regard.attention.mask import Bound, Causal, Mask, Padding, Segments, Span
+from regard.attention.mask import Bound, Causal, Mask, Padding, Span
 from regard.attention.positions.forgetting import ForgetGate
 from regard.attention.positions.rotary import Rotary
 from regard.core.state import State, select
@@ -319,7 +319,7 @@ class SelfAttention(Mixer):
         if self.rotary is not None:
             query, key = self.rotary(query, span.position), self.rotary(key, span.position)
         if self.forget is not None:
-            span = self.forget(x, span, state.span, apart=isinstance(span.segment, Tensor))
+            span = self.forget(x, span, state.span)
         key, keys = self.attention.mechanism.prepare(key), span
         if self.causal:
             state = state.append(key, value, span)

@@ -41,7 +41,7 @@ def test_weights_are_products_of_the_gates_between() -> None:
         gate.project.weight.fill_(1.0)
         gate.project.bias.zero_()
     x = torch.tensor([1 / 3, 1 / 2, 1 / 4]).logit()[None, :, None]
-    span = gate(x, columns(3), EMPTY, apart=False)
+    span = gate(x, columns(3), EMPTY)
     nothing = torch.zeros(1, 1, 3, 2)
     attended = Dot(bias=ForgettingBias())(nothing, nothing, nothing, Causal().bind(span, span), need_weights=True)
     wanted = [[1, 0, 0], [1 / 3, 2 / 3, 0], [1 / 11, 2 / 11, 8 / 11]]
@@ -88,8 +88,9 @@ def second_document(mixer: SelfAttention, first: Tensor, second: Tensor, cuts: l
 class Unparted(ForgetGate):
     """Sums over the whole row: equal in exact arithmetic, since what two columns share falls out of the difference."""
 
-    def forward(self, x: Tensor, span: Span, past: Span, *, apart: bool) -> Span:
-        return super().forward(x, span, past, apart=False)
+    def forward(self, x: Tensor, span: Span, past: Span) -> Span:
+        summed = super().forward(x, span._replace(segment=()), past)
+        return summed._replace(segment=span.segment)
 
 
 @pytest.mark.parametrize("path", ["reference", "softmax", "sdpa"])
@@ -110,13 +111,11 @@ def test_sums_over_documents_would_be_heard_of() -> None:
     for kind, alike in ((ForgetGate, True), (Unparted, False)):
         torch.manual_seed(3)
         gate = kind(4, 2)
-        sums = [gate(each, PACK, EMPTY, apart=True).decay[:, 3:] for each in (x, changed)]
+        sums = [gate(each, PACK, EMPTY).decay[:, 3:] for each in (x, changed)]
         assert torch.equal(*sums) is alike
     assert torch.equal(
-        ForgetGate.forward(gate, x, PACK, EMPTY, apart=True).decay[:, 3:],
-        ForgetGate.forward(
-            gate, x[:, 3:], PACK.columns(3, 7), EMPTY._replace(segment=EMPTY.position), apart=True
-        ).decay,
+        ForgetGate.forward(gate, x, PACK, EMPTY).decay[:, 3:],
+        ForgetGate.forward(gate, x[:, 3:], PACK.columns(3, 7), EMPTY._replace(segment=EMPTY.position)).decay,
     ), "as alone"
 
 
@@ -127,7 +126,7 @@ def test_neighbours_are_told_apart_far_from_the_start() -> None:
     with torch.no_grad():
         gate.project.bias.fill_(-3.0)
     x = torch.randn(1, 4000, 2)
-    span = gate(x, columns(4000), EMPTY, apart=False)
+    span = gate(x, columns(4000), EMPTY)
     bound = Causal().bind(span.columns(3990, 4000), span)
     bias = ForgettingBias()(torch.zeros(1, 1, 10, 2), bound)[0, 0]
     wanted = torch.nn.functional.logsigmoid(gate.project(x))[0, 3990:, 0]

@@ -142,13 +142,27 @@ def test_every_key_of_a_side_is_taught_or_refused() -> None:
 
 
 @pytest.mark.parametrize("name", UNTAUGHT)
-def test_what_the_fast_decoder_and_exports_do_not_know_is_told(name: str) -> None:
+def test_what_an_export_does_not_know_is_told(name: str) -> None:
     part, why = UNTAUGHT[name]
-    config, made = ModelConfig.model_validate(SIZES | part), model(**part)
-    for found in (obstacle(made.decoder), ctranslate2_obstacle(config)):
-        assert found is not None and why in found
-    with pytest.raises(ValueError, match="no fast form"):
-        FastEncoderDecoder(made.encoder, made.decoder, made.head.weight)
+    found = ctranslate2_obstacle(ModelConfig.model_validate(SIZES | part))
+    assert found is not None and why in found
+
+
+@pytest.mark.parametrize("name", [*UNTAUGHT, "none"])
+def test_the_fast_decoder_refuses_a_part_or_computes_it_alike(name: str) -> None:
+    made = model(**UNTAUGHT.get(name, ({}, ""))[0])
+    with torch.no_grad():
+        for parameter in made.decoder.parameters():
+            parameter.normal_(std=0.5)  # gains and factors, too
+    if obstacle(made.decoder) is not None:
+        with pytest.raises(ValueError, match="no fast form"):
+            FastEncoderDecoder(made.encoder, made.decoder, made.head.weight)
+        return
+    fast = FastEncoderDecoder(made.encoder, made.decoder, made.head.weight)
+    source, valid, tokens = torch.tensor([[4, 5, 6]]), torch.ones(1, 3, dtype=torch.bool), torch.tensor([[2, 5, 7]])
+    with torch.no_grad():
+        wanted, _ = made.step(tokens, made.session(source, valid))
+    torch.testing.assert_close(fast.step(tokens, fast.session(source, valid))[0], wanted)
 
 
 def test_what_they_know_is_not_refused() -> None:

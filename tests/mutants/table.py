@@ -264,7 +264,7 @@ MODELS = {
 # Newer parts
 PARTS = {
     "forgetting that sums over documents": Mutant(
-        Edit(ForgetGate.forward, "if not apart:", "if True:"),
+        Edit(ForgetGate.forward, "not isinstance(span.segment, Tensor)", "True"),
         test_forgetting.test_sums_over_documents_would_be_heard_of,
     ),
     "forgetting whose sums are rounded before they are compared": Mutant(

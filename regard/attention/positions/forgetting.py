@@ -31,22 +31,19 @@ class ForgettingBias(EnergyBias):
 class ForgetGate(nn.Module):
     """f_t = σ(w_f · x_t + b_f), one for each head, and c_t = Σ_{l≤t} log f_l (Lin et al. 2025, §3.1).
 
-    ``width``: features of a column. Parameters: heads · (width + 1). The sums are those of a row, or of each document
-    of a row that packs several: then nothing of an earlier document is in them, not even its rounding.
+    ``width``: features of a column. Parameters: heads · (width + 1). The sums are those of a row, or, where
+    ``Span.segment`` tells documents apart, of each document: nothing of an earlier one is in them, not even rounding.
     """
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.project = nn.Linear(width, heads)
 
-    def forward(self, x: Float[Tensor, "batch length width"], span: Span, past: Span, *, apart: bool) -> Span:
-        """``span`` with ``decay``, which goes on from the last column of ``past``.
-
-        ``apart``: whether documents, told by ``Span.segment``, are kept apart.
-        """
+    def forward(self, x: Float[Tensor, "batch length width"], span: Span, past: Span) -> Span:
+        """``span`` with ``decay``, which goes on from the last column of ``past``."""
         log_f = logsigmoid(self.project(x).double())
         before = _last(past, log_f)
-        if not apart:
+        if not isinstance(span.segment, Tensor):
             return span._replace(decay=log_f.cumsum(1) + before[:, None])
         first = _first_columns(span, past)
         goes_on = first.cumsum(1) == 0  # the document that ``past`` ends in

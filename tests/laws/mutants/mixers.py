@@ -53,15 +53,15 @@ class ForgetsGlobal(Forgetful):
 class SumsAnew(ForgetGate):
     """Its sums start anew in every piece."""
 
-    def forward(self, x, span, past, *, apart):
-        return super().forward(x, span, past._replace(decay=()), apart=apart)
+    def forward(self, x, span, past):
+        return super().forward(x, span, past._replace(decay=()))
 
 
 class SumsOfLastSlot(ForgetGate):
     """Goes on from the last slot of the cache, whether it holds a key or not."""
 
-    def forward(self, x, span, past, *, apart):
-        return super().forward(x, span, past._replace(valid=torch.ones_like(past.valid)), apart=apart)
+    def forward(self, x, span, past):
+        return super().forward(x, span, past._replace(valid=torch.ones_like(past.valid)))
 
 
 def _forgetting(gate: type[ForgetGate], mask: Mask = CAUSAL) -> SelfAttention:
