@@ -142,3 +142,24 @@ def test_source_keys_join_padded():
     joined = join([keys(1), keys(3)])
     assert joined.span.valid.tolist() == [[True, False, False], [True] * 3]
     assert joined.key.shape == (2, 1, 3, 1)
+
+
+def test_the_cache_of_a_window_keeps_the_last_keys_and_their_positions():
+    cache = KeyValue(
+        torch.arange(10.0).view(2, 1, 5, 1), torch.zeros(2, 1, 5, 1), of_length(5, 2), torch.zeros(2).long()
+    )
+    kept = cache.recent(3)
+    assert kept.key[:, 0, :, 0].tolist()[0] == [2, 3, 4] and kept.key[1, 0, :2, 0].tolist() == [5, 6]
+    assert kept.span.position.tolist() == [[2, 3, 4], [0, 1, 2]]
+    assert (kept.length.tolist(), kept.forgotten.tolist()) == ([3, 2], [2, 0])
+    assert truncate(kept, torch.tensor([5, 1])).length.tolist() == [3, 1]
+    with pytest.raises(TypeError, match="cannot be truncated: it keeps the keys of a window"):
+        truncate(kept, torch.tensor([4, 2]))
+    joined = join([kept, KeyValue(column(1.0), column(1.0), of_length(1), torch.zeros(1).long())])
+    assert joined.forgotten.tolist() == [2, 0, 0] and joined.recent(1).span.start.tolist() == [4, 1, 0]
+
+
+def test_a_cache_whose_positions_are_given_forgets_nothing():
+    placed = of_length(3)._replace(given_position=torch.tensor([[0, 1, 0]]))
+    cache = KeyValue(torch.zeros(1, 1, 3, 1), torch.zeros(1, 1, 3, 1), placed, torch.zeros(1).long())
+    assert cache.recent(1) is cache

@@ -22,10 +22,10 @@ from regard.attention.contract import (
     RowMap,
     SourceKeys,
 )  # fmt: skip
-from regard.attention.mask import Bound, Causal, Mask, Padding, Span
+from regard.attention.mask import Bound, Causal, Mask, Padding, Segments, Span, Window
 from regard.attention.positions.forgetting import ForgetGate
 from regard.attention.positions.rotary import Rotary
-from regard.core.state import State, select
+from regard.core.state import State, join, select
 
 __all__ = ["PROJECTIONS", "AttentionReader", "HeadWidths", "KeyValue", "MultiHead", "SelfAttention"]
 
@@ -37,12 +37,14 @@ class KeyValue(NamedTuple):
     """Cache of the keys and values seen so far, and the span of the keys.
 
     A row's next key goes into its first slot that is not valid, so rows at different steps share a batch. Pieces follow
-    one another: a piece starts where the cache ends, unless its positions are given.
+    one another: a piece starts where the cache ends, unless its positions are given. ``forgotten``: keys of each row
+    that a window has left behind; () where none ever are.
     """
 
     key: Float[Tensor, "batch prepared_heads slots prepared"]
     value: Float[Tensor, "batch key_heads slots value"]
     span: Span
+    forgotten: Int[Tensor, "batch"] | tuple[()] = ()
 
     @property
     def length(self) -> Int[Tensor, "batch"]:
@@ -57,18 +59,47 @@ class KeyValue(NamedTuple):
     ) -> KeyValue:
         """Cache with more columns, of which the valid ones, a prefix of each row, count."""
         if self.key.shape[2] == 0:
-            return KeyValue(key, value, span)
+            return KeyValue(key, value, span, self.forgotten)
         n, length = key.shape[2], self.length
         needed = max(length.tolist(), default=0) + n
         at = length[:, None] + torch.arange(n, device=key.device)
         keys, values = _write(self.key, key, at, needed), _write(self.value, value, at, needed)
-        return KeyValue(keys, values, self.span.append(span, length, keys.shape[2]))
+        return KeyValue(keys, values, self.span.append(span, length, keys.shape[2]), self.forgotten)
+
+    def recent(self, most: int) -> KeyValue:
+        """Cache of the last ``most`` keys of each row, so that it stays as large however many follow.
+
+        Where positions are given all are kept: which keys are near is not known from their order.
+        """
+        if not isinstance(self.forgotten, Tensor) or isinstance(self.span.given_position, Tensor):
+            return self
+        passed = (self.length - most).clamp_min(0)
+        if self.key.shape[2] == 0 or not bool(passed.any()):
+            return self
+        columns = passed[:, None] + torch.arange(most, device=passed.device)
+        key, value = (_gather(x, columns) for x in (self.key, self.value))
+        return KeyValue(key, value, self.span.gather(columns, passed), self.forgotten + passed)
 
     def truncate(self, length: Int[Tensor, "batch"]) -> KeyValue:
+        if isinstance(self.forgotten, Tensor):
+            length = length - self.forgotten
+            if bool(((self.forgotten > 0) & (length < self.length)).any()):
+                raise TypeError(
+                    "this state cannot be truncated: it keeps the keys of a window, and has forgotten older ones; "
+                    "keep the state from before the draft instead"
+                )
         return self._replace(span=self.span.truncate(length))
 
     def join(self, states: Sequence[KeyValue]) -> KeyValue:
-        return KeyValue(*SourceKeys(*self).join([SourceKeys(*state) for state in states]))
+        joined = SourceKeys(*self[:3]).join([SourceKeys(*state[:3]) for state in states])
+        return KeyValue(*joined, join([state.forgotten for state in states]))
+
+
+def _gather(
+    x: Float[Tensor, "batch key_heads slots width"], columns: Int[Tensor, "batch kept"]
+) -> Float[Tensor, "batch key_heads kept width"]:
+    """Columns of each row; those beyond the last are the last."""
+    return x.gather(2, columns.clamp_max(x.shape[2] - 1)[:, None, :, None].expand(-1, x.shape[1], -1, x.shape[3]))
 
 
 def _write(
@@ -269,6 +300,8 @@ class SelfAttention(Mixer):
         self.attention, self.mask, self.rotary, self.forget = attention, mask, rotary, forget
         self.together = together
         self.causal = Causal() in mask.conjuncts()
+        # A query looks at so many keys before its own, and a cache keeps no more; None where there is no limit.
+        self.back = min((part.radius for part in mask.conjuncts() if isinstance(part, Window)), default=None)
         # Slots of a cache that hold no key are padding, whatever the position they were left with.
         self.cached = mask if Padding() in mask.conjuncts() else mask & Padding()
         if self.causal and not attention.mechanism.can().causal:
@@ -300,6 +333,7 @@ class SelfAttention(Mixer):
             inner.mechanism.prepare(like.new_empty(rows, inner.key_heads, 0, inner.key_width)),
             like.new_empty(rows, inner.key_heads, 0, inner.value_width),
             Span.of(torch.ones(rows, 0, dtype=torch.bool, device=like.device)),
+            () if self.back is None else torch.zeros(rows, dtype=torch.int64, device=like.device),
         )
 
     def forward(
@@ -322,6 +356,8 @@ class SelfAttention(Mixer):
             span = self.forget(x, span, state.span)
         key, keys = self.attention.mechanism.prepare(key), span
         if self.causal:
+            if self.back is not None and isinstance(state, KeyValue):
+                state = state.recent(self.back)
             state = state.append(key, value, span)
             key, value, keys = state.key, state.value, state.span
         mask = self.mask if keys is span else self.cached

@@ -127,6 +127,17 @@ class Span(NamedTuple):
         start = torch.where(length == 0, piece.start, self.start)  # of a row that has none yet, the piece's
         return Span(start, every < (length + piece.length)[:, None])._replace(**fields)
 
+    def gather(self, columns: Int[Tensor, "batch kept"], start: Int[Tensor, "batch"]) -> Span:
+        """The span of some columns of each row, which follow one another from ``start``; beyond the last is padding."""
+        self.refuse_edges()
+        last = self.valid.shape[1] - 1
+        at = columns.clamp_max(last)
+        fields: dict[str, Any] = {
+            name: field.take_along_dim(at.view(*at.shape, *[1] * (field.dim() - 2)), 1)
+            for name, field in self.fields().items()
+        }
+        return Span(self.start + start, self.valid.gather(1, at) & (columns <= last))._replace(**fields)
+
     def truncate(self, length: Int[Tensor, "batch"]) -> Span:
         """The span with at most ``length`` valid columns in a row."""
         self.refuse_edges()

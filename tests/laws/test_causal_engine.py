@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.core.state import join, repeat, select, truncate
+from regard.core.state import join, leaves, repeat, select, truncate
 from regard.engine.language_model import FastLanguageModel, obstacle
 from regard.engine.packed import Format
 from regard.models.causal_config import CausalModelConfig
@@ -141,8 +141,19 @@ def test_packed_matrices_compute_the_same(
 
 @torch.no_grad()
 def test_the_state_of_a_window_does_not_grow() -> None:
+    """Neither that of the model itself, whose numbers are those of a single pass, nor that of its fast form."""
     model = model_of(SHAPES["window"])
     quick, draw = FastLanguageModel(model), torch.Generator().manual_seed(1)
+    tokens = drawn(2, 90, draw)
+    whole, _ = model.step(tokens, model.start(2))
+    log_p, state = model.step(tokens[:, :11], model.start(2))
+    pieces, own = [log_p], set()
+    for column in tokens[:, 11:].split(1, 1):
+        log_p, state = model.step(column, state)
+        pieces.append(log_p)
+        own.add(sum(leaf.numel() for leaf in leaves(state)))
+    assert len(own) == 1
+    torch.testing.assert_close(torch.cat(pieces, 1), whole, rtol=1e-10, atol=1e-10)
     _, state = quick.step(drawn(2, 11, draw), quick.start(2))
     sizes = set()
     for _ in range(30):
