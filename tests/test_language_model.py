@@ -18,6 +18,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 import regard
 from regard import cli
@@ -25,6 +26,7 @@ from regard.core.state import join, repeat, select, truncate
 from regard.data.stream import Stream, TextConfig, open_or_prepare_stream, read_text_lines
 from regard.data.tokenizers.catalogue import BEGIN, END, TokenizerConfig, load_tokenizer, train_tokenizer
 from regard.data.windows import WindowExamples
+from regard.engine.language_model import FastLanguageModel
 from regard.errors import ConfigError, DataError
 from regard.models.causal_config import CausalModelConfig, CausalStackConfig
 from regard.models.language_model import LanguageModel
@@ -205,6 +207,40 @@ def test_greedy_text_is_the_argmax_of_each_step(generator: Generator) -> None:
             break
         text += generator.tokenizer.decode(tokens[-1:])
     assert generator("ab", greedy=True, length=5).text == text
+
+
+def test_every_engine_of_the_models_numbers_gives_its_text(generator: Generator) -> None:
+    """A context of 12 is passed on the way; by default the fast form generates."""
+    assert isinstance(generator._decoding.model, FastLanguageModel)
+    parts = generator.model, generator.tokenizer, generator.settings
+    plain = Generator(*parts, context=12, engine="reference")
+    assert plain._decoding.model is generator.model
+    for seed in range(3):
+        mine, wanted = (each("ab", seed=seed, length=20) for each in (generator, plain))
+        assert mine.text == wanted.text and mine.log_probability == pytest.approx(wanted.log_probability)
+
+
+def test_a_model_without_a_fast_form_generates_and_says_why_an_engine_is_refused(generator: Generator) -> None:
+    generator.model.layers[0].mixer.attention.surprise = nn.Parameter(torch.ones(1))
+    parts = generator.model, generator.tokenizer, generator.settings
+    assert Generator(*parts, context=12)._decoding.model is generator.model
+    with pytest.raises(ConfigError, match="cannot decode in float32") as caught:
+        Generator(*parts, context=12, engine="float32")
+    assert "surprise" in str(caught.value.why)
+
+
+@pytest.mark.parametrize("engine", ["reference", None])
+def test_a_window_reads_on_beyond_the_context_without_reading_anew(engine: Any, generator: Generator) -> None:
+    sizes = {"width": 16, "heads": 2, "layers": 2, "feed_forward": 16, "init_std": 0.5}
+    layers = sizes | {"mixer": {"kind": "dot", "neighbourhood": 3}}
+    config = load_config({"task": "language-model", "data": {"train": []}, "model": layers})
+    model = TASK.build(config, {"types": 11}).double()
+    windowed = Generator(model, generator.tokenizer, GenerateConfig(length=40), context=6, engine=engine)
+    found = windowed("ab", greedy=True, length=40)
+    tokens = [BEGIN, *generator.tokenizer.encode("ab" + found.text)]
+    log_p, _ = model.step(torch.tensor([tokens]), model.start(1))
+    log_p[..., :3] = -torch.inf
+    assert log_p[0, 2:-1].argmax(-1).tolist() == tokens[3:] and len(tokens) > 12
 
 
 def test_what_cannot_be_spelled_or_set_is_refused(generator: Generator) -> None:

@@ -12,12 +12,9 @@ from torch import Tensor
 
 from regard.core.state import State, join, select, truncate
 from regard.data.tokenizers.tokenizer import PAD
-from regard.engine.language_model import FastLanguageModel
 from regard.errors import ModelError
-from regard.inference.decoding import Engine, number_format
-from regard.models.language_model import LanguageModel
 
-__all__ = ["DecodedModel", "Reading", "WindowDecoding", "decoded_by", "joined"]
+__all__ = ["DecodedModel", "Reading", "WindowDecoding", "joined"]
 
 LogPNext = Float[Tensor, "rows types"]
 READ_AT_ONCE = 1 << 24  # log-probabilities in memory at most when prompts are read together
@@ -33,14 +30,6 @@ class DecodedModel(Protocol):
         self, tokens: Int[Tensor, "rows length"], state: State
     ) -> tuple[Float[Tensor, "rows length types"], State]:
         """Log-probabilities of the token after each, and the state after them."""
-
-
-def decoded_by(model: LanguageModel, engine: Engine) -> DecodedModel:
-    """The model in the layout of an engine."""
-    if engine == "reference":
-        return model
-    dtype, format = number_format(engine)
-    return FastLanguageModel(model, dtype=dtype, format=format)
 
 
 class Reading:

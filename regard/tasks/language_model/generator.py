@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import secrets
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -26,11 +27,12 @@ from regard.data.tokenizers.tokenizer import BEGIN, UNKNOWN, Tokenizer
 from regard.data.windows import WindowExamples
 from regard.engine.language_model import obstacle
 from regard.errors import ConfigError, DataError
+from regard.inference.causal_decoding import causal_decoder, forgets
 from regard.inference.decoding import Engine, possible
 from regard.models.language_model import LanguageModel
 from regard.tasks.language_model.config import GenerateConfig
 from regard.tasks.language_model.continuation import Continuation, FinishReason, GeneratedPiece
-from regard.tasks.language_model.decoding import WindowDecoding, decoded_by
+from regard.tasks.language_model.decoding import WindowDecoding
 from regard.tasks.language_model.interface import generator_interface
 from regard.tasks.language_model.observe import observe_tokens
 from regard.tasks.language_model.running_texts import running_texts
@@ -82,8 +84,8 @@ class Generator:
     @cached_property
     def _decoding(self) -> WindowDecoding:
         """The model in the layout of its engine, made when first asked for."""
-        model = decoded_by(self.model, self._engine)
-        return WindowDecoding(model, context=self.context, types=len(self.tokenizer), device=self.device)
+        model, context = causal_decoder(self.model, self._engine), sys.maxsize if forgets(self.model) else self.context
+        return WindowDecoding(model, context=context, types=len(self.tokenizer), device=self.device)
 
     @overload
     def __call__(
@@ -194,7 +196,8 @@ class Generator:
     ) -> Iterator[Generated]:
         """Pieces of text as they are generated; ``log_probability`` is the sum so far.
 
-        Beyond ``context`` tokens the model reads the last half of them anew and goes on. ConfigError, before the first
+        Beyond ``context`` tokens the model reads the last half of them anew and goes on, unless it forgets by itself
+        (``inference.causal_decoding.forgets``). ConfigError, before the first
         piece is asked for, for a prompt that the vocabulary cannot spell, and for what is no seed.
         """
         pieces = self._pieces([prompt], settings, samples=1, seed=seed, greedy=greedy)
