@@ -15,7 +15,8 @@ __all__ = ["register"]
 EPILOG = epilog("regard import opus-mt-en-de runs/opus-en-de && regard translate runs/opus-en-de")
 
 Folder = Annotated[
-    Path, typer.Argument(metavar="FOLDER", help="Marian model as transformers saves it, for example one of OPUS-MT.")
+    Path,
+    typer.Argument(metavar="FOLDER", help="Model as transformers saves it: Marian (OPUS-MT), or a language model."),
 ]
 New = Annotated[Path, typer.Argument(metavar="RUN", help="New run folder; must not exist.")]
 
@@ -26,15 +27,18 @@ def register(app: typer.Typer) -> None:
 
 
 def import_(folder: Folder, run: New) -> None:
-    """Make a run folder of a Marian model, to translate, score, inspect and serve it."""
-    from regard.share.import_marian import import_marian
+    """Make a run folder of a model of transformers: Marian, which translates, or a language model.
+
+    Language models: Llama, Mistral, Qwen 2, GPT-2, and GPT-NeoX whose layers follow one another.
+    """
+    from regard.share.import_folder import import_folder
 
     if run.exists() or run.is_symlink():
         raise ConfigError(f"{run} exists", where=str(run), help="name a new folder, or remove that one")
     if not folder.is_dir():
         help = "download a model first; a name on a hub is no folder"
         raise ModelError(f"there is no folder {folder}", where=str(folder), help=help)
-    made = import_marian(folder, run)
+    made = import_folder(folder, run)
     plan = made.read_plan()
-    types = f", {plan.spec['target_types']:,} pieces" if plan else ""
+    types = f", {next(reversed(plan.spec.values())):,} pieces" if plan else ""
     print(f"{run}: {made.config.summary}{types}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,13 @@ from regard.core import atomic_files
 from regard.runs.checkpoint import read_best
 from regard.runs.run_folder import RunFolder
 
-__all__ = ["write_card"]
+__all__ = ["write_card", "write_import_card"]
 
 
 def write_card(run: RunFolder, *, parameters: int, updates: int, seconds: float) -> str:
     """Write README.md into the run folder and return the text; ``seconds`` is the training time."""
     config = run.config
     best = read_best(run.checkpoints)
-    task = run.task.card
-    languages = task.languages(config)
-    header = ["---", "library_name: regard", f"pipeline_tag: {task.pipeline_tag}"]
-    header += ["language:", *(f"- {language}" for language in languages)] if languages else []
     rows: list[tuple[str, Any]] = [
         ("Model", config.summary),
         ("Parameters", f"{parameters:,}"),
@@ -29,13 +26,34 @@ def write_card(run: RunFolder, *, parameters: int, updates: int, seconds: float)
     ]
     if best is not None:
         rows.append(("Best checkpoint", f"step {best.step:,}, {best.metric} {best.value:.4f} on the validation data"))
-    table = ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
-    use = ["```python", "import regard", f'model = regard.load("{run.path}")', task.usage, "```"]
     limits = (
         "What the model knows it learned from the data above: other domains and other spellings will be worse. "
         "Attention weights show where it looked, not why it decided."
     )
-    name = config.name or run.path.name
+    return _write(run, rows, limits, path=run.path)
+
+
+def write_import_card(run: RunFolder, *, parameters: int, source: str, path: Path) -> str:
+    """Write the README.md of a model that was trained elsewhere and return the text.
+
+    ``source``: what it was imported from. ``path``: where the run will lie.
+    """
+    rows = [("Model", run.config.summary), ("Parameters", f"{parameters:,}"), ("Imported from", source)]
+    limits = (
+        "What the model learned, and from what data, and under which licence it may be used, its own card says. "
+        "Attention weights show where it looked, not why it decided."
+    )
+    return _write(run, rows, limits, path=path)
+
+
+def _write(run: RunFolder, rows: Sequence[tuple[str, Any]], limits: str, *, path: Path) -> str:
+    task = run.task.card
+    languages = task.languages(run.config)
+    header = ["---", "library_name: regard", f"pipeline_tag: {task.pipeline_tag}"]
+    header += ["language:", *(f"- {language}" for language in languages)] if languages else []
+    table = ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
+    use = ["```python", "import regard", f'model = regard.load("{path}")', task.usage, "```"]
+    name = run.config.name or path.name
     card = "\n".join([*header, "---", "", f"# {name}", "", *table, "", "## Use", "", *use, "", limits, ""])
     atomic_files.write_bytes_atomically(run.path / "README.md", card.encode())
     return card

@@ -8,6 +8,7 @@ import torch
 
 from regard.core import atomic_files
 from regard.errors import ModelError
+from regard.runs.model_card import write_import_card
 from regard.runs.run_folder import RunFolder
 from regard.share.language_codes import language_code
 from regard.share.marian_folder import (
@@ -44,6 +45,10 @@ def import_marian(folder: Path, path: Path) -> RunFolder:
     plan = plan_without_training(*tokenizers, threads=torch.get_num_threads())
     with atomic_files.publishing(path) as workshop:
         write_run(workshop, config, *tokenizers, dict(model.named_parameters()), plan=plan)
+        parameters = sum(parameter.numel() for parameter in model.parameters())
+        write_import_card(
+            RunFolder.open(workshop), parameters=parameters, source=f"MarianMTModel in {folder.name}", path=path
+        )
     return RunFolder.open(path)
 
 

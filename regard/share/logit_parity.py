@@ -15,7 +15,7 @@ from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN, Tokenizer
 from regard.runs.run_folder import environment
 from regard.tasks.language_model.generator import Generator
 
-__all__ = ["LogitParity", "compare_logits"]
+__all__ = ["LogitParity", "compare_logits", "greedy_continuation"]
 
 CLOSE = 1e-4  # most difference of a logit, times the largest of them where that is more than 1
 ROWS, LONGEST = 8, 256  # rows of drawn tokens; tokens of a row at most
@@ -96,10 +96,10 @@ def _same_continuation(generator: Generator, theirs: Any, ids: list[int]) -> boo
         return True
     mask = torch.ones_like(prompt)
     found: Tensor = theirs.generate(prompt, attention_mask=mask, do_sample=False, max_new_tokens=most)
-    return found[0, prompt.shape[1] :].tolist() == _continuation(generator, prompt, most)
+    return found[0, prompt.shape[1] :].tolist() == greedy_continuation(generator, prompt, most)
 
 
-def _continuation(generator: Generator, tokens: Tensor, most: int) -> list[int]:
+def greedy_continuation(generator: Generator, tokens: Tensor, most: int) -> list[int]:
     """The likeliest next tokens, one after the other, up to the end symbol."""
     model, found = generator.model, list[int]()
     state = model.start(1)

@@ -1,4 +1,4 @@
-"""Files of a foreign Marian model folder: settings and bytes, read with limits and checked.
+"""Files of a foreign model folder: settings and bytes, read with limits and checked; the settings of Marian.
 
 Files are read by their fixed names and up to a size limit, and no pickle is opened.
 """
@@ -97,8 +97,8 @@ class MarianLanguages(_Settings):
 Settings = TypeVar("Settings", bound=_Settings)
 
 
-def weights_file(folder: Path) -> Path:
-    """The path of ``model.safetensors``; ModelError with the way to make it where there is none."""
+def weights_file(folder: Path, kind: str = "MarianMTModel") -> Path:
+    """The path of ``model.safetensors``; ModelError with the way to make it, by a class, where there is none."""
     path = folder / "model.safetensors"
     if path.is_file():
         return path
@@ -110,7 +110,7 @@ def weights_file(folder: Path) -> Path:
         where=str(path),
         why=why,
         help="if you trust the folder, let transformers write it:\n"
-        f"""python -c 'from transformers import MarianMTModel as M; M.from_pretrained("{folder}").save_pretrained("""
+        f"""python -c 'from transformers import {kind} as M; M.from_pretrained("{folder}").save_pretrained("""
         f'''"{folder}")\'''',
     )
 
@@ -152,9 +152,7 @@ def bytes_of(path: Path, limit: int = LARGE) -> bytes:
         with path.open("rb") as file:
             found = file.read(limit + 1)
     except OSError as error:
-        help = (
-            "name a folder as transformers saves it: config.json, model.safetensors, source.spm, target.spm, vocab.json"
-        )
+        help = "name a folder as transformers saves it: config.json, model.safetensors and the files of the tokenizer"
         raise ModelError(f"{path.name} cannot be read", where=str(path), why=error.strerror, help=help) from error
     if len(found) > limit:
         raise invalid_folder(path, f"it has more than {limit:,} bytes")
@@ -162,5 +160,5 @@ def bytes_of(path: Path, limit: int = LARGE) -> bytes:
 
 
 def invalid_folder(path: Path, why: str) -> ModelError:
-    """The error for a file that is not as in a Marian model that can be imported."""
-    return ModelError(f"{path.name} is not that of a Marian model that can be imported", where=str(path), why=why)
+    """The error for a file that is not as in a model that can be imported."""
+    return ModelError(f"{path.name} is not that of a model that can be imported", where=str(path), why=why)

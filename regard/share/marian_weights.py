@@ -5,18 +5,17 @@ No tensor is allocated in a size that the config states before the file is seen 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import safetensors
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.attention.positions.absolute import sinusoids
 from regard.data.tokenizers.catalogue import BEGIN
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
+from regard.share.foreign_tensors import ForeignTensors
 from regard.share.marian import BIAS, OUTPUT, SHARED, SOURCE, TARGET, interleaved, sines_first, tensor_names
 from regard.share.marian_folder import MarianModel, invalid_folder
 from regard.share.marian_vocabulary import MarianVocabulary, target_types
@@ -26,7 +25,6 @@ __all__ = ["load_marian_weights"]
 SUPPRESSED = -1e4  # bias of a type that is never produced: its probability is 0, and a smoothed loss stays finite
 CLOSE = 4e-3  # most difference between a stored table of positions and sinusoids; bfloat16 rounds by less
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
-FLOATS = ("F64", "F32", "F16", "BF16")
 
 
 def load_marian_weights(
@@ -46,11 +44,11 @@ def load_marian_weights(
         shapes = {name: tuple(p.shape) for name, p in build(config, **types).named_parameters(remove_duplicate=False)}
     try:
         with safetensors.safe_open(file, framework="pt") as opened:
-            tensors = _Tensors(file, opened)
+            tensors = ForeignTensors(file, opened)
             layers = {name.marian: shapes[name.ours] for name in tensor_names(config)}
             tables = _tables(tensors, settings)
             tensors.require(layers | {name: (rows, settings.d_model) for name, rows in tables.values()})
-            tensors.require_sinusoids(settings.d_model)
+            _require_sinusoids(tensors, settings.d_model)
             tensors.refuse_others({*layers, *POSITIONS, SHARED, SOURCE, TARGET, OUTPUT, BIAS})
             model = build(config, **types)
             _fill(model, config, tensors, {ours: name for ours, (name, _) in tables.items()}, source, target)
@@ -59,7 +57,7 @@ def load_marian_weights(
     return model
 
 
-def _tables(tensors: _Tensors, settings: MarianModel) -> dict[str, tuple[str, int]]:
+def _tables(tensors: ForeignTensors, settings: MarianModel) -> dict[str, tuple[str, int]]:
     """For our name of each table of pieces, its name in the file and its number of rows."""
     sources, targets = settings.vocab_size, target_types(settings)
     tied = settings.tie_word_embeddings
@@ -76,7 +74,7 @@ def _tables(tensors: _Tensors, settings: MarianModel) -> dict[str, tuple[str, in
 
 @torch.no_grad()
 def _fill(
-    model: nn.Module, config: ModelConfig, tensors: _Tensors, tables: dict[str, str], source: MarianVocabulary,
+    model: nn.Module, config: ModelConfig, tensors: ForeignTensors, tables: dict[str, str], source: MarianVocabulary,
     target: MarianVocabulary,
 ) -> None:  # fmt: skip
     for name in tensor_names(config):
@@ -94,46 +92,13 @@ def _fill(
         bias[BEGIN] = SUPPRESSED
 
 
-class _Tensors:
-    """The tensors of an open file; shapes and formats are checked before data is read."""
-
-    def __init__(self, path: Path, file: Any) -> None:
-        self.path, self._file = path, file
-        self.names = frozenset(file.keys())
-
-    def __getitem__(self, name: str) -> Tensor:
-        found: Tensor = self._file.get_tensor(name)
-        return found.float()
-
-    def first(self, names: list[str]) -> str:
-        """The first of these names that the file has, or else the first of them."""
-        return next((name for name in names if name in self.names), names[0])
-
-    def require(self, shapes: dict[str, tuple[int, ...]]) -> None:
-        """ModelError where one of these tensors is missing, of another shape, or not of floating point."""
-        for name, shape in shapes.items():
-            if name not in self.names:
-                raise invalid_folder(self.path, f"it lacks {name}")
-            stored = self._file.get_slice(name)
-            if tuple(stored.get_shape()) != shape:
-                raise invalid_folder(
-                    self.path, f"{name} has the shape {stored.get_shape()}, and by its config {list(shape)}"
-                )
-            if stored.get_dtype() not in FLOATS:
-                raise invalid_folder(self.path, f"{name} is in {stored.get_dtype()}, not in floating point")
-
-    def require_sinusoids(self, width: int) -> None:
-        """ModelError where the file has tables of positions other than sinusoids, sines first."""
-        for name in self.names.intersection(POSITIONS):
-            shape = self._file.get_slice(name).get_shape()
-            if len(shape) != 2:
-                raise invalid_folder(self.path, f"{name} has the shape {shape}, which is no table")
-            self.require({name: (shape[0], width)})
-            expected = sines_first(sinusoids(torch.arange(shape[0]), width), 1)
-            if not torch.allclose(self[name], expected, rtol=0.0, atol=CLOSE):
-                raise invalid_folder(self.path, f"{name} holds other positions than sinusoids")
-
-    def refuse_others(self, known: Iterable[str]) -> None:
-        """ModelError where the file has a tensor that is not imported: the model would differ without it."""
-        if others := sorted(self.names.difference(known)):
-            raise invalid_folder(self.path, f"it holds {others[0]}, which no Marian model has")
+def _require_sinusoids(tensors: ForeignTensors, width: int) -> None:
+    """ModelError where the file has tables of positions other than sinusoids, sines first."""
+    for name in tensors.names.intersection(POSITIONS):
+        shape = tensors.shape(name)
+        if len(shape) != 2:
+            raise invalid_folder(tensors.path, f"{name} has the shape {list(shape)}, which is no table")
+        tensors.require({name: (shape[0], width)})
+        expected = sines_first(sinusoids(torch.arange(shape[0]), width), 1)
+        if not torch.allclose(tensors[name], expected, rtol=0.0, atol=CLOSE):
+            raise invalid_folder(tensors.path, f"{name} holds other positions than sinusoids")

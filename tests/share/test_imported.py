@@ -124,7 +124,7 @@ REFUSED: list[tuple[str, Callable[[Path], None], str]] = [
     ("another shape", tensors(model__shared__weight=torch.zeros(4, 16)), "model.shared.weight has the shape"),
     ("whole numbers", tensors(model__encoder__layers__0__fc1__bias=torch.zeros(24, dtype=torch.int8)), "is in I8"),
     ("a tensor missing", tensors(model__decoder__layers__1__fc2__bias=None), "it lacks model.decoder.layers.1.fc2"),
-    ("a tensor too many", tensors(model__encoder__layernorm_embedding__weight=torch.ones(16)), "no Marian model has"),
+    ("a tensor too many", tensors(model__encoder__layernorm_embedding__weight=torch.ones(16)), "no such model has"),
     ("other positions", tensors(model__encoder__embed_positions__weight=torch.zeros(64, 16)), "other positions"),
     ("positions without rows", tensors(model__encoder__embed_positions__weight=torch.tensor(1.0)), "is no table"),
     ("a short bias", tensors(final_logits_bias=torch.zeros(1, 5)), "final_logits_bias has the shape"),
