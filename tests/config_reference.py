@@ -28,6 +28,7 @@ from regard.models.attention_config import MechanismConfig, MixerConfig
 from regard.models.causal_config import CausalModelConfig, CausalStackConfig
 from regard.models.configuration import ModelConfig
 from regard.models.convolutional.config import ConvolutionalDecoderConfig, ConvolutionalEncoderConfig
+from regard.models.origin_config import Origin, Started
 from regard.models.position_config import LearnedConfig, RotaryConfig, ShawConfig, T5Config
 from regard.models.presets import PRESETS
 from regard.models.recurrent.config import CellConfig, RecurrentDecoderConfig, RecurrentEncoderConfig
@@ -72,6 +73,7 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("[model.position]", ShawConfig, "See [shaw](mechanisms/shaw.md)."),
     ("[train]", TrainConfig, "When to stop, how large a step is, and what is kept on the way."),
     ("[search]", SearchConfig, "How outputs are looked for. Most keys are options of `regard translate`, too."),
+    ("[model.from]", Origin, 'A run to go on from; `from = "runs/book"` alone is enough.'),
     ("[task]", TaskSection, 'The kind of work; `task = "language-model"` alone is enough.'),
     ("[data] `language-model`", TextDataConfig, "Texts, and how they become tokens."),
     ("[[data.train]] `language-model`", TextConfig, "One table a text; `[[data.valid]]` has the same keys."),
@@ -177,9 +179,9 @@ def page() -> str:
 
 def meanings(model: type[BaseModel]) -> dict[str, str]:
     """The description of each field, or the comment that stands beside or directly above it in the source."""
-    found: dict[str, str] = {}
+    found = {name: field.description for name, field in model.model_fields.items() if field.description}
     for each in reversed(model.__mro__):
-        if issubclass(each, BaseModel) and each is not BaseModel:
+        if issubclass(each, BaseModel) and each not in (BaseModel, Started):  # which has no source
             found |= _own_meanings(each, model)
     return found
 

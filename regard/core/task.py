@@ -157,6 +157,10 @@ class RunFiles(Protocol):
     def contents(self) -> dict[str, str] | None:
         """``Data.contents`` of the first preparation; None where the run has no plan yet."""
 
+    @property
+    def makes_codecs(self) -> bool:
+        """Whether codecs are to be made of the data; else they are there."""
+
 
 def never() -> bool:
     """Answer of whoever does not interrupt."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, get_args
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import ConfigDict, model_validator
 
 from regard.config.explain import Misfit
 from regard.config.toml_layers import Key, merge_layer, move_key
 from regard.models.attention_config import OTHER_MIXERS, kind_of
+from regard.models.origin_config import Origin, Started
 from regard.models.position_config import RELATIVE
 from regard.models.stack_config import StackConfig
 
@@ -25,7 +26,7 @@ RENAMED: dict[Key, Key] = {
 }
 
 
-class NetConfig(BaseModel):
+class NetConfig(Started):
     """Encoder, decoder, or both, and what they share.
 
     A key of a side that stands beside the sides (``model.width``) is the default of each side whose kind has such a
@@ -37,6 +38,12 @@ class NetConfig(BaseModel):
     sides: ClassVar[tuple[str, ...]]
     presets: ClassVar[Mapping[str, Mapping[str, Any]]]
     renamed: ClassVar[Mapping[Key, Key]] = RENAMED
+
+    @property
+    def origin(self) -> Origin | None:
+        """The run whose weights it starts from, ``from`` in a config; None for random ones."""
+        found: Origin | None = getattr(self, "from")
+        return found
 
     @classmethod
     def stacks(cls, side: str) -> tuple[type[StackConfig], ...]:

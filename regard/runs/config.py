@@ -22,6 +22,8 @@ from regard.core.untrusted_files import shortened
 from regard.core.wording import did_you_mean
 from regard.errors import ConfigError
 from regard.models.net_config import NetConfig
+from regard.models.origin_config import Origin
+from regard.runs.origin import layer_beneath, require_agreement, stated_origin
 
 __all__ = [
     "FORMAT",
@@ -73,6 +75,8 @@ class RunConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     metric_names: ClassVar[tuple[str, ...]] = ()  # what train.best_by may be beside loss
+    codec_keys: ClassVar[tuple[str, ...]] = ()  # keys of data that say how examples become numbers
+    inherited_keys: ClassVar[tuple[str, ...]] = ()  # others that a run takes over from the one it starts from
 
     format: Literal[1, 2] = FORMAT
     name: str | None = None  # of the run folder
@@ -95,6 +99,12 @@ class RunConfig(BaseModel):
     def summary(self) -> str:
         """The network in one line, for people."""
         raise NotImplementedError
+
+    @property
+    def origin(self) -> Origin | None:
+        """The run whose weights this one starts from; None for random ones."""
+        nets = (getattr(self, name) for name in self.nets())
+        return next((net.origin for net in nets if net.origin is not None), None)
 
     def check_sizes(self, spec: Mapping[str, int]) -> None:
         """Raise ValueError where the sizes of a saved plan, which may be received, are not those of such a config."""
@@ -168,9 +178,14 @@ def load_config(
         source = find_recipe(source)
     saved = saved or _of_a_run(source)
     read, parsed = read_layers(source, find_recipe), [parse_override(each) for each in overrides]
-    kind = _task_kind(merge(read, parsed), read)
+    stated = merge(read, parsed)
+    kind = _task_kind(stated, read)
     config: type[RunConfig] = locate_task(kind, saved=saved).config()
     short = short_keys(config)
+    origin = None if saved else stated_origin(stated)
+    source_config = None if origin is None else _source_of(origin)
+    if origin is not None and source_config is not None:
+        read = [layer_beneath(source_config, kind, origin), *read]
     layers = [_normalised(expand_short_keys(layer, short), config) for layer in read]
     given = [(config.moved(expand_key(key, short)), value) for key, value in parsed]
     values = merge(layers, given, config.replaced)
@@ -178,9 +193,25 @@ def load_config(
     if saved:
         config.as_it_was(values)
     try:
-        return config.model_validate(values)
+        found = config.model_validate(values)
     except ValidationError as error:
         raise explain(error, config, layers, [key for key, _ in given]) from error
+    if origin is not None and source_config is not None:
+        require_agreement(found, source_config, origin)
+    return found
+
+
+def _source_of(origin: Origin) -> RunConfig:
+    """The config of the run that another starts from; ConfigError where there is none."""
+    path = Path(origin.run)
+    if not (path / "config.toml").is_file():
+        raise ConfigError(
+            f"there is no run {origin.run} to start from",
+            where="model.from",
+            why="it holds no config.toml" if path.exists() else "there is no such folder",
+            help="regard import makes a run of a folder of transformers" if path.exists() else None,
+        )
+    return load_config(path / "config.toml", saved=True)
 
 
 def _normalised(layer: TomlLayer, config: type[RunConfig]) -> TomlLayer:

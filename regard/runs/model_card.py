@@ -24,6 +24,8 @@ def write_card(run: RunFolder, *, parameters: int, updates: int, seconds: float)
         ("Updates", f"{updates:,}, in {seconds / 60:.0f} minutes"),
         ("Seed", config.seed),
     ]
+    if (plan := run.read_plan()) is not None and plan.origin is not None:
+        rows.insert(2, ("Started from", f"{plan.origin.run}, {plan.origin.checkpoint}"))
     if best is not None:
         rows.append(("Best checkpoint", f"step {best.step:,}, {best.metric} {best.value:.4f} on the validation data"))
     limits = (

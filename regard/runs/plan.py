@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-__all__ = ["Count", "Decision", "Fit", "Plan"]
+__all__ = ["Count", "Decision", "Fit", "Plan", "PlannedOrigin"]
 
 Count = Annotated[int, Field(ge=0, lt=10**15)]
 Types = Annotated[int, Field(ge=1, lt=1 << 31)]
@@ -28,6 +28,16 @@ class Fit(NamedTuple):
     save_every: Updates
 
 
+class PlannedOrigin(BaseModel):
+    """The weights that a training began with: of which run, which checkpoint, and the digest of all of them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run: str
+    checkpoint: str
+    digest: str
+
+
 class Plan(BaseModel):
     """Measurements and counts made when a run began, which hold for all of it."""
 
@@ -43,6 +53,7 @@ class Plan(BaseModel):
     most: Count | None = None  # the updates that something else than train.minutes allows
     fit: Fit | None = None  # None in older runs, whose config says all of it
     decisions: list[Decision] | None = None  # of the clock, where minutes end training; None in older runs
+    origin: PlannedOrigin | None = None  # None where weights were random
 
     @model_validator(mode="before")
     @classmethod

@@ -94,6 +94,11 @@ class RunFolder:
         plan = self.read_plan()
         return None if plan is None else plan.corpora
 
+    @property
+    def makes_codecs(self) -> bool:
+        """Whether vocabularies are to be made of its data: none was made, and none came with another run's weights."""
+        return self.contents is None and self.config.origin is None
+
     def elsewhere(self) -> list[str]:
         """Differences between this machine and the one the run began on, in what decides the last bits of a figure."""
         try:

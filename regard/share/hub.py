@@ -33,7 +33,7 @@ def write(run: RunFolder, which: str | None, folder: Path) -> None:
     found = checkpoint.load(chosen.path, only={"model"})
     weights, averaged = found.groups["model"], chosen.steps if chosen.name == "average" else ()
     if plan is not None:
-        plan = plan.model_copy(update={"corpora": {}, "seconds_per_update": {}})
+        plan = plan.model_copy(update={"corpora": {}, "seconds_per_update": {}, "origin": None})
     config = _without_corpora(translation_config(run))
     write_run(folder, config, *open_codecs(run), weights, plan=plan, step=found.step, averaged=averaged)
     atomic_files.remove_file(folder / "environment.json")  # describes the machine that exports
@@ -53,6 +53,7 @@ def _without_corpora(config: TranslationConfig) -> TranslationConfig:
     """The config without corpora and without settings that depend on them."""
     values = config.model_dump()
     values["data"] |= {"train": [], "valid": None}
+    values["model"] |= {"from": None}
     values["train"] |= {"early_stopping": None, "best_by": "loss", "threads": None}
     return TranslationConfig.model_validate(values)
 

@@ -13,6 +13,7 @@ from regard.core.task_table import locate
 from regard.data.public.catalogue import corpora
 from regard.errors import ConfigError, DataError
 from regard.runs.config import Proposal, RunConfig, load_config, recipe_names
+from regard.runs.origin import stated_origin
 from regard.tasks import TASKS
 from regard.training.setup import require_trainable
 
@@ -30,6 +31,7 @@ def find_config(
         overrides = [*overrides, "train.steps=3", "train.minutes="]
     proposal = _proposal(what, held_out, _given(overrides))
     if proposal is not None:
+        proposal = _with_origin(proposal, overrides)
         for reason in proposal.reasons:
             say(reason)
         config = load_config(proposal.config, overrides)
@@ -45,6 +47,18 @@ def find_config(
     require_data(config)
     require_trainable(config)
     return config
+
+
+def _with_origin(proposal: Proposal, overrides: Sequence[str]) -> Proposal:
+    """The proposal without what a run decides that training is to start from."""
+    origin = stated_origin(merge([], map(parse_override, overrides)))
+    if origin is None:
+        return proposal
+    data = {key: value for key, value in proposal.config["data"].items() if key in ("train", "valid", "documents")}
+    tables = {name: table for name, table in proposal.config.items() if name != "model"}
+    return Proposal(
+        tables | {"data": data}, [f"network and vocabulary are those of {origin.run}", *proposal.reasons[1:]]
+    )
 
 
 def _given(overrides: Sequence[str]) -> dict[str, Any]:

@@ -203,6 +203,10 @@ class Optimizer:
                     named[f"{key}.{name}"] = value
         return named
 
+    def begin_with(self, weights: Mapping[str, Tensor]) -> None:
+        """Take another run's ``weights``, and nothing that an optimiser has kept of them."""
+        self.load(weights, {f"master.{name}": weights[name] for name in self.names} if self.average else {})
+
     @torch.no_grad()
     def load(self, weights: Mapping[str, Tensor], named: Mapping[str, Tensor]) -> None:
         """Take back what ``weights`` and ``tensors`` gave.

@@ -16,7 +16,7 @@ from itertools import accumulate, count
 from typing import Literal, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.attention.contract import Mechanism
 from regard.core.out_of_memory import explain_out_of_memory
@@ -32,6 +32,7 @@ from regard.runs.plan import Plan
 from regard.runs.run_folder import RunFolder
 from regard.runs.size_check import outline, require_fitting, require_room
 from regard.training.optim import make_optimizer
+from regard.training.origin import OriginWeights, copy_codecs, origin_weights, require_origin
 from regard.training.pace import fit
 from regard.training.shards import Shards, Workers
 from regard.training.strategy import Trainable
@@ -45,11 +46,12 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 class TrainingInputs(NamedTuple):
-    """The arguments of ``Trainer``; ``steps``: updates, None where nobody knows how many."""
+    """The arguments of ``Trainer``, and what it starts from; ``steps``: updates, None where nobody knows how many."""
 
     net: nn.Module
     data: Data
     steps: int | None
+    start: Mapping[str, Tensor] | None = None  # weights of another run, where training begins with them
 
 
 def require_trainable(config: RunConfig) -> None:
@@ -58,6 +60,8 @@ def require_trainable(config: RunConfig) -> None:
     TrainingError for a model that this machine has no room for.
     """
     _require_data(config)
+    if config.origin is not None:
+        require_origin(config.origin)
     settings = config.train
     ends = (settings.steps, settings.epochs, settings.minutes, settings.tokens, settings.early_stopping)
     if all(each is None for each in ends):
@@ -90,11 +94,13 @@ def set_up(
     data = prepare(run, say=say, progress=progress)
     task = run.task
     _require_sizes(run, task, data.spec)
+    start = _start(run, data.spec)
     plan = run.read_plan()
     begins = plan is None
     if plan is None:
         data.train.batches(0)  # DataError for an example that fits into no batch, before there is a plan to agree with
         plan = _make_plan(run, task, data)
+        plan = plan if start is None else plan.model_copy(update={"origin": start.planned})
         run.write_plan(plan)
         for message in _about(plan):
             say(message)
@@ -106,7 +112,15 @@ def set_up(
         raise _depends_on_passes("train.workers")
     for message in (*(_dealt(config, net) if begins else ()), *_warnings(net, data.longest)):
         say(message)
-    return TrainingInputs(net, data, plan.steps)
+    if start is not None:
+        say(str(start))
+    return TrainingInputs(net, data, plan.steps, None if start is None else start.weights)
+
+
+def _start(run: RunFolder, spec: Mapping[str, int]) -> OriginWeights | None:
+    """The weights of another run that this one begins with; None once it has a checkpoint of its own."""
+    origin = run.config.origin
+    return None if origin is None or checkpoint.list_steps(run.checkpoints) else origin_weights(run, origin, spec)
 
 
 def rehearse(run: RunFolder, *, progress: Callable[[int], None] | None = None) -> list[str]:
@@ -125,6 +139,8 @@ def rehearse(run: RunFolder, *, progress: Callable[[int], None] | None = None) -
 def prepare(run: RunFolder, *, say: Callable[[str], None], progress: Callable[[int], None] | None = None) -> Data:
     """The examples of a run, made or opened again."""
     _require_data(run.config)
+    if run.config.origin is not None and run.contents is None:
+        copy_codecs(run, run.config.origin)
     return run.task.prepare(run, say, progress)
 
 

@@ -99,6 +99,8 @@ def _fit(run: RunFolder, ready: TrainingInputs, reporter: Reporter, interrupted:
     trainer = Trainer(run, ready.net, ready.data, steps=ready.steps, reporter=reporter, interrupted=interrupted)
     if trainer.resume():
         reporter.said(f"going on from step {trainer.progress.step:,}")
+    elif ready.start is not None:
+        trainer.begin_with(ready.start)
     outcome = trainer.fit()
     parameters = sum(parameter.numel() for parameter in ready.net.parameters())
     write_card(run, parameters=parameters, updates=outcome.progress.step, seconds=outcome.progress.seconds)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.core import atomic_files
 from regard.core.task import Data, ExampleIndices, Task
@@ -124,6 +124,14 @@ class Trainer:
             return False
         self.progress = found
         return True
+
+    def begin_with(self, weights: Mapping[str, Tensor]) -> None:
+        """Begin with the weights of another run; what they are worth is measured, and saved as step 0."""
+        self.optimizer.begin_with(weights)
+        if self.strategy.rank == 0:
+            self.metrics.cut(0)
+        if not self._validate() or self.progress.best_value is None:
+            self.save()
 
     def fit(self) -> Outcome:
         """Train until the steps, epochs or patience are used up, or until interrupted; the end is saved."""

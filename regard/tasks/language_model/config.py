@@ -146,6 +146,8 @@ class LanguageModelConfig(RunConfig):
     """Everything that decides a language model's run. Frozen; every key has its value in the saved file."""
 
     metric_names: ClassVar[tuple[str, ...]] = ("perplexity",)
+    codec_keys: ClassVar[tuple[str, ...]] = ("tokenizer",)
+    inherited_keys: ClassVar[tuple[str, ...]] = ("context",)
 
     data: TextDataConfig
     model: CausalModelConfig = CausalModelConfig()

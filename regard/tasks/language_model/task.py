@@ -59,7 +59,7 @@ def _open(run: RunFiles) -> CodecsAndSpec:
 def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data:
     config: LanguageModelConfig = run.config
     contents = run.contents
-    if contents is None:
+    if run.makes_codecs:
         tokenizer = train_tokenizer(_lines(config.data), config.data.tokenizer)
         say(f"vocabulary: {len(tokenizer):,} {config.data.tokenizer.kind} pieces")
         tokenizer.save(run.tokenizers, "text")

@@ -57,6 +57,7 @@ class TranslationConfig(RunConfig):
     """Everything that decides a translation run. Frozen; every key has its value in the saved file."""
 
     metric_names: ClassVar[tuple[str, ...]] = METRIC_NAMES
+    codec_keys: ClassVar[tuple[str, ...]] = ("tokenizer", "joint", "source_tokenizer", "target_tokenizer")
 
     data: DataConfig
     model: ModelConfig = ModelConfig()

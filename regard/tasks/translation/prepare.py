@@ -19,7 +19,7 @@ def prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data
     """The vocabularies and corpora of a run, made or opened again; ``say`` is told what was done and left out."""
     config = translation_config(run)
     contents = run.contents
-    codecs = make_codecs(run, say) if contents is None else open_codecs(run)
+    codecs = make_codecs(run, say) if run.makes_codecs else open_codecs(run)
     parts: dict[str, str] = {}
 
     def examples(name: str, corpora: tuple[CorpusConfig, ...]) -> PairExamples:
