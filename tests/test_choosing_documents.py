@@ -12,6 +12,7 @@ from regard.data.packs import PackExamples
 from regard.errors import ConfigError
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
+from regard.tasks.check import check
 from regard.tasks.find_config import find_config
 from regard.tasks.language_model.task import TASK
 from regard.tasks.translation.config import TranslationConfig
@@ -53,6 +54,8 @@ def test_pairs_of_a_translation_are_what_they_were(tmp_path: Path) -> None:
         assert TranslationConfig.propose([path], [], {}) is not None
     json_lines(path, 3)
     assert TranslationConfig.propose([path], [], {}) is None
+    found = check(path)
+    assert found.trainable and not found.train, "no lint of pairs"
 
 
 def test_the_files_of_a_folder_are_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from regard.core.task import Advance
 from regard.data.corpora import CorpusConfig
+from regard.data.documents import holds_documents
 from regard.data.lint.check import KINDS, LintReport, lint
 from regard.errors import RegardError
 from regard.runs.config import RunConfig
@@ -95,7 +96,8 @@ def _request(files: Sequence[Path], valid: Sequence[Path]) -> _Request:
         shared = {corpus.source for corpus in config.data.train}
         held_out = [corpus for corpus in config.data.valid or () if corpus.source not in shared]
         return _Request(config.data.train, held_out, lambda: config, True)
-    if len(files) == 2 or (files and {".tsv", ".jsonl"} & set(files[0].suffixes)):
+    documents = len(files) == 1 and holds_documents(files[0])
+    if len(files) == 2 or (files and not documents and {".tsv", ".jsonl"} & set(files[0].suffixes)):
         return _Request([_corpus(files)], [_corpus(valid)] if valid else [], find, False)
     return _Request([], [], find, False)
 
