@@ -22,7 +22,7 @@ from regard.core.atomic_files import commit_folder, explain_os_errors, hidden_si
 from regard.core.untrusted_files import SMALL, parse_json, read_bytes
 from regard.data.documents import Cut, TextDocument, read_documents, text_files
 from regard.data.stream import TextConfig
-from regard.data.tokenizers.tokenizer import BEGIN, END, Tokenizer
+from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer
 from regard.errors import DataError, StorageError
 
 __all__ = ["DocumentStream", "open_or_prepare_documents"]
@@ -105,6 +105,12 @@ class DocumentStream:
         """The distinct documents."""
         whole = self._digests.tobytes()
         return {whole[at : at + DIGEST] for at in range(0, len(whole), DIGEST)}
+
+    def unknown(self) -> int:
+        """Number of predicted tokens that the vocabulary lacks: of prompts none. Reads all of them once."""
+        at = np.flatnonzero(self.tokens == UNKNOWN)
+        document = np.searchsorted(self.offsets, at, side="right") - 1
+        return int((at - self.offsets[document] > self.prompts[document]).sum())
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.core.atomic_files import commit_folder, explain_os_errors, hidden_sibling
 from regard.core.untrusted_files import SMALL, parse_json, read_bytes
-from regard.data.tokenizers.tokenizer import BEGIN, END, Tokenizer
+from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer
 from regard.errors import DataError, StorageError
 
 __all__ = ["Stream", "TextConfig", "open_or_prepare_stream", "read_text_lines"]
@@ -96,6 +96,10 @@ class Stream:
         """DataError where a token is none of a vocabulary of so many. Reads all of them once."""
         if len(self.tokens) and int(self.tokens.max()) >= types:
             raise _damaged(self.folder / "tokens", f"it holds token {self.tokens.max()} of {types}")
+
+    def unknown(self) -> int:
+        """Number of tokens that the vocabulary lacks. Reads all of them once."""
+        return int((self.tokens == UNKNOWN).sum())
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -95,6 +95,14 @@ def test_documents_on_disk_are_begin_tokens_end_and_bytes_are_raw(tmp_path: Path
     assert stream.digests() == {TextDocument("", "ab").digest, TextDocument("é?", "🙂").digest}
 
 
+def test_unknown_tokens_of_prompts_are_not_counted(tmp_path: Path) -> None:
+    letters = train_tokenizer(["ab"], TokenizerConfig(kind="character"))
+    rows = [{"prompt": "xax", "completion": "xb"}, {"text": "aaxx"}, {"prompt": "x", "completion": "a"}]
+    (tmp_path / "text.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = TextConfig(source=tmp_path / "text.jsonl")
+    assert open_or_prepare_documents(text, Cut("auto"), letters, tmp_path / "prepared").unknown() == 3
+
+
 def test_prepared_documents_are_opened_again_and_made_anew_where_they_differ(tmp_path: Path) -> None:
     stream = prepared(tmp_path)
     again = DocumentStream.open(tmp_path / "prepared")

@@ -181,7 +181,7 @@ class Generator:
         """
         texts: list[Stream | DocumentStream] = [*examples.texts_begun(indices)]
         for text in texts:
-            if number := int((text.tokens == UNKNOWN).sum()):
+            if number := text.unknown():
                 raise DataError(
                     "bits per byte cannot be told of this text", where=text.name,
                     why=f"the model's vocabulary lacks {number:,} of its {len(text) - 2:,} tokens",
