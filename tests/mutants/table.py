@@ -15,11 +15,15 @@ from regard.attention.heads import SelfAttention
 from regard.attention.kernel import attend
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.positions.forgetting import ForgetGate, ForgettingBias
+from regard.data.document_stream import _write
+from regard.data.packs import PackExamples, cut_documents
+from regard.data.windows import WindowExamples
 from regard.inference.decoding import Decoding
 from regard.models.convolutional.decoder import ConvolutionalLayer, ConvolutionalReader
 from regard.models.convolutional.encoder import CentredConvolution
 from regard.models.dropout import Dropout
 from regard.models.hidden_matrices import hidden_matrices
+from regard.models.language_model import LanguageModel
 from regard.models.recurrent.bahdanau import BahdanauDecoder
 from regard.models.recurrent.luong import InputFeedingDecoder, LuongDecoder
 from regard.search.beam import _BeamState, length_normaliser
@@ -29,7 +33,17 @@ from regard.training.muon import Muon
 from regard.training.optim import make_optimizer
 from regard.training.trainer import Trainer
 from regard.training.updater import Updater
-from tests import test_beam, test_decoding, test_dropout, test_kernel, test_muon, test_sampling, test_update
+from tests import (
+    test_beam,
+    test_decoding,
+    test_dropout,
+    test_kernel,
+    test_muon,
+    test_packed_documents,
+    test_sampling,
+    test_update,
+)
+from tests.data import test_documents, test_packs
 from tests.hand import test_convolutional, test_forgetting, test_recurrent, test_value_embedding
 from tests.laws import test_abilities
 
@@ -281,4 +295,44 @@ PARTS = {
     ),
 }  # fmt: skip
 
-MUTANTS = TRAINING | DECODING | MODELS | PARTS
+EPOCH = "np.random.default_rng((self.seed, epoch)).permutation(len(self._training.rows))"
+PACKS: dict[str, Mutant] = {
+    "positions that begin anew instead of a mask": Mutant(
+        Edit(SelfAttention.forward, "mask = mask & Segments()", "mask = mask"),
+        test_packed_documents.test_changing_one_document_leaves_the_other_bit_identical,
+        {"variant": "rotary", "training": False},
+    ),
+    "a mask instead of positions that begin anew": Mutant(
+        Edit(LanguageModel.forward, "given_position=position", "given_position=()"),
+        test_packed_documents.test_a_document_in_a_pack_is_what_it_is_alone,
+        {"variant": "learned"},
+    ),
+    "documents of one segment": Mutant(
+        Edit(PackExamples.collate, "segment, np.arange(", "0, np.arange("),
+        test_packs.test_a_row_tells_its_documents_apart_and_each_begins_at_0,
+    ),
+    "prompts that count": Mutant(
+        Edit(cut_documents, "prompts[document]", "0"),
+        test_packs.test_a_target_counts_once_with_enough_before_it,
+        {"stride": 8, "prompts": [4, 0, 19]},
+    ),
+    "tokens of several windows that count in each": Mutant(
+        Edit(WindowExamples._seen, "seen, 0)", "0, 0)"),
+        test_packs.test_overlapping_windows_count_each_token_once,
+        {"length": 23, "stride": 3},
+    ),
+    "rows drawn with replacement": Mutant(
+        Edit(PackExamples.batches, EPOCH, f"{EPOCH[:-1]}, len(self._training.rows))".replace("permutation", "choice")),
+        test_packs.test_an_epoch_is_an_order_of_its_own_without_replacement,
+    ),
+    "every epoch in the order of the first": Mutant(
+        Edit(PackExamples.batches, "(self.seed, epoch)", "(self.seed, 0)"),
+        test_packs.test_an_epoch_is_an_order_of_its_own_without_replacement,
+    ),
+    "bytes counted as characters": Mutant(
+        Edit(_write, "len(document.text.encode())", "len(document.text)"),
+        test_documents.test_documents_on_disk_are_begin_tokens_end_and_bytes_are_raw,
+    ),
+}  # fmt: skip
+
+MUTANTS = TRAINING | DECODING | MODELS | PARTS | PACKS
