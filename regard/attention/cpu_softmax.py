@@ -63,12 +63,14 @@ class _Short(torch.autograd.Function):
         columns = REGISTER if key.dtype == torch.bfloat16 and WORTH_PADDING <= keys < REGISTER else keys
         q, k, v = _laid_out(query, queries), _laid_out(key, columns), _laid_out(value, columns)
         energy = torch.bmm(q, k.transpose(1, 2)).view(batch, heads, queries, columns)
-        beyond = pad(added, (0, columns - keys), value=torch.finfo(added.dtype).min)
-        weights = torch.softmax(torch.add(beyond, energy, alpha=scale), -1)
+        beyond = _grown(added, columns, torch.finfo(added.dtype).min)
+        same = beyond.dtype == energy.dtype  # large fresh memory costs as much as what is written to it
+        energy = torch.add(beyond, energy, alpha=scale, out=energy if same else None)
+        weights = torch.softmax(energy, -1)
         if empty is not None:
             weights.masked_fill_(empty[:, None, :, None], 0.0)
         if kept is not None:
-            kept = pad(kept, (0, columns - keys)).flatten(0, 1)
+            kept = _grown(kept, columns, 0.0).flatten(0, 1)
         context.save_for_backward(q, k, v, weights, kept)
         context.scale, context.keys, context.added = scale, keys, added.shape
         return torch.bmm(_times(weights.flatten(0, 1), kept), v).view(batch, heads, queries, value.shape[3])
@@ -79,12 +81,14 @@ class _Short(torch.autograd.Function):
         q, k, v, weights, kept = context.saved_tensors
         (batch, heads), keys = weights.shape[:2], context.keys
         p, u = weights.flatten(0, 1), _laid_out(upstream, upstream.shape[2])
-        to_weights = _times(torch.bmm(u, v.transpose(1, 2)), kept)
+        to_weights = torch.bmm(u, v.transpose(1, 2))
+        if kept is not None:
+            to_weights.mul_(kept)
         to_energy = torch.ops.aten._softmax_backward_data(to_weights, p, -1, p.dtype)
         to_added = None
         if context.needs_input_grad[3]:
             to_added = to_energy.view_as(weights)[..., :keys].sum_to_size(context.added)
-        to_energy = to_energy * context.scale
+        to_energy = to_energy * context.scale if to_added is not None else to_energy.mul_(context.scale)
         found = (
             torch.bmm(to_energy, k),
             torch.bmm(to_energy.transpose(1, 2), q),
@@ -92,6 +96,11 @@ class _Short(torch.autograd.Function):
         )
         to_query, to_key, to_value = (x.view(batch, heads, *x.shape[1:]) for x in found)
         return to_query, to_key[:, :, :keys], to_value[:, :, :keys], to_added, None, None, None
+
+
+def _grown(x: Tensor, columns: int, value: float) -> Tensor:
+    """With columns of this value after its own; as it is where it has enough."""
+    return x if x.shape[-1] == columns else pad(x, (0, columns - x.shape[-1]), value=value)
 
 
 def _times(x: Tensor, kept: Tensor | None) -> Tensor:
