@@ -160,3 +160,12 @@ def test_every_update_draws_its_own_dropout(making: Making) -> None:
         for other in drawn[:number]:
             agree = float((one == other).double().mean())
             assert agree == pytest.approx(0.5, abs=5 * 0.5 / math.sqrt(len(one)))
+
+
+def test_an_update_trains_parts_that_were_left_in_evaluation(making: Making) -> None:
+    """As a predictor leaves the network, of which the trainer's module does not know."""
+    trainer = making(steps=UPDATES, **USUAL)
+    trainer.net.eval()
+    trainer.model.training = True
+    trainer.updater.update(trainer.progress, trainer.rate)
+    assert all(module.training for module in trainer.model.modules())
