@@ -29,7 +29,16 @@ def test_nothing_that_is_asked_breaks_the_server() -> None:
         for operation in (each.ok() for each in schema.get_all_operations()):
             asked.append(operation.path)
             _ask(operation)
-    assert {"/v1/translate", "/v1/predict", "/v1/inspect", "/v1/score", "/translate", "/v2/translate"} <= set(asked)
+    assert {
+        "/v1/translate",
+        "/v1/predict",
+        "/v1/generate",
+        "/v1/completions",
+        "/v1/inspect",
+        "/v1/score",
+        "/translate",
+        "/v2/translate",
+    } <= set(asked)
 
 
 def _ask(operation: Any) -> None:

@@ -137,6 +137,36 @@ def test_a_server_without_a_language_model_says_so(web: httpx.Client) -> None:
             assert answer.status_code == 400 and "The model capitals generates no text" in answer.text
 
 
+def test_scores_of_whole_texts_and_of_what_goes_on_from_prompts(ask: Ask) -> None:
+    generator = book()._load_predictor()
+    text = "abcdefg" * 3  # longer than the context
+    for sources in (None, ["", "gaga"]):
+        scores = ask("score", targets=[text, "c"], sources=sources, model="book").json()["scores"]
+        for score, target, prompt in zip(scores, [text, "c"], sources or [None, None], strict=True):
+            own = generator.score(target, prompt=prompt)
+            assert score["pieces"] == pytest.approx(own.piece_log_probabilities)
+            assert score["log_probability"] == pytest.approx(-own.nll)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"targets": ["a"], "model": "capitals"}, "sources: a translation model scores targets given their sources"),
+        ({"targets": ["a"]}, "sources: a translation model"),
+        ({"targets": ["a", "b"], "sources": ["a"]}, "1 sources for 2 targets"),
+        ({"targets": [""]}, "there is no text to score"),
+        ({"targets": ["x"]}, "no piece for 'x'"),
+        ({"targets": ["a"], "sources": ["x"]}, "no piece for 'x'"),
+        ({"targets": []}, "there is no text"),
+        ({"targets": ["a" * 61]}, "exceeds text limit"),
+    ],
+)
+def test_what_cannot_be_scored_is_told(ask: Ask, fields: dict[str, Any], told: str) -> None:
+    default = {} if told.startswith("sources") else {"model": "book"}
+    answer = ask("score", **(default | fields))
+    assert answer.status_code == 400 and told in answer.json()["error"], answer.text
+
+
 # Time and turns
 
 

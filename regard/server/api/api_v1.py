@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request
@@ -13,6 +14,7 @@ from regard.inference.results import Translation
 from regard.server.api.notices import count_unknown
 from regard.server.api.requests import credentials, unless_disconnected, validate_texts
 from regard.server.api_error import ApiError
+from regard.server.batching.models import ServedModel
 from regard.server.search_request import SearchFields
 from regard.server.service import Service
 from regard.server.text.languages import Language
@@ -118,20 +120,24 @@ class ModelList(BaseModel):
 
 
 class ScoreRequest(BaseModel):
-    """Pairs of texts to score: as many `targets` as `sources`."""
+    """Texts to score: pairs of a translation model; for a language model, texts and what they go on from."""
 
     model_config = ConfigDict(extra="forbid")
 
-    sources: list[str]
+    sources: list[str] | None = Field(
+        None, description="As many as `targets`. For a language model, prompts: left out, targets are whole texts."
+    )
     targets: list[str]
-    model: str | None = Field(None, description="Name of the model; the first one if left out.")
+    model: str | None = Field(
+        None, description="Name of the model; if left out, the first that translates, or else the first language model."
+    )
 
 
 class ScoredPair(BaseModel):
-    """Log probability of a target given its source, in nats."""
+    """Log probability of a target given its source or prompt, in nats."""
 
     log_probability: float
-    pieces: list[float] = Field(description="Of each piece of the target and the end symbol.")
+    pieces: list[float] = Field(description="Of each piece of the target; of a translation, also of the end symbol.")
 
 
 class ScoreResponse(BaseModel):
@@ -197,14 +203,21 @@ def _add_scores(routes: APIRouter, service: Service) -> None:
     async def score(body: ScoreRequest, request: Request) -> ScoreResponse:
         """Return the log probability of every piece of each target, given its source and the pieces before it."""
         client, key = service.admit(credentials(request, "Bearer"))
-        sources, targets = validate_texts(body.sources, "sources"), validate_texts(body.targets, "targets")
-        if len(sources) != len(targets):
+        targets = validate_texts(body.targets, "targets")
+        sources = None if body.sources is None else validate_texts(body.sources, "sources")
+        model = service.models.scorer(body.model)
+        if sources is None and isinstance(model, ServedModel):
+            raise ApiError(400, "Invalid request: sources: a translation model scores targets given their sources")
+        if sources is not None and len(sources) != len(targets):
             raise ApiError(400, f"Invalid request: {len(sources)} sources for {len(targets)} targets")
-        service.check_size([*sources, *targets], max_texts=2 * service.settings.texts)
-        model = service.models.translator(body.model)
+        texts = [*(sources or ()), *targets]
+        service.check_size(texts, max_texts=2 * service.settings.texts)
         try:
-            with service.charge(sum(map(len, [*sources, *targets])), client, key):
-                work = service.run_auxiliary(lambda: model.score(sources, targets))
+            with service.charge(sum(map(len, texts)), client, key):
+                if isinstance(model, ServedModel):
+                    work = service.run_auxiliary(partial(model.score, sources or (), targets))
+                else:
+                    work = model.score(sources, targets, client=client, seconds=service.settings.seconds)
                 scores = await unless_disconnected(request, work)
         except DataError as error:
             raise ApiError(413, f"Too long: {error.what}.") from error

@@ -229,6 +229,16 @@ class ModelRegistry:
             return model
         raise ApiError(400, f"The model {model.name} generates no text: it is a {model.task}; POST /v1/predict.")
 
+    def scorer(self, name: str | None) -> ServedModel | ServedGenerator:
+        """Return the model of this name; for None, the first that translates, or else the first language model."""
+        scorers = [model for model in self.all if isinstance(model, ServedModel | ServedGenerator)]
+        if name is None and scorers:
+            return next(iter(self.translators), scorers[0])
+        model = self.get(name)
+        if isinstance(model, ServedModel | ServedGenerator):
+            return model
+        raise ApiError(400, f"The model {model.name} scores no text: it is a {model.task}; POST /v1/predict.")
+
     def into(self, target: str | None) -> list[ServedModel]:
         """Return the models that translate into a language, from any language."""
         return [model for model in self.translators if self._rank(model, None, target) is not None]

@@ -119,6 +119,15 @@ class ServedGenerator(ServedPredictor):
         finally:
             work.cancel()
 
+    async def score(
+        self, prompts: Sequence[str] | None, texts: Sequence[str], *, client: str, seconds: float
+    ) -> list[list[float]]:
+        """Return the log probabilities (nats) of the pieces of each text, whole or as it goes on from a prompt."""
+        generator, _ = await self.wait_until_loaded(seconds)
+        given: Sequence[str | None] = [None] * len(texts) if prompts is None else prompts
+        works = [partial(_scores, generator, text, prompt) for text, prompt in zip(texts, given, strict=True)]
+        return await self.compute(works, client=client, seconds=seconds)
+
     async def predict(
         self, inputs: Sequence[str], settings: Mapping[str, Any], *, client: str, seconds: float, limits: ServerSettings
     ) -> list[Any]:
@@ -148,6 +157,11 @@ def _open_text(
         number, prompt, generator.tokenizer, settings, seed=seed, sample=sample, device=generator.device
     )
     return BatchText(text, settings, greedy, alternatives)
+
+
+def _scores(generator: Generator, text: str, prompt: str | None, interrupted: Callable[[], bool]) -> list[float]:
+    """Return the log probability of each piece of a text."""
+    return list(generator.score(text, prompt=prompt).piece_log_probabilities)
 
 
 def text_of(steps: Sequence[TextStep]) -> str:
