@@ -1,4 +1,4 @@
-"""``regard serve``: serve trained models over HTTP, also to clients of LibreTranslate and DeepL."""
+"""``regard serve``: serve trained models over HTTP, also to clients of OpenAI, LibreTranslate and DeepL."""
 
 from __future__ import annotations
 
@@ -41,17 +41,20 @@ Runs = Annotated[
 ]
 Host = Annotated[str, typer.Option("--host", help="Address to listen on; 0.0.0.0 listens on the whole network.")]
 Characters = Annotated[int, typer.Option("--char-limit", min=1, help="Limit of characters in a request.")]
-Texts = Annotated[int, typer.Option("--batch-limit", min=1, help="Limit of texts in a request.")]
+Texts = Annotated[int, typer.Option("--batch-limit", min=1, help="Limit of texts in a request, or to generate for it.")]
 Tokens = Annotated[int, typer.Option("--length-limit", min=1, help="Limit of tokens in an output of a language model.")]
 Requests = Annotated[int, typer.Option("--req-limit", min=1, help="Limit of requests a minute from one client.")]
 Widest = Annotated[int, typer.Option("--beam-limit", min=1, help="Limit of the beam width and of the n-best list.")]
 Seconds = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds until a request is given up with 503.")]
 Waiting = Annotated[
-    int, typer.Option("--queue", min=1, help="Queue limit per client, in sentences; more are refused with 429.")
+    int,
+    typer.Option("--queue", min=1, help="Queue limit per client, in sentences or texts; more are refused with 429."),
 ]
 RowsOption = Annotated[
     int,
-    typer.Option("--rows", min=1, help="Batch limit: hypotheses that a model searches together."),
+    typer.Option(
+        "--rows", min=1, help="Batch limit: hypotheses, or texts in generation, that a model computes together."
+    ),
 ]
 Proxy = Annotated[
     str | None,
@@ -110,9 +113,10 @@ def serve(
 ) -> None:
     """Serve trained models over HTTP until Ctrl-C or SIGTERM; accepted requests are finished first.
 
-    POST /v1/predict is for runs of any task, POST /v1/translate for translation runs; /openapi.json describes both.
-    Clients of LibreTranslate (/translate, /detect, /languages, /translate_file) and of DeepL (/v2/translate,
-    /v2/glossaries, /v2/languages, /v2/usage) work unchanged. /metrics is for Prometheus.
+    POST /v1/predict is for runs of any task, POST /v1/translate for translation runs, POST /v1/generate for language
+    models; /openapi.json describes them. Clients of OpenAI (/v1/completions, /v1/models), of LibreTranslate
+    (/translate, /detect, /languages, /translate_file) and of DeepL (/v2/translate, /v2/glossaries, /v2/languages,
+    /v2/usage) work unchanged. /metrics is for Prometheus.
     """
     settings = {
         "body_bytes": body_limit, "texts": batch_limit, "characters": char_limit, "beam": beam_limit,
