@@ -12,7 +12,7 @@ import pytest
 import regard
 from regard.inspection.inspector import run_inspector
 from regard.runs.run_folder import RunFolder
-from regard.server.batching.served_predictor import ServedPredictor
+from regard.server.batching.served_generator import ServedGenerator
 
 from ..server.conftest import serving
 from ..server.predicting import Book, mean
@@ -22,13 +22,11 @@ from .test_page import browser, click, on, playwright, pytestmark  # noqa: F401 
 TEXT = "the cat sat"
 
 
-def served(path: Path) -> ServedPredictor:
+def served(path: Path) -> ServedGenerator:
     made = regard.load(path)
     found = Book(made.model, made.tokenizer, made.settings, context=made.context)
     inspector = run_inspector(RunFolder.open(path), name="book", open=lambda which: found)
-    return ServedPredictor(
-        "book", task="language-model", load_predictor=lambda: found, waiting=64, threads=1, inspector=inspector
-    )
+    return ServedGenerator("book", load_predictor=lambda: found, waiting=64, rows=8, threads=1, inspector=inspector)
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +89,7 @@ def test_a_prompt_is_continued_and_looked_at(page: Any) -> None:
     on(page, "set-greedy").check()
     click(page, "predict")
     playwright.expect(on(page, "output")).to_contain_text(TEXT, timeout=60_000)
+    playwright.expect(on(page, "look-at-output")).to_be_visible(timeout=60_000)  # the text is whole
     whole = on(page, "output").inner_text()
     click(page, "look-at-output")
     playwright.expect(on(page, "text")).to_have_value(whole)

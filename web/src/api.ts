@@ -70,6 +70,24 @@ export async function predictOne(input: string, model: string, settings: object,
   return (await (await post("./v1/predict", { inputs: [input], model, settings }, signal)).json()).outputs[0];
 }
 
+/** Tells the text that goes on from a prompt, whole each time, as it grows. */
+export async function generate(prompt: string, model: string, settings: object, signal: AbortSignal, grown: (text: string) => void): Promise<void> {
+  const response = await post("./v1/generate", { ...settings, prompt, model, stream: true }, signal);
+  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+  let [held, text, whole] = ["", "", false];
+  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+    const events = (held + part.value).split("\n\n");
+    held = events.pop()!;
+    for (const event of events) {
+      const told = JSON.parse(event.slice(event.indexOf("data: ") + "data: ".length));
+      if (typeof told.error === "string") throw new Error(told.error);
+      whole = told.finish_reason !== null;
+      grown((text += told.text));
+    }
+  }
+  if (!whole) throw new Error("The server stopped before the text was whole.");
+}
+
 /** All sentences of a text. */
 export async function translateWhole(request: InspectRequest, signal: AbortSignal): Promise<string> {
   const { text, model, beam, length_penalty, coverage_penalty } = request;

@@ -229,6 +229,8 @@ export interface ModelDetails {
   settings?: RequestSettings | null;
   /** Whether it can be looked into. */
   inspects?: boolean;
+  /** Whether a text may be read as it grows. */
+  streams?: boolean;
   /** By checkpoint, what tells its weights from others. */
   weights?: Record<string, string>;
   /** A sentence of the validation data. */

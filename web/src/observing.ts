@@ -1,7 +1,7 @@
 // A look at one input of a task that is no translation, and the output for it.
 import { batch, computed, signal } from "@preact/signals";
 import { writeAddress } from "./address";
-import { observeText, predictOne } from "./api";
+import { generate, observeText, predictOne } from "./api";
 import type { Field, RequestSettings } from "./document";
 import { textProblem } from "./limits";
 import { mean, plane, type Matrix } from "./matrix";
@@ -84,6 +84,10 @@ export function predict(): Promise<void> {
     const problem = textProblem(input, details.value?.limits);
     if (problem) throw new Error(problem);
     output.value = null;
+    const grown = (text: string) => {
+      if (!signal.aborted) output.value = { input, found: { text: input + text } };
+    };
+    if (details.value?.streams) return generate(input, asking.model.value, wanted.value, signal, grown);
     const found = await predictOne(input, asking.model.value, wanted.value, signal);
     if (!signal.aborted) output.value = { input, found };
   });

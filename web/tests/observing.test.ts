@@ -23,9 +23,9 @@ function observationOf(text: string) {
   };
 }
 
-async function openBook(text = "ab", inspects = true) {
+async function openBook(text = "ab", inspects = true, streams = false) {
   const entries = { book: { task: "language-model" } };
-  const details = { task: "language-model", takes: "a text", example: null, search: undefined, inspects, settings: { values: { length: 30, greedy: false, note: null }, schema: SCHEMA } };
+  const details = { task: "language-model", takes: "a text", example: null, search: undefined, inspects, streams, settings: { values: { length: 30, greedy: false, note: null }, schema: SCHEMA } };
   const page = await openPage(`#text=${text}`, ["one", "book"], { entries, details: { book: details } });
   void page.actions.start();
   await settled();
@@ -82,6 +82,32 @@ test("an output is asked for with what was set alone, and belongs to its input",
   expect([observing.textOf(3), observing.textOf(null), observing.textOf({ text: 1 })]).toEqual([null, null, null]);
   await actions.pickModel("one");
   expect([observing.output.value, observing.wanted.value]).toEqual([null, {}]);
+});
+
+/** A response in two parts, cut where it may not be. */
+function streamed(text: string): Response {
+  const bytes = new TextEncoder().encode(text);
+  const cut = bytes.findIndex((byte) => byte > 127) + 1;
+  return new Response(new ReadableStream({ start: (to) => (to.enqueue(bytes.slice(0, cut)), to.enqueue(bytes.slice(cut)), to.close()) }));
+}
+
+test.each([
+  ['data: {"text": "c", "finish_reason": "end"}\n\n', "abécc", ""],
+  ['event: error\ndata: {"error": "This took long."}\n\n', "abéc", "This took long."],
+  ["", "abéc", "The server stopped before the text was whole."],
+])("a text is shown as it grows, and what ends it is told", async (last_, shown, problem) => {
+  const { asked, actions, observing, state } = await openBook("ab", true, true);
+  void actions.pickModel("book");
+  await settled();
+  observing.set("length", 5);
+  state.asking.text.value = "ab";
+  void observing.predict();
+  expect(last(asked, "./v1/generate").body).toEqual({ prompt: "ab", model: "book", length: 5, stream: true });
+  const begun = 'data: {"text": "é", "finish_reason": null}\n\ndata: {"text": "c", "finish_reason": null}\n\n';
+  await last(asked, "./v1/generate").answer(streamed(begun + last_));
+  await settled();
+  expect(observing.output.value).toEqual({ input: "ab", found: { text: shown } });
+  expect(state.status.predict.value).toEqual({ busy: false, problem });
 });
 
 test("a model that cannot be looked into is not asked to", async () => {

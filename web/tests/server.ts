@@ -50,7 +50,7 @@ export async function openPage(hash = "", models = ["one", "two"], more: { entri
     return new Promise<Response>((resolve) => {
       const body = typeof options.body === "string" ? JSON.parse(options.body) : {};
       // Even after an abort it may come: the page has to drop it itself.
-      asked.push({ path, body, signal: options.signal, answer: async (found, status) => (resolve(said(found, status)), await settled()) });
+      asked.push({ path, body, signal: options.signal, answer: async (found, status) => (resolve(found instanceof Response ? found : said(found, status)), await settled()) });
     });
   });
   const actions = { ...(await import("../src/actions")), ...(await import("../src/translating")) };

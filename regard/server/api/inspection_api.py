@@ -23,6 +23,7 @@ from regard.server.api.requests import credentials, unless_disconnected, validat
 from regard.server.api_error import ApiError, public_message
 from regard.server.batching.models import ServedModel
 from regard.server.batching.served import Served
+from regard.server.batching.served_generator import ServedGenerator
 from regard.server.batching.served_predictor import ServedPredictor
 from regard.server.service import Service
 from regard.server.settings import ServerSettings
@@ -184,7 +185,14 @@ async def _offer(served: Served[Any, Any], limits: ServerSettings) -> dict[str, 
             "characters": limits.characters, "pieces": pieces, "beam": limits.beam, "nbest": limits.nbest,
             "file_bytes": limits.body_bytes, "files": list(FILE_SUFFIXES),
         }  # fmt: skip
-        return {"takes": "a text", "gives": "its translation", "settings": None, "inspects": True, "limits": allowed}
+        return {
+            "takes": "a text",
+            "gives": "its translation",
+            "settings": None,
+            "inspects": True,
+            "streams": False,
+            "limits": allowed,
+        }
     assert isinstance(served, ServedPredictor)
     predictor, _ = await served.wait_until_loaded(limits.seconds)
     interface = interface_of(predictor)
@@ -194,7 +202,8 @@ async def _offer(served: Served[Any, Any], limits: ServerSettings) -> dict[str, 
         settings["schema"] = type(interface.settings).model_json_schema()
     return {
         "takes": interface.takes, "gives": interface.gives, "settings": settings,
-        "inspects": hasattr(predictor, "inspect"), "limits": {"characters": limits.characters, "length": limits.length},
+        "inspects": hasattr(predictor, "inspect"), "streams": isinstance(served, ServedGenerator),
+        "limits": {"characters": limits.characters, "length": limits.length},
     }  # fmt: skip
 
 

@@ -111,21 +111,24 @@ function Predicted() {
     );
   }
   const goesOn = text.startsWith(current.input);
+  const grows = status.predict.value.busy;
   return (
-    <div class="output">
+    <div class="output" aria-busy={grows}>
       <h3>{details.value?.gives ?? "Output"}</h3>
       <p class="lines continued" data-testid="output" aria-live="polite">
         {goesOn && <span class="given">{current.input}</span>}
         {goesOn ? text.slice(current.input.length) : text}
       </p>
-      <p>
-        <Copy text={text} of="the output" testId="copy" />{" "}
-        {details.value?.inspects !== false && (
-          <button type="button" data-testid="look-at-output" onClick={() => void lookAtOutput(text)}>
-            Look at it
-          </button>
-        )}
-      </p>
+      {!grows && (
+        <p>
+          <Copy text={text} of="the output" testId="copy" />{" "}
+          {details.value?.inspects !== false && (
+            <button type="button" data-testid="look-at-output" onClick={() => void lookAtOutput(text)}>
+              Look at it
+            </button>
+          )}
+        </p>
+      )}
     </div>
   );
 }
