@@ -29,7 +29,8 @@ class Worker:
         self.name = name
         environment = os.environ | {
             "OMP_NUM_THREADS": str(threads),
-            "PYTHONPATH": str(BENCH),  # so no file here may bear the name of a package that a peer looks for
+            # The version that this file belongs to; no file here may bear the name of a package that a peer looks for.
+            "PYTHONPATH": f"{BENCH.parent}{os.pathsep}{BENCH}",
             "HF_HUB_OFFLINE": "1",
             "TOKENIZERS_PARALLELISM": "false",
         }

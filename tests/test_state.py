@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.contract import RowMap, SourceKeys, compact
-from regard.attention.heads import KeyValue
+from regard.attention.key_value import KeyValue
 from regard.attention.mask import Span
 from regard.core.state import join, leaves, repeat, select, truncate
 

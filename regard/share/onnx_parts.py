@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention.contract import Memory
-from regard.attention.heads import KeyValue
+from regard.attention.key_value import KeyValue
 from regard.attention.mask import Span
 from regard.core.state import State
 from regard.models.encoder_decoder import EncoderDecoder, Session

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from regard.attention.contract import Mixed
-from regard.attention.heads import KeyValue, SelfAttention
+from regard.attention.heads import SelfAttention
+from regard.attention.key_value import KeyValue
 from regard.attention.mask import Causal, Global, Mask, Padding, VisibleUntil, Window
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.positions.distance_bias import Alibi
