@@ -198,7 +198,8 @@ def _problem_of_options(script: str, arguments: list[str]) -> str | None:
 
 
 def _train(values: dict[str, Any]) -> str | None:
-    what, given = values["what"] or [], values["set_"] or []
+    what = values["what"] or []
+    given = [each for each in values["set_"] or [] if not each.startswith("model.from=")]  # a run of the reader's own
     recipe = len(what) == 1 and "." not in what[0]
     text = len(what) == 1 and ".txt" in what[0]
     _require(load_config(what[0] if recipe else OWN_TEXT if text else OWN_FILES, given), given)

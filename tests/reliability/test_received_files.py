@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import safetensors
 import tomli_w
 
 import regard
@@ -35,12 +36,15 @@ from regard.runs.run_folder import RunFolder
 from regard.server.glossaries import GlossaryStore
 from regard.server.keys import KeyStore, add_key
 from regard.share.hub import write as write_hub
+from regard.share.import_folder import import_folder
 from regard.share.import_marian import import_marian
+from regard.share.transformers_format import write as write_language_model
 from regard.studies.record import read_record
 from regard.tasks.translation.codecs import open_codecs
 from regard.tasks.translation.translator import Translator
 from regard.training.setup import set_up
 from regard.training.trainer import Trainer
+from tests.share.test_causal_export import LLAMA, config_of, model_of, tokenizer_of
 from tests.share.test_marian import THEIRS, WORDS, pieces_of, vocabulary, write_plain
 
 from .conftest import Silent
@@ -110,6 +114,15 @@ def imported(shelf: Shelf) -> None:
         shutil.rmtree(made, ignore_errors=True)
 
 
+def imported_speaker(shelf: Shelf) -> None:
+    made = shelf.path / "imported"
+    try:
+        import_folder(shelf.path / SPEAKER, made)
+        regard.load(made)("a dog", length=2, seed=1)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
 def exported(shelf: Shelf) -> None:
     made = shelf.path / "given"
     try:
@@ -150,7 +163,7 @@ def resumed(shelf: Shelf) -> object:
     return shelf.trainer.resume()
 
 
-STEP, MARIAN = "run/checkpoints/step-000002", "marian"
+STEP, MARIAN, SPEAKER = "run/checkpoints/step-000002", "marian", "llama"
 READERS: dict[str, list[Read]] = {
     "run/config.toml": [run_of],
     "run/plan.json": [told],
@@ -189,6 +202,10 @@ READERS: dict[str, list[Read]] = {
     f"{MARIAN}/model.safetensors": [imported],
     f"{MARIAN}/source.spm": [imported],
     f"{MARIAN}/target.spm": [imported],
+    f"{SPEAKER}/config.json": [imported_speaker],
+    f"{SPEAKER}/tokenizer.json": [imported_speaker],
+    f"{SPEAKER}/model-1.safetensors": [imported_speaker],
+    f"{SPEAKER}/model.safetensors.index.json": [imported_speaker],
     "keys.json": [lambda shelf: KeyStore(shelf.path / "keys.json").find("x")],
     "glossaries/00000000-0000-4000-8000-000000000001.json": [glossaries],
     "study/result.json": [lambda shelf: read_record(shelf.path / "study/result.json")],
@@ -205,6 +222,18 @@ UNREAD = {"README.md", "lock", "in.txt", ".out.txt.partial"}
 @pytest.fixture(scope="module")
 def shelf(small: Path, tmp_path_factory: pytest.TempPathFactory) -> Shelf:
     return filled(tmp_path_factory.mktemp("shelf"), small)
+
+
+def write_speaker(folder: Path) -> None:
+    """A language model of transformers, its weights in a file with an index."""
+    config, tokenizer = config_of(LLAMA | {"layers": 1}, "byte-bpe"), tokenizer_of("byte-bpe")
+    write_language_model(model_of(config, len(tokenizer)), config, tokenizer, folder)
+    for name in ("generation_config.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+    weights = (folder / "model.safetensors").rename(folder / "model-1.safetensors")
+    with safetensors.safe_open(weights, framework="pt") as opened:
+        named = dict.fromkeys(opened.keys(), weights.name)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": named}))
 
 
 def filled(path: Path, small: Path) -> Shelf:
@@ -225,6 +254,7 @@ def filled(path: Path, small: Path) -> Shelf:
     write_plain(marian, THEIRS | {"vocab_size": len(numbers), "pad_token_id": pad, "decoder_start_token_id": pad})
     open_codecs(import_marian(marian, path / "imported")).source.save(path / "tokenizers", "listed")
     shutil.rmtree(path / "imported")
+    write_speaker(path / SPEAKER)
     add_key(path / "keys.json", "me", requests_per_minute=10, characters=1000)
     kept = GlossaryStore(path / "glossaries").add("me", "x", "EN", "DE", {"a dog": "ein Hund"})
     (path / "glossaries" / f"{kept.id}.json").unlink()
