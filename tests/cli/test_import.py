@@ -39,6 +39,7 @@ def test_an_imported_model_is_a_run(folder: Path, regard: Callable[..., Result],
     told = regard("info", run).output
     assert "shared matrices: all" in told and "last" not in told
     assert 'source_language = "en"' in (run / "config.toml").read_text()
+    assert "MarianMTModel in theirs" in (run / "README.md").read_text()
     assert "ROMANCE" not in (run / "config.toml").read_text(), "a group of languages is none"
     assert isinstance(regard("import", folder, run).exception, ConfigError), "what is there stays"
 
