@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from regard.server.api.requests import Credentials
 from regard.server.api_error import ApiError
@@ -15,7 +15,20 @@ from regard.server.keys import ApiKey
 from regard.server.service import Service
 from regard.tasks.language_model.text_batch import TextStep
 
-__all__ = ["GenerationRequest", "OpenedRequest"]
+__all__ = ["BegunSteps", "GenerationRequest", "OpenedRequest"]
+
+
+class BegunSteps(NamedTuple):
+    """Steps of texts, the first of which is there. The texts run until ``rest`` is closed."""
+
+    first: NumberedStep
+    rest: AsyncGenerator[NumberedStep, None]
+
+    async def all(self) -> AsyncGenerator[NumberedStep, None]:
+        """Yield the first step and the others."""
+        yield self.first
+        async for step in self.rest:
+            yield step
 
 
 @dataclass(frozen=True)
@@ -88,19 +101,10 @@ class OpenedRequest:
                 found[number].append(step)
         return found
 
-    async def begun(self) -> AsyncGenerator[NumberedStep, None]:
+    async def begun(self) -> BegunSteps:
         """Return the steps once the first is there: what fails before it has a status of its own."""
         steps = self.steps()
-        first = await anext(steps)
-
-        async def all() -> AsyncGenerator[NumberedStep, None]:
-            """Yield the first step and the others."""
-            async with aclosing(steps):
-                yield first
-                async for step in steps:
-                    yield step
-
-        return all()
+        return BegunSteps(await anext(steps), steps)
 
     def charge(self) -> AbstractContextManager[None]:
         """Count the characters of the prompts for the client, unless the block fails."""

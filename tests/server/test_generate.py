@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import pytest
 
+from regard.server.api.event_stream import EventStream, event
 from regard.tasks.language_model.config import GenerateConfig
 from regard.tasks.language_model.interface import GenerateRequest
 
@@ -248,3 +250,30 @@ def test_generated_tokens_are_counted(web: httpx.Client) -> None:
         told = web.get(f"http://127.0.0.1:{port}/metrics").text
     assert f'regard_tokens_total{{model="book"}} {tokens:.1f}' in told
     assert 'regard_step_rows_total{model="book"}' in told and 'route="/v1/generate"' in told
+
+
+def test_a_client_that_reads_nothing_is_left_and_its_text_ends() -> None:
+    ended: list[bool] = []
+
+    async def grow() -> AsyncGenerator[str, None]:
+        try:
+            while True:
+                yield "data: 1\n\n"
+        finally:
+            ended.append(True)
+
+    async def answer() -> None:
+        source = grow()
+        await anext(source)
+        await EventStream(grow(), source=source, seconds=0.02)({"type": "http"}, never, never)
+
+    async def never(message: object = None) -> Any:
+        await asyncio.Event().wait()
+
+    asyncio.run(answer())
+    assert ended == [True]
+
+
+def test_text_in_events_keeps_to_its_line() -> None:
+    assert event({"text": "a\n\ndata: é\r"}) == 'data: {"text": "a\\n\\ndata: é\\r"}\n\n'
+    assert event("[DONE]", "end") == "event: end\ndata: [DONE]\n\n"

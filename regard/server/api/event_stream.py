@@ -22,12 +22,18 @@ def event(data: Any, name: str | None = None) -> str:
 
 
 class EventStream(StreamingResponse):
-    """Response of events. ``seconds``: a client that reads too slowly is left after them."""
+    """Response of events.
 
-    def __init__(self, events: AsyncGenerator[str, None], *, seconds: float) -> None:
+    ``source``: what the events are made of; it is closed at the end, even if no event was ever asked for. ``seconds``:
+    a client that reads too slowly is left after them.
+    """
+
+    def __init__(
+        self, events: AsyncGenerator[str, None], *, source: AsyncGenerator[Any, None] | None, seconds: float
+    ) -> None:
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         super().__init__(events, media_type="text/event-stream", headers=headers)
-        self._events, self._seconds = events, seconds
+        self._events, self._source, self._seconds = events, source, seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events."""
@@ -38,3 +44,5 @@ class EventStream(StreamingResponse):
             pass  # the server closes a connection whose response is not whole
         finally:
             await self._events.aclose()
+            if self._source is not None:
+                await self._source.aclose()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
@@ -14,7 +13,7 @@ from regard.server.api.event_stream import EVENT_STREAM, EventStream, event
 from regard.server.api.requests import credentials, unless_disconnected, validate_texts
 from regard.server.api_error import ApiError
 from regard.server.batching.served_generator import text_of
-from regard.server.generation_request import GenerationRequest, OpenedRequest
+from regard.server.generation_request import BegunSteps, GenerationRequest, OpenedRequest
 from regard.server.service import Service
 from regard.tasks.language_model.interface import GenerateRequest
 from regard.tasks.language_model.text_batch import TextStep
@@ -70,8 +69,8 @@ def router(service: Service) -> APIRouter:
         )
         opened = await asked.open(service)
         if body.stream:
-            events = _events(await unless_disconnected(request, opened.begun()), opened)
-            return EventStream(events, seconds=opened.seconds + 1)
+            begun = await unless_disconnected(request, opened.begun())
+            return EventStream(_events(begun, opened), source=begun.rest, seconds=opened.seconds + 1)
         texts = await unless_disconnected(request, opened.whole())
         parts = [_part(number, steps, opened) for number, steps in enumerate(texts)]
         return GenerateResponse(texts=parts, model=opened.model.name)
@@ -79,17 +78,14 @@ def router(service: Service) -> APIRouter:
     return routes
 
 
-async def _events(
-    steps: AsyncGenerator[tuple[int, TextStep], None], opened: OpenedRequest
-) -> AsyncGenerator[str, None]:
+async def _events(begun: BegunSteps, opened: OpenedRequest) -> AsyncGenerator[str, None]:
     """Yield an event for each part of a text, and for an error."""
-    async with aclosing(steps):
-        try:
-            async for number, step in steps:
-                if step.piece.text or step.piece.finish_reason:
-                    yield event(_part(number, [step], opened).model_dump())
-        except ApiError as error:
-            yield event({"error": error.message}, "error")
+    try:
+        async for number, step in begun.all():
+            if step.piece.text or step.piece.finish_reason:
+                yield event(_part(number, [step], opened).model_dump())
+    except ApiError as error:
+        yield event({"error": error.message}, "error")
 
 
 def _part(number: int, steps: Sequence[TextStep], opened: OpenedRequest) -> GeneratedText:

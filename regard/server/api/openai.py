@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from functools import partial
 from typing import Annotated, Any
 
@@ -15,8 +14,7 @@ from regard.server.api.event_stream import EVENT_STREAM, EventStream, event
 from regard.server.api.openai_answers import Answer, Completion, ErrorAnswer
 from regard.server.api.requests import credentials, unless_disconnected, validate_texts
 from regard.server.api_error import ApiError
-from regard.server.batching.served_generator import NumberedStep
-from regard.server.generation_request import GenerationRequest, OpenedRequest
+from regard.server.generation_request import BegunSteps, GenerationRequest, OpenedRequest
 from regard.server.service import Service
 from regard.tasks.language_model.interface import GenerateRequest
 from regard.tasks.language_model.text_batch import TokenScore
@@ -140,8 +138,8 @@ def router(service: Service) -> APIRouter:
         if not body.stream:
             texts = await unless_disconnected(request, opened.whole()) if body.max_tokens != 0 else None
             return JSONResponse(answer.whole(texts))
-        steps = await unless_disconnected(request, opened.begun()) if body.max_tokens != 0 else None
-        return EventStream(_events(steps, answer), seconds=opened.seconds + 1)
+        begun = await unless_disconnected(request, opened.begun()) if body.max_tokens != 0 else None
+        return EventStream(_events(begun, answer), source=begun and begun.rest, seconds=opened.seconds + 1)
 
     return routes
 
@@ -168,19 +166,18 @@ def _scored(generator: Any, tokens: list[int], alternatives: int, interrupted: A
     return scores
 
 
-async def _events(steps: AsyncGenerator[NumberedStep, None] | None, answer: Answer) -> AsyncGenerator[str, None]:
+async def _events(begun: BegunSteps | None, answer: Answer) -> AsyncGenerator[str, None]:
     """Yield an event for each part of a text, for usage where it is asked for, for an error, and the end."""
-    for chunk in answer.begun(ended=steps is None):
+    for chunk in answer.begun(ended=begun is None):
         yield event(chunk)
-    if steps is not None:
-        async with aclosing(steps):
-            try:
-                async for number, step in steps:
-                    if told := answer.chunk(number, step):
-                        yield event(told)
-            except ApiError as error:
-                yield event(error_body(error, error.status))
-                return
+    if begun is not None:
+        try:
+            async for number, step in begun.all():
+                if told := answer.chunk(number, step):
+                    yield event(told)
+        except ApiError as error:
+            yield event(error_body(error, error.status))
+            return
     if answer.told:
         yield event(answer.usage_chunk())
     yield event("[DONE]")
