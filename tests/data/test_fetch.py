@@ -407,6 +407,7 @@ AT_HAND = {
     "cmudict-g2p": "g2p-cmudict",
     "scan": "scan",
     "newstest-en-de": "wmt-newstest",
+    "tiny-shakespeare": "lm-tinyshakespeare",
 }
 
 
