@@ -91,7 +91,8 @@ class _GivenFiles(NamedTuple):
     data: Path
     tokenizers: Path
     config: RunConfig
-    contents: Mapping[str, str]  # nothing: the codecs are opened, and the data may be any
+    contents: Mapping[str, str]  # nothing: the data may be any
+    makes_codecs: bool = False  # those of the run are opened
 
 
 def given_files(run: RunFolder, files: Sequence[Path], cut: Mapping[str, Any]) -> RunConfig:
