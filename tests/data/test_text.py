@@ -292,3 +292,15 @@ def test_a_corpus_larger_than_memory_is_read_again_instead_of_kept():
 def test_lines_that_come_only_once_are_enough():
     config = TokenizerConfig(kind="bpe")
     assert train_tokenizer(iter(["a b c"] * 9), config).digest() == train_tokenizer(["a b c"] * 9, config).digest()
+
+
+def test_a_panic_of_the_library_is_an_error_of_the_model():
+    """A received file names the patterns that text is cut by; one that backtracks without end is given up."""
+    trained = train_tokenizer(["the cat"], TokenizerConfig(kind="byte-bpe", size=260))
+    whole = json.loads(trained.model)
+    split = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    whole["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, whole["pre_tokenizer"]]}
+    tokenizer = type(trained)(trained.config, json.dumps(whole).encode())
+    assert tokenizer.decode(tokenizer.encode("the cat")) == "the cat"
+    with pytest.raises(ModelError, match="retry-limit"):
+        tokenizer.encode("a" * 40 + "!")

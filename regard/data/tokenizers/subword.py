@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from regard.core.untrusted_files import shortened
 from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, SPECIALS, UNKNOWN, Tokenizer, TokenizerConfig
-from regard.errors import ConfigError, DataError
+from regard.errors import ConfigError, DataError, ModelError
 
 __all__ = [
     "HuggingFaceTokenizer",
@@ -157,16 +159,19 @@ class HuggingFaceTokenizer(Tokenizer):
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
         # A text that spells "</s>" may still reach the special piece through the model's own vocabulary.
         plain = (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)
-        encoded = self._library.encode_batch_fast(list(lines), add_special_tokens=False)
+        with _panics_as_model_errors():
+            encoded = self._library.encode_batch_fast(list(lines), add_special_tokens=False)
         return [[piece if piece > END else plain[piece] for piece in line.ids] for line in encoded]
 
     def _unknown(self, line: str) -> list[str]:
-        found = self._library.encode(line, add_special_tokens=False)
+        with _panics_as_model_errors():
+            found = self._library.encode(line, add_special_tokens=False)
         cut = [line[first:last] for piece, (first, last) in zip(found.ids, found.offsets, strict=True) if piece <= END]
         return [letter for text in cut for letter in text.strip()]
 
     def _decode(self, ids: list[int]) -> str:
-        return self._library.decode(ids)
+        with _panics_as_model_errors():
+            return self._library.decode(ids)
 
     def _piece(self, piece: int) -> str:
         return self._library.id_to_token(piece) or ""
@@ -176,6 +181,20 @@ class HuggingFaceTokenizer(Tokenizer):
 
     def _vocabulary(self) -> None:
         return None
+
+
+@contextmanager
+def _panics_as_model_errors() -> Iterator[None]:
+    """A block whose panics of the library become ModelErrors: as exceptions they are none that anyone catches."""
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        help = "a pattern that it cuts text by may be at fault"
+        raise ModelError("this model's tokenizer failed at a text", why=shortened(str(error)), help=help) from error
 
 
 def train_sentencepiece(lines: Iterable[str], config: TokenizerConfig) -> SentencePieceTokenizer:
