@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from regard.core.untrusted_files import parse_json
-from regard.data.reading import read_lines
+from regard.data.reading import read_lines, refuse_pipe, told_keys
 from regard.data.stream import TextConfig, read_text_lines
 from regard.errors import DataError
 
@@ -63,6 +63,7 @@ def holds_documents(path: Path) -> bool:
 
 def text_files(source: Path) -> list[Path]:
     """The file itself; of a folder all texts and JSON lines in it, by name. DataError where there are none."""
+    refuse_pipe(source)
     if not source.is_dir():
         return [source]
     every = (path for path in source.rglob("*") if path.is_file() and not path.name.startswith("."))
@@ -137,9 +138,8 @@ def parse_document(line: str, *, where: str) -> TextDocument:
         raise DataError("A line is not a JSON object.", where=where)
     wanted = ("text",) if "text" in row else ("prompt", "completion")
     if missing := [name for name in wanted if name not in row]:
-        why = f"its keys are {', '.join(map(str, row)) or 'none'}"
         help = 'a document is {"text": …} or {"prompt": …, "completion": …}'
-        raise DataError(f'A line has no key "{missing[0]}".', where=where, why=why, help=help)
+        raise DataError(f'A line has no key "{missing[0]}".', where=where, why=told_keys(row), help=help)
     for name in wanted:
         if not isinstance(row[name], str):
             raise DataError(f'"{name}" is not a string.', where=where)

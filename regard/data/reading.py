@@ -7,14 +7,14 @@ import difflib
 import gzip
 import hashlib
 import zlib
-from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from regard.core.untrusted_files import parse_json
+from regard.core.untrusted_files import parse_json, shortened
 from regard.data.alignment import first_shifted_line
 from regard.errors import DataError, StorageError
 
@@ -28,7 +28,9 @@ __all__ = [
     "read_lines",
     "read_pairs",
     "read_raw_lines",
+    "refuse_pipe",
     "refuse_pipes",
+    "told_keys",
 ]
 
 NAMED_LINES = 10  # how many line numbers a message lists
@@ -112,13 +114,23 @@ class PairReader:
 def refuse_pipes(config: CorpusConfig) -> None:
     """DataError for a pipe: a corpus is read several times, to check it, to count it, to cut it into pieces."""
     for path in (config.source, config.target):
-        if path is not None and path.exists() and not path.is_file() and not path.is_dir():
-            raise DataError(
-                "A pipe or device cannot be a corpus.",
-                where=str(path),
-                why="it can be read only once",
-                help="save it to a file first; a file may be gzipped",
-            )
+        if path is not None:
+            refuse_pipe(path)
+
+
+def refuse_pipe(path: Path) -> None:
+    """DataError for a path that is neither a file nor a folder; nothing where there is none."""
+    try:
+        there = path.exists() and not path.is_file() and not path.is_dir()
+    except OSError as error:  # such as a name that is too long
+        raise _unreadable(path, error) from error
+    if there:
+        raise DataError(
+            "A pipe or device cannot be a corpus.",
+            where=str(path),
+            why="it can be read only once",
+            help="save it to a file first; a file may be gzipped",
+        )
 
 
 def _falls_into(source: str, share: tuple[float, float]) -> bool:
@@ -298,13 +310,19 @@ def parse_json_pair(line: str, config: CorpusConfig, *, where: str) -> tuple[str
     return _text(row, config.source_key, where), _text(row, config.target_key, where)
 
 
+def told_keys(row: Mapping[str, object]) -> str:
+    """The keys of a JSON line, for a message: a few of them, in signs that every terminal can print."""
+    keys = shortened(", ".join(islice(row, 20))) or "none"
+    return f"its keys are {keys.encode('utf-8', 'backslashreplace').decode()}"
+
+
 def _text(row: dict[str, object], key: str, where: str) -> str:
     if key not in row:
         near = difflib.get_close_matches(key, row, n=1)
         raise DataError(
             f'A line has no key "{key}".',
             where=where,
-            why=f"its keys are {', '.join(row) or 'none'}",
+            why=told_keys(row),
             help=f'source_key or target_key = "{near[0]}"?' if near else "set source_key and target_key",
         )
     value = row[key]

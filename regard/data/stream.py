@@ -7,16 +7,18 @@ import hashlib
 import io
 import json
 import shutil
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from regard.core.atomic_files import commit_folder, explain_os_errors, hidden_sibling
 from regard.core.untrusted_files import SMALL, parse_json, read_bytes
+from regard.data.reading import refuse_pipe
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer
 from regard.errors import DataError, StorageError
 
@@ -37,6 +39,13 @@ class TextConfig(BaseModel):
         description="the part of its characters, from beginning to end, or of its distinct documents, by their "
         "digests: [0.0, 0.9] and [0.9, 1.0] split it",
     )
+
+    @field_validator("source")
+    @classmethod
+    def _path_is_a_name(cls, source: Path) -> Path:
+        if "\0" in str(source):
+            raise ValueError("a path holds no character 0")
+        return source
 
     @model_validator(mode="after")
     def _is_a_part(self) -> TextConfig:
@@ -199,6 +208,7 @@ def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
 
 
 def _lines(path: Path) -> Iterator[str]:
+    refuse_pipe(path)
     try:
         raw: Any = gzip.open(path) if path.suffix == ".gz" else path.open("rb")
         with raw, io.TextIOWrapper(raw, encoding="utf-8", newline="") as file:
@@ -208,7 +218,7 @@ def _lines(path: Path) -> Iterator[str]:
             f"{path} is not UTF-8", where=str(path), why=f"byte {error.start:,} of a block: {error.reason}",
             help=f"iconv -t UTF-8 -f ENCODING {path} > text.txt",
         ) from error  # fmt: skip
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise DataError(f"{path} cannot be read", where=str(path), why=why) from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 
 from regard.data.document_stream import DocumentStream, open_or_prepare_documents
 from regard.data.documents import Cut, TextDocument, parse_document, read_documents
-from regard.data.stream import TextConfig
+from regard.data.reading import CorpusConfig, parse_json_pair
+from regard.data.stream import TextConfig, read_text_lines
 from regard.data.tokenizers.catalogue import BEGIN, END, TokenizerConfig, train_tokenizer
 from regard.errors import DataError
 
@@ -149,3 +151,29 @@ def test_received_numbers_are_not_trusted(tmp_path: Path, name: str, numbers: li
         (path.parent / "digests").write_bytes(bytes(48))
     with pytest.raises(DataError, match="damaged"):
         DocumentStream.open(tmp_path / "prepared")
+
+
+@pytest.mark.parametrize("kind", ["file", "line"])
+@pytest.mark.parametrize("name", ["pipe.txt", "n" * 300 + ".txt", "damaged.txt.gz"])
+def test_what_cannot_be_read_is_an_error_and_never_waited_for(tmp_path: Path, name: str, kind: Any) -> None:
+    os.mkfifo(tmp_path / "pipe.txt")
+    whole = gzip.compress(b"the cat sat on the mat\n" * 99)
+    (tmp_path / "damaged.txt.gz").write_bytes(whole[:12] + b"\xff" * 20 + whole[32:])
+    with pytest.raises(DataError):
+        list(read_documents(TextConfig(source=tmp_path / name), Cut(kind)))
+    with pytest.raises(DataError):
+        list(read_text_lines(TextConfig(source=tmp_path / name)))
+
+
+def test_a_path_of_a_text_is_a_name() -> None:
+    with pytest.raises(ValueError, match="character 0"):
+        TextConfig(source=Path("a\0b"))
+
+
+def test_keys_are_told_in_few_signs_that_can_be_printed() -> None:
+    for line in ('{"\\ud800": 1}', json.dumps({"k" * 10**5: 1}), json.dumps(dict.fromkeys(map(str, range(10**5))))):
+        with pytest.raises(DataError) as caught:
+            parse_document(line, where="x")
+        with pytest.raises(DataError) as paired:
+            parse_json_pair(line, CorpusConfig(source=Path("x")), where="x")
+        assert all(len(str(each.value).encode()) < 1000 for each in (caught, paired))
