@@ -8,12 +8,16 @@ import re
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 
+from regard.core.predictor_interface import PredictionInterrupted
 from regard.server.api.event_stream import EventStream, event
+from regard.server.api.openai import _scored
+from regard.server.batching.served_generator import _scores
 from regard.tasks.language_model.config import GenerateConfig
 from regard.tasks.language_model.interface import GenerateRequest
 
@@ -277,3 +281,19 @@ def test_a_client_that_reads_nothing_is_left_and_its_text_ends() -> None:
 def test_text_in_events_keeps_to_its_line() -> None:
     assert event({"text": "a\n\ndata: é\r"}) == 'data: {"text": "a\\n\\ndata: é\\r"}\n\n'
     assert event("[DONE]", "end") == "event: end\ndata: [DONE]\n\n"
+
+
+def test_a_score_that_nobody_waits_for_ends_at_the_next_window() -> None:
+    """Texts of all clients wait for the model's thread: one prompt of many windows must not keep it."""
+    generator = book()._load_predictor()
+    tokens = generator.tokens("ab" * 50)
+    assert len(tokens) > 3 * generator.context
+    works: list[Callable[[Callable[[], bool]], Any]] = [
+        partial(_scored, generator, tokens, 2), partial(_scores, generator, "ab" * 50, None),
+        partial(_scores, generator, "ab" * 50, "a"),
+    ]  # fmt: skip
+    for work in works:
+        assert len(work(lambda: False)) >= 100
+        answers = iter([False, True])
+        with pytest.raises(PredictionInterrupted):
+            work(lambda answers=answers: next(answers))  # type: ignore[misc]

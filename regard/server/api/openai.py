@@ -162,7 +162,7 @@ async def _prompt_scores(body: CompletionRequest, opened: OpenedRequest) -> list
 
 def _scored(generator: Any, tokens: list[int], alternatives: int, interrupted: Any) -> list[TokenScore]:
     """Return the scores of a prompt's tokens."""
-    scores: list[TokenScore] = generator.batch().score(tokens, alternatives)
+    scores: list[TokenScore] = generator.batch().score(tokens, alternatives, interrupted)
     return scores
 
 

@@ -161,7 +161,7 @@ def _open_text(
 
 def _scores(generator: Generator, text: str, prompt: str | None, interrupted: Callable[[], bool]) -> list[float]:
     """Return the log probability of each piece of a text."""
-    return list(generator.score(text, prompt=prompt).piece_log_probabilities)
+    return list(generator.score(text, prompt=prompt, interrupted=interrupted).piece_log_probabilities)
 
 
 def text_of(steps: Sequence[TextStep]) -> str:

@@ -232,12 +232,16 @@ class Generator:
         return running_texts(self._decoding, texts, settings, greedy=greedy, rows=ROWS)
 
     @torch.no_grad()
-    def score(self, text: str, *, prompt: str | None = None, stride: int | None = None) -> TextScore:
+    def score(
+        self, text: str, *, prompt: str | None = None, stride: int | None = None,
+        interrupted: Callable[[], bool] = never,
+    ) -> TextScore:  # fmt: skip
         """The probability of a whole text, its end symbol left out, in windows of ``context`` tokens.
 
         With a prompt, the probability that the text goes on from it, read as in generation. With a ``stride`` windows
         begin so far apart, the context unless given: of a token that is in several windows the first counts, which has
-        at least context − stride tokens before it.
+        at least context − stride tokens before it. ``interrupted`` is asked before each window: where it says so,
+        PredictionInterrupted is raised.
         """
         scored = self._encode(text)
         if not scored:
@@ -248,7 +252,7 @@ class Generator:
             windows = iter(score_windows(len(tokens) - 1, len(before) - 1, self.context, stride))
         else:
             windows = continued_windows(len(before), len(tokens), self.context)
-        found = window_scores(self.model, tokens, windows)
+        found = window_scores(self.model, tokens, windows, interrupted)
         pieces = self.tokenizer.pieces(scored)
         return TextScore(-math.fsum(found), len(scored), len(text.encode()), len(text), pieces, found)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 
+from regard.core.predictor_interface import PredictionInterrupted
+from regard.core.task import never
 from regard.models.language_model import LanguageModel
 
 __all__ = ["TextScore", "Window", "continued_windows", "window_scores"]
@@ -48,10 +50,17 @@ def continued_windows(prompt: int, length: int, context: int) -> Iterator[Window
         at, begin = end, end - half
 
 
-def window_scores(model: LanguageModel, tokens: Sequence[int], windows: Iterable[Window]) -> list[float]:
-    """Log-probability of each scored token, given the tokens before it in its window."""
+def window_scores(
+    model: LanguageModel, tokens: Sequence[int], windows: Iterable[Window], interrupted: Callable[[], bool] = never
+) -> list[float]:
+    """Log-probability of each scored token, given the tokens before it in its window.
+
+    Raises PredictionInterrupted where ``interrupted``, asked before each window, says so.
+    """
     device, found = model.head.weight.device, list[float]()
     for begin, at, end in windows:
+        if interrupted():
+            raise PredictionInterrupted
         window = torch.tensor([tokens[begin:end]], device=device)
         log_p, _ = model.step(window[:, :-1], model.start(1))
         found += log_p.gather(-1, window[:, 1:, None])[0, at - begin - 1 :, 0].tolist()

@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.core.predictor_interface import PredictionInterrupted
+from regard.core.task import never
 from regard.tasks.language_model.config import GenerateConfig
 from regard.tasks.language_model.continuation import Continuation, GeneratedPiece
 from regard.tasks.language_model.decoding import Reading, WindowDecoding, joined
@@ -103,11 +105,18 @@ class TextBatch:
         return tokens
 
     @torch.no_grad()
-    def score(self, tokens: Sequence[int], alternatives: int = 0) -> list[TokenScore]:
-        """The score of each token but the first, given those before it, read as in generation."""
+    def score(
+        self, tokens: Sequence[int], alternatives: int = 0, interrupted: Callable[[], bool] = never
+    ) -> list[TokenScore]:
+        """The score of each token but the first, given those before it, read as in generation.
+
+        Raises PredictionInterrupted where ``interrupted``, asked before each window, says so.
+        """
         found: list[TokenScore] = []
         model, context = self._decoding.model, self._decoding.context
         for begin, at, end in continued_windows(1, len(tokens), context):
+            if interrupted():
+                raise PredictionInterrupted
             window = torch.tensor([tokens[begin:end]], device=self._decoding.device)
             log_p = model.step(window[:, :-1], model.start(1))[0][0]
             for place in range(at, end):
