@@ -58,7 +58,7 @@ class Start:
     """λ x + μ e of a layer that looks back to the embedded tokens e, and x of one that does not."""
 
     def __init__(self, mix: Float[Tensor, "2"] | None) -> None:
-        self.mix: tuple[float, float] | None = None if mix is None else (float(mix[0]), float(mix[1]))
+        self.mix: tuple[float, float] | None = None if mix is None else tuple(mix.detach().tolist())
 
     def __call__(self, x: Rows, embedded: Rows) -> Rows:
         return x if self.mix is None else torch.add(x * self.mix[0], embedded, alpha=self.mix[1])

@@ -16,7 +16,9 @@ import torch
 
 from regard import cli
 from regard.core import atomic_files
+from regard.errors import ConfigError
 from regard.runs import checkpoint
+from regard.runs.config import find_recipe
 from regard.runs.run_folder import RunFolder
 from regard.training.setup import set_up
 
@@ -322,13 +324,14 @@ def test_resuming_takes_no_other_options(call, tiny_run: TinyRun) -> None:
     assert code == 2 and f"regard train --resume {tiny_run.path}" in error
 
 
-def test_a_folder_is_no_recipe(call, tiny_run: TinyRun, tmp_path: Path) -> None:
+def test_a_run_is_no_recipe(call, tiny_run: TinyRun, tmp_path: Path) -> None:
     for verb in ("train", "check"):
         code, error = call(verb, tiny_run.path)
         assert code == 2 and "is a run" in error and f"regard train --resume {tiny_run.path}" in error
-        (tmp_path / "train.en").write_text("a\n")
-        code, error = call(verb, tmp_path)
-        assert code == 2 and "is a folder" in error and "train.en" in error
+    (tmp_path / "train.en").write_text("a\n")
+    with pytest.raises(ConfigError, match="is a folder") as caught:
+        find_recipe(str(tmp_path))
+    assert "train.en" in str(caught.value.why)
 
 
 def test_a_folder_that_is_no_run(call, tmp_path: Path, tiny_run: TinyRun) -> None:

@@ -127,9 +127,9 @@ def test_a_task_of_ones_own_says_what_would_make_it_show_something(
     assert "shows nothing" in said and "inspect(input) -> Observation" in said
 
 
-def test_an_engine_is_for_translation(book: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("serve", book, "--engine", "int8", "--port", "0") == 2
-    assert "engines are for translation" in capsys.readouterr().err
+def test_an_engine_is_for_what_decodes(own_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("serve", own_run, "--engine", "int8", "--port", "0") == 2
+    assert "engines are for translation and generation" in capsys.readouterr().err
 
 
 def test_a_served_language_model_is_looked_into(book: Path) -> None:

@@ -121,7 +121,7 @@ def test_a_part_is_a_key_of_a_side_and_changes_the_network(part: dict[str, Any])
 TAUGHT = {
     "kind", "layers", "width", "dropout", "heads", "key_heads", "key_width", "value_width", "attention_bias",
     "attention_dropout", "feed_forward", "feed_forward_dropout", "activation", "init_std", "zero_output", "norm",
-    "normalisation", "position", "mixer", "execution", "cross_attention",
+    "normalisation", "normalisation_epsilon", "position", "mixer", "execution", "cross_attention",
 }  # fmt: skip
 # All others, and new values of those, by the reason that is given.
 UNTAUGHT: dict[str, tuple[dict[str, Any], str]] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,8 +11,8 @@ from torch import Tensor, nn
 from regard.core.state import join, leaves, repeat, select, truncate
 from regard.engine.language_model import FastLanguageModel, obstacle
 from regard.engine.packed import Format
-from regard.models.causal_config import CausalModelConfig
 from regard.models.language_model import LanguageModel
+from regard.runs.config import load_config
 from regard.tasks.language_model.task import TASK
 
 TYPES = 23
@@ -41,8 +40,8 @@ SHAPES: dict[str, dict[str, Any]] = {
 def model_of(shape: dict[str, Any], dtype: torch.dtype = torch.float64) -> LanguageModel:
     torch.manual_seed(3)
     config = {"width": 16, "heads": 4, "feed_forward": 24, "layers": 2, "dropout": 0.1, "init_std": 0.4}
-    options: Any = SimpleNamespace(model=CausalModelConfig.model_validate(config | shape))
-    model = cast(LanguageModel, TASK.build(options, {"types": TYPES}))
+    whole = load_config({"task": "language-model", "data": {"train": [], "context": 32}, "model": config | shape})
+    model = cast(LanguageModel, TASK.build(whole, {"types": TYPES}))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.rand_like(parameter) * 0.3)  # no feature is like another, and no matrix is 0
