@@ -12,6 +12,7 @@ from regard.runs import checkpoint
 from regard.runs.config import load_config
 from regard.runs.model_card import write_card
 from regard.runs.run_folder import RunFolder
+from regard.tasks.language_model.task import TASK
 
 
 def made(folder: Path, **data: object) -> RunFolder:
@@ -55,6 +56,7 @@ def test_it_says_what_was_trained_on_what_and_how_well(tmp_path: Path) -> None:
         ({"kind": "recurrent", "decoder": {"order": "none"}}, "no attention, lstm cells"),
         ({"preset": "luong-small"}, "local-p attention, lstm cells"),
         ({"kind": "convolutional"}, "learned positions"),
+        ({"position": "none"}, ", no positions"),
         ({"encoder": {"qk_norm": True}, "decoder": {"qk_norm": True, "value_embedding": True}}, "qk_norm, value_embed"),
     ],
 )
@@ -65,6 +67,27 @@ def test_models_that_differ_in_attention_are_told_apart(model: dict[str, object]
         if told
         else "norm," not in words.partition("post-norm,")[2] and "attention" not in words and "positions" not in words
     )
+
+
+@pytest.mark.parametrize(
+    "seconds, told",
+    [(0.6, "1 second"), (48, "48 seconds"), (89.4, "89 seconds"), (90, "2 minutes"), (600, "10 minutes")],
+)
+def test_a_short_training_is_told_in_seconds(seconds: float, told: str, tmp_path: Path) -> None:
+    card = write_card(made(tmp_path), parameters=1, updates=20, seconds=seconds)
+    assert f"| Updates | 20, in {told} |" in card.splitlines()
+
+
+def test_a_language_model_without_positions_is_told_so() -> None:
+    model = {"preset": "tiny", "position": "none"}
+    data = {"train": [{"source": "book.txt"}], "tokenizer": {"kind": "character"}}
+    config = load_config({"task": {"kind": "language-model"}, "model": model, "data": data})
+    assert "no positions" in config.summary and "none" not in config.summary
+
+
+def test_what_a_language_model_suggests_first_can_be_read_by_every_vocabulary() -> None:
+    """A prompt of letters fails where the text has none of them."""
+    assert '--prompt ""' in TASK.card.command and 'model("")' in TASK.card.usage
 
 
 def test_it_names_neither_languages_nor_a_best_that_are_unknown(tmp_path: Path) -> None:

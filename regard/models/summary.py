@@ -52,7 +52,7 @@ def _attention(config: ModelConfig) -> list[str]:
     elif decoder.cross_attention.kind != "dot":
         words.append(f"{decoder.cross_attention.kind} attention")
     kinds = dict.fromkeys(side.position.kind for side in sides if side.kind != "recurrent")
-    return [*words, *(f"{kind} positions" for kind in kinds if kind != "sinusoidal")]
+    return [*words, *(f"{'no' if kind == 'none' else kind} positions" for kind in kinds if kind != "sinusoidal")]
 
 
 def _mixer(mixer: MixerConfig, side: str) -> str:

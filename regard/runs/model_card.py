@@ -21,7 +21,7 @@ def write_card(run: RunFolder, *, parameters: int, updates: int, seconds: float)
         ("Model", config.summary),
         ("Parameters", f"{parameters:,}"),
         ("Training data", ", ".join(map(_name, config.data.train))),
-        ("Updates", f"{updates:,}, in {seconds / 60:.0f} minutes"),
+        ("Updates", f"{updates:,}, in {_duration(seconds)}"),
         ("Seed", config.seed),
     ]
     if (plan := run.read_plan()) is not None and plan.origin is not None:
@@ -46,6 +46,11 @@ def write_import_card(run: RunFolder, *, parameters: int, source: str, path: Pat
         "Attention weights show where it looked, not why it decided."
     )
     return _write(run, rows, limits, path=path)
+
+
+def _duration(seconds: float) -> str:
+    number, unit = (round(seconds), "second") if seconds < 90 else (round(seconds / 60), "minute")
+    return f"{number:,} {unit}{'' if number == 1 else 's'}"
 
 
 def _write(run: RunFolder, rows: Sequence[tuple[str, Any]], limits: str, *, path: Path) -> str:

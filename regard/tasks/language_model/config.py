@@ -165,9 +165,10 @@ class LanguageModelConfig(RunConfig):
     def summary(self) -> str:
         layers = self.model.decoder
         newer = "".join(f", {key}" for key in layers.newer_parts)
+        positions = "no" if layers.position.kind == "none" else layers.position.kind
         return (
             f"language model, {layers.layers} layers, width {layers.width}, feed-forward {layers.feed_forward}, "
-            f"{layers.heads} heads, {layers.norm}-norm, mixer {layers.mixer.kind}, {layers.position.kind} positions, "
+            f"{layers.heads} heads, {layers.norm}-norm, mixer {layers.mixer.kind}, {positions} positions, "
             f"context {self.data.context}, dropout {layers.dropout}{newer}"
         )
 

@@ -244,5 +244,5 @@ TASK = Task(
     sample=_sample,
     sample_lines=("the cat", "the rat sat", "the"),
     evaluated_as=lambda config: config.data.described,
-    card=Card("text-generation", 'print(model("The").text)', 'generate {run} --prompt "The"'),
+    card=Card("text-generation", 'print(model("").text)', 'generate {run} --prompt ""'),
 )
