@@ -47,6 +47,21 @@ def test_json_lines_train_a_language_model_and_whole_documents_are_held_out(tmp_
     assert not any("warning" in line for line in said)
 
 
+def test_the_reason_counts_in_words_that_fit_the_number(tmp_path: Path) -> None:
+    told: list[str] = []
+    for number in (1, 10):
+        find_config([str(json_lines(tmp_path / f"{number}.jsonl", number))], [], ["train.steps=1"], say=told.append)
+    assert told[0].startswith("1 different document:") and "--valid-file" in told[1]
+    assert told[2].startswith("10 different documents:") and "1 whole document is held out" in told[3]
+
+
+def test_characters_and_different_ones_are_told_apart(tmp_path: Path) -> None:
+    told: list[str] = []
+    (tmp_path / "book.txt").write_text("abc\n" * 20)
+    find_config([str(tmp_path / "book.txt")], [], ["train.steps=1"], say=told.append)
+    assert "(80 characters, 4 different ones as pieces, preset tiny)" in told[0] and "--valid-file" in told[1]
+
+
 def test_pairs_of_a_translation_are_what_they_were(tmp_path: Path) -> None:
     path = tmp_path / "pairs.jsonl"
     for row in ({"source": "a", "target": "b"}, {"source": "a", "target": "b", "text": "c"}):

@@ -18,6 +18,7 @@ CHARACTERS = 512  # so few different ones are pieces of their own
 HELD_OUT_SHARE, HELD_OUT = 0.1, 1_000_000  # for validation where no text is given: whichever is fewer characters
 FEWEST = 2_000  # characters: of a shorter text nothing is held out
 FEWEST_DOCUMENTS, HELD_OUT_DOCUMENTS = 10, 2_000  # of fewer none is held out, and never more
+GIVE_SOME = "--valid-file FILE gives a text to validate on"
 
 
 class _Size(NamedTuple):
@@ -65,10 +66,10 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     settings |= division(given)
     if not set(ENDS) & given.keys():
         settings |= {"epochs": size.epochs} | ({"early_stopping": 5} if "valid" in parts else {})
-    pieces = f"{len(seen)} characters" if small else "8,000 pieces of bytes"
+    pieces = f"{len(seen)} different ones as pieces" if small else "8,000 pieces of bytes"
     reasons = [
-        f"{f'{len(digests):,} different documents' if packed else 'one text alone'}: a language model "
-        f"({count:,} characters, {pieces}, preset {size.preset}); two files train a translation",
+        f"{_documents(len(digests), 'different') if packed else 'one text alone'}: a language model "
+        f"({count:,} characters, {pieces}, preset {size.preset}); two files would train a translation model",
         told,
     ]
     config = {
@@ -103,12 +104,19 @@ def _held_out(files: Sequence[Path], valid: Sequence[Path], number: int) -> tupl
     if valid:
         return {"train": train, "valid": [{"source": str(file)} for file in valid]}, "validates on the text given"
     if number < FEWEST_DOCUMENTS:
-        return {"train": train}, f"fewer than {FEWEST_DOCUMENTS} documents: none is held out, so there is no validation"
+        return {
+            "train": train
+        }, f"fewer than {FEWEST_DOCUMENTS} documents: none is held out, so there is no validation; {GIVE_SOME}"
     held = min(max(round(HELD_OUT_SHARE * number), 1), HELD_OUT_DOCUMENTS)
     share = 1 - held / number
     parts = {"train": [0.0, share], "valid": [share, 1.0]}
     tables = {name: [{"source": str(file), "share": part} for file in files] for name, part in parts.items()}
-    return tables, f"no validation text given: {held:,} whole documents are held out, drawn by their content"
+    are = "is" if held == 1 else "are"
+    return tables, f"no validation text given: {_documents(held, 'whole')} {are} held out, drawn by their content"
+
+
+def _documents(number: int, which: str) -> str:
+    return f"{number:,} {which} document{'' if number == 1 else 's'}"
 
 
 def division(given: Mapping[str, Any]) -> dict[str, int]:
@@ -131,7 +139,9 @@ def _parts(files: Sequence[Path], valid: Sequence[Path], count: int) -> tuple[di
     if valid:
         return {"train": train, "valid": [{"source": str(file)} for file in valid]}, "validates on the text given"
     if count < FEWEST:
-        return {"train": train}, f"fewer than {FEWEST:,} characters: nothing is held out, so there is no validation"
+        return {
+            "train": train
+        }, f"fewer than {FEWEST:,} characters: nothing is held out, so there is no validation; {GIVE_SOME}"
     share = round(1 - min(HELD_OUT_SHARE, HELD_OUT / count), 6)
     held = [{"source": str(file), "share": [share, 1.0]} for file in files]
     kept = [{"source": str(file), "share": [0.0, share]} for file in files]
