@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 def average(run: Run, *, last: Last = None, steps: Steps = None) -> None:
     """Average the weights of several checkpoints of a run, which often beats each of them.
 
-    The average is stored as checkpoints/average; translate, evaluate and score use it from then on.
+    The average is stored as checkpoints/average; translate, generate, evaluate and score use it from then on.
     """
     from regard.runs.averaging import average_run
     from regard.runs.run_folder import RunFolder

@@ -46,7 +46,8 @@ Source = Annotated[
     Path,
     typer.Argument(
         metavar="SOURCE",
-        help="Sentences to translate, one a line; a .tsv or .jsonl of both sides; or data of another task.",
+        help="Sentences to translate, one a line; a .tsv or .jsonl of both sides; or data of another task: for a "
+        "language model a text, a .jsonl or a folder of texts.",
     ),
 ]
 Targets = Annotated[
