@@ -246,7 +246,7 @@ def test_a_window_reads_on_beyond_the_context_without_reading_anew(engine: Any, 
 def test_what_cannot_be_spelled_or_set_is_refused(generator: Generator) -> None:
     with pytest.raises(ConfigError, match="cannot read the prompt") as caught:
         generator("xyz")
-    assert "'x', 'y', 'z'" in (caught.value.why or "")
+    assert "'x', 'y', 'z'" in (caught.value.why or "") and caught.value.help
     with pytest.raises(ConfigError):
         generator("a", top_p=2.0)
 

@@ -289,7 +289,8 @@ class Generator:
         tokens = self.tokenizer.encode(text)
         if UNKNOWN in tokens:
             unknown = ", ".join(map(repr, dict.fromkeys(self.tokenizer.unknown(text))))
-            raise ConfigError("this model cannot read the prompt", why=f"its vocabulary has no piece for {unknown}")
+            why = f"its vocabulary has no piece for {unknown}"
+            raise ConfigError("this model cannot read the prompt", why=why, help="leave that out of the prompt")
         return tokens
 
 
