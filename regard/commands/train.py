@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -13,13 +14,15 @@ from regard.errors import ConfigError
 
 if TYPE_CHECKING:
     from regard.commands.training_progress import TrainingDisplay
+    from regard.runs.config import RunConfig
+    from regard.training.start import OpenDisplay
 
 __all__ = ["new_folder", "open_display", "register"]
 
 EPILOG = (
     "Examples:  regard train train.en train.de --valid val.en val.de   |   regard train pairs.tsv   |   "
     "regard train book.txt   |   regard train multi30k --set train.lr=3e-3 --name first   |   "
-    "regard train --resume runs/first"
+    "regard train --resume runs/first   |   torchrun --standalone --nproc-per-node 2 -m regard train multi30k"
 )
 
 
@@ -53,30 +56,87 @@ def train(
             help="Go on with this run folder.", metavar="RUN", show_default=False, autocompletion=completion.runs
         ),
     ] = None,
+    rank_timeout: Annotated[
+        float,
+        typer.Option(
+            min=1, metavar="SECONDS", help="On several ranks: how long one waits for another that does not answer."
+        ),
+    ] = 600,
     tensorboard: Annotated[bool, typer.Option(help="Write TensorBoard curves too (the extra tensorboard).")] = False,
 ) -> None:
     """Train a model from parallel text, or a language model from one text.
 
-    Ctrl-C saves and stops; --resume goes on as if nothing had happened.
+    Ctrl-C saves and stops; --resume goes on as if nothing had happened. Started by torchrun or a scheduler that sets
+    RANK and WORLD_SIZE, it trains as one of several ranks, and the same command goes on with the run that it began.
     """
-    from regard.runs.run_folder import RunFolder
-    from regard.tasks.find_config import find_config
-    from regard.training.start import train_new, train_run
-
-    display = partial(open_display, tensorboard=tensorboard)
-    if resume is not None:
-        if what or valid or valid_file or set_ or name:
-            raise ConfigError("--resume takes the run as it is", help=f"regard train --resume {resume}")
-        raise typer.Exit(train_run(RunFolder.open(resume), display))
-    held_out = [*(valid or ()), *([valid_file] if valid_file else ())]
-    config = find_config(what or [], held_out, set_ or [], say=partial(typer.echo, err=True))
+    if resume is not None and (what or valid or valid_file or set_ or name):
+        raise ConfigError("--resume takes the run as it is", help=f"regard train --resume {resume}")
     if name is not None and (name in ("", ".", "..") or Path(name).name != name):
         raise ConfigError(
             f"{name!r} is no name of a run folder", where="--name", help="--runs says where run folders lie"
         )
-    asked = name or (config.name if any(each.partition("=")[0].strip() == "name" for each in set_ or []) else None)
-    folder = runs / asked if asked else new_folder(runs, config.name or _stem((what or [""])[0]))
-    raise typer.Exit(train_new(RunFolder.create(folder, config), display))
+    held_out = [*(valid or ()), *([valid_file] if valid_file else ())]
+    wanted = _Wanted(what or [], held_out, set_ or [], name, runs)
+    display = partial(open_display, tensorboard=tensorboard)
+    work = partial(_train_on_ranks, timeout=rank_timeout) if "RANK" in os.environ else _train
+    raise typer.Exit(work(resume or wanted, display))
+
+
+class _Wanted(NamedTuple):
+    """A new run, as it was asked for."""
+
+    what: list[str]
+    held_out: list[Path]
+    overrides: list[str]
+    name: str | None
+    runs: Path
+
+    def config(self) -> RunConfig:
+        from regard.tasks.find_config import find_config
+
+        return find_config(self.what, self.held_out, self.overrides, say=partial(typer.echo, err=True))
+
+    def asked(self, config: RunConfig) -> str | None:
+        """The name of the folder where that was asked for."""
+        named = any(each.partition("=")[0].strip() == "name" for each in self.overrides)
+        return self.name or (config.name if named else None)
+
+    def usual(self, config: RunConfig) -> str:
+        return config.name or _stem((self.what or [""])[0])
+
+
+def _train(wanted: Path | _Wanted, display: OpenDisplay) -> int:
+    """Train a new run, or go on with that of a folder."""
+    from regard.runs.run_folder import RunFolder
+    from regard.training.start import train_new, train_run
+
+    if isinstance(wanted, Path):
+        return train_run(RunFolder.open(wanted), display)
+    config = wanted.config()
+    asked = wanted.asked(config)
+    folder = wanted.runs / asked if asked else new_folder(wanted.runs, wanted.usual(config))
+    return train_new(RunFolder.create(folder, config), display)
+
+
+def _train_on_ranks(wanted: Path | _Wanted, display: OpenDisplay, *, timeout: float) -> int:
+    """Train as one of several ranks. Rank 0 makes the folder; one of the same config is gone on with, since a job that
+    is started again gives the same command."""
+    from regard.runs.run_folder import RunFolder
+    from regard.training.ranks import joined
+    from regard.training.start import train_new, train_run
+
+    with joined(timeout) as peers:
+        assert peers is not None
+        begun, folder = False, wanted if isinstance(wanted, Path) else Path()
+        with peers.first() as leads:
+            if leads and isinstance(wanted, _Wanted):
+                config = wanted.config()
+                folder = wanted.runs / (wanted.asked(config) or wanted.usual(config))
+                begun = not ((folder / "config.toml").is_file() and RunFolder.open(folder).config == config)
+                if begun:
+                    RunFolder.create(folder, config)
+        run = RunFolder.open(Path(peers.gather(str(folder.absolute()).encode())[0].decode()))
+        return (train_new if begun else train_run)(run, display, peers)
 
 
 def _stem(path: str) -> str:

@@ -6,8 +6,9 @@ only what ``over_ranks`` and ``full`` hand it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from threading import Condition
 from typing import Any, TypeVar
 
@@ -71,6 +72,15 @@ class SimulatedRanks(Shards):
         for each in self.meeting.all(self.rank, "sum", part):
             whole.add(each._replace(values=[None if value is None else value.clone() for value in each.values]))
         return whole.value()
+
+    @contextmanager
+    def first(self) -> Iterator[bool]:
+        if self.rank:
+            self.meeting.all(self.rank, "first", None)
+            yield False
+            return
+        yield True
+        self.meeting.all(self.rank, "first", None)
 
     def full(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         every = self.meeting.all(self.rank, "checkpoint", dict(tensors))

@@ -82,8 +82,9 @@ class Checkpoints:
         groups = {"model": full(self.optimizer.weights()), "optimizer": full(self.optimizer.tensors())}
         if carried := full(named_carries(carry)):
             groups["carry"] = carried
-        if self.strategy.rank == 0:
-            self._write(progress, since, groups, planned)
+        with self.strategy.first() as leads:
+            if leads:
+                self._write(progress, since, groups, planned)
 
     def _write(
         self, progress: TrainingProgress, since: int, groups: Mapping[str, Mapping[str, Tensor]], planned: bool
@@ -117,8 +118,11 @@ class Checkpoints:
 
     def average(self, wanted: int, progress: TrainingProgress) -> None:
         """Average the last checkpoints of the second half of training; unless it was done since they were saved."""
-        if self.strategy.rank:
-            return
+        with self.strategy.first() as leads:
+            if leads:
+                self._average(wanted, progress)
+
+    def _average(self, wanted: int, progress: TrainingProgress) -> None:
         steps = [step for step in checkpoint.list_steps(self.folder)[-wanted:] if 2 * step >= progress.step]
         if not steps or self.run.averaged():
             return

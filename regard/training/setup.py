@@ -81,9 +81,13 @@ def require_trainable(config: RunConfig) -> None:
 
 
 def set_up(
-    run: RunFolder, *, say: Callable[[str], None], progress: Callable[[int], None] | None = None
+    run: RunFolder, *, say: Callable[[str], None], progress: Callable[[int], None] | None = None, ranks: int = 1
 ) -> TrainingInputs:
-    """Prepare or reopen all of it. ``say`` is told what was done and what was left out of the data."""
+    """Prepare or reopen all of it. ``say`` is told what was done and what was left out of the data.
+
+    ``ranks``: how many will share an update, which is cut into at least so many shards. The first of them calls this
+    before the others, which then find everything made.
+    """
     config = run.config
     if config.train.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it, before its first product
@@ -99,7 +103,7 @@ def set_up(
     begins = plan is None
     if plan is None:
         data.train.batches(0)  # DataError for an example that fits into no batch, before there is a plan to agree with
-        plan = _make_plan(run, task, data)
+        plan = _make_plan(run, task, data, ranks)
         plan = plan if start is None else plan.model_copy(update={"origin": start.planned})
         run.write_plan(plan)
         for message in _about(plan):
@@ -160,8 +164,8 @@ def _warnings(net: nn.Module, longest: int) -> list[str]:
     return [f"warning: {text}" for text in dict.fromkeys(filter(None, found))]
 
 
-def _shards(config: RunConfig, net: nn.Module) -> int:
-    """Number of shards of an update: that of the config, else two or as many as workers.
+def _shards(config: RunConfig, net: nn.Module, ranks: int = 1) -> int:
+    """Number of shards of an update: that of the config, else two or as many as workers of all ranks.
 
     One for a network that a pass over a batch changes. ConfigError for more of anything there, and for more workers
     than shards.
@@ -171,7 +175,7 @@ def _shards(config: RunConfig, net: nn.Module) -> int:
         if settings.workers > 1 or (settings.shards or 1) > 1:
             raise _depends_on_passes("train.workers" if settings.workers > 1 else "train.shards")
         return 1
-    fewest = 1 << (settings.workers - 1).bit_length()
+    fewest = 1 << (settings.workers * ranks - 1).bit_length()
     number = settings.shards or max(SHARDS, fewest)
     if settings.workers > number:
         raise ConfigError(
@@ -246,7 +250,7 @@ def _device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _make_plan(run: RunFolder, task: Task, data: Data) -> Plan:
+def _make_plan(run: RunFolder, task: Task, data: Data, ranks: int) -> Plan:
     config, settings = run.config, run.config.train
     formats: list[Literal["float32", "bfloat16"]] = ["float32", "bfloat16"]
     if settings.precision != "auto":
@@ -254,12 +258,12 @@ def _make_plan(run: RunFolder, task: Task, data: Data) -> Plan:
     elif settings.engine == "reference" or (_device().type == "cpu" and not bfloat16_in_hardware()):
         formats = ["float32"]  # emulated, bfloat16 is at best as quick, and loses bits
     with torch.device("meta"):
-        shards = _shards(config, task.build(config, data.spec))
+        shards = _shards(config, task.build(config, data.spec), ranks)
     threads = max(torch.get_num_threads() // settings.workers, 1)
     timed = len(formats) > 1 or settings.minutes is not None
     with batch_memory("timing an update", config):
         timing = Shards(shards, Workers(settings.workers, threads), _device())
-        seconds = {name: _time_update(config, task, data, name, timing) if timed else 0.0 for name in formats}
+        seconds = {name: _time_update(config, task, data, name, timing) / ranks if timed else 0.0 for name in formats}
     precision = min(formats, key=lambda name: seconds[name])
     others = [settings.steps] if settings.steps is not None else []
     if settings.tokens is not None:

@@ -103,6 +103,10 @@ class Shards:
         """The part of all ranks, given this rank's: with more than one, added by the upper levels of the tree."""
         return part
 
+    @contextmanager
+    def first(self) -> Iterator[bool]:
+        yield True
+
     def full(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         return tensors
 
@@ -155,7 +159,7 @@ class Shards:
         values, minimised, sums = self.over_ranks(total.value())
         found = zip(values, parameters, strict=True)
         return Gradient(
-            [_empty(like).zero_() if value is None else value for value, like in found],
+            [_as_parameter(value, like) for value, like in found],
             minimised, sums, weight, left,
         )  # fmt: skip
 
@@ -245,6 +249,12 @@ def _with(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
 def _empty(parameter: Tensor) -> Tensor:
     """Laid out as the parameter, which the optimiser's fused kernel counts on, and at least float32."""
     return torch.empty_like(parameter, dtype=torch.promote_types(parameter.dtype, torch.float32), requires_grad=False)
+
+
+def _as_parameter(value: Tensor | None, parameter: Tensor) -> Tensor:
+    if value is None:
+        return _empty(parameter).zero_()
+    return value if _laid_out(value, parameter) else _empty(parameter).copy_(value)
 
 
 @torch.no_grad()

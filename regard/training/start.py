@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
 from regard.core import atomic_files
 from regard.core.interrupt import Interrupts
+from regard.core.tensors import digest
 from regard.errors import ConfigError, RegardError, StorageError
 from regard.runs import checkpoint
 from regard.runs.config import RunConfig, load_config
 from regard.runs.model_card import write_card
 from regard.runs.run_folder import RunFolder
 from regard.training.progress import Outcome, Quiet, Reporter
+from regard.training.ranks import PeerFailure, Peers
 from regard.training.setup import TrainingInputs, require_trainable, set_up
+from regard.training.strategies import make_strategy
 from regard.training.trainer import Trainer
 
 __all__ = ["Display", "OpenDisplay", "train", "train_new", "train_run"]
@@ -31,16 +36,17 @@ class Display(Reporter, Protocol):
 OpenDisplay = Callable[[Path], AbstractContextManager[Display]]
 
 
-def train_new(run: RunFolder, open_display: OpenDisplay) -> int:
+def train_new(run: RunFolder, open_display: OpenDisplay, peers: Peers | None = None) -> int:
     """Train a run whose folder was created a moment ago; remove the folder if the start leaves nothing to resume.
 
-    Kept: a run with a checkpoint, and one with a plan that was interrupted or ran into a full disk. Any other error
-    after the plan would come again, so that folder goes, too.
+    Kept: a run with a checkpoint, and one with a plan that was interrupted, ran into a full disk or lost a rank. Any
+    other error after the plan would come again, so that folder goes, too.
     """
     try:
-        return train_run(run, open_display)
+        return train_run(run, open_display, peers)
     except BaseException as error:
-        resumable = _is_prepared(run) and (isinstance(error, StorageError) or not isinstance(error, RegardError))
+        passing = isinstance(error, StorageError | PeerFailure) or not isinstance(error, RegardError)
+        resumable = _is_prepared(run) and passing
         if not resumable and not checkpoint.list_steps(run.checkpoints):
             with suppress(StorageError):  # a machine that refuses does so again; the first failure is the one to tell
                 atomic_files.remove_folder(run.path)
@@ -49,17 +55,21 @@ def train_new(run: RunFolder, open_display: OpenDisplay) -> int:
         raise
 
 
-def train_run(run: RunFolder, open_display: OpenDisplay) -> int:
-    """Train or resume a run, reporting to a display. Returns the exit code: 0, 130 or 143."""
+def train_run(run: RunFolder, open_display: OpenDisplay, peers: Peers | None = None) -> int:
+    """Train or resume a run, reporting to a display. Returns the exit code: 0, 130 or 143.
+
+    With ``peers`` this is one of several ranks, each of which calls this; rank 0 alone locks, writes and shows.
+    """
+    leads = peers is None or peers.rank == 0
     with (
         _resumable(run),
-        run.training(),
+        run.training() if leads else nullcontext(),
         Interrupts() as interrupts,
-        open_display(run.path) as display,
+        open_display(run.path) if leads else nullcontext(_Unseen()) as display,
     ):
-        ready = set_up(run, say=display.said, progress=display.prepared)
+        ready = _set_up(run, display.said, display.prepared, peers)
         interrupts.polite = True
-        outcome = _fit(run, ready, display, interrupts.interrupted)
+        outcome = _fit(run, ready, display, interrupts.interrupted, peers)
         display.finished(outcome)
         if outcome.reason != "interrupted":
             display.said(f"next: regard {run.task.card.command.format(run=run.path)}")
@@ -94,17 +104,55 @@ def train(
     return run.path
 
 
-def _fit(run: RunFolder, ready: TrainingInputs, reporter: Reporter, interrupted: Callable[[], bool]) -> Outcome:
+class _Unseen(Quiet):
+    """The display of a rank that shows nothing."""
+
+    def prepared(self, examples: int) -> None: ...
+    def finished(self, outcome: Outcome) -> None: ...
+
+
+def _set_up(
+    run: RunFolder, say: Callable[[str], None], progress: Callable[[int], None], peers: Peers | None
+) -> TrainingInputs:
+    """Rank 0 makes what the run needs; then the others open it."""
+    if peers is None:
+        return set_up(run, say=say, progress=progress)
+    with peers.first() as leads:
+        ready = set_up(run, say=say, progress=progress, ranks=peers.world) if leads else None
+    return ready or set_up(run, say=say, progress=progress, ranks=peers.world)
+
+
+def _fit(
+    run: RunFolder,
+    ready: TrainingInputs,
+    reporter: Reporter,
+    interrupted: Callable[[], bool],
+    peers: Peers | None = None,
+) -> Outcome:
     """Train from the newest checkpoint, if there is one, and write the model card."""
-    trainer = Trainer(run, ready.net, ready.data, steps=ready.steps, reporter=reporter, interrupted=interrupted)
+    strategy = make_strategy(run, next(ready.net.parameters()).device, peers)
+    trainer = Trainer(
+        run, ready.net, ready.data, steps=ready.steps, reporter=reporter, interrupted=interrupted, strategy=strategy
+    )
     if trainer.resume():
         reporter.said(f"going on from step {trainer.progress.step:,}")
     elif ready.start is not None:
         trainer.begin_with(ready.start)
+    if peers is not None:
+        peers.agree("beginning", _beginning(trainer))
     outcome = trainer.fit()
     parameters = sum(parameter.numel() for parameter in ready.net.parameters())
-    write_card(run, parameters=parameters, updates=outcome.progress.step, seconds=outcome.progress.seconds)
+    with strategy.first() as leads:
+        if leads:
+            write_card(run, parameters=parameters, updates=outcome.progress.step, seconds=outcome.progress.seconds)
     return outcome
+
+
+def _beginning(trainer: Trainer) -> str:
+    """Name step, weights and data that training begins with, in a line."""
+    weights = digest({"model": trainer.strategy.full(trainer.optimizer.weights())})
+    contents = json.dumps(trainer.data.contents, sort_keys=True).encode()
+    return f"step {trainer.progress.step}, weights {weights[:12]}, data {sha256(contents).hexdigest()[:12]}"
 
 
 @contextmanager

@@ -6,6 +6,7 @@ The loop, updates, validation and checkpoints know ``Strategy`` alone. ``Shards`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 import torch
@@ -81,6 +82,12 @@ class Strategy(Protocol):
 
     def add(self, sums: MetricSums) -> MetricSums:
         """Sums over all ranks, on every rank."""
+
+    def first(self) -> AbstractContextManager[bool]:
+        """Let rank 0 do the block before the others go through it, however long it takes; gives whether this is it.
+
+        For what one rank alone does, such as writing: where it fails, all fail.
+        """
 
     def full(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """All tensors by name, whole, for rank 0 to save: parts put together, and names that other ranks hold."""

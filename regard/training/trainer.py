@@ -25,7 +25,7 @@ from regard.training.checkpoints import Checkpoints
 from regard.training.optim import Schedule, make_optimizer, schedule
 from regard.training.pace import Pace, fit, rate_over
 from regard.training.progress import Outcome, Reporter, TrainingProgress
-from regard.training.shards import Shards, Workers
+from regard.training.strategies import make_strategy
 from regard.training.strategy import Strategy, Trainable, on_any_rank
 from regard.training.updater import Updater, batch_memory, require_not_diverged
 from regard.training.validation import Validator
@@ -55,7 +55,7 @@ class Trainer:
         self.run, self.net, self.data = run, net, data
         self.config: RunConfig = run.config
         self.reporter, self.interrupted = reporter, interrupted
-        self.strategy = strategy or self._shards()
+        self.strategy = strategy or make_strategy(run, next(net.parameters()).device, None)
         self.model = self.strategy.wrap(Trainable(net, self.task.objective(self.config)))
         self.optimizer = make_optimizer(net, self.config.train)
         self.clock = time.perf_counter
@@ -70,13 +70,6 @@ class Trainer:
             self.validator = Validator(
                 self.task, self.config, self.model, net, data.valid, data.codecs, self.strategy, self._stopped
             )
-
-    def _shards(self) -> Shards:
-        plan, workers = self.run.read_plan(), self.config.train.workers
-        device = next(self.net.parameters()).device
-        if plan is None or plan.shards is None:  # threads of an older run are of all workers together
-            return Shards(None, Workers(workers, torch.get_num_threads() // workers), device)
-        return Shards(plan.shards, Workers(workers, plan.threads), device)
 
     def _paced(self, steps: int | None) -> Pace:
         plan, settings = self.run.read_plan(), self.config.train
@@ -111,11 +104,11 @@ class Trainer:
         return on_any_rank(self.strategy, self.interrupted())
 
     def _record(self, decisions: list[Decision]) -> None:
-        if self.strategy.rank:
-            return
-        plan = self.run.read_plan()
-        assert plan is not None
-        self.run.write_plan(plan.model_copy(update={"decisions": decisions}))
+        with self.strategy.first() as leads:
+            if leads:
+                plan = self.run.read_plan()
+                assert plan is not None
+                self.run.write_plan(plan.model_copy(update={"decisions": decisions}))
 
     def resume(self) -> bool:
         """Go to the newest whole checkpoint, if there is one."""

@@ -20,7 +20,7 @@ from regard.training.carry import continued, handed_on
 from regard.training.optim import Optimizer
 from regard.training.progress import Validation
 from regard.training.shards import TreeSum, to_device
-from regard.training.strategy import Strategy
+from regard.training.strategy import Strategy, on_any_rank
 from regard.training.updater import batch_memory
 
 __all__ = ["Validator", "objective_sums", "predictor_sums"]
@@ -136,6 +136,7 @@ def predictor_sums(
     ``interrupted`` itself where no other rank has to be asked with it.
     """
     inside = interrupted if strategy.world == 1 else never
+    failure: ModelError | None = None
     total: MetricSums = {}
     waiting: list[ExampleIndices] = []
     batches = examples.batches(None)
@@ -151,7 +152,11 @@ def predictor_sums(
                 if inside():
                     return None
                 raise
+            except ModelError as error:  # told to all ranks at the end: none may leave alone
+                failure, measured = error, {}
             total, waiting = added_sums(total, measured), []
             if done is not None:
                 done(len(index))
+    if on_any_rank(strategy, failure is not None):
+        raise failure or ModelError("the model gave another rank no probabilities")
     return strategy.add(total)
