@@ -23,6 +23,7 @@ from regard.commands.options import (
     set_up,
 )
 from regard.commands.progress import progress
+from regard.commands.several_ranks import several_ranks
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -118,7 +119,8 @@ def evaluate(
     """Measure a trained model on given data.
 
     A translation model translates a test set, and its outputs are measured. A model of another task gets files as its
-    training does: the loss and every metric of the task are printed, and how the data were cut.
+    training does: the loss and every metric of the task are printed, and how the data were cut. Started by torchrun,
+    several ranks share the data, and the first prints the figures.
     """
     from regard.runs.run_folder import RunFolder
 
@@ -132,17 +134,24 @@ def evaluate(
         from regard.commands.translation_scores import evaluate_translation
 
         opening: dict[str, Any] = {"device": device, "threads": threads, "engine": engine}
-        evaluate_translation(
-            folder, files, ["bleu", "chrf"] if names is None else names, given=search, opening=opening,
-            checkpoint=checkpoint, against=against, output=output, as_json=as_json,
-        )  # fmt: skip
+        with several_ranks(refused={"against": against}) as peers:
+            evaluate_translation(
+                folder, files, ["bleu", "chrf"] if names is None else names, given=search, opening=opening,
+                checkpoint=checkpoint, against=against, output=output, as_json=as_json, peers=peers,
+            )  # fmt: skip
         return
     _refuse(folder, search | {"against": against, "output": output, "engine": engine})
     from regard.tasks.evaluation import evaluate_run
 
     set_up(device, threads)
-    with progress("measuring", None, unit="examples") as advance:
-        found = evaluate_run(folder, files, names, checkpoint=checkpoint, device=device, progress=advance, **cut)
+    with several_ranks() as peers:
+        leads = peers is None or peers.rank == 0
+        with progress("measuring", None, unit="examples", hidden=not leads) as advance:
+            found = evaluate_run(
+                folder, files, names, checkpoint=checkpoint, device=device, progress=advance, peers=peers, **cut
+            )
+    if not leads:
+        return
     if as_json:
         print(json.dumps(_as_json(found), indent=2))
     else:

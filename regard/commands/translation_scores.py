@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from regard.metrics.text import EvaluationSet
     from regard.runs.run_folder import RunFolder
     from regard.tasks.evaluation import Evaluation
+    from regard.training.ranks import Peers
 
 __all__ = ["evaluate_translation"]
 
@@ -31,8 +32,12 @@ def evaluate_translation(
     against: Path | None,
     output: Path | None,
     as_json: bool,
+    peers: Peers | None = None,
 ) -> None:
-    """Decode a test set and print its metrics; ``given``: options of the search, ``opening``: how models are opened."""
+    """Decode a test set and print its metrics; ``given``: options of the search, ``opening``: how models are opened.
+
+    Of several ``peers`` each decodes a part, and rank 0 prints.
+    """
     from regard.metrics.text import check_names, read_examples
     from regard.tasks.translation.config import translation_config
     from regard.tasks.translation.evaluation import measured, translated
@@ -43,9 +48,14 @@ def evaluate_translation(
     search = search_settings(model.search, nbest=1, **given)
     examples = read_examples(files[0], files[1:], tokenizer=model.target.config)
     began = time.perf_counter()
-    with progress("translating", len(set(examples.sources))) as advance:
-        texts = translated(model, examples, search, advance)
+    ranks = 1 if peers is None else peers.world
+    with progress(
+        "translating", len(set(examples.sources)) // ranks, hidden=peers is not None and peers.rank > 0
+    ) as advance:
+        texts = translated(model, examples, search, advance, peers)
     seconds = time.perf_counter() - began
+    if peers is not None and peers.rank:
+        return
     if output is not None:
         _write_outputs(output, [texts[line] for line in examples.sources])
     found = measured(run, names, examples, texts, search, checkpoint=checkpoint, seconds=seconds)

@@ -18,8 +18,10 @@ from regard.errors import ConfigError, DataError
 from regard.runs.config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.tasks.load import load_net
+from regard.training.canonical_ranks import CanonicalRanks
+from regard.training.ranks import Peers
 from regard.training.shards import Shards, Workers
-from regard.training.strategy import Trainable
+from regard.training.strategy import Strategy, Trainable
 from regard.training.validation import objective_sums, predictor_sums
 
 __all__ = ["Evaluation", "evaluate_run"]
@@ -46,12 +48,14 @@ def evaluate_run(
     checkpoint: str | None = None,
     device: str | None = None,
     progress: Advance | None = None,
+    peers: Peers | None = None,
     **cut: Any,
 ) -> Evaluation:
     """The objective's figures and the predictor's over files, each prepared in a temporary folder.
 
-    ``metrics``: all that the task has unless given. ``progress`` is told how many examples are done. ``cut``: keys of
-    the config's section ``data`` for these files, such as ``stride=64`` of a language model.
+    ``metrics``: all that the task has unless given. ``progress`` is told how many examples are done. ``peers``: the
+    ranks that share the examples; each gets the figures of all. ``cut``: keys of the config's section ``data`` for
+    these files, such as ``stride=64`` of a language model.
     """
     task = run.task
     config = given_files(run, files, cut)
@@ -65,11 +69,11 @@ def evaluate_run(
         if not len(examples):
             raise DataError("there is nothing to evaluate on", where=str(files[0]), why="it holds no example")
         model = Trainable(net.eval(), task.objective(run.config))
-        alone = Shards(1, Workers(1, torch.get_num_threads()), next(net.parameters()).device)
+        strategy = _strategy(next(net.parameters()).device, peers)
         with torch.no_grad():
-            sums = objective_sums(model, examples, alone, done=progress) or {}
+            sums = objective_sums(model, examples, strategy, done=progress) or {}
         if counted:
-            sums = sums | (predictor_sums(predictor, examples, counted, alone) or {})
+            sums = sums | (predictor_sums(predictor, examples, counted, strategy) or {})
         number = sum(len(batch.index) for batch in examples.batches(None))
     found = task.compute_metrics(sums)
     return Evaluation(
@@ -82,6 +86,14 @@ def evaluate_run(
         seconds=time.perf_counter() - began,
         outputs=[],
     )
+
+
+def _strategy(device: torch.device, peers: Peers | None) -> Strategy:
+    """Whole batches in one process; with ranks, a batch's examples dealt to them, each once."""
+    workers = Workers(1, torch.get_num_threads())
+    if peers is None:
+        return Shards(1, workers, device)
+    return CanonicalRanks(1 << (peers.world - 1).bit_length(), workers, peers, device)
 
 
 class _GivenFiles(NamedTuple):

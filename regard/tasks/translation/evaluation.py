@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from regard.runs.run_folder import RunFolder
 from regard.tasks.evaluation import Evaluation
 from regard.tasks.translation.config import translation_config
 from regard.tasks.translation.translator import Translator, load
+from regard.training.ranks import Peers
 
 __all__ = ["evaluate_files", "measured", "translated"]
 
@@ -45,12 +47,18 @@ def evaluate_files(
 
 
 def translated(
-    model: Translator, examples: EvaluationSet, search: SearchConfig, done: Advance | None = None
+    model: Translator,
+    examples: EvaluationSet,
+    search: SearchConfig,
+    done: Advance | None = None,
+    peers: Peers | None = None,
 ) -> dict[str, str]:
-    """The output of each distinct source, translated once."""
+    """The output of each distinct source, translated once: by one of the ``peers``, told to all of them."""
     distinct = list(dict.fromkeys(examples.sources))
-    found = model.translate(distinct, search=search, done=done)
-    return {line: one.text for line, one in zip(distinct, found, strict=True)}
+    rank, world = (0, 1) if peers is None else (peers.rank, peers.world)
+    texts = [one.text for one in model.translate(distinct[rank::world], search=search, done=done)]
+    parts = [texts] if peers is None else [json.loads(part) for part in peers.gather(json.dumps(texts).encode())]
+    return {line: parts[at % world][at // world] for at, line in enumerate(distinct)}
 
 
 def measured(
