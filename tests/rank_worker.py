@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+import regard
 from regard.errors import DataError, RegardError
 from regard.runs.run_folder import RunFolder
 from regard.training.canonical_ranks import added, gathered
@@ -58,6 +59,11 @@ def sums(peers: Peers) -> dict[str, Any]:
 def train(peers: Peers, runs: Sequence[str]) -> list[int]:
     """Train each of these runs to its end; the exit codes."""
     return [train_run(RunFolder.open(Path(run)), lambda path: nullcontext(_Unseen()), peers) for run in runs]
+
+
+def program(run: str, folder: str) -> str:
+    """Train as a program of one's own does: ``regard.train`` meets the other ranks itself."""
+    return str(regard.train(RunFolder.open(Path(run)).config, folder))
 
 
 def disagree(peers: Peers) -> None:
@@ -109,6 +115,14 @@ JOBS: Mapping[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
+def _done(name: str, patience: float, arguments: dict[str, Any]) -> Any:
+    if name == "program":
+        return program(**arguments)
+    with joined(patience) as peers:
+        assert peers is not None
+        return JOBS[name](peers, **arguments)
+
+
 def main(output: Path, jobs: Sequence[tuple[str, int, dict[str, Any]]]) -> None:
     torch.set_num_threads(1)
     found = []
@@ -116,9 +130,7 @@ def main(output: Path, jobs: Sequence[tuple[str, int, dict[str, Any]]]) -> None:
         os.environ["MASTER_PORT"] = str(port)
         patience, started = arguments.pop("patience", PATIENCE), time.monotonic()
         try:
-            with joined(patience) as peers:
-                assert peers is not None
-                result: dict[str, Any] = {"value": JOBS[name](peers, **arguments)}
+            result: dict[str, Any] = {"value": _done(name, patience, arguments)}
         except RegardError as error:
             result = {"error": type(error).__name__, "what": error.what, "why": error.why, "help": error.help}
         found.append(result | {"job": name, "seconds": time.monotonic() - started})

@@ -45,12 +45,14 @@ def runs(cases: dict[str, TaskCase]) -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def found(_trusted: None, runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Found:
     """What both ranks found in every job, by its name: one start of two processes."""
+    folder = tmp_path_factory.mktemp("ranks")
     jobs: list[tuple[str, dict[str, Any]]] = [
-        ("talk", {}), ("sums", {}), ("train", {"runs": [str(run) for run in runs.values()]}), ("disagree", {}),
-        ("fail", {"rank": 1}), ("fail_first", {}), ("prepare_long", {"patience": 1.0}),
-        ("fall_silent", {"patience": 1.0}), ("die", {}),
+        ("program", {"run": str(runs["language-model"]), "folder": str(folder / "program")}), ("talk", {}),
+        ("sums", {}), ("train", {"runs": [str(run) for run in runs.values()]}), ("disagree", {}),
+        ("fail", {"rank": 1}), ("fail_first", {}), ("prepare_long", {"patience": 1.5}),
+        ("fall_silent", {"patience": 1.5}), ("die", {}),
     ]  # fmt: skip
-    ranks = run_jobs(tmp_path_factory.mktemp("ranks"), jobs)
+    ranks = run_jobs(folder, jobs)
     return {name: [rank[at] for rank in ranks if at < len(rank)] for at, (name, _) in enumerate(jobs)}
 
 
@@ -75,6 +77,13 @@ def test_two_processes_end_in_the_bits_of_one(found: Found, cases: dict[str, Tas
         saved = checkpoint.load_latest(runs[kind] / "checkpoints", print)
         assert saved is not None
         assert digest({"model": saved.groups["model"]}) == digest({"model": case.undisturbed[1]}), kind
+
+
+def test_a_program_of_ones_own_trains_on_all_ranks(found: Found, cases: dict[str, TaskCase]) -> None:
+    (folder,) = {rank["value"] for rank in found["program"]}
+    saved = checkpoint.load_latest(Path(folder) / "checkpoints", print)
+    assert saved is not None
+    assert digest({"model": saved.groups["model"]}) == digest({"model": cases["language-model"].undisturbed[1]})
 
 
 def test_ranks_that_begin_differently_are_told_of(found: Found) -> None:
@@ -106,6 +115,7 @@ def test_a_rank_that_does_not_answer_ends_the_job(found: Found) -> None:
 def test_a_rank_that_was_killed_ends_the_job(found: Found) -> None:
     (waiting,) = found["die"]
     assert waiting["error"] == "PeerFailure" and "it was killed" in waiting["why"]
+    assert "by peer" in waiting["why"] and "Check the logs" not in waiting["why"]
 
 
 @pytest.mark.parametrize(("rank", "world"), [("2", "2"), ("-1", "2"), ("one", "2"), ("0", "")])
@@ -126,7 +136,7 @@ def test_a_rank_that_nobody_meets_says_so(monkeypatch: pytest.MonkeyPatch) -> No
     place = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     for name, value in place.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(TrainingError, match="cannot meet the other 1") as failure, joined(0.5):
+    with pytest.raises(TrainingError, match="cannot meet the other 1") as failure, joined(0.5, meeting=0.5):
         pass
     assert "GLOO_SOCKET_IFNAME" in str(failure.value)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -24,8 +24,11 @@ from regard.errors import ConfigError, RegardError, TrainingError
 
 __all__ = ["PATIENCE", "PeerFailure", "Peers", "Place", "joined"]
 
+Result = TypeVar("Result")
+
 PATIENCE = 600.0  # seconds after which a rank that does not answer ends the job
 BEATS = 10  # signs of life of rank 0 in that time
+GRACE = 5.0  # seconds for last words
 LISTEN = 0.5  # seconds, at most, between looks at what rank 0 does
 SLOT = 512  # bytes that every rank shows at once; longer payloads follow
 GONE = "what was saved is whole: the same command goes on from there, as torchrun --max-restarts 3 does by itself"
@@ -58,11 +61,11 @@ class Place(NamedTuple):
 
 
 @contextmanager
-def joined(patience: float = PATIENCE) -> Iterator[Peers | None]:
+def joined(patience: float = PATIENCE, meeting: float = PATIENCE) -> Iterator[Peers | None]:
     """Meet the other ranks, and part at the end of the block; None for a process that trains alone.
 
-    ``patience``: seconds to wait for a rank that does not come or answer. A failure of the block is told to the others,
-    so that they end with its reason. TrainingError where they cannot be met.
+    Seconds to wait: ``meeting`` for a rank to come, ``patience`` for one to answer. A failure of the block is told to
+    the others, so that they end with its reason. TrainingError where they cannot be met.
     """
     place = Place.of_this_process()
     if place is None:
@@ -70,19 +73,21 @@ def joined(patience: float = PATIENCE) -> Iterator[Peers | None]:
         return
     if torch.cuda.is_available():
         torch.cuda.set_device(place.local % torch.cuda.device_count())
-    peers = _met(place, patience)
+    peers = _met(place, patience, meeting)
     try:
         with peers.told():
             yield peers
+            peers.barrier()  # nobody leaves while another still looks: rank 0 may hold the store
     finally:
-        with suppress(RuntimeError):  # the others may be gone
-            dist.destroy_process_group()
+        _within(GRACE, dist.destroy_process_group)
 
 
-def _met(place: Place, patience: float) -> Peers:
+def _met(place: Place, patience: float, meeting: float) -> Peers:
     limit = timedelta(seconds=patience)
     try:
-        store, rank, world = next(iter(rendezvous("env://", timeout=limit)))
+        store, rank, world = next(iter(rendezvous("env://", timeout=timedelta(seconds=meeting))))
+        store.set(f"here-{rank}", "")
+        store.wait([f"here-{each}" for each in range(world)])
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(backend, store=PrefixStore("group", store), rank=rank, world_size=world, timeout=limit)
     except (RuntimeError, ValueError) as error:
@@ -177,10 +182,13 @@ class Peers:
         """Wait for a key of rank 0, as long as it gives signs of life."""
         heard, seen, pause = time.monotonic(), -1, 0.002
         while time.monotonic() - heard < self.patience:
-            with self._explained():
-                if self._store.check([name]):  # not wait, which prints warnings when its time is over
-                    return
-                beats = self._store.add("beats", 0)
+            # Not Store.wait, which prints warnings when its time is over.
+            looked = _within(self.patience, lambda: (self._store.check([name]), self._store.add("beats", 0)))
+            if looked is None:
+                break
+            done, beats = looked
+            if done:
+                return
             self._raise_told()
             if beats != seen:
                 heard, seen = time.monotonic(), beats
@@ -214,8 +222,7 @@ class Peers:
             raise
         except BaseException as error:
             what = error.what if isinstance(error, RegardError) else f"{type(error).__name__}: {error}"
-            with suppress(RuntimeError):
-                self._store.set(f"failed-{self.rank}", f"rank {self.rank} failed: {what}")
+            _within(GRACE, lambda: self._store.set(f"failed-{self.rank}", f"rank {self.rank} failed: {what}"))
             raise
 
     @contextmanager
@@ -229,11 +236,14 @@ class Peers:
 
     def _raise_told(self, cause: BaseException | None = None) -> None:
         """Raise what another rank said when it failed; return where none did."""
-        with suppress(RuntimeError):
-            for rank in range(self.world):
-                if rank != self.rank and self._store.check([f"failed-{rank}"]):
-                    told = self._store.get(f"failed-{rank}").decode(errors="replace")
-                    raise PeerFailure(told, where=f"rank {self.rank}", help=GONE) from cause
+        if told := _within(GRACE, self._reason):
+            raise PeerFailure(told, where=f"rank {self.rank}", help=GONE) from cause
+
+    def _reason(self) -> str | None:
+        for rank in range(self.world):
+            if rank != self.rank and self._store.check([f"failed-{rank}"]):
+                return str(self._store.get(f"failed-{rank}").decode(errors="replace"))
+        return None
 
     def _silence(self, why: str) -> PeerFailure:
         return PeerFailure(
@@ -248,10 +258,24 @@ class PeerFailure(TrainingError):
     """A failure that began on another rank."""
 
 
+def _within(seconds: float, work: Callable[[], Result]) -> Result | None:
+    """What ``work`` returns; None where it fails or takes longer: torch's store waits for ever where a line is cut."""
+    found: list[Result] = []
+
+    def attempt() -> None:
+        with suppress(RuntimeError):
+            found.append(work())
+
+    thread = threading.Thread(target=attempt, daemon=True)  # may be left behind: the process is about to end
+    thread.start()
+    thread.join(seconds)
+    return found[0] if found else None
+
+
 def _short(error: BaseException) -> str:
-    """Return torch's reason without the place in its source."""
+    """Return torch's reason without the place in its source, and without its advice."""
     line = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return line.partition("] ")[2] or line
+    return (line.partition("] ")[2] or line).partition(". ")[0]
 
 
 def _slot(payload: bytes) -> Tensor:

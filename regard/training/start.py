@@ -18,7 +18,7 @@ from regard.runs.config import RunConfig, load_config
 from regard.runs.model_card import write_card
 from regard.runs.run_folder import RunFolder
 from regard.training.progress import Outcome, Quiet, Reporter
-from regard.training.ranks import PeerFailure, Peers
+from regard.training.ranks import PeerFailure, Peers, joined
 from regard.training.setup import TrainingInputs, require_trainable, set_up
 from regard.training.strategies import make_strategy
 from regard.training.trainer import Trainer
@@ -87,21 +87,31 @@ def train(
 
     ``config``: a recipe's name, a TOML file, nested tables, or a config. ``overrides``: as ``--set``,
     ``["train.steps=100"]``. ``reporter``: told of every update and validation. No signal is caught: Ctrl-C raises
-    KeyboardInterrupt, and the same call resumes from the last checkpoint. Raises ConfigError for a config that cannot
-    be trained or another one than the folder's.
+    KeyboardInterrupt, and the same call resumes from the last checkpoint. In a program that torchrun started, every
+    process calls this, and rank 0 alone reports. Raises ConfigError for a config that cannot be trained or another one
+    than the folder's.
     """
     wanted = config if isinstance(config, RunConfig) else load_config(config, overrides)
     path, reporter = Path(folder), reporter or Quiet()
+    with joined() as peers:
+        leads = peers is None or peers.rank == 0
+        with nullcontext() if peers is None else peers.first():
+            made = _open_or_create(path, wanted) if leads else None
+        run = made or RunFolder.open(path)
+        shown = reporter if leads else Quiet()
+        with run.training() if leads else nullcontext():
+            _fit(run, _set_up(run, shown.said, None, peers), shown, lambda: False, peers)
+    return run.path
+
+
+def _open_or_create(path: Path, wanted: RunConfig) -> RunFolder:
     if (path / "config.toml").is_file():
         run = RunFolder.open(path)
         if run.config != wanted:
             raise ConfigError(f"{path} is a run of another config", where=str(path), help="name another folder")
-    else:
-        require_trainable(wanted)
-        run = RunFolder.create(path, wanted)
-    with run.training():
-        _fit(run, set_up(run, say=reporter.said), reporter, lambda: False)
-    return run.path
+        return run
+    require_trainable(wanted)
+    return RunFolder.create(path, wanted)
 
 
 class _Unseen(Quiet):
@@ -112,7 +122,7 @@ class _Unseen(Quiet):
 
 
 def _set_up(
-    run: RunFolder, say: Callable[[str], None], progress: Callable[[int], None], peers: Peers | None
+    run: RunFolder, say: Callable[[str], None], progress: Callable[[int], None] | None, peers: Peers | None
 ) -> TrainingInputs:
     """Rank 0 makes what the run needs; then the others open it."""
     if peers is None:
