@@ -141,20 +141,21 @@ def evaluate(
             )  # fmt: skip
         return
     _refuse(folder, search | {"against": against, "output": output, "engine": engine})
+    set_up(device, threads)
+    _evaluate(folder, files, names, as_json=as_json, checkpoint=checkpoint, device=device, **cut)
+
+
+def _evaluate(folder: RunFolder, files: list[Path], names: list[str] | None, *, as_json: bool, **given: Any) -> None:
+    """Measure a run of any other task, and print its figures: on rank 0, where several share the data."""
     from regard.tasks.evaluation import evaluate_run
 
-    set_up(device, threads)
     with several_ranks() as peers:
         leads = peers is None or peers.rank == 0
         with progress("measuring", None, unit="examples", hidden=not leads) as advance:
-            found = evaluate_run(
-                folder, files, names, checkpoint=checkpoint, device=device, progress=advance, peers=peers, **cut
-            )
-    if not leads:
-        return
-    if as_json:
+            found = evaluate_run(folder, files, names, progress=advance, peers=peers, **given)
+    if leads and as_json:
         print(json.dumps(_as_json(found), indent=2))
-    else:
+    elif leads:
         _print(found)
 
 

@@ -259,7 +259,7 @@ class PeerFailure(TrainingError):
 
 
 def _within(seconds: float, work: Callable[[], Result]) -> Result | None:
-    """What ``work`` returns; None where it fails or takes longer: torch's store waits for ever where a line is cut."""
+    """Return what ``work`` does; None where it fails or takes longer: a store whose line is cut answers never."""
     found: list[Result] = []
 
     def attempt() -> None:
