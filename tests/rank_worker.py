@@ -17,6 +17,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 import regard
@@ -59,6 +60,19 @@ def sums(peers: Peers) -> dict[str, Any]:
 def train(peers: Peers, runs: Sequence[str]) -> list[int]:
     """Train each of these runs to its end; the exit codes."""
     return [train_run(RunFolder.open(Path(run)), lambda path: nullcontext(_Unseen()), peers) for run in runs]
+
+
+def leave(peers: Peers, run: str) -> int:
+    """Rank 1 alone is sent SIGTERM while both train; the exit code."""
+
+    class Sent(_Unseen):
+        def updated(self, *given: Any) -> None:
+            if peers.rank:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("regard.training.start._Unseen", Sent)
+        return train_run(RunFolder.open(Path(run)), lambda path: nullcontext(_Unseen()), peers)
 
 
 def program(run: str, folder: str) -> str:
@@ -111,7 +125,7 @@ def die(peers: Peers) -> None:
 
 JOBS: Mapping[str, Callable[..., Any]] = {
     job.__name__: job
-    for job in (talk, sums, train, disagree, fail, fail_first, prepare_long, fall_silent, die)
+    for job in (talk, sums, train, leave, disagree, fail, fail_first, prepare_long, fall_silent, die)
 }  # fmt: skip
 
 

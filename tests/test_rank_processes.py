@@ -43,12 +43,15 @@ def runs(cases: dict[str, TaskCase]) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def found(_trusted: None, runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Found:
+def found(
+    _trusted: None, cases: dict[str, TaskCase], runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Found:
     """What both ranks found in every job, by its name: one start of two processes."""
     folder = tmp_path_factory.mktemp("ranks")
     jobs: list[tuple[str, dict[str, Any]]] = [
         ("program", {"run": str(runs["language-model"]), "folder": str(folder / "program")}), ("talk", {}),
         ("sums", {}), ("train", {"runs": [str(run) for run in runs.values()]}), ("disagree", {}),
+        ("leave", {"run": str(cases["language-model"].run().path)}),
         ("fail", {"rank": 1}), ("fail_first", {}), ("prepare_long", {"patience": 1.5}),
         ("fall_silent", {"patience": 1.5}), ("die", {}),
     ]  # fmt: skip
@@ -84,6 +87,11 @@ def test_a_program_of_ones_own_trains_on_all_ranks(found: Found, cases: dict[str
     saved = checkpoint.load_latest(Path(folder) / "checkpoints", print)
     assert saved is not None
     assert digest({"model": saved.groups["model"]}) == digest({"model": cases["language-model"].undisturbed[1]})
+
+
+def test_ranks_leave_together_and_none_says_that_it_is_done(found: Found) -> None:
+    """One of them was sent SIGTERM: a scheduler must not take the other's end for the training's."""
+    assert [rank["value"] for rank in found["leave"]] == [143, 143]
 
 
 def test_ranks_that_begin_differently_are_told_of(found: Found) -> None:

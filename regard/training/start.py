@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from hashlib import sha256
@@ -73,7 +74,9 @@ def train_run(run: RunFolder, open_display: OpenDisplay, peers: Peers | None = N
         display.finished(outcome)
         if outcome.reason != "interrupted":
             display.said(f"next: regard {run.task.card.command.format(run=run.path)}")
-    return interrupts.exit_code if outcome.reason == "interrupted" else 0
+    if outcome.reason != "interrupted":
+        return 0
+    return interrupts.exit_code or 128 + signal.SIGTERM  # without a signal of its own, this rank left with another
 
 
 def train(
