@@ -22,6 +22,7 @@ __all__ = ["register"]
 
 EPILOG = epilog(
     "regard check train.en train.de --test test.en,test.de",
+    "regard check book.txt",
     "regard check multi30k",
     notes="Exit code 0 if training could start, 3 if the corpus prevents it, 2 if the config does.",
 )

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-EPILOG = epilog("regard export runs/m30k exported --to ctranslate2 --source test.en")
+EPILOG = epilog(
+    "regard export runs/m30k exported --to ctranslate2 --source test.en",
+    "regard export runs/book exported --to transformers",
+)
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="New folder for the export; must not exist.")]
 To = Annotated[

@@ -81,7 +81,7 @@ class TrainingDisplay:
                 return
             self.said(f"stopped and saved at step {progress.step:,}; regard train --resume {self.run} goes on")
             return
-        self.said(f"done ({outcome.reason}) after {progress.step:,} updates in {progress.seconds / 60:.1f} minutes")
+        self.said(f"done ({outcome.reason}) after {progress.step:,} updates in {_duration(progress.seconds)}")
 
     def _advance(self, what: str, done: int, total: int | None, figures: str) -> None:
         if self.task is None:
@@ -100,3 +100,10 @@ def _tensorboard(run: Path) -> Any:
     except ImportError as error:
         raise ConfigError("TensorBoard is not installed", help=extra_command("tensorboard")) from error
     return SummaryWriter(str(run / "tensorboard"))
+
+
+def _duration(seconds: float) -> str:
+    """Spell a duration of training: seconds below a minute, hours from two on."""
+    if seconds < 60:
+        return f"{seconds:.1f} seconds"
+    return f"{seconds / 60:.1f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
