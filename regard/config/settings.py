@@ -85,6 +85,10 @@ class TrainConfig(BaseModel):
     workers: Threads = 1  # threads that take shards side by side, on a CPU with many cores
     shards: Shards | None = None  # parts of an update, a power of two; unset: 2, or as many as workers
     deterministic: bool = False
+    # How several ranks share an update. canonical: in shards, with the same bits whatever their number; ddp, fsdp2: a
+    # shard a rank, quicker, bits that depend on their number. fsdp2 also shares out weights, gradients and moments.
+    strategy: Literal["canonical", "ddp", "fsdp2"] = "canonical"
+    fsdp_offload: bool = False  # weights, gradients and moments in the memory of the CPU, one layer on the accelerator
     max_nonfinite: Positive = 5  # updates in a row without a finite loss before rolling back
 
     @model_validator(mode="after")
@@ -102,6 +106,18 @@ class TrainConfig(BaseModel):
             raise ValueError(
                 f"momentum is a key of optimizer = 'muon'; {self.optimizer!r} is told otherwise: adam and adamw by the "
                 "first of betas, adadelta by rho, and sgd has none"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _strategy_takes_its_keys(self) -> Self:
+        if self.fsdp_offload and self.strategy != "fsdp2":
+            raise ValueError("fsdp_offload is a key of strategy = 'fsdp2'")
+        given = [name for name, usual in (("shards", None), ("workers", 1)) if getattr(self, name) != usual]
+        if given and self.strategy != "canonical":
+            raise ValueError(
+                f"{given[0]} is a key of strategy = 'canonical': {self.strategy!r} gives each rank one shard and no "
+                "threads of its own; start more ranks instead"
             )
         return self
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.core.task import Carry
 from regard.training.strategy import Carries
 
-__all__ = ["continued", "handed_on", "named_carries", "read_carries"]
+__all__ = ["continued", "dealt_anew", "handed_on", "named_carries", "read_carries"]
 
 NAME = re.compile(r"(0|[1-9]\d{0,5})\.(0|[1-9]\d{0,5})")  # shard, number of the tensor
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -36,6 +36,24 @@ def handed_on(carry: Carry, rows: int) -> Carry:
         shapes = ", ".join(str(list(each.shape)) for each in carry)
         raise ValueError(f"LossTerms.carry has a row for each of the batch's {rows} rows, not {shapes}")
     return tuple(each.detach() for each in carry)
+
+
+def dealt_anew(carries: Carries, number: int | None) -> Carries:
+    """Carries of ``number`` shards, given those of another number of them: lane l is the next of shard l mod number.
+
+    ValueError where lanes carry tensors of other shapes, as what they have read may be of another length.
+    """
+    lanes = sum(len(carry[0]) for carry in carries.values())
+    if number is None or len(carries) == min(number, lanes):
+        return carries
+    before = [carries[shard] for shard in sorted(carries)]
+    if len({tuple(each.shape[1:] for each in carry) for carry in before}) > 1:
+        raise ValueError("what it carries cannot be dealt to another number of shards: lanes differ in shape")
+    whole = [torch.empty(lanes, *each.shape[1:], dtype=each.dtype, device=each.device) for each in before[0]]
+    for shard, carry in enumerate(before):
+        for each, part in zip(whole, carry, strict=True):
+            each[shard :: len(before)] = part
+    return {shard: tuple(each[shard::number] for each in whole) for shard in range(min(number, lanes))}
 
 
 def named_carries(carries: Carries) -> dict[str, Tensor]:

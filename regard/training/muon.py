@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.training.row_parts import cut_like, rows_like, whole
+
 __all__ = ["HiddenMatrix", "Muon", "orthogonalise"]
 
 STEPS = 5
@@ -19,11 +21,15 @@ AS_ADAM = 0.2  # root mean square of an entry of AdamW's updates, by Liu et al. 
 
 
 class HiddenMatrix(NamedTuple):
-    """A float32 weight, of which so many matrices are ``stacked`` row upon row; ``format``: of the iteration."""
+    """A float32 weight, of which so many matrices are ``stacked`` row upon row; ``format``: of the iteration.
+
+    ``parameter``: the one whose rows on this rank ``weight`` is, where ranks share them.
+    """
 
     weight: Tensor
     stacked: int
     format: torch.dtype
+    parameter: Tensor
 
 
 class Muon(torch.optim.Optimizer):
@@ -35,11 +41,15 @@ class Muon(torch.optim.Optimizer):
 
     Differs from ``torch.optim.Muon`` in: the iteration runs in the number format that the model computes in, where
     torch's is always bfloat16, which many processors emulate; and stacked matrices are orthogonalised one by one.
-    Cost of a matrix n × m, n ≤ m: 20 n² m + 10 n³ operations an update, whatever the batch.
+    Cost of a matrix n × m, n ≤ m: 20 n² m + 10 n³ operations an update, whatever the batch; on every rank, where ranks
+    share its rows, since each needs the whole of it.
     """
 
     def __init__(self, matrices: Iterable[HiddenMatrix], *, momentum: float, weight_decay: float) -> None:
-        groups = [{"params": [weight], "stacked": stacked, "format": format} for weight, stacked, format in matrices]
+        groups = [
+            {"params": [weight], "stacked": stacked, "format": format, "parameter": parameter}
+            for weight, stacked, format, parameter in matrices
+        ]
         super().__init__(groups, {"lr": 0.0, "momentum": momentum, "weight_decay": weight_decay})
 
     @torch.no_grad()
@@ -51,11 +61,12 @@ class Muon(torch.optim.Optimizer):
                 kept["momentum_buffer"] = torch.zeros_like(weight)
             buffer, rate = kept["momentum_buffer"], group["lr"]
             buffer.lerp_(weight.grad, 1 - group["momentum"])
-            wanted = weight.grad.lerp(buffer, group["momentum"]).to(group["format"])
+            rows = weight.grad.lerp(buffer, group["momentum"]).to(group["format"])
+            wanted = whole(cut_like(rows, group["parameter"]))
             change = torch.cat([orthogonalise(matrix) for matrix in wanted.chunk(group["stacked"])])
-            largest = max(len(weight) // group["stacked"], weight.shape[1])
+            largest = max(len(wanted) // group["stacked"], wanted.shape[1])
             weight.mul_(1 - rate * group["weight_decay"])
-            weight.add_(change, alpha=-AS_ADAM * math.sqrt(largest) * rate)
+            weight.add_(rows_like(change, group["parameter"]), alpha=-AS_ADAM * math.sqrt(largest) * rate)
 
 
 def orthogonalise(matrix: Float[Tensor, "rows columns"]) -> Float[Tensor, "rows columns"]:

@@ -14,6 +14,7 @@ from regard.config.settings import TrainConfig
 from regard.core.tensors import kept_buffers
 from regard.models.hidden_matrices import hidden_matrices
 from regard.training.muon import HiddenMatrix, Muon
+from regard.training.row_parts import cut_like, own_rows, rows_like, total_norm
 
 __all__ = ["Optimizer", "make_optimizer", "schedule"]
 
@@ -85,6 +86,8 @@ class Optimizer:
 
     A model that computes in bfloat16 gets its parameters by rounding the master weights after every update; a
     float32 model's parameters are the master weights. ``average`` is an exponential moving average of them.
+
+    Of parameters that are cut over ranks it keeps, and is given the gradients of, the rows that this rank holds.
     """
 
     def __init__(
@@ -104,7 +107,8 @@ class Optimizer:
         self.parameters = [parameter for _, parameter in model.named_parameters()]
         self.buffers = kept_buffers(model)
         self._sound = [buffer.clone() for buffer in self.buffers.values()]
-        self.masters = [p if p.dtype != torch.bfloat16 else p.detach().float() for p in self.parameters]
+        self._rounded = [p.dtype == torch.bfloat16 for p in self.parameters]
+        self.masters = [own_rows(p) if p.dtype != torch.bfloat16 else p.detach().float() for p in self.parameters]
         self.clip_norm, self.ema = clip_norm, ema
         self.average = [m.detach().clone() for m in self.masters] if ema is not None else []
         # The rate is set anew at every step; fused: one pass over each tensor.
@@ -127,7 +131,7 @@ class Optimizer:
     def _matrices(self, stacked: Mapping[str, int]) -> list[HiddenMatrix]:
         """Hidden matrices by master weight: what is ``stacked``, in the number format that the model computes in."""
         every = zip(self.names, self.masters, self.parameters, strict=True)
-        return [HiddenMatrix(master, stacked[name], p.dtype) for name, master, p in every if name in stacked]
+        return [HiddenMatrix(master, stacked[name], p.dtype, p) for name, master, p in every if name in stacked]
 
     def step(self, learning_rate: float, gradients: Sequence[Tensor] | None = None) -> float:
         """One update from ``gradients``, by parameter, or from those that ``backward`` left, which are then dropped.
@@ -138,12 +142,11 @@ class Optimizer:
         the model kept meanwhile, as BatchNorm does, are then again as they were after the update before.
         """
         if gradients is None:
-            left = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self.parameters]
-            gradients = [g.float() if g.dtype == torch.bfloat16 else g for g in left]
+            left = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
+            gradients = [own_rows(g.float() if g.dtype == torch.bfloat16 else g) for g in left]
         wide = list(gradients)
         self._drop_gradients()
-        norm = torch.nn.utils.get_total_norm(wide)
-        value = float(norm)
+        value = total_norm(wide, self.parameters)
         if not math.isfinite(value):
             self._move_buffers(self._sound, list(self.buffers.values()))
             return value
@@ -180,8 +183,8 @@ class Optimizer:
 
     @torch.no_grad()
     def _publish(self) -> None:
-        for parameter, master in zip(self.parameters, self.masters, strict=True):
-            if parameter is not master:
+        for parameter, master, rounded in zip(self.parameters, self.masters, self._rounded, strict=True):
+            if rounded:
                 parameter.copy_(master)
 
     def weights(self) -> dict[str, Tensor]:
@@ -189,18 +192,18 @@ class Optimizer:
 
         With them go the buffers that the model keeps, as they are.
         """
-        source = self.average or self.masters
-        return {name: tensor.detach() for name, tensor in zip(self.names, source, strict=True)} | self.buffers
+        every = zip(self.names, self.average or self.masters, self.parameters, strict=True)
+        return {name: cut_like(tensor.detach(), p) for name, tensor, p in every} | self.buffers
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything beside ``weights`` that must survive a restart, by name."""
         named: dict[str, Tensor] = {}
-        for name, master, kind in zip(self.names, self.masters, self.kinds, strict=True):
+        for name, master, kind, p in zip(self.names, self.masters, self.kinds, self.parameters, strict=True):
             if self.average:
-                named[f"master.{name}"] = master.detach()
+                named[f"master.{name}"] = cut_like(master.detach(), p)
             for key, value in self.inner[kind].state[master].items():
                 if isinstance(value, Tensor):  # SGD without momentum keeps a None
-                    named[f"{key}.{name}"] = value
+                    named[f"{key}.{name}"] = value if key == "step" else cut_like(value, p)
         return named
 
     def begin_with(self, weights: Mapping[str, Tensor]) -> None:
@@ -209,31 +212,33 @@ class Optimizer:
 
     @torch.no_grad()
     def load(self, weights: Mapping[str, Tensor], named: Mapping[str, Tensor]) -> None:
-        """Take back what ``weights`` and ``tensors`` gave.
+        """Take back what ``weights`` and ``tensors`` gave, in whole tensors.
 
         Raises KeyError where a name is missing, and ValueError where a tensor is of another shape or kind of number.
         """
-        for name, master, kind in zip(self.names, self.masters, self.kinds, strict=True):
-            _require_alike(name, weights[name], master)
+        for name, master, kind, p in zip(self.names, self.masters, self.kinds, self.parameters, strict=True):
+            wanted = torch.empty(p.shape, dtype=master.dtype, device="meta")
+            _require_alike(name, weights[name], wanted)
             if self.average:
-                _require_alike(f"master.{name}", named[f"master.{name}"], master)
+                _require_alike(f"master.{name}", named[f"master.{name}"], wanted)
             begun = any(f"{key}.{name}" in named for key in KEPT[kind])  # all of it, or none before the first update
             for key in KEPT[kind] if begun else ():
-                like = torch.zeros(()) if key == "step" else master
+                like = torch.zeros(()) if key == "step" else wanted
                 _require_alike(f"{key}.{name}", named[f"{key}.{name}"], like)
         for name, buffer in self.buffers.items():
             _require_alike(name, weights[name], buffer)
         for name, buffer in self.buffers.items():
             buffer.copy_(weights[name])
         self._move_buffers(list(self.buffers.values()), self._sound)
-        for index, (name, master, kind) in enumerate(zip(self.names, self.masters, self.kinds, strict=True)):
+        every = zip(self.names, self.masters, self.kinds, self.parameters, strict=True)
+        for index, (name, master, kind, p) in enumerate(every):
             if self.average:
-                self.average[index].copy_(weights[name])
-            master.copy_(named[f"master.{name}"] if self.average else weights[name])
+                self.average[index].copy_(rows_like(weights[name], p))
+            master.copy_(rows_like(named[f"master.{name}"] if self.average else weights[name], p))
+            kept = {key: named[f"{key}.{name}"] for key in KEPT[kind] if f"{key}.{name}" in named}
             self.inner[kind].state[master] = {
-                key: named[f"{key}.{name}"].to(master.device, copy=True)
-                for key in KEPT[kind]
-                if f"{key}.{name}" in named
+                key: (value if key == "step" else rows_like(value, p)).to(master.device, copy=True)
+                for key, value in kept.items()
             }
         self._publish()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
 from functools import partial
 from operator import add
@@ -89,7 +89,7 @@ class Shards:
     added in order, and nothing is carried.
     """
 
-    rank, world, canonical = 0, 1, True
+    rank, world, canonical, sharded = 0, 1, True, False
 
     def __init__(self, number: int | None, workers: Workers, device: torch.device = CPU) -> None:
         if number is not None and (number < 1 or number & (number - 1)):
@@ -109,6 +109,12 @@ class Shards:
 
     def full(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         return tensors
+
+    def idle(self, examples: ExampleIndices) -> ExampleIndices | None:
+        return None
+
+    def gathered(self, model: nn.Module) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def add(self, sums: MetricSums) -> MetricSums:
         return self.over_ranks(Part([], 0.0, sums)).sums

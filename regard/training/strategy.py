@@ -58,12 +58,23 @@ class Strategy(Protocol):
     world: int
     device: torch.device
     canonical: bool  # the same bits whatever the number of ranks
+    number: int | None  # of shards that a batch is dealt to; None: an older run's, dealt whole
+    sharded: bool  # each rank holds some rows of every weight, and saves them itself
 
     def wrap(self, model: Trainable) -> nn.Module:
         """The module that is called instead of the model. Before the optimiser is made: parameters may be replaced."""
 
     def deal(self, examples: ExampleIndices) -> list[tuple[int, ExampleIndices]]:
         """This rank's part of a batch, by the number of the shard; over all ranks, each example once."""
+
+    def idle(self, examples: ExampleIndices) -> ExampleIndices | None:
+        """The examples that a rank computes for nothing where it is dealt none of a batch; None: it need not.
+
+        Where weights are in parts, all ranks take part in every pass, or the others would wait for ever.
+        """
+
+    def gathered(self, model: nn.Module) -> AbstractContextManager[None]:
+        """Have whole weights on every rank in the block, so that each can call any part of the model on its own."""
 
     def gradient(
         self,

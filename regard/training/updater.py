@@ -14,7 +14,7 @@ from regard.core.reference_mode import reference_mode
 from regard.core.task import ExampleIndices, Examples
 from regard.errors import DataError, TrainingError
 from regard.runs.config import RunConfig
-from regard.training.carry import continued, read_carries
+from regard.training.carry import continued, dealt_anew, read_carries
 from regard.training.optim import Optimizer, Schedule
 from regard.training.progress import TrainingProgress
 from regard.training.shards import to_device
@@ -82,7 +82,8 @@ class Updater:
             return
         plan = self._plan(progress.epoch)
         lanes = sum(len(batch.index) for batch in plan[: progress.batch][-1:])
-        self.carry = read_carries(carried, lanes=lanes, device=self.strategy.device)
+        found = read_carries(carried, lanes=lanes, device=self.strategy.device)
+        self.carry = dealt_anew(found, self.strategy.number)
         for batch in plan[progress.batch :][:1]:
             try:
                 self._try(batch)
@@ -92,7 +93,10 @@ class Updater:
     @torch.no_grad()
     def _try(self, examples: ExampleIndices) -> None:
         self.model.eval()
-        for shard, part in self.strategy.deal(examples):
+        dealt = self.strategy.deal(examples)
+        if not dealt and (idle := self.strategy.idle(examples)) is not None:
+            self.model(to_device(self.examples.collate(idle), self.strategy.device))
+        for shard, part in dealt:
             batch, carry = to_device(self.examples.collate(part), self.strategy.device), self.carry.get(shard, ())
             left = self.model(batch, continued(carry, len(batch.index))).carry
             before, after = ([(each.dtype, each.ndim) for each in state] for state in (carry, left))

@@ -69,9 +69,10 @@ class Validator:
         by = self.config.train.best_by
         if by == "loss" or not self.task.metrics[by].by_predictor:
             return {}
-        predictor = self.task.predictor(self.net, self.codecs, self.config)
         try:
-            more = predictor_sums(predictor, self.examples, [by], self.strategy, self.interrupted)
+            with self.strategy.gathered(self.model):
+                predictor = self.task.predictor(self.net, self.codecs, self.config)
+                more = predictor_sums(predictor, self.examples, [by], self.strategy, self.interrupted)
         except ModelError:  # no probabilities: never the best, and training knows what to do
             return {by: math.nan}
         return None if more is None else self.task.compute_metrics(sums | more)
@@ -108,7 +109,10 @@ def objective_sums(
         if interrupted():
             return None
         atomic_files.fault_point("validation")
-        for shard, share in strategy.deal(batch):
+        dealt = strategy.deal(batch)
+        if not dealt and (share := strategy.idle(batch)) is not None:
+            model(to_device(examples.collate(share), strategy.device))
+        for shard, share in dealt:
             part = to_device(examples.collate(share), strategy.device)
             rows = len(part.index)
             terms: LossTerms = model(part, continued(carried.get(shard, ()), rows))

@@ -74,6 +74,14 @@ class ConvolutionalLayer(nn.Module):
         self.query, self.context = Convolution(width, embedding), Convolution(reader.width, width)
         self.residual = residual(in_width or width, width)
 
+    def prepare(self, encoded: Encoded) -> Memory:
+        """Memory of each sentence that the reader reads."""
+        return self.reader.prepare(encoded)
+
+    def start(self, rows: int, memory: Memory, read_by: RowMap) -> tuple[State, State]:
+        """States of mixer and reader before the first column of so many rows, which read ``memory``."""
+        return self.mixer.start(rows), self.reader.start(memory, read_by)
+
     def forward(
         self,
         h: Float[Tensor, "rows length in_width"],
@@ -134,13 +142,12 @@ class ConvolutionalDecoder(Decoder):
 
     def prepare(self, encoded: Encoded) -> Memory:
         states = scale_gradient(encoded.states, 1 / (2 * len(self.layers)))
-        return tuple(layer.reader.prepare(encoded._replace(states=states)) for layer in self.stack)
+        return tuple(layer.prepare(encoded._replace(states=states)) for layer in self.stack)
 
     def start(self, memory: Memory, rows: Int[Tensor, "rows"]) -> ConvolutionalState:
         read_by = RowMap.of(rows, sentences(memory))
         layers = tuple(
-            (layer.mixer.start(len(rows)), layer.reader.start(source, read_by))
-            for layer, source in zip(self.stack, memory, strict=True)
+            layer.start(len(rows), source, read_by) for layer, source in zip(self.stack, memory, strict=True)
         )
         return ConvolutionalState(layers, torch.zeros_like(rows), rows)
 

@@ -55,7 +55,8 @@ class AverageAttention(Mixer):
 
     def start(self, rows: int) -> AverageState:
         weight = self.gate.weight
-        total = weight.new_zeros(rows, self.width, dtype=torch.promote_types(weight.dtype, torch.float32))
+        wide = torch.promote_types(weight.dtype, torch.float32)
+        total = torch.zeros(rows, self.width, dtype=wide, device=weight.device)
         return AverageState(total, torch.zeros(rows, dtype=torch.int64, device=weight.device))
 
     def forward(self, x: Float[Tensor, "rows length width"], span: Span, state: AverageState) -> Mixed:

@@ -101,7 +101,8 @@ class TransformerLayer(nn.Module):
         if self.start_mix is not None:
             x = self.start_mix[0] * x + self.start_mix[1] * (x if embedded is None else embedded)
         states: list[State] = []
-        before = self.start(len(x)) if state is None else state
+        # The class's: where ranks share weights, the instance's drops them at its end, as a call from outside must.
+        before = type(self).start(self, len(x)) if state is None else state
         for branch in self.branches(span, memory, rows, before, values):
             mixed = branch.difference(x)
             x = branch.add(x, mixed.output)

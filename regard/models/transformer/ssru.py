@@ -38,7 +38,7 @@ class SimpleRecurrent(Mixer):
 
     def start(self, rows: int) -> Float[Tensor, "{rows} width"]:
         weight = self.value.weight
-        return weight.new_zeros(rows, weight.shape[0], dtype=_wide(weight))
+        return torch.zeros(rows, weight.shape[0], dtype=_wide(weight), device=weight.device)
 
     def forward(self, x: Float[Tensor, "rows length width"], span: Span, state: Float[Tensor, "rows width"]) -> Mixed:
         wide = _wide(x)

@@ -1,0 +1,109 @@
+"""One of two processes that train by DDP or FSDP2, beside the one process that they are compared with.
+
+Started by ``tests/several_ranks.py``, as ``tests/rank_worker.py`` is.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.core.task import ExampleIndices
+from regard.models.build import build
+from regard.models.configuration import ModelConfig
+from regard.training.ddp import DDP
+from regard.training.fsdp2 import FSDP2
+from regard.training.one_shard import OneShard
+from regard.training.optim import Optimizer
+from regard.training.ranks import Peers
+from regard.training.row_parts import whole
+from regard.training.shards import Shards, Workers
+from regard.training.strategy import Strategy, Trainable
+from tests import rank_worker
+from tests.test_shards import TYPES, WHOLE, Rows, picks, smoothed
+
+SMALL: dict[str, Any] = dict(layers=2, width=8, feed_forward=12, heads=2, dropout=0.3)
+# An accumulated update of unequal batches, one with fewer examples than ranks, and one that ends with such a batch.
+UPDATES = [[WHOLE, picks(2, 5)], [picks(3)], [WHOLE, picks(6)], [picks(1), WHOLE]]
+
+
+def net(dtype: str, keys: dict[str, Any]) -> nn.Module:
+    torch.manual_seed(1)
+    given = {name: value for name, value in (SMALL | keys).items() if value is not None}
+    model = build(ModelConfig(**given), source_types=TYPES, target_types=TYPES)
+    return model.to(getattr(torch, dtype)).train()
+
+
+def made(strategy: str, peers: Peers) -> Strategy:
+    makers: dict[str, Any] = {
+        "shards": lambda: Shards(2, Workers(1, 1)),
+        "alone": lambda: OneShard(None),
+        "ddp": lambda: DDP(peers),
+        "fsdp2": lambda: FSDP2(peers),
+        "offload": lambda: FSDP2(peers, offload=True),
+    }
+    found: Strategy = makers[strategy]()
+    return found
+
+
+class Trained:
+    """A network after some updates by a strategy."""
+
+    def __init__(self, strategy: Strategy, net: nn.Module, updates: Sequence[list[ExampleIndices]], **given: Any):
+        self.strategy, self.net = strategy, net
+        self.model = strategy.wrap(Trainable(net, smoothed()))
+        self.optimizer = Optimizer(net, **given)
+        self.norms: list[float] = []
+        self.losses: list[float] = []
+        for step, update in enumerate(updates):
+            self.update(step, update)
+
+    def update(self, step: int, update: list[ExampleIndices]) -> None:
+        found = self.strategy.gradient(self.model.train(), Rows(), update, {}, seed=(3, step))
+        self.losses += [found.minimised, found.weight, float(found.sums["nll"]), float(found.sums["tokens"])]
+        self.norms.append(self.optimizer.step(0.01, found.values))
+
+    def weights(self) -> dict[str, Tensor]:
+        return {name: whole(tensor).clone() for name, tensor in self.optimizer.weights().items()}
+
+    def kept(self) -> dict[str, Tensor]:
+        return {name: whole(tensor).clone() for name, tensor in self.optimizer.tensors().items()}
+
+
+def farthest(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
+    assert list(one) == list(other)
+    return max(float((one[name] - other[name]).abs().max()) for name in one)
+
+
+def updates(peers: Peers, cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """How far each case ends from one process with as many shards, and from where it began."""
+    found = []
+    for case in cases:
+        dtype, keys, given = case.get("dtype", "float64"), case.get("model", {}), case.get("optimizer", {})
+        chosen = UPDATES[: case.get("updates", len(UPDATES))]
+        other = Trained(made("shards", peers), net(dtype, keys), chosen, **given)
+        one = Trained(made(case["strategy"], peers), net(dtype, keys), chosen, **given)
+        start = Optimizer(net(dtype, keys), **given).weights()
+        scale = max(abs(each) for each in other.losses)
+        found.append({
+            "weights": farthest(one.weights(), other.weights()), "kept": farthest(one.kept(), other.kept()),
+            "norms": max(abs(a - b) for a, b in zip(one.norms, other.norms, strict=True)),
+            "losses": max(abs(a - b) for a, b in zip(one.losses, other.losses, strict=True)) / scale,
+            "moved": farthest(start, other.weights()),
+            "rows": sum(p.numel() for p in one.optimizer.masters) / sum(p.numel() for p in one.optimizer.parameters),
+        })  # fmt: skip
+    return found
+
+
+JOBS: dict[str, Any] = {each.__name__: each for each in (updates,)}
+
+
+if __name__ == "__main__":
+    rank_worker.JOBS = JOBS
+    rank_worker.main(Path(sys.argv[1]), json.loads(sys.argv[2]))
