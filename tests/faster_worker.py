@@ -5,6 +5,7 @@ Started by ``tests/several_ranks.py``, as ``tests/rank_worker.py`` is.
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from collections.abc import Sequence
@@ -14,23 +15,32 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.core import atomic_files
 from regard.core.task import ExampleIndices
+from regard.core.tensors import digest
+from regard.errors import StorageError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
+from regard.runs import row_files
+from regard.runs.run_folder import RunFolder
+from regard.runs.shared_checkpoint import Ranks, save_shared
 from regard.training.ddp import DDP
 from regard.training.fsdp2 import FSDP2
 from regard.training.one_shard import OneShard
 from regard.training.optim import Optimizer
+from regard.training.progress import Quiet
 from regard.training.ranks import Peers
 from regard.training.row_parts import whole
+from regard.training.setup import set_up
 from regard.training.shards import Shards, Workers
 from regard.training.strategy import Strategy, Trainable
+from regard.training.trainer import Trainer
 from tests import rank_worker
 from tests.test_shards import TYPES, WHOLE, Rows, picks, smoothed
 
 SMALL: dict[str, Any] = dict(layers=2, width=8, feed_forward=12, heads=2, dropout=0.3)
-# An accumulated update of unequal batches, one with fewer examples than ranks, and one that ends with such a batch.
-UPDATES = [[WHOLE, picks(2, 5)], [picks(3)], [WHOLE, picks(6)], [picks(1), WHOLE]]
+# Accumulated updates of unequal batches, with fewer examples than ranks in the first of them and in the last.
+UPDATES = [[picks(1), WHOLE], [WHOLE, picks(2, 5), picks(3)]]
 
 
 def net(dtype: str, keys: dict[str, Any]) -> nn.Module:
@@ -78,7 +88,7 @@ class Trained:
 
 def farthest(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
     assert list(one) == list(other)
-    return max(float((one[name] - other[name]).abs().max()) for name in one)
+    return max((float((one[name] - other[name]).abs().max()) for name in one), default=0.0)
 
 
 def updates(peers: Peers, cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -101,7 +111,59 @@ def updates(peers: Peers, cases: Sequence[dict[str, Any]]) -> list[dict[str, Any
     return found
 
 
-JOBS: dict[str, Any] = {each.__name__: each for each in (updates,)}
+def legs(peers: Peers, run: str, stops: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
+    """Train a run by one strategy after another, each until so many updates are made; what each left."""
+    return [leg(peers, RunFolder.open(Path(run)), made(strategy, peers), stop) for strategy, stop in stops]
+
+
+def leg(peers: Peers, run: RunFolder, strategy: Strategy, stop: int) -> dict[str, Any]:
+    with peers.first() as leads:
+        ready = set_up(run, say=_unsaid) if leads else None
+    ready = ready or set_up(run, say=_unsaid)
+    trainer = Trainer(
+        run, ready.net, ready.data, steps=ready.steps, reporter=Quiet(), strategy=strategy,
+        interrupted=lambda: trainer.progress.step >= stop,
+    )  # fmt: skip
+    trainer.resume()
+    progress, reason = trainer.fit()
+    held = {"model": trainer.optimizer.weights(), "optimizer": trainer.optimizer.tensors()}
+    gathered = {group: {name: whole(each) for name, each in tensors.items()} for group, tensors in held.items()}
+    return {"digest": digest(gathered), "step": progress.step, "reason": reason,
+            "best": [progress.best_step, progress.best_value]}  # fmt: skip
+
+
+def _unsaid(message: str) -> None: ...
+
+
+def spoiled(peers: Peers, folder: str) -> dict[str, Any]:
+    """A disk that is full on rank 1, and one that it does not see: what each rank is told, and what is left."""
+    rows = {"model": {"w": row_files.Rows(torch.full((2, 3), float(peers.rank)), 2 * peers.rank, (4, 3))}}
+    ranks, at, found = Ranks(peers.rank, peers.world, peers.gather), Path(folder), dict[str, Any]()
+
+    def save(step: int, fault: str | None, where: Path = at) -> None:
+        def raised(point: str) -> None:
+            if point == fault:
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+        atomic_files.fault = raised
+        try:
+            save_shared(where, step, rows, {}, {}, ranks, keep=3)
+            found[f"step {step}"] = None
+        except StorageError as error:
+            found[f"step {step}"] = [error.what, error.help]
+        finally:
+            atomic_files.fault = lambda point: None
+
+    save(1, None)
+    save(2, "writing" if peers.rank else None)  # a full disk on rank 1
+    save(3, None if peers.rank else "state-written")  # on rank 0, after the rows
+    save(4, None, at / "elsewhere" if peers.rank else at)  # another disk than rank 0's
+    save(5, None)
+    peers.barrier()
+    return found | {"left": sorted(each.name for each in at.iterdir() if each.name != "elsewhere")}
+
+
+JOBS: dict[str, Any] = {each.__name__: each for each in (updates, legs, spoiled)}
 
 
 if __name__ == "__main__":

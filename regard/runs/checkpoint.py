@@ -46,6 +46,7 @@ __all__ = [
     "load",
     "load_latest",
     "mark_best",
+    "prune",
     "read_best",
     "save",
     "shapes",
@@ -101,7 +102,7 @@ def save(
             temporary.mkdir()
             write_files(temporary, step, groups, state)
     atomic_files.commit_folder(temporary, final)
-    _prune(folder, step, keep, {*protect, final.name})
+    prune(folder, step, keep, protect)
     return final
 
 
@@ -164,7 +165,9 @@ def average(sources: Sequence[Path | Mapping[str, Tensor]], *, group: str = "mod
     return mean(tensors(source) for source in sources)
 
 
-def _prune(folder: Path, step: int, keep: int, protected: set[str]) -> None:
+def prune(folder: Path, step: int, keep: int, protect: Collection[str]) -> None:
+    """Remove checkpoints as ``save`` says, after that of ``step`` was saved."""
+    protected = {*protect, step_path(folder, step).name}
     best = best_or_none(folder)
     if best is not None and best.step > step:
         atomic_files.remove_file(folder / "best.json")

@@ -6,6 +6,7 @@
         state.json              format version, step, which names share one tensor, the caller's state
         manifest.json           size and sha256 of each file above
 
+Where ranks share the weights, a group is several files, one from each (``regard.runs.row_files``).
 Loading verifies every byte that it reads and unpickles nothing.
 """
 
@@ -31,6 +32,7 @@ from regard.core.untrusted_files import LARGE, SMALL, open_regular, parse_json
 from regard.core.wording import describe_validation_error
 from regard.errors import ModelError, StorageError
 from regard.models.saved_names import current_names
+from regard.runs import row_files
 
 __all__ = [
     "FORMAT",
@@ -42,9 +44,11 @@ __all__ = [
     "shapes",
     "short_reason",
     "write_files",
+    "write_recorded",
 ]
 
 FORMAT = 3  # raised when an older regard could not read what this one writes; 1, 2: names in models/saved_names.py
+ROWS_FORMAT = 4  # of a checkpoint with a group in several files
 
 GROUP = r"^[a-z][a-z0-9_]*$"  # a group is a file name: nothing in it may lead out of the folder
 HELP = "copy this checkpoint again; or remove its folder: the one before it, if there is one, is then used"
@@ -81,6 +85,7 @@ class _State(_Strict):
     groups: list[Annotated[str, StringConstraints(pattern=GROUP)]]
     shared: dict[str, dict[str, str]]
     state: dict[str, Any]
+    ranks: dict[str, Annotated[int, Field(ge=1, le=1 << 16)]] = {}  # files of each group that has several
 
 
 _Part = TypeVar("_Part", _Manifest, _State)
@@ -106,6 +111,8 @@ def shapes(path: Path, group: str) -> dict[str, tuple[str, tuple[int, ...]]]:
     Raises as ``load`` does, except for damage that only a sha256 of the whole file would show.
     """
     manifest, inside = _read_headers(path, [group])
+    if group in inside.ranks:
+        return _row_shapes(path, group, manifest, inside)
     name = f"{group}.safetensors"
     _require_size(path, name, manifest)
     try:
@@ -134,22 +141,39 @@ def identity(path: Path, group: str = "model") -> str:
     Raises ModelError if the manifest is missing, damaged or lists no such group.
     """
     manifest = _parse(_Manifest, path / "manifest.json", read_file(path / "manifest.json", limit=SMALL))
+    if rows := sorted(name for name in manifest.files if name.startswith(f"{group}.rank-")):
+        return hashlib.sha256("\n".join(manifest.files[name].sha256 for name in rows).encode()).hexdigest()
     if (name := f"{group}.safetensors") not in manifest.files:
         raise _damaged(path / "manifest.json", f"does not list {name}")
     return manifest.files[name].sha256
 
 
+def write_recorded(path: Path, data: bytes) -> dict[str, Any]:
+    """Write and sync a file of a checkpoint; returns what the manifest says of it."""
+    atomic_files.write_bytes(path, data)
+    return {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
 def write_files(
-    temporary: Path, step: int, groups: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]
+    temporary: Path,
+    step: int,
+    groups: Mapping[str, Mapping[str, Tensor]],
+    state: Mapping[str, Any],
+    *,
+    ranks: Mapping[str, int] | None = None,
+    written: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
-    """Write and sync every file of a checkpoint into the folder ``temporary``, the manifest last."""
-    files: dict[str, dict[str, Any]] = {}
+    """Write and sync every file of a checkpoint into the folder ``temporary``, the manifest last.
+
+    ``ranks``: number of files of the groups that several ranks have written there; ``written``: what each of these
+    files is, as ``write_recorded`` gave it.
+    """
+    files: dict[str, Any] = dict(written or {})
 
     def write(name: str, data: bytes) -> None:
-        atomic_files.write_bytes(temporary / name, data)
-        files[name] = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        files[name] = write_recorded(temporary / name, data)
 
-    shared = {}
+    shared: dict[str, dict[str, str]] = {name: {} for name in ranks or {}}
     for name, tensors in groups.items():
         if not re.fullmatch(GROUP, name):
             raise ValueError(f"a group is named in lower case letters, digits and _, not {name!r}")
@@ -157,12 +181,12 @@ def write_files(
         own = {key: tensor for key, tensor in tensors.items() if key not in shared[name]}
         write(f"{name}.safetensors", safetensors.torch.save(_separate(own)))
         atomic_files.fault_point("tensors-written")
-    whole = {"format": FORMAT, "step": step, "groups": list(groups), "shared": shared, "state": dict(state)}
-    write("state.json", atomic_files.json_bytes(whole))
+    format = ROWS_FORMAT if ranks else FORMAT
+    whole = {"format": format, "step": step, "groups": list(shared), "shared": shared, "state": dict(state)}
+    write("state.json", atomic_files.json_bytes(whole | ({"ranks": dict(ranks)} if ranks else {})))
     atomic_files.fault_point("state-written")
-    atomic_files.write_bytes(
-        temporary / "manifest.json", atomic_files.json_bytes({"format": FORMAT, "files": dict(files)})
-    )
+    manifest = {"format": format, "files": files}
+    atomic_files.write_bytes(temporary / "manifest.json", atomic_files.json_bytes(manifest))
     atomic_files.fault_point("manifest-written")
 
 
@@ -179,12 +203,45 @@ def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _read_group(path: Path, name: str, manifest: _Manifest, inside: _State) -> dict[str, Tensor]:
+    if name in inside.ranks:
+        return _read_rows(path, name, manifest, inside)
     data = _read_verified(path, f"{name}.safetensors", manifest)
     try:
         tensors = safetensors.torch.load(data)
         return _renamed(tensors | {alias: tensors[own] for alias, own in inside.shared[name].items()}, inside)
     except (safetensors.SafetensorError, KeyError, ValueError) as error:
         raise _damaged(path / f"{name}.safetensors", "is not what regard writes", str(error)) from error
+
+
+def _read_rows(path: Path, group: str, manifest: _Manifest, inside: _State) -> dict[str, Tensor]:
+    names = row_files.file_names(group, inside.ranks[group])
+    headers = [_header(path, name, manifest) for name in names]
+    files = (_read_verified(path, name, manifest) for name in names)
+    try:
+        return row_files.read_rows(files, headers)
+    except (safetensors.SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise _damaged(path / names[0], "does not fit the files beside it", str(error).splitlines()[0]) from error
+
+
+def _row_shapes(path: Path, group: str, manifest: _Manifest, inside: _State) -> row_files.Shapes:
+    names = row_files.file_names(group, inside.ranks[group])
+    headers = [_header(path, name, manifest) for name in names]
+    try:
+        return row_files.joined_shapes(headers)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(path / names[0], "does not fit the files beside it", str(error)) from error
+
+
+def _header(path: Path, name: str, manifest: _Manifest) -> dict[str, Any]:
+    _require_size(path, name, manifest)
+    with _explain_read_errors(path / name), open(path / name, "rb", opener=open_regular) as file:
+        start = file.read(8)
+        size = int.from_bytes(start, "little")
+        data = start + file.read(min(size, LARGE))
+    try:
+        return row_files.header_of(data)
+    except ValueError as error:
+        raise _damaged(path / name, "is not what regard writes", str(error)) from error
 
 
 def _renamed(tensors: dict[str, _Value], inside: _State) -> dict[str, _Value]:
@@ -239,14 +296,14 @@ def _parse(kind: type[_Part], file: Path, data: bytes) -> _Part:
     try:
         found = parse_json(data)
         version = found["format"]
-        if isinstance(version, int) and version > FORMAT:
+        if isinstance(version, int) and version > ROWS_FORMAT:
             raise ModelError(
                 f"{file.parent.name} was written by a newer regard",
                 where=str(file),
-                why=f"it has format {version}, and this one reads up to {FORMAT}",
+                why=f"it has format {version}, and this one reads up to {ROWS_FORMAT}",
                 help=upgrade_advice(),
             )
-        if version not in range(1, FORMAT + 1):
+        if version not in range(1, ROWS_FORMAT + 1):
             raise ValueError(f"format {version!r} is unknown")
         return kind.model_validate(found)
     except (ValueError, KeyError, TypeError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from typing import Any
 
 from torch import Tensor
 
@@ -13,10 +14,11 @@ from regard.runs import checkpoint
 from regard.runs.averaging import average_run
 from regard.runs.metrics_log import MetricsLog
 from regard.runs.run_folder import RunFolder
+from regard.runs.shared_checkpoint import save_shared
 from regard.training.carry import named_carries
 from regard.training.optim import Optimizer
 from regard.training.progress import TrainingProgress, saved_progress
-from regard.training.strategy import Carries, Strategy
+from regard.training.strategy import Carries, SharesRows, Strategy
 
 __all__ = ["Checkpoints"]
 
@@ -78,6 +80,9 @@ class Checkpoints:
             progress.last_good = progress.step
             if progress.last_good > progress.rolled_back:
                 progress.rolled_back = 0  # it helped: another bad patch gets its own chance
+        if isinstance(self.strategy, SharesRows):
+            self._write_rows(self.strategy, progress, since, carry, planned)
+            return
         full = self.strategy.full
         groups = {"model": full(self.optimizer.weights()), "optimizer": full(self.optimizer.tensors())}
         if carried := full(named_carries(carry)):
@@ -89,11 +94,36 @@ class Checkpoints:
     def _write(
         self, progress: TrainingProgress, since: int, groups: Mapping[str, Mapping[str, Tensor]], planned: bool
     ) -> None:
+        passing, kept = self._passing(progress, since), self._kept(progress, since, planned)
+        checkpoint.save(self.folder, progress.step, groups, asdict(progress), **kept)
+        self._drop(passing, progress)
+
+    def _write_rows(
+        self, strategy: SharesRows, progress: TrainingProgress, since: int, carry: Carries, planned: bool
+    ) -> None:
+        """Each rank its own rows."""
+        passing, kept = self._passing(progress, since), self._kept(progress, since, planned)
+        held = {"model": self.optimizer.weights(), "optimizer": self.optimizer.tensors()}
+        rows = {group: strategy.rows(tensors) for group, tensors in held.items()}
+        carried = strategy.full(named_carries(carry))
+        whole = {"carry": carried} if carried else {}
+        save_shared(self.folder, progress.step, rows, whole, asdict(progress), strategy.ranks, **kept)
+        with strategy.first() as leads:
+            if leads:
+                self._drop(passing, progress)
+
+    def _passing(self, progress: TrainingProgress, since: int) -> list[int]:
+        """Checkpoints that only an interruption asked for."""
         steps = [step for step in checkpoint.list_steps(self.folder) if since < step < progress.step]
-        passing = [step for step in steps if step != progress.best_step]
-        keep = self.run.config.train.keep + len(passing) + (not planned)
-        protect = [checkpoint.step_path(self.folder, step).name for step in (progress.best_step, progress.last_good)]
-        checkpoint.save(self.folder, progress.step, groups, asdict(progress), keep=keep, protect=protect)
+        return [step for step in steps if step != progress.best_step]
+
+    def _kept(self, progress: TrainingProgress, since: int, planned: bool) -> dict[str, Any]:
+        """How many checkpoints are kept, and which whatever happens."""
+        keep = self.run.config.train.keep + len(self._passing(progress, since)) + (not planned)
+        steps = (progress.best_step, progress.last_good)
+        return {"keep": keep, "protect": [checkpoint.step_path(self.folder, step).name for step in steps]}
+
+    def _drop(self, passing: list[int], progress: TrainingProgress) -> None:
         for step in passing:
             atomic_files.remove_folder(checkpoint.step_path(self.folder, step))
         self.mark_best(progress)

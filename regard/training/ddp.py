@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from regard.errors import ConfigError
-from regard.training.one_shard import OneShard
+from regard.training.one_shard import OneShard, reaching_all
 from regard.training.strategy import Trainable
 
 __all__ = ["DDP"]
@@ -25,7 +23,7 @@ class DDP(OneShard):
 
     def wrap(self, model: Trainable) -> nn.Module:
         self.require_stateless(model)
-        # Unused parameters are not looked for in each pass: ``collected`` refuses a network that has some.
+        model.objective = reaching_all(model.objective)  # find_unused_parameters would search the graph of each pass
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # the name of the argument from torch 2.13 on
             return DistributedDataParallel(model, broadcast_buffers=False)
@@ -39,13 +37,3 @@ class DDP(OneShard):
 
     def scale(self) -> float:
         return float(self.world)  # of which torch takes the mean
-
-    def collected(self, parameters: Sequence[Tensor]) -> list[Tensor]:
-        if any(each.grad is None for each in parameters):  # then its whole bucket was not added up
-            raise ConfigError(
-                "this model cannot be trained by ddp",
-                where="train.strategy",
-                why="some of its parameters have no part in the loss, and torch would wait for their gradients",
-                help="--set train.strategy=canonical or train.strategy=fsdp2",
-            )
-        return super().collected(parameters)

@@ -24,9 +24,11 @@ from regard.core.state import leaves
 from regard.core.task import ExampleIndices
 from regard.errors import ConfigError
 from regard.models.repeated_layers import CALLED, repeated_layers
-from regard.training.one_shard import OneShard, first_of
+from regard.runs.row_files import Rows
+from regard.runs.shared_checkpoint import Ranks
+from regard.training.one_shard import OneShard, first_of, reaching_all
 from regard.training.ranks import Peers
-from regard.training.row_parts import is_cut, own_rows, whole
+from regard.training.row_parts import first_row, is_cut, own_rows, whole
 from regard.training.shards import CPU
 from regard.training.strategy import Trainable
 
@@ -43,11 +45,10 @@ class FSDP2(OneShard):
     they are updated, too. Sends three times the weights a pass.
     """
 
-    sharded = True
-
     def __init__(self, peers: Peers, device: torch.device = CPU, *, offload: bool = False) -> None:
         super().__init__(peers, device)
         self.offload = offload
+        self.ranks = Ranks(peers.rank, peers.world, peers.gather)
 
     def wrap(self, model: Trainable) -> nn.Module:
         self.require_stateless(model)
@@ -59,6 +60,7 @@ class FSDP2(OneShard):
             if parameter.dtype == torch.bfloat16:
                 parameter.data = parameter.data.float()
             dist.broadcast(parameter.data, 0)
+        model.objective = reaching_all(model.objective)
         options: dict[str, Any] = {
             "mesh": init_device_mesh(self.device.type, (self.world,)),
             "mp_policy": MixedPrecisionPolicy(
@@ -103,6 +105,16 @@ class FSDP2(OneShard):
             for part in parts:
                 part.set_reshard_after_forward(part is not model, recurse=False)
                 part.reshard()
+
+    def rows(self, tensors: Mapping[str, Tensor]) -> dict[str, Rows]:
+        found = {}
+        for name, tensor in tensors.items():
+            own = own_rows(tensor)
+            if is_cut(tensor) and (len(own) or self.rank == 0):
+                found[name] = Rows(own, first_row(tensor), tuple(tensor.shape))
+            elif not is_cut(tensor) and self.rank == 0:
+                found[name] = Rows(own, 0, tuple(tensor.shape))
+        return found
 
     def full(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Whole tensors, one after the other, on the CPU of rank 0."""

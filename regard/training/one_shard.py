@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from regard.core.randomness import mixed_seed, seeded_generator
-from regard.core.task import Carry, ExampleIndices, Examples, MetricSums
+from regard.core.task import Batch, Carry, ExampleIndices, Examples, LossTerms, MetricSums, Objective
 from regard.core.tensors import added_sums, kept_buffers
 from regard.errors import ConfigError
 from regard.training.canonical_ranks import added, gathered
 from regard.training.carry import continued, handed_on
 from regard.training.ranks import Peers
-from regard.training.shards import CPU, to_device
+from regard.training.row_parts import is_cut
+from regard.training.shards import CPU, _as_parameter, to_device
 from regard.training.strategy import Carries, Gradient, Trainable
 
-__all__ = ["OneShard", "first_of"]
+__all__ = ["OneShard", "first_of", "reaching_all"]
 
 
 class _Pass(NamedTuple):
@@ -40,7 +41,7 @@ class OneShard:
     unless a subclass knows better.
     """
 
-    canonical, sharded = False, False
+    canonical = False
 
     def __init__(self, peers: Peers | None, device: torch.device = CPU) -> None:
         self.peers, self.device = peers, device
@@ -95,9 +96,8 @@ class OneShard:
         return nullcontext()
 
     def collected(self, parameters: Sequence[Tensor]) -> list[Tensor]:
-        """The gradients that the passes left on this rank, at least float32."""
-        left = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        return [each.float() if each.dtype == torch.bfloat16 else each for each in left]
+        """The gradients that the passes left on this rank, at least float32 and laid out as the parameters."""
+        return [_as_parameter(p.grad, p) for p in parameters]
 
     def scale(self) -> float:
         """The factor of the loss that undoes a mean over ranks."""
@@ -177,6 +177,38 @@ class OneShard:
 def first_of(batch: ExampleIndices) -> ExampleIndices:
     """One example, for a rank that has none of its own."""
     return ExampleIndices(batch.index[:1], batch.visit[:1])
+
+
+def reaching_all(objective: Objective) -> Objective:
+    """The objective with a gradient, zero at least, of every parameter that is there as a whole.
+
+    A pass may reach fewer on one rank than on another: a decoder that reads before its cells run, given targets of one
+    token, never uses the cells. Ranks that add up different lists of gradients wait for each other, or worse.
+    """
+
+    def reaching(net: nn.Module, batch: Batch, carry: Carry) -> LossTerms:
+        terms = objective(net, batch, carry)
+        if not torch.is_grad_enabled():
+            return terms
+        there = [each for each in net.parameters() if each.requires_grad and not is_cut(each)]
+        reached: Tensor = _Reaching.apply(terms.minimised, *there)
+        return terms._replace(minimised=reached)
+
+    return reaching
+
+
+class _Reaching(torch.autograd.Function):
+    """The loss, as if it depended on every parameter; their gradients are zeros that take no memory."""
+
+    @staticmethod
+    def forward(context: Any, loss: Tensor, *parameters: Tensor) -> Tensor:
+        context.alike = [(each.shape, each.dtype, each.device) for each in parameters]
+        return loss.clone()
+
+    @staticmethod
+    def backward(context: Any, upstream: Tensor) -> tuple[Tensor, ...]:
+        zeros = [torch.zeros((), dtype=dtype, device=device).expand(shape) for shape, dtype, device in context.alike]
+        return upstream, *zeros
 
 
 def _wide(value: float) -> Tensor:

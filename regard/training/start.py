@@ -22,6 +22,7 @@ from regard.training.progress import Outcome, Quiet, Reporter
 from regard.training.ranks import PeerFailure, Peers, joined
 from regard.training.setup import TrainingInputs, require_trainable, set_up
 from regard.training.strategies import make_strategy
+from regard.training.strategy import SharesRows
 from regard.training.trainer import Trainer
 
 __all__ = ["Display", "OpenDisplay", "train", "train_new", "train_run"]
@@ -163,7 +164,9 @@ def _fit(
 
 def _beginning(trainer: Trainer) -> str:
     """Name step, weights and data that training begins with, in a line."""
-    weights = digest({"model": trainer.strategy.full(trainer.optimizer.weights())})
+    weights = "in rows"  # made by rank 0, or read from one checkpoint
+    if not isinstance(trainer.strategy, SharesRows):
+        weights = digest({"model": trainer.strategy.full(trainer.optimizer.weights())})
     contents = json.dumps(trainer.data.contents, sort_keys=True).encode()
     return f"step {trainer.progress.step}, weights {weights[:12]}, data {sha256(contents).hexdigest()[:12]}"
 

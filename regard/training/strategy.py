@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from regard.core.task import Batch, Carry, ExampleIndices, Examples, LossTerms, MetricSums, Objective
+from regard.runs.row_files import Rows
+from regard.runs.shared_checkpoint import Ranks
 
-__all__ = ["Carries", "Gradient", "Strategy", "Trainable", "on_any_rank"]
+__all__ = ["Carries", "Gradient", "SharesRows", "Strategy", "Trainable", "on_any_rank"]
 
 Carries = Mapping[int, Carry]  # by shard; no entry where nothing is carried
 
@@ -59,7 +61,6 @@ class Strategy(Protocol):
     device: torch.device
     canonical: bool  # the same bits whatever the number of ranks
     number: int | None  # of shards that a batch is dealt to; None: an older run's, dealt whole
-    sharded: bool  # each rank holds some rows of every weight, and saves them itself
 
     def wrap(self, model: Trainable) -> nn.Module:
         """The module that is called instead of the model. Before the optimiser is made: parameters may be replaced."""
@@ -102,6 +103,18 @@ class Strategy(Protocol):
 
     def full(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """All tensors by name, whole, for rank 0 to save: parts put together, and names that other ranks hold."""
+
+
+@runtime_checkable
+class SharesRows(Strategy, Protocol):
+    """A strategy under which each rank holds some rows of every weight, and saves them itself."""
+
+    @property
+    def ranks(self) -> Ranks:
+        """This rank among those that save."""
+
+    def rows(self, tensors: Mapping[str, Tensor]) -> dict[str, Rows]:
+        """This rank's rows of these tensors; of what is whole, those of rank 0 are all."""
 
 
 def on_any_rank(strategy: Strategy, flag: bool) -> bool:

@@ -1,0 +1,296 @@
+"""DDP and FSDP2 by two processes: the weights of one process, checkpoints in rows, and one way to fail."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.distributed import checkpoint as torch_checkpoint
+
+from regard.config.settings import TrainConfig
+from regard.core.task import find_task
+from regard.core.tensors import digest
+from regard.errors import ConfigError, ModelError
+from regard.runs import checkpoint
+from regard.runs.averaging import average_run
+from regard.runs.run_folder import RunFolder
+from regard.tasks import TASKS
+from regard.testing import TaskCase
+from regard.training.carry import dealt_anew
+from regard.training.one_shard import OneShard
+from regard.training.progress import Quiet
+from regard.training.setup import set_up
+from regard.training.shards import Shards, Workers
+from regard.training.strategies import make_strategy
+from regard.training.strategy import Strategy, Trainable
+from regard.training.trainer import Trainer
+from tests.laws import lanes_task
+from tests.several_ranks import run_jobs
+from tests.test_shards import smoothed
+
+LANES = f"{lanes_task.__name__}:TASK"
+GRU = dict(kind="gru", reset="before", update="renews")
+READING = dict(kind="additive", heads=1, project=[])
+NO_LAYERS = dict(feed_forward=None, heads=None)
+MODELS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "checkpointed": dict(execution="checkpointed"),
+    "t5": dict(position="t5"),
+    "additive": dict(encoder=dict(mixer="additive"), decoder=dict(mixer="additive")),
+    "average": dict(decoder=dict(mixer="average")),
+    "bahdanau": dict(
+        kind="recurrent", layers=1, encoder=dict(cell=GRU, width=8),
+        decoder=dict(cell=GRU, order="bahdanau", readout=8, cross_attention=READING), **NO_LAYERS,
+    ),
+    "convs2s": dict(
+        kind="convolutional", layers=None, encoder=dict(blocks=[[8, 3, 2]]), decoder=dict(blocks=[[8, 3, 2]]),
+        **NO_LAYERS,
+    ),
+}  # fmt: skip
+OPTIMIZERS: dict[str, dict[str, Any]] = {
+    "adamw": dict(kind="adamw", weight_decay=0.1, clip_norm=0.01, ema=0.5),
+    "adadelta": dict(kind="adadelta", epsilon=1e-6),
+    "muon": dict(kind="muon", weight_decay=0.1),
+}
+DDP_MODELS = ("plain", "bahdanau")  # every rank has whole weights there: models differ in what a pass reaches
+CASES = {
+    **{f"fsdp2 {name}": dict(strategy="fsdp2", model=model) for name, model in MODELS.items()},
+    **{f"ddp {name}": dict(strategy="ddp", model=MODELS[name]) for name in DDP_MODELS},
+    **{f"fsdp2 {name}": dict(strategy="fsdp2", optimizer=given) for name, given in OPTIMIZERS.items()},
+    "offload": dict(strategy="offload", optimizer=OPTIMIZERS["adamw"]),
+    **{f"{strategy} {dtype}": dict(strategy=strategy, dtype=dtype, optimizer=dict(kind="sgd"), updates=1)
+       for strategy in ("ddp", "fsdp2") for dtype in ("float32", "bfloat16")},
+}  # fmt: skip
+CLOSE = {"float32": 1e-6, "bfloat16": 2e-3, "float64": 1e-12}  # weights after steps of 0.01
+LEGS = [("fsdp2", 2), ("ddp", 3), ("offload", 5)]
+Found = dict[str, list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _trusted() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGARD_TASKS", LANES)
+        yield
+
+
+@pytest.fixture(scope="module")
+def cases() -> dict[str, TaskCase]:
+    """Every task, and lanes that carry state, with a moving average and steps that do not blow rounding up."""
+    found = {kind: TaskCase(find_task(kind), kind) for kind in TASKS} | {LANES: TaskCase(lanes_task.TASK, LANES)}
+    for case in found.values():
+        case.tables["train"] |= {"optimizer": "sgd", "ema": 0.5, "average": 2, "strategy": "fsdp2"}
+        del case.tables["train"]["shards"]
+    found["translation"].tables["train"] |= {"best_by": "bleu"}
+    return found
+
+
+@pytest.fixture(scope="module")
+def runs(cases: dict[str, TaskCase]) -> dict[str, RunFolder]:
+    return {kind: case.run() for kind, case in cases.items()}
+
+
+@pytest.fixture(scope="module")
+def spoiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("spoiled")
+
+
+@pytest.fixture(scope="module")
+def found(_trusted: None, runs: dict[str, RunFolder], spoiled: Path, tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """What both ranks found in every job: one start of two processes."""
+    jobs: list[tuple[str, dict[str, Any]]] = [
+        ("updates", {"cases": list(CASES.values())}), ("spoiled", {"folder": str(spoiled)}),
+        *(("legs", {"run": str(run.path), "stops": LEGS}) for run in runs.values()),
+    ]  # fmt: skip
+    ranks = run_jobs(tmp_path_factory.mktemp("faster"), jobs, module="tests.faster_worker")
+    assert all("value" in job for rank in ranks for job in rank), json.dumps(ranks, indent=1)
+    names = ["updates", "spoiled", *runs]
+    return {name: [rank[at]["value"] for rank in ranks] for at, name in enumerate(names)}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_two_ranks_end_where_one_process_does(found: Found, name: str) -> None:
+    """Unequal batches, accumulated; fewer examples than ranks; dropout by (seed, step, shard)."""
+    limit = CLOSE[str(CASES[name].get("dtype", "float64"))]
+    for rank in found["updates"]:
+        case = rank[list(CASES).index(name)]
+        assert case["weights"] <= limit < case["moved"] / 3 and case["kept"] <= limit
+        assert case["norms"] <= 100 * limit and case["losses"] <= max(limit, 1e-6)
+
+
+def test_fsdp2_ranks_hold_a_part_each(found: Found) -> None:
+    for name in ("fsdp2 plain", "offload", "fsdp2 muon"):
+        shares = [rank[list(CASES).index(name)]["rows"] for rank in found["updates"]]
+        assert sum(shares) == pytest.approx(1) and max(shares) < 0.6
+    assert [rank[list(CASES).index("ddp plain")]["rows"] for rank in found["updates"]] == [1, 1]
+
+
+def trained(run: RunFolder, strategy: Strategy, stop: int | None = None) -> Trainer:
+    ready = set_up(run, say=lambda message: None)
+    trainer = Trainer(
+        run, ready.net, ready.data, steps=ready.steps, reporter=Quiet(), strategy=strategy,
+        interrupted=lambda: stop is not None and trainer.progress.step >= stop,
+    )  # fmt: skip
+    trainer.resume()
+    trainer.fit()
+    return trainer
+
+
+@pytest.mark.parametrize("kind", [*TASKS, LANES])
+def test_a_run_goes_on_by_another_strategy_and_another_number_of_ranks(
+    found: Found, cases: dict[str, TaskCase], runs: dict[str, RunFolder], kind: str
+) -> None:
+    """FSDP2, DDP, FSDP2 again; then one process, and averages of what all of them saved."""
+    run, case = runs[kind], cases[kind]
+    one, other = found[kind]
+    assert one == other and [(leg["step"], leg["reason"]) for leg in one] == [(at, "interrupted") for _, at in LEGS]
+    path = checkpoint.step_path(run.checkpoints, LEGS[-1][1])
+    assert (path / "model.rank-00002-of-00002.safetensors").is_file()
+    saved = checkpoint.load(path)
+    assert digest({group: saved.groups[group] for group in ("model", "optimizer")}) == one[-1]["digest"]
+    alone = trained(case.run(), Shards(2, Workers(1, 1)), stop=LEGS[-1][1])
+    for name, tensor in alone.optimizer.weights().items():
+        torch.testing.assert_close(saved.groups["model"][name], tensor, rtol=0, atol=1e-6)
+    assert one[-1]["best"][0] == alone.progress.best_step
+    assert one[-1]["best"][1] == pytest.approx(alone.progress.best_value, rel=1e-5)
+    last = trained(run, make_strategy(run, torch.device("cpu"), None))
+    assert last.progress.step == 6 and checkpoint.list_steps(run.checkpoints)[-1] == 6
+    assert run.averaged()
+    assert average_run(run, steps=[2, 4, 6]) == [2, 4, 6]
+
+
+def test_torch_reads_what_ranks_saved(found: Found, runs: dict[str, RunFolder]) -> None:
+    path = checkpoint.step_path(runs["translation"].checkpoints, 4)
+    wanted = checkpoint.load(path, only=["model"]).groups["model"]
+    read = {name: torch.zeros_like(tensor) for name, tensor in wanted.items()}
+    reader = torch_checkpoint.HuggingFaceStorageReader(str(path))
+    torch_checkpoint.load(read, storage_reader=reader, no_dist=True)
+    assert digest({"model": read}) == digest({"model": wanted})
+    assert checkpoint.shapes(path, "model") == {name: ("F32", tuple(each.shape)) for name, each in wanted.items()}
+    assert checkpoint.identity(path) != checkpoint.identity(path.with_name("step-000002"))
+
+
+def test_a_failure_on_one_rank_leaves_no_checkpoint_and_tells_all(found: Found, spoiled: Path) -> None:
+    one, other = found["spoiled"]
+    assert one["step 1"] is other["step 1"] is one["step 5"] is other["step 5"] is None
+    assert "No space left" in other["step 2"][0] and "rank 1 failed" in one["step 2"][0]
+    assert "No space left" in one["step 3"][0] and "rank 0 failed" in other["step 3"][0]
+    assert "does not see" in other["step 4"][0] and "a disk that they share" in other["step 4"][1]
+    assert one["left"] == other["left"] == ["step-000001", "step-000005"]
+    assert checkpoint.load(spoiled / "step-000005").groups["model"]["w"].tolist() == [[0.0] * 3] * 2 + [[1.0] * 3] * 2
+
+
+def rewritten(path: Path, change: Any) -> None:
+    """Change a header, and the manifest with it: what only a look at all files together can find."""
+    file, manifest = path / "model.rank-00002-of-00002.safetensors", path / "manifest.json"
+    data = file.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    places = json.loads(header["__metadata__"]["DCP_SHARDING_INFO"])
+    change(places["w"])
+    header["__metadata__"]["DCP_SHARDING_INFO"] = json.dumps(places)
+    text = json.dumps(header).encode()
+    checked = checkpoint_record(file, len(text).to_bytes(8, "little") + text + data[8 + size :])
+    found = json.loads(manifest.read_text())
+    found["files"][file.name] = checked
+    manifest.write_text(json.dumps(found))
+
+
+def checkpoint_record(file: Path, data: bytes) -> dict[str, Any]:
+    from regard.runs.checkpoint_files import write_recorded
+
+    return write_recorded(file, data)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"saved_offsets": [0, 0]}, {"saved_offsets": [3, 0]}, {"saved_offsets": [2, 1]}, {"saved_offsets": [2]},
+        {"whole_shape": [10**9, 3]}, {"whole_shape": [4, 4]}, {"whole_shape": [4, -3]}, {"whole_shape": "ab"},
+    ],
+)  # fmt: skip
+def test_rows_that_do_not_fit_together_are_refused(found: Found, spoiled: Path, place: dict[str, Any]) -> None:
+    path = spoiled / "step-000001"
+    kept = {each: each.read_bytes() for each in path.iterdir()}
+    try:
+        rewritten(path, lambda own: own.update(place))
+        with pytest.raises(ModelError, match="does not fit the files beside it"):
+            checkpoint.load(path)
+        with pytest.raises(ModelError, match="does not fit the files beside it"):
+            checkpoint.shapes(path, "model")
+    finally:
+        for each, data in kept.items():
+            each.write_bytes(data)
+    assert len(checkpoint.load(path).groups["model"]["w"]) == 4
+
+
+@pytest.mark.parametrize("name", ["model.rank-00001-of-00002.safetensors", "model.rank-00002-of-00002.safetensors"])
+def test_a_rank_whose_file_is_missing_or_changed_is_named(found: Found, spoiled: Path, name: str) -> None:
+    file = spoiled / "step-000005" / name
+    data = file.read_bytes()
+    try:
+        file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        with pytest.raises(ModelError, match=f"{name} of step-000005 was changed"):
+            checkpoint.load(file.parent)
+        file.unlink()
+        with pytest.raises(ModelError, match=f"{name} of step-000005 is missing"):
+            checkpoint.load(file.parent)
+    finally:
+        file.write_bytes(data)
+
+
+def test_carries_are_dealt_to_another_number_of_shards() -> None:
+    lanes = torch.arange(7.0)[:, None]
+    by = {number: {shard: (lanes[shard::number],) for shard in range(min(number, 7))} for number in (1, 2, 3, 4, 8)}
+    for before in by.values():
+        for number, after in by.items():
+            dealt = dealt_anew(before, number)
+            assert {shard: carry[0].tolist() for shard, carry in dealt.items()} == {
+                shard: carry[0].tolist() for shard, carry in after.items()
+            }
+    assert dealt_anew({}, 2) == {} and dealt_anew(by[2], None) is by[2]
+    with pytest.raises(ValueError, match="differ in shape"):
+        dealt_anew({0: (torch.zeros(2, 3),), 1: (torch.zeros(1, 4),)}, 1)
+
+
+class Normalised(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(2)
+
+
+def test_what_several_ranks_cannot_train_is_refused() -> None:
+    ranks = OneShard(None)
+    ranks.world = 2
+    with pytest.raises(ConfigError, match="several ranks") as refused:
+        ranks.wrap(Trainable(Normalised(), smoothed()))
+    assert "BatchNorm" in str(refused.value)
+    ranks.world = 1
+    ranks.wrap(Trainable(Normalised(), smoothed()))
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        ({"fsdp_offload": True}, "fsdp_offload is a key of strategy = 'fsdp2'"),
+        ({"fsdp_offload": True, "strategy": "ddp"}, "fsdp_offload is a key of strategy = 'fsdp2'"),
+        ({"shards": 2, "strategy": "ddp"}, "shards is a key of strategy = 'canonical'"),
+        ({"workers": 2, "strategy": "fsdp2"}, "workers is a key of strategy = 'canonical'"),
+    ],
+)
+def test_keys_that_do_nothing_are_refused(keys: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        TrainConfig(**keys)
+    TrainConfig(strategy="fsdp2", fsdp_offload=True)
+
+
+def test_offloading_needs_a_start_by_torchrun(cases: dict[str, TaskCase]) -> None:
+    case = cases["translation"]
+    offloading = case.config.model_copy(update={"train": case.config.train.model_copy(update={"fsdp_offload": True})})
+    run = RunFolder.create(case.folder / "offloading", offloading)
+    with pytest.raises(ConfigError, match="needs torchrun"):
+        make_strategy(run, torch.device("cpu"), None)
