@@ -25,6 +25,7 @@ LAYERS = {
     "training": 6,
     "tasks": 7,
     "testing": 7,
+    "bulk": 8,
     "share": 8,
     "comparison": 9,
     "inspection": 9,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.commands.bulk import Bulk, Folder, run_bulk, takes_bulk
 from regard.commands.incoming_lines import chunks, open_lines, reader_left
 from regard.commands.options import AsJson, CheckpointName, DeviceName, EngineName, Run, Threads, epilog, open_predictor
 from regard.commands.output import open_output
@@ -29,10 +30,10 @@ EXAMPLES = epilog(
 )
 
 File = Annotated[
-    Path | None,
+    list[Path] | None,
     typer.Argument(
         metavar="FILE",
-        help="Prompts, one a line, plain or .gz; - is standard input.",
+        help="Prompts, one a line, plain or .gz; - is standard input; several for bulk.",
         show_default="standard input if it is a pipe or a file",
     ),
 ]
@@ -77,11 +78,13 @@ def register(app: typer.Typer) -> None:
     app.command("generate", epilog=EXAMPLES)(generate)
 
 
+@takes_bulk
 def generate(
     run: Run,
-    file: File = None,
+    files: File = None,
     *,
     prompt: Prompt = None,
+    output: Folder = None,
     length: Length = None,
     temperature: Temperature = None,
     top_k: TopK = None,
@@ -95,6 +98,7 @@ def generate(
     samples: Samples = 1,
     seed: Seed = None,
     as_json: AsJson = False,
+    bulk: Bulk = Bulk(),
     engine: EngineName = None,
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
@@ -105,31 +109,51 @@ def generate(
     Prompts of a file or of standard input, one a line, give a line each (or --samples lines), in order, line breaks as
     spaces; a pipe is answered when its writer pauses. With --json an object each: text, log probability, tokens, and
     why it ended (end, stop or length). Each text is a function of its prompt, the seed and the number of the sample.
+    With -o OUT/ files of prompts are work in bulk: in blocks, by --workers that may die, and the same command goes on.
     """
-    from regard.runs.run_folder import RunFolder
-    from regard.tasks.load import require_task
-
-    if prompt is not None and file is not None:
-        raise ConfigError("--prompt and a file of prompts cannot be combined", help="give one of them")
-    require_task(RunFolder.open(run), "language-model")
-    model: Generator = open_predictor(run, checkpoint=checkpoint, device=device, threads=threads, engine=engine)
-    given = {
+    _require_prompts(run, prompt, files)
+    given: dict[str, Any] = {
         "length": length, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "stop": stop,
         "repetition_penalty": repetition_penalty, "frequency_penalty": frequency_penalty,
         "presence_penalty": presence_penalty, "no_repeat_ngram": no_repeat_ngram,
     }  # fmt: skip
-    settings = _settings(model, given, samples)
-    if prompt is None and (file is not None or _is_piped()):
-        _answer_lines(model, file, settings, samples=samples, seed=seed, as_json=as_json)
-    elif as_json or samples > 1:
-        _answer(model, [prompt or ""], settings, samples=samples, seed=seed, as_json=as_json)
+    chosen = {key: value for key, value in given.items() if value is not None}
+    opened: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads, "engine": engine}
+    made: dict[str, Any] = {"samples": samples, "seed": seed, "as_json": as_json}
+    if (bulk := bulk.of(files, output, folder=True)).wanted:
+        _generate_in_bulk(bulk, run, chosen, opened, **made)
+        return
+    model: Generator = open_predictor(run, **opened)
+    settings = _settings(model, chosen, samples)
+    if prompt is None and (files or _is_piped()):
+        _answer_lines(model, bulk.source, settings, **made)
     else:
-        _print_as_it_comes(model, prompt or "", settings, seed)
+        _answer_prompt(model, prompt or "", settings, **made)
+
+
+def _require_prompts(run: Path, prompt: str | None, files: list[Path] | None) -> None:
+    from regard.runs.run_folder import RunFolder
+    from regard.tasks.load import require_task
+
+    if prompt is not None and files:
+        raise ConfigError("--prompt and a file of prompts cannot be combined", help="give one of them")
+    require_task(RunFolder.open(run), "language-model")
+
+
+def _generate_in_bulk(
+    bulk: Bulk, run: Path, chosen: dict[str, Any], opened: dict[str, Any], *, samples: int, seed: int | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    if samples > 1:
+        help = "another output folder with another --seed for each"
+        raise ConfigError("in bulk a prompt has one text", where="--samples", help=help)
+    spec = {"verb": "generate", "settings": chosen, "json": as_json, "seed": seed}
+    run_bulk(bulk, run, spec | opened, doing="generating")
 
 
 def _settings(model: Generator, given: dict[str, Any], samples: int) -> GenerateConfig:
     try:
-        settings = model.adjusted({key: value for key, value in given.items() if value is not None})
+        settings = model.adjusted(given)
     except ConfigError as error:
         where = error.where and error.where.partition(".")[0]  # of several stop strings, one
         error.where = None if where is None else "--" + where.replace("_", "-")
@@ -149,7 +173,13 @@ def _is_piped() -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
 
 
-def _print_as_it_comes(model: Generator, prompt: str, settings: GenerateConfig, seed: int | None) -> None:
+def _answer_prompt(
+    model: Generator, prompt: str, settings: GenerateConfig, *, samples: int, seed: int | None, as_json: bool
+) -> None:
+    """Print one text as it comes, or several, or objects."""
+    if as_json or samples > 1:
+        _answer(model, [prompt], settings, samples=samples, seed=seed, as_json=as_json)
+        return
     parts = model.stream(prompt, settings, seed=seed)
     # Together, so that no failure of the first is glued to a prompt.
     print(prompt + next(parts).text, end="", flush=True)
@@ -159,11 +189,10 @@ def _print_as_it_comes(model: Generator, prompt: str, settings: GenerateConfig, 
 
 
 def _answer_lines(
-    model: Generator, file: Path | None, settings: GenerateConfig, *, samples: int, seed: int | None, as_json: bool
+    model: Generator, source: Path | None, settings: GenerateConfig, *, samples: int, seed: int | None, as_json: bool
 ) -> None:
     from regard.tasks.prediction import read_inputs
 
-    source = file if file is not None and str(file) != "-" else None
     with open_lines(source, watched=True) as (lines, ready):
         number = 1
         for chunk in chunks(lines, 1 if source is None and sys.stdin.isatty() else CHUNK, first=1, ready=ready):

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from regard.commands.bulk import Bulk, Folder, run_bulk, takes_bulk
 from regard.commands.incoming_lines import chunks, count_lines, open_lines, reader_left
 from regard.commands.options import CheckpointName, DeviceName, Run, Threads, epilog, open_predictor
 from regard.commands.output import open_output
@@ -20,8 +21,10 @@ __all__ = ["register", "register_verbs"]
 CHUNK = 64  # lines predicted together at most
 
 Input = Annotated[
-    Path | None,
-    typer.Argument(metavar="FILE", help="Text with an input a line, plain or .gz.", show_default="standard input"),
+    list[Path] | None,
+    typer.Argument(
+        metavar="FILE", help="Text with an input a line, plain or .gz; several for bulk.", show_default="standard input"
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")]
 Settings = Annotated[
@@ -58,12 +61,15 @@ def _for_tasks(verb: str) -> Any:
     return command
 
 
+@takes_bulk
 def predict(
     run: Run,
-    file: Input = None,
+    files: Input = None,
     *,
+    output: Folder = None,
     as_json: AsJson = False,
     set_: Settings = None,
+    bulk: Bulk = Bulk(),
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
     threads: Threads = None,
@@ -72,14 +78,20 @@ def predict(
 
     A line in gives a line out, in order, while input is read: a pipe is answered when its writer pauses. What a line
     spells is the task's own: a sentence, a prompt, numbers, JSON. Settings are those of the model in Python.
+    With -o OUT/ files are work in bulk: in blocks, by --workers that may die, and the same command goes on.
     """
     from regard.config.toml_layers import parse_override
     from regard.tasks.prediction import predict_lines, read_inputs, require_settings
 
     settings = {".".join(map(str, key)): value for key, value in map(parse_override, set_ or [])}
-    model = open_predictor(run, checkpoint=checkpoint, device=device, threads=threads)
+    opened: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads}
+    if (bulk := bulk.of(files, output, folder=True)).wanted:
+        spec = {"verb": "predict", "settings": settings, "json": as_json, "seed": None}
+        run_bulk(bulk, run, spec | opened, doing="predicting")
+        return
+    model = open_predictor(run, **opened)
     require_settings(model, settings)
-    source = file if file is not None and str(file) != "-" else None
+    source = bulk.source
     name = str(source or "standard input")
     with (
         open_output(None, source, job={}, resume=False) as lines,

@@ -6,18 +6,18 @@ import itertools
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from regard.commands.bulk import Bulk, Folder, run_bulk, takes_bulk
 from regard.commands.evaluate import Stride
 from regard.commands.incoming_lines import count_lines, open_lines
 from regard.commands.options import (
     CheckpointName,
     DeviceName,
-    PairTarget,
     Run,
     Threads,
     epilog,
@@ -40,11 +40,12 @@ EPILOG = epilog(
     'regard score runs/book answers.txt --prompt "Q: Who was it? A: "',
 )
 
-Source = Annotated[
-    Path | None,
+Files = Annotated[
+    list[Path] | None,
     typer.Argument(
-        metavar="SOURCE",
-        help="Source sentences, one a line; a .tsv or .jsonl of both sides; or the text for a language model.",
+        metavar="FILE",
+        help="Source sentences and target sentences, line by line, in two files; a .tsv or .jsonl of both sides; or "
+        "the text for a language model. In bulk any number of files, each .tsv or .jsonl, or a text.",
         show_default="standard input, for a language model",
     ),
 ]
@@ -76,14 +77,16 @@ def register(app: typer.Typer) -> None:
     app.command("score", epilog=EPILOG)(score)
 
 
+@takes_bulk
 def score(
     run: Run,
-    source: Source = None,
-    target: PairTarget = None,
+    files: Files = None,
     *,
+    output: Folder = None,
     prompt: Prompt = None,
     stride: Stride = None,
     as_json: AsJson = False,
+    bulk: Bulk = Bulk(),
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
     threads: Threads = None,
@@ -94,26 +97,42 @@ def score(
     follow on standard error, for a text bits a byte, too. A language model reads each line from its beginning, without
     its end, in windows of its context; with --prompt, as what goes on from that, read as regard generate does. A line
     of a .jsonl is a document, {"text": …}, or {"prompt": …, "completion": …} of which the completion alone is scored.
+    With -o OUT/ files are work in bulk: in blocks, by --workers that may die, and the same command goes on.
     """
-    from regard.data.corpora import CorpusConfig, read_pairs
-    from regard.data.documents import is_json_lines
     from regard.runs.run_folder import RunFolder
     from regard.tasks.load import require_task
 
     folder = RunFolder.open(run)
     require_task(folder, "translation", "language-model")
-    if folder.config.task.kind == "translation":
+    opened: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads}
+    translates = folder.config.task.kind == "translation"
+    if (bulk := bulk.of(files, output, folder=True)).wanted_beside(2):
+        rows = _rows(bulk.files, pairs=translates)
+        spec = {"verb": "score", "prompt": prompt, "stride": stride, "documents": rows, "json": as_json, "seed": None}
+        run_bulk(bulk, run, spec | opened, doing="scoring")
+        return
+    source, target = [*bulk.files, None, None][:2]
+    if translates:
         source = _require_pairs(run, source, prompt, stride)
-        model = open_model(run, checkpoint=checkpoint, device=device, threads=threads)
-        pairs = read_pairs(CorpusConfig(source=source, target=target))
-        total = sum(1 for _ in pairs)  # reads it all once: whatever is not parallel is told before any work
-        _print_scores(_scored_pairs(model, iter(pairs), source), total, "pairs", as_json)
+        _score_pairs(open_model(run, **opened), source, target, as_json)
         return
     if target is not None:
         why = f"{run} is a language model, which scores the lines of one text"
         raise ConfigError("this file is one too many", where=str(target), why=why)
-    generator = open_predictor(run, checkpoint=checkpoint, device=device, threads=threads)
-    text = source if source is not None and str(source) != "-" else None
+    _score_text(open_predictor(run, **opened), bulk.source, prompt, stride, as_json)
+
+
+def _score_pairs(model: Translator, source: Path, target: Path | None, as_json: bool) -> None:
+    from regard.data.corpora import CorpusConfig, read_pairs
+
+    pairs = read_pairs(CorpusConfig(source=source, target=target))
+    total = sum(1 for _ in pairs)  # reads it all once: whatever is not parallel is told before any work
+    _print_scores(_scored_pairs(model, iter(pairs), source), total, "pairs", as_json)
+
+
+def _score_text(generator: Generator, text: Path | None, prompt: str | None, stride: int | None, as_json: bool) -> None:
+    from regard.data.documents import is_json_lines
+
     if prompt is not None and text is not None and is_json_lines(text):
         why = "its documents may have prompts of their own"
         raise ConfigError("this option does not apply to JSON lines", where="--prompt", why=why)
@@ -121,6 +140,22 @@ def score(
     with open_lines(text, watched=True) as (lines, _):
         scored = _scored_lines(generator, lines, text, prompt, stride)
         _print_scores(scored, count_lines(text), "lines", as_json, cut)
+
+
+def _rows(files: Sequence[Path], *, pairs: bool) -> bool:
+    """Whether the files are JSON lines. ConfigError unless all are alike, and hold both sides where they are pairs."""
+    from regard.data.documents import is_json_lines
+
+    rows = [is_json_lines(file) for file in files]
+    if len(set(rows)) > 1:
+        raise ConfigError("JSON lines and other files do not go into one job", where=str(files[rows.index(True)]))
+    for file in files if pairs and not any(rows) else ():
+        if Path(file.name.removesuffix(".gz")).suffix != ".tsv":
+            why = "in bulk each file has both sides: .tsv or .jsonl"
+            raise ConfigError(
+                "this file has one side alone", where=str(file), why=why, help="paste SOURCE TARGET > x.tsv"
+            )
+    return any(rows)
 
 
 def _require_pairs(run: Path, source: Path | None, prompt: str | None, stride: int | None) -> Path:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from regard.commands.bulk import Bulk, run_bulk, takes_bulk
 from regard.commands.incoming_lines import chunks, count_lines, open_lines, reader_left
 from regard.commands.options import (
     Beam,
@@ -44,12 +45,18 @@ SHOWN = 20  # unknown characters named at the end
 BATCHES = 16  # batches read ahead, so that lines of like length can be decoded together
 
 Input = Annotated[
-    Path | None,
-    typer.Argument(metavar="FILE", help="Text with a sentence a line, plain or .gz.", show_default="standard input"),
+    list[Path] | None,
+    typer.Argument(
+        metavar="FILE",
+        help="Text with a sentence a line, plain or .gz; several for bulk.",
+        show_default="standard input",
+    ),
 ]
 Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output."),
+    str | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="Write to this file instead of standard output; OUT/ for work in bulk."
+    ),
 ]
 NBest = Annotated[
     int | None,
@@ -99,12 +106,14 @@ AsJson = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add ``regard translate`` to the command line."""
-    app.command("translate", epilog=epilog("regard translate runs/m30k < in.txt > out.txt"))(translate)
+    examples = "regard translate runs/m30k < in.txt > out.txt", "regard translate runs/m30k a.txt b.txt.gz -o out/"
+    app.command("translate", epilog=epilog(*examples))(translate)
 
 
+@takes_bulk
 def translate(
     run: Run,
-    file: Input = None,
+    files: Input = None,
     *,
     output: Output = None,
     beam: Beam = None,
@@ -120,6 +129,7 @@ def translate(
     prefixes: Prefixes = None,
     as_json: AsJson = False,
     resume: Resume = False,
+    bulk: Bulk = Bulk(),
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
     threads: Threads = None,
@@ -130,32 +140,64 @@ def translate(
     Output is written in order while input is read: a pipe is answered when its writer pauses (with --seed after 1,024
     lines or at the end, so that sampling can be repeated). A blank line stays blank; a line that is too long is
     translated in parts. The file of -o is replaced once the output is complete; --resume goes on after an
-    interruption.
+    interruption. With -o OUT/ files are work in bulk: in blocks, by --workers that may die; the same command goes on.
     """
     requested = _Prefixes(prefix, prefixes)
-    model = open_model(run, checkpoint=checkpoint, device=device, threads=threads, engine=engine)
-    search = search_settings(
-        model.search, beam=beam, nbest=nbest, length_penalty=length_penalty,
-        coverage_penalty=coverage_penalty, max_length=max_length,
-        temperature=temperature, top_k=top_k, top_p=top_p,
-    )  # fmt: skip
-    form = _as_json if as_json else _as_table if search.nbest > 1 else _as_text
-    job = {
-        "run": str(run.resolve()), "checkpoint": checkpoint_name(run, checkpoint), "engine": engine, "seed": seed,
-        "search": search.model_dump(mode="json"), "form": form.__name__, "prefix": prefix,
-        "prefixes": requested.digest(),
+    wanted = {
+        "beam": beam, "nbest": nbest, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty,
+        "max_length": max_length, "temperature": temperature, "top_k": top_k, "top_p": top_p,
     }  # fmt: skip
+    opened: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads, "engine": engine}
+    if (bulk := bulk.of(files, output)).wanted:
+        _refuse_in_bulk(prefixes=prefixes, resume=resume, nbest=None if as_json else nbest)
+        spec = {"verb": "translate", "prefix": prefix, "json": as_json, "seed": seed, "search": _search_of(run, wanted)}
+        run_bulk(bulk, run, spec | opened, doing="translating")
+        return
+    model = open_model(run, **opened)
+    search = search_settings(model.search, **wanted)
+    form = _as_json if as_json else _as_table if search.nbest > 1 else _as_text
     work = _Translation(model, search, requested, form, secrets.randbits(32) if seed is None else seed)
-    source = file if file is not None and str(file) != "-" else None
-    unknown = _translate_lines(work, source, output, job=job, resume=resume, seeded=seed is not None)
+    job = _job_of(run, checkpoint, engine, seed, work)
+    unknown = _translate_lines(work, bulk, job=job, resume=resume, seeded=seed is not None)
     if unknown:
         typer.echo(_never_seen(unknown), err=True)
 
 
+def _job_of(
+    run: Path, checkpoint: str | None, engine: str | None, seed: int | None, work: _Translation
+) -> dict[str, Any]:
+    """All that decides the outputs: what is continued after an interruption must have the same."""
+    return {
+        "run": str(run.resolve()), "checkpoint": checkpoint_name(run, checkpoint), "engine": engine, "seed": seed,
+        "search": work.search.model_dump(mode="json"), "form": work.form.__name__, "prefix": work.prefixes.prefix,
+        "prefixes": work.prefixes.digest(),
+    }  # fmt: skip
+
+
+def _refuse_in_bulk(**given: Any) -> None:
+    if wrong := [name for name, value in given.items() if value]:
+        why = "the same command goes on anyway" if wrong[0] == "resume" else "each line has one output, the best"
+        if wrong[0] == "prefixes":
+            why = "the lines are cut into blocks; --prefix is for all of them"
+        raise ConfigError("this option is not for work in bulk", where=f"--{wrong[0]}", why=why)
+
+
+def _search_of(run: Path, wanted: dict[str, Any]) -> dict[str, Any]:
+    """The settings of the search of a run, with these instead, told before any process loads the model."""
+    from regard.runs.run_folder import RunFolder
+    from regard.tasks.load import require_task
+
+    folder = RunFolder.open(run)
+    require_task(folder, "translation")
+    config: Any = folder.config  # a TranslationConfig
+    return search_settings(config.search, **wanted).model_dump(mode="json")
+
+
 def _translate_lines(
-    work: _Translation, source: Path | None, output: Path | None, *, job: dict[str, Any], resume: bool, seeded: bool
+    work: _Translation, named: Bulk, *, job: dict[str, Any], resume: bool, seeded: bool
 ) -> Counter[str]:
     """Translate a file or standard input; return how often each word or character unknown to the model occurred."""
+    source, output = named.source, None if named.output is None else Path(named.output)
     with (
         open_output(output, source, job=job, resume=resume) as lines,
         progress("translating", count_lines(source), hidden=output is None and sys.stdout.isatty()) as advance,

@@ -7,7 +7,7 @@ moment leaves the old or the new, never a part. The hidden names tell what a kil
     .NAME.removed   being deleted: worthless, swept away
     .NAME.old       replaced a moment ago: still the valid one where NAME is missing
 
-One writer at a time is assumed; readers need no lock.
+One writer at a time is assumed, except by ``publish_first``; readers need no lock.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -34,6 +34,7 @@ __all__ = [
     "hidden_sibling",
     "json_bytes",
     "locked",
+    "publish_first",
     "publishing",
     "remove_file",
     "remove_folder",
@@ -177,6 +178,37 @@ def publishing(path: Path) -> Iterator[Path]:
         commit_folder(workshop, path, replace=False)
     finally:
         shutil.rmtree(workshop, ignore_errors=True)
+
+
+def publish_first(path: Path, parts: Iterable[bytes]) -> bool:
+    """Write a file aside, sync it and give it its name unless it is taken; return whether this process was the first.
+
+    For several writers of one file, on several machines too: one of them wins, and its file is whole. Where a file
+    system has no hard links, the last one wins instead.
+    """
+    temporary = hidden_sibling(path, f"{uuid4().hex[:12]}.tmp")
+    with explain_os_errors(path), remove_on_error(temporary):
+        with temporary.open("wb") as file:
+            for part in parts:
+                file.write(part)
+                fault_point("writing")
+            file.flush()
+            os.fsync(file.fileno())
+        fault_point("synced")
+        try:
+            os.link(temporary, path)
+            first = True
+        except FileExistsError:
+            first = False
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+                raise
+            os.replace(temporary, path)
+            first = True
+        fault_point("linked")
+        temporary.unlink(missing_ok=True)
+        _sync(path.parent)
+    return first
 
 
 def commit_folder(temporary: Path, final: Path, *, replace: bool = True) -> None:

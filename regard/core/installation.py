@@ -26,6 +26,7 @@ PURPOSES = {
     "notebooks": "the notebooks of the tutorials",
     "onnx": "export to ONNX",
     "plot": "pictures of studies and comparisons",
+    "ray": "bulk work by actors of Ray Data",
     "serve": "regard serve and the page of regard inspect",
     "tensorboard": "regard train --tensorboard",
 }

@@ -1,0 +1,54 @@
+"""The outputs of a block as one file: a line of JSON about them, then the outputs, a line for each line of the input.
+
+One file, so that outputs, counts and what was set aside become visible together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from regard.core import atomic_files
+from regard.errors import DataError
+
+__all__ = ["SetAside", "publish", "read"]
+
+
+class SetAside(NamedTuple):
+    """A line without an output: its number in the input, why, and its text."""
+
+    line: int
+    why: str
+    text: str
+
+
+def publish(path: Path, job: str, outputs: Sequence[str], aside: Sequence[SetAside], *, distinct: int) -> bool:
+    """Publish the outputs of a block whole, unless another process has; return whether this one was the first."""
+    data = "".join(f"{output}\n" for output in outputs).encode()
+    about = {
+        "job": job, "lines": len(outputs), "distinct": distinct, "sha256": hashlib.sha256(data).hexdigest(),
+        "quarantined": [each._asdict() for each in aside],
+    }  # fmt: skip
+    return atomic_files.publish_first(path, [json.dumps(about).encode() + b"\n", data])
+
+
+def read(path: Path, job: str, lines: int) -> tuple[dict[str, Any], bytes]:
+    """The record of a block and its outputs. DataError unless they are whole, of this job and of so many lines."""
+    try:
+        head, _, data = path.read_bytes().partition(b"\n")
+        about: dict[str, Any] = json.loads(head)
+        if about["job"] != job:
+            why = "it is of another job"
+        elif hashlib.sha256(data).hexdigest() != about["sha256"]:
+            why = "its sha256 is not what was written"
+        elif not data.count(b"\n") == about["lines"] == lines:
+            why = f"it has {data.count(10):,} lines for {lines:,} of the input"
+        else:
+            return about, data
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        why = str(error)
+    help = f"rm {path}, and the same command again makes it anew"
+    raise DataError("the outputs of a block are damaged", where=str(path), why=why, help=help)

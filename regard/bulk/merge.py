@@ -1,0 +1,124 @@
+"""The end of a job: outputs of all blocks, checked and joined in the order of the inputs, one file an input."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+from uuid import uuid4
+
+from regard.bulk.block_file import read
+from regard.bulk.job import PATIENCE, QUARANTINE, BulkJob
+from regard.core import atomic_files
+from regard.errors import DataError
+
+__all__ = ["Merged", "merge"]
+
+NAMED = 5  # missing blocks and failed lines that messages name
+
+
+class Merged(NamedTuple):
+    """The counts of a joined job; ``quarantined``: places and reasons of the first lines without an output."""
+
+    lines: int
+    distinct: int
+    quarantined: int
+    named: list[str]
+
+
+def merge(job: BulkJob) -> Merged:
+    """Join the outputs, unless that is done already. DataError while blocks are missing, or where one is damaged.
+
+    Each file of the output folder appears whole; blocks are deleted after the last one.
+    """
+    with atomic_files.locked(job.out / ".bulk" / "lock", patience=PATIENCE):
+        if not job.finished.exists():
+            _require_all(job)
+            _join(job)
+        try:
+            record = json.loads(job.finished.read_bytes())
+            found = Merged(record["lines"], record["distinct"], record["quarantined"], record["named"])
+            sizes = {each["name"]: each["bytes"] for each in record["outputs"]}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError("the record of this job is damaged", where=str(job.finished), why=str(error)) from error
+        for name, size in sizes.items():
+            path = job.out / name
+            if not path.is_file() or path.stat().st_size != size:
+                help = f"rm -r {job.finished.parent}, and the same command makes all outputs anew"
+                raise DataError("an output is not what this job wrote", where=str(path), help=help)
+        for folder in ("blocks", "claims"):
+            shutil.rmtree(job.finished.with_name(folder), ignore_errors=True)
+        return found
+
+
+def _require_all(job: BulkJob) -> None:
+    if missing := job.missing(job.blocks):
+        numbers = ", ".join(str(block.number + 1) for block in missing[:NAMED])
+        more = ", …" if len(missing) > NAMED else ""
+        lines = sum(block.lines for block in missing)
+        raise DataError(
+            f"{len(missing):,} of {len(job.blocks):,} blocks are missing, of {lines:,} lines",
+            where=str(job.out),
+            why=f"these are blocks {numbers}{more}; block k is of shard ((k − 1) mod N) + 1 of N",
+            help="the same command without --merge makes them; with --shard I/N those of one shard",
+        )
+
+
+def _join(job: BulkJob) -> None:
+    """Write the output of each input, the lines set aside, and the record of the job, in this order."""
+    workshop = job.out / ".bulk" / f".{uuid4().hex[:12]}.tmp"
+    try:
+        with atomic_files.explain_os_errors(job.out):
+            workshop.mkdir()
+            with (workshop / QUARANTINE).open("wb") as file:
+                joined = _Joined(job, file)
+                outputs = [joined.write(number, workshop / name) for number, name in enumerate(job.names)]
+                file.flush()
+                os.fsync(file.fileno())
+            if joined.quarantined:
+                os.replace(workshop / QUARANTINE, job.out / QUARANTINE)
+    finally:
+        shutil.rmtree(workshop, ignore_errors=True)
+    record = {
+        "job": job.digest, "lines": sum(block.lines for block in job.blocks), "distinct": joined.distinct,
+        "quarantined": joined.quarantined, "named": joined.named, "outputs": outputs,
+    }  # fmt: skip
+    atomic_files.write_json(job.finished, record)
+
+
+class _Joined:
+    """Outputs as they are joined, and what their blocks say of them together."""
+
+    def __init__(self, job: BulkJob, aside: BinaryIO) -> None:
+        self.job, self._aside = job, aside
+        self.distinct, self.quarantined = 0, 0
+        self.named: list[str] = []
+
+    def write(self, number: int, path: Path) -> dict[str, Any]:
+        """Join the outputs of an input and publish them; return name, lines, size and sha256."""
+        digest, size, lines = hashlib.sha256(), 0, 0
+        with path.open("wb") as file:
+            for block in (block for block in self.job.blocks if block.input == number):
+                about, data = read(self.job.block_path(block), self.job.digest, block.lines)
+                file.write(data)
+                digest.update(data)
+                size, lines = size + len(data), lines + block.lines
+                self._count(str(self.job.paths[number]), about)
+            file.flush()
+            os.fsync(file.fileno())
+        name = self.job.names[number]
+        os.replace(path, self.job.out / name)
+        return {"name": name, "lines": lines, "bytes": size, "sha256": digest.hexdigest()}
+
+    def _count(self, path: str, about: Mapping[str, Any]) -> None:
+        self.distinct += about["distinct"]
+        for each in about["quarantined"]:
+            row = json.dumps({"file": path} | each, ensure_ascii=False)
+            self._aside.write(row.encode("utf-8", "backslashreplace") + b"\n")
+            self.quarantined += 1
+            if len(self.named) < NAMED:
+                self.named.append(f"{path}:{each['line']}: {each['why']}")

@@ -1,0 +1,114 @@
+"""Worker processes of one machine: started, listened to, and started again when they die."""
+
+from __future__ import annotations
+
+import json
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from regard import errors
+from regard.bulk.worker import Order, Report
+from regard.errors import RegardError, StorageError
+
+__all__ = ["run_processes"]
+
+FRUITLESS = 3  # deaths in a row of workers that began no lines; others bring the job on, to a line alone if need be
+
+
+class _Process:
+    """One worker process; its messages go to a queue, None at its end."""
+
+    def __init__(self, order: Order, messages: queue.Queue[tuple[_Process, dict[str, Any] | None]]) -> None:
+        command = [sys.executable, "-m", "regard.bulk.worker"]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.order, self.begun = order, False
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(json.dumps(order._asdict()) + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # dead already: its exit code says why
+        threading.Thread(target=self._listen, args=(messages,), daemon=True).start()
+
+    def _listen(self, messages: queue.Queue[tuple[_Process, dict[str, Any] | None]]) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.endswith("\n"):  # else the last words of one that was killed
+                messages.put((self, json.loads(line)))
+        self.process.wait()
+        messages.put((self, None))
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def run_processes(order: Order, workers: int, report: Report, say: Callable[[str], None]) -> None:
+    """Do a share of a job by so many processes. A process that dies is started again, and goes on where it was.
+
+    Raises the error that a worker tells; StorageError where workers die before they can begin.
+    """
+    messages: queue.Queue[tuple[_Process, dict[str, Any] | None]] = queue.Queue()
+    with _stopped_at_the_end() as processes:
+        processes += [_Process(_placed(order, index), messages) for index in range(workers)]
+        fruitless = 0
+        while processes:
+            process, message = messages.get()
+            if message is None:
+                processes.remove(process)
+                code = process.process.returncode
+                if code == 0:
+                    continue
+                fruitless = 0 if process.begun else fruitless + 1
+                how = _described(code)
+                if fruitless == FRUITLESS:
+                    help = "fewer --workers, if memory is short; what they print stands above"
+                    raise StorageError("the workers die before they begin any lines", why=how, help=help)
+                say(f"a worker {how}; another one goes on where it was")
+                processes.append(_Process(process.order, messages))
+            elif "error" in message:
+                raise _error(message["error"])
+            elif "block" in message:
+                report(message["block"], message["done"])
+            else:
+                process.begun = True
+
+
+@contextmanager
+def _stopped_at_the_end() -> Iterator[list[_Process]]:
+    processes: list[_Process] = []
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            process.stop()
+
+
+def _placed(order: Order, index: int) -> Order:
+    """The order for one of several workers: on a machine of several GPUs each takes the next."""
+    device = order.spec.get("device")
+    if device in (None, "cuda"):
+        import torch
+
+        if (count := torch.cuda.device_count()) > 1:
+            return order._replace(spec={**order.spec, "device": f"cuda:{index % count}"})
+    return order
+
+
+def _described(code: int) -> str:
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"
+
+
+def _error(told: list[str | None]) -> RegardError:
+    name, what, where, why, help = told
+    kind = getattr(errors, str(name), RegardError)
+    error: RegardError = kind(str(what), where=where, why=why, help=help)
+    return error

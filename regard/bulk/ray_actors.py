@@ -1,0 +1,71 @@
+"""Blocks by actors of Ray Data, on one machine or on a cluster that shares the folders.
+
+Ray starts dead actors again and repeats their blocks; that nothing is lost or done twice is the rule of blocks, not
+Ray's. Needs the extra ``ray``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from regard.bulk.scan import BlockReader
+from regard.bulk.work import open_work
+from regard.bulk.worker import WAIT, Order, Report, Share, do_block, open_order
+from regard.core.installation import extra_command
+from regard.errors import ConfigError, RegardError
+
+__all__ = ["run_on_ray"]
+
+
+class BlockActor:
+    """An actor that holds the model and does the blocks it is given."""
+
+    def __init__(self, order: Mapping[str, Any]) -> None:
+        self.job = open_order(Order(**order))
+        self.work = open_work(order["spec"], self.job.seed)
+        self.reader = BlockReader(self.job.paths)
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        for number in batch["block"].tolist():
+            block = self.job.blocks[number]
+            while not do_block(self.job, block, self.reader, self.work, lambda block, done: None):
+                time.sleep(WAIT)  # a process outside of this cluster has it
+        return batch
+
+
+def run_on_ray(order: Order, workers: int, report: Report, say: Callable[[str], None]) -> None:
+    """Do a share of a job by so many actors. Raises the error of an actor."""
+    try:
+        import ray
+        from ray.data import DataContext, from_items
+        from ray.exceptions import RayError
+    except ImportError as error:
+        help = extra_command("ray")
+        raise ConfigError("--on ray needs Ray", where="--on", why=str(error), help=help) from error
+    job = open_order(order)
+    missing = job.missing(Share(*order.share).blocks(job))
+    if not missing:
+        return
+    mine = not ray.is_initialized()
+    if mine:
+        ray.init(log_to_driver=False)  # joins the cluster that RAY_ADDRESS names, or begins one here
+    context = DataContext.get_current()
+    context.enable_progress_bars = False
+    device = order.spec.get("device") or ""
+    resources = {"num_gpus": 1} if device.startswith("cuda") else {"num_cpus": order.spec.get("threads") or 1}
+    say(f"{workers} actors on {len(ray.nodes())} machines of Ray")
+    try:
+        rows = from_items([{"block": block.number} for block in missing], override_num_blocks=len(missing))
+        done = rows.map_batches(
+            BlockActor, fn_constructor_args=(order._asdict(),), batch_size=1, concurrency=workers, **resources
+        )
+        for row in done.iter_rows():
+            report(row["block"], job.blocks[row["block"]].lines)
+    except RayError as error:
+        told = getattr(error, "cause", None)
+        raise (told if isinstance(told, RegardError) else error) from None
+    finally:
+        if mine:
+            ray.shutdown()

@@ -1,0 +1,192 @@
+"""Kinds of bulk work, each a function from lines to one line each, made from settings that go between processes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from regard.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from regard.tasks.language_model.generator import Generator
+    from regard.tasks.translation.translator import Translator
+
+__all__ = ["Work", "open_work", "settings_of"]
+
+PLACES = ("run", "device", "threads")  # of no influence on what the outputs are meant to be
+
+
+class Work(Protocol):
+    """Lines to outputs. ``repeats``: an output depends on its line alone, so that equal lines are done once."""
+
+    repeats: bool
+
+    def __call__(self, lines: Sequence[str], seed: int) -> list[str]:
+        """One output a line, in order; what draws for lines together draws from this seed."""
+
+    def numbered(self, output: str, number: int) -> str:
+        """The output of the line of that number."""
+
+
+def settings_of(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a spec that a job must have the same at each start, with the digest of the model's files."""
+    settings = {key: value for key, value in spec.items() if key not in PLACES}
+    return settings | {"model": _digest(Path(spec["run"]), spec.get("checkpoint"))}
+
+
+def _digest(run: Path, checkpoint: str | None) -> str:
+    """The sha256 of the manifest of the weights, of the config, and of the vocabularies."""
+    import hashlib
+
+    from regard.runs.run_folder import RunFolder
+
+    folder = RunFolder.open(run)
+    digest = hashlib.sha256()
+    manifest = folder.weights_path(checkpoint).path / "manifest.json"
+    for path in (manifest, run / "config.toml", *sorted(folder.tokenizers.glob("*"))):
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def open_work(spec: Mapping[str, Any], seed: int) -> Work:
+    """The work that a spec describes, its model loaded. ConfigError for settings that it cannot have."""
+    import torch
+
+    from regard.tasks.load import load
+
+    if spec.get("threads"):
+        torch.set_num_threads(spec["threads"])
+    options = {} if spec.get("engine") is None else {"engine": spec["engine"]}
+    model = load(spec["run"], checkpoint=spec.get("checkpoint"), device=spec.get("device"), **options)
+    kinds: dict[str, Any] = {
+        "translate": _Translating, "generate": _Generating, "predict": _Predicting, "score": _scoring,
+    }  # fmt: skip
+    work: Work = kinds[spec["verb"]](model, spec, seed)
+    return work
+
+
+class _Numbered:
+    """JSON objects that begin with the number of their line, as the verbs print them; text stays."""
+
+    as_json = False
+
+    def numbered(self, output: str, number: int) -> str:
+        return f'{{"line": {number}, {output[1:]}' if self.as_json and output else output
+
+
+class _Translating(_Numbered):
+    def __init__(self, model: Translator, spec: Mapping[str, Any], seed: int) -> None:
+        from regard.config.settings import SearchConfig
+
+        self.model, self.as_json = model, spec["json"]
+        self.search, self.prefix = SearchConfig.model_validate(spec["search"]), spec["prefix"]
+        self.repeats = self.search.temperature is None
+        if self.prefix is not None:
+            model.translate(["."], search=self.search, prefixes=[self.prefix], seed=0)  # told before any work
+
+    def __call__(self, lines: Sequence[str], seed: int) -> list[str]:
+        prefixes = None if self.prefix is None else [self.prefix] * len(lines)
+        found = self.model.translate(lines, search=self.search, prefixes=prefixes, seed=seed)
+        return [self.model.write(each, json=self.as_json) for each in found]
+
+
+class _Predicting:
+    """Any predictor. A seed among the settings draws for each input by itself, as predictors promise."""
+
+    repeats = True
+
+    def __init__(self, model: Any, spec: Mapping[str, Any], seed: int) -> None:
+        from regard.tasks.prediction import require_settings
+
+        self.model, self.settings, self.as_json = model, dict(spec["settings"]), spec["json"]
+        require_settings(model, self.settings)
+
+    def __call__(self, lines: Sequence[str], seed: int) -> list[str]:
+        from regard.tasks.prediction import predict_lines, read_inputs
+
+        inputs, error = read_inputs(self.model, lines, name="line")
+        if error is not None:
+            raise error
+        return predict_lines(self.model, inputs, self.settings, json=self.as_json)
+
+    def numbered(self, output: str, number: int) -> str:
+        return output
+
+
+class _Generating(_Predicting):
+    """A language model; the job's seed is that of all prompts."""
+
+    def __init__(self, model: Generator, spec: Mapping[str, Any], seed: int) -> None:
+        super().__init__(model, spec, seed)
+        model.adjusted(self.settings)
+        self.settings |= {"seed": seed}
+
+
+def _scoring(model: Any, spec: Mapping[str, Any], seed: int) -> Work:
+    return _ScoringPairs(model, spec) if hasattr(model, "translate") else _ScoringText(model, spec)
+
+
+class _Scoring(_Numbered):
+    repeats = True
+
+    def _written(self, pieces: Sequence[str], scores: Sequence[float], **more: Any) -> str:
+        total = math.fsum(scores)
+        if not self.as_json:
+            return f"{total:.4f}"
+        whole = {"log_probability": total, "pieces": list(pieces), "piece_log_probabilities": list(scores)}
+        return json.dumps(whole | more, ensure_ascii=False)
+
+
+class _ScoringText(_Scoring):
+    """log P of a line, or of the document that a line of JSON is."""
+
+    def __init__(self, model: Generator, spec: Mapping[str, Any]) -> None:
+        self.model, self.as_json = model, spec["json"]
+        self.prompt, self.stride, self.documents = spec["prompt"], spec["stride"], spec["documents"]
+        if self.prompt is not None:
+            model.read(self.prompt)
+
+    def __call__(self, lines: Sequence[str], seed: int) -> list[str]:
+        return [self._scored(line) if line else "" for line in lines]
+
+    def _scored(self, line: str) -> str:
+        from regard.data.documents import parse_document
+
+        text, before = line, self.prompt
+        if self.documents:
+            document = parse_document(line, where="line")
+            text, before = document.text, document.prompt or None
+        found = self.model.score(text, prompt=before, stride=self.stride)
+        more = {"nll": found.nll, "tokens": found.tokens, "bytes": found.bytes, "bits_per_byte": found.bits_per_byte}
+        return self._written(found.pieces, found.piece_log_probabilities, **more)
+
+
+class _ScoringPairs(_Scoring):
+    """log P(target | source) of a line of both: two columns, or JSON."""
+
+    def __init__(self, model: Translator, spec: Mapping[str, Any]) -> None:
+        if spec["prompt"] is not None or spec["stride"] is not None:
+            raise ConfigError("--prompt and --stride are of language models", why=f"{spec['run']} translates")
+        self.model, self.as_json, self.rows = model, spec["json"], spec["documents"]
+
+    def __call__(self, lines: Sequence[str], seed: int) -> list[str]:
+        from regard.data.corpora import CorpusConfig
+        from regard.data.reading import parse_json_pair, parse_tab_pair
+
+        keys = CorpusConfig(source=Path("line"))
+        pairs = [
+            parse_json_pair(line, keys, where="line") if self.rows else parse_tab_pair(line, where="line")
+            for line in lines
+        ]
+        if any(bool(source.strip()) != bool(target.strip()) for source, target in pairs):
+            raise DataError("a sentence has no partner: one side alone is blank")
+        some = [index for index, (source, _) in enumerate(pairs) if source.strip()]
+        sources, targets = [pairs[index][0] for index in some], [pairs[index][1] for index in some]
+        outputs = [""] * len(lines)
+        for index, target, scores in zip(some, targets, self.model.score(sources, targets), strict=True):
+            pieces = [*self.model.target.pieces(self.model.target.encode(target)), "</s>"]
+            outputs[index] = self._written(pieces, scores)
+        return outputs
