@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from regard import errors
@@ -34,7 +34,8 @@ class _Process:
             self.process.stdin.flush()
         except BrokenPipeError:
             pass  # dead already: its exit code says why
-        threading.Thread(target=self._listen, args=(messages,), daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, args=(messages,), daemon=True)
+        self._listener.start()
 
     def _listen(self, messages: queue.Queue[tuple[_Process, dict[str, Any] | None]]) -> None:
         assert self.process.stdout is not None
@@ -45,8 +46,11 @@ class _Process:
         messages.put((self, None))
 
     def stop(self) -> None:
+        """End the process, unless it has ended, and close its pipes."""
         self.process.kill()
-        self.process.wait()
+        self._listener.join()
+        with suppress(BrokenPipeError):
+            self.process.communicate()
 
 
 def run_processes(order: Order, workers: int, report: Report, say: Callable[[str], None]) -> None:
@@ -62,6 +66,7 @@ def run_processes(order: Order, workers: int, report: Report, say: Callable[[str
             process, message = messages.get()
             if message is None:
                 processes.remove(process)
+                process.stop()
                 code = process.process.returncode
                 if code == 0:
                     continue

@@ -74,6 +74,12 @@ class BlockReader:
         self._paths, self._open = paths, -1
         self._held: BinaryIO = BytesIO()
 
+    def __enter__(self) -> BlockReader:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._held.close()
+
     def lines(self, block: Block) -> list[bytes]:
         """The lines of a block without their ends. DataError where it is not what it was when the job began."""
         path = self._paths[block.input]

@@ -95,13 +95,13 @@ def do_block(job: BulkJob, block: Block, reader: BlockReader, work: Work, report
 
 def do_share(job: BulkJob, share: Share, work: Work, report: Report) -> None:
     """Do what is missing of a share; at its end all of its blocks are published, by this process or by others."""
-    reader = BlockReader(job.paths)
     missing = job.missing(share.blocks(job))
-    while missing:
-        held = [block for block in missing if not do_block(job, block, reader, work, report)]
-        if len(held) == len(missing):
-            time.sleep(WAIT)
-        missing = job.missing(held)
+    with BlockReader(job.paths) as reader:
+        while missing:
+            held = [block for block in missing if not do_block(job, block, reader, work, report)]
+            if len(held) == len(missing):
+                time.sleep(WAIT)
+            missing = job.missing(held)
 
 
 def main() -> None:

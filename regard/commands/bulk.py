@@ -63,8 +63,8 @@ def takes_bulk(command: Callable[..., None]) -> Callable[..., None]:
         ]
 
     @wraps(command)
-    def whole(**given: Any) -> None:
-        command(bulk=Bulk(**{name: given.pop(name) for name in OPTIONS if name in given}), **given)
+    def whole(*positional: Any, **given: Any) -> None:
+        command(*positional, bulk=Bulk(**{name: given.pop(name) for name in OPTIONS if name in given}), **given)
 
     whole.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     whole.__annotations__ = {each.name: each.annotation for each in parameters}
