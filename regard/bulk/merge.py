@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from regard.bulk.block_file import read
 from regard.bulk.job import PATIENCE, QUARANTINE, BulkJob
+from regard.bulk.scan import Block
 from regard.core import atomic_files
 from regard.errors import DataError
 
@@ -95,6 +96,9 @@ class _Joined:
 
     def __init__(self, job: BulkJob, aside: BinaryIO) -> None:
         self.job, self._aside = job, aside
+        self._blocks: list[list[Block]] = [[] for _ in job.names]
+        for block in job.blocks:
+            self._blocks[block.input].append(block)
         self.distinct, self.quarantined = 0, 0
         self.named: list[str] = []
 
@@ -102,7 +106,7 @@ class _Joined:
         """Join the outputs of an input and publish them; return name, lines, size and sha256."""
         digest, size, lines = hashlib.sha256(), 0, 0
         with path.open("wb") as file:
-            for block in (block for block in self.job.blocks if block.input == number):
+            for block in self._blocks[number]:
                 about, data = read(self.job.block_path(block), self.job.digest, block.lines)
                 file.write(data)
                 digest.update(data)

@@ -18,15 +18,19 @@ from regard.errors import RegardError, StorageError
 
 __all__ = ["run_processes"]
 
-FRUITLESS = 3  # deaths in a row of workers that began no lines; others bring the job on, to a line alone if need be
+# Deaths in a row of workers that began no lines: with an error, or by a signal, which may come from outside. All other
+# deaths bring the job on, to a line alone if need be.
+FAILED, KILLED = 3, 12
+
+
+COMMAND = [sys.executable, "-m", "regard.bulk.worker"]
 
 
 class _Process:
     """One worker process; its messages go to a queue, None at its end."""
 
     def __init__(self, order: Order, messages: queue.Queue[tuple[_Process, dict[str, Any] | None]]) -> None:
-        command = [sys.executable, "-m", "regard.bulk.worker"]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8")
         self.order, self.begun = order, False
         assert self.process.stdin is not None
         try:
@@ -72,7 +76,7 @@ def run_processes(order: Order, workers: int, report: Report, say: Callable[[str
                     continue
                 fruitless = 0 if process.begun else fruitless + 1
                 how = _described(code)
-                if fruitless == FRUITLESS:
+                if fruitless >= (KILLED if code < 0 else FAILED):
                     help = "fewer --workers, if memory is short; what they print stands above"
                     raise StorageError("the workers die before they begin any lines", why=how, help=help)
                 say(f"a worker {how}; another one goes on where it was")

@@ -6,6 +6,7 @@ Ray's. Needs the extra ``ray``.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -39,7 +40,7 @@ def run_on_ray(order: Order, workers: int, report: Report, say: Callable[[str], 
     """Do a share of a job by so many actors. Raises the error of an actor."""
     try:
         import ray
-        from ray.data import DataContext, from_items
+        from ray.data import ActorPoolStrategy, DataContext, from_items
         from ray.exceptions import RayError
     except ImportError as error:
         help = extra_command("ray")
@@ -50,16 +51,22 @@ def run_on_ray(order: Order, workers: int, report: Report, say: Callable[[str], 
         return
     mine = not ray.is_initialized()
     if mine:
-        ray.init(log_to_driver=False)  # joins the cluster that RAY_ADDRESS names, or begins one here
-    context = DataContext.get_current()
-    context.enable_progress_bars = False
+        ray.init(
+            log_to_driver=False, logging_level=logging.WARNING
+        )  # joins the cluster that RAY_ADDRESS names, or begins one here
+    DataContext.get_current().enable_progress_bars = False
+    logging.getLogger("ray.data").setLevel(logging.WARNING)
     device = order.spec.get("device") or ""
     resources = {"num_gpus": 1} if device.startswith("cuda") else {"num_cpus": order.spec.get("threads") or 1}
     say(f"{workers} actors on {len(ray.nodes())} machines of Ray")
     try:
         rows = from_items([{"block": block.number} for block in missing], override_num_blocks=len(missing))
         done = rows.map_batches(
-            BlockActor, fn_constructor_args=(order._asdict(),), batch_size=1, concurrency=workers, **resources
+            BlockActor,
+            fn_constructor_args=(order._asdict(),),
+            batch_size=1,
+            compute=ActorPoolStrategy(size=workers),
+            **resources,
         )
         for row in done.iter_rows():
             report(row["block"], job.blocks[row["block"]].lines)

@@ -14,6 +14,7 @@ from regard.bulk.merge import Merged, merge
 from regard.bulk.worker import Share
 
 BLOCK = 10  # lines
+ALL = Share()
 
 
 class Killed(BaseException):
@@ -58,7 +59,7 @@ def begin(folder: Path, *paths: Path, **settings: Any) -> BulkJob:
     return open_job(folder / "out", paths, {"run": "toy"} | settings, lines=BLOCK)
 
 
-def work(job: BulkJob, doing: Capitals | None = None, share: Share = Share()) -> None:
+def work(job: BulkJob, doing: Capitals | None = None, share: Share = ALL) -> None:
     """One worker's part."""
     worker.do_share(job, share, doing or Capitals(), lambda block, done: None)
 
