@@ -30,7 +30,10 @@ class _Process:
     """One worker process; its messages go to a queue, None at its end."""
 
     def __init__(self, order: Order, messages: queue.Queue[tuple[_Process, dict[str, Any] | None]]) -> None:
-        self.process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8")
+        self.process = subprocess.Popen(
+            COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8",
+            start_new_session=True,  # Ctrl-C is for the parent, which ends it
+        )  # fmt: skip
         self.order, self.begun = order, False
         assert self.process.stdin is not None
         try:

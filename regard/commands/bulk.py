@@ -149,7 +149,7 @@ def run_bulk(bulk: Bulk, run: Path, spec: Mapping[str, Any], *, doing: str) -> N
     named = made.pop("named")
     _tell(made, named, seconds, out, bulk, as_json=spec["json"])
     if bulk.strict and made["quarantined"]:
-        raise DataError(f"{made['quarantined']:,} lines have no output", where=named[0], help="without --strict: 0")
+        raise DataError("some lines have no output, which --strict forbids", where=named[0])
 
 
 def _work(order: Order, job: BulkJob, share: Share, bulk: Bulk, doing: str) -> None:
@@ -209,7 +209,8 @@ def _tell(made: dict[str, Any], named: Sequence[str], seconds: float, out: Path,
     typer.echo(f"{made['lines']:,} lines, {made['distinct']:,} of them different, {where}; {seconds:,.1f} s", err=True)
     if made["quarantined"]:
         place = "" if bulk.shard is not None else f", see {out / 'quarantine.jsonl'}"
-        typer.echo(f"{made['quarantined']:,} lines failed and have a blank output{place}:", err=True)
+        count = "1 line" if made["quarantined"] == 1 else f"{made['quarantined']:,} lines"
+        typer.echo(f"{count} failed, with a blank output{place}:", err=True)
         for each in named:
             typer.echo(f"  {each}", err=True)
     if as_json:

@@ -76,7 +76,7 @@ def test_a_line_set_aside_is_told_and_strict_fails(regard, here: None, tiny_run:
     (tmp_path / "a.txt").write_bytes(b"a b\n\xff\nc d\n")
     call = ("translate", tiny_run.path, tmp_path / "a.txt", "-o", tmp_path / "out", "--workers", "1")
     result = regard(*call)
-    assert result.exit_code == 0 and "1 lines failed and have a blank output" in result.stderr
+    assert result.exit_code == 0 and "1 line failed, with a blank output" in result.stderr
     assert f"{tmp_path / 'a.txt'}:2: not UTF-8" in result.stderr
     assert (tmp_path / "out/a.txt").read_text() == "A B\n\nC D\n"
     strict = regard(*call, "--strict").exception
