@@ -1,10 +1,11 @@
 """What is promised of training on several processes, shown on this machine with gloo: minutes, and a line a promise.
 
-    scripts/ranks [bits] [namespaces] [changes] [evaluation] [death] [partition] [disk] [kills] [overhead]
+    scripts/ranks [bits] [namespaces] [changes] [agreement] [evaluation] [death] [partition] [disk] [kills] [overhead]
 
 bits         one sha256 of the weights after N updates by 1, 2 and 4 processes, translation and language model
 namespaces   the same by two processes in two network namespaces (needs root)
 changes      the same by a run that goes from 4 ranks to 2, 1 and 4, interrupted by SIGTERM
+agreement    ddp and fsdp2 on two ranks beside one process: weights after an update, losses after 200
 evaluation   the same figures by 1, 2 and 3 ranks
 death        a rank killed with -9: when and with what words the others end
 partition    a cable drawn between two namespaces: the same
@@ -65,10 +66,11 @@ def write_data(folder: Path) -> None:
 def arguments(kind: str, name: str, **train: object) -> list[str]:
     """The command after ``regard train``."""
     files = ["a.txt", "b.txt"] if kind == "translation" else ["a.txt"]
-    settings = {f"model.{key}": value for key, value in SMALL.items()}
-    settings |= {
-        f"train.{key}": value for key, value in {"batch_tokens": 1024, **TRAIN, "steps": STEPS, **train}.items()
-    }
+    settings: dict[str, object] = {f"model.{key}": value for key, value in SMALL.items()}
+    chosen = {"batch_tokens": 1024, **TRAIN, "steps": STEPS, **train}
+    if chosen.get("strategy", "canonical") != "canonical":
+        del chosen["shards"]  # one a rank
+    settings.update({f"train.{key}": value for key, value in chosen.items()})
     return [*files, "--name", name, *(part for key, value in settings.items() for part in ("--set", f"{key}={value}"))]
 
 
@@ -110,6 +112,16 @@ class Lab:
         found = checkpoint.load_latest(self.folder / "runs" / name / "checkpoints", print)
         assert found is not None
         return digest({"model": found.groups["model"]})
+
+    def apart(self, one: str, other: str) -> float:
+        """The greatest difference of a weight between two runs."""
+        found = [checkpoint.load_latest(self.folder / "runs" / name / "checkpoints", print) for name in (one, other)]
+        first, second = (each.groups["model"] for each in found if each is not None)
+        return max(float((first[name] - second[name]).abs().max()) for name in first)
+
+    def losses(self, name: str) -> list[float]:
+        lines = (self.folder / "runs" / name / "metrics.jsonl").read_text().splitlines()
+        return [record["loss"] for record in map(json.loads, lines) if "loss" in record]
 
     def updates(self, name: str) -> int:
         metrics = self.folder / "runs" / name / "metrics.jsonl"
@@ -201,6 +213,37 @@ def changes(lab: Lab) -> None:
             f"{kind}, ranks changed between resumes",
             found == whole,
             f"{', '.join(passed)}: {found[:12]}, alone {whole[:12]}",
+        )
+
+
+def agreement(lab: Lab) -> None:
+    """Two shards in one process draw as two ranks do, so that only rounding differs.
+
+    One update by SGD, whose step is the gradient: Adam's first is nearly its sign, in which the rounding of a gradient
+    near zero shows as a step of the whole rate.
+    """
+    forms: dict[str, dict[str, object]] = {
+        "ddp": {"strategy": "ddp"},
+        "fsdp2": {"strategy": "fsdp2"},
+        "fsdp2, accumulated": {"strategy": "fsdp2", "accumulate": 2},
+    }
+    for form, settings in forms.items():
+        alone = {key: value for key, value in settings.items() if key != "strategy"}
+        found = {}
+        for name, ranks, given in (("alone", 1, alone), ("ranks", 2, settings)):
+            for steps in (1, 200):
+                run = f"{form.replace(', ', '-')}-{name}-{steps}"
+                rule: dict[str, object] = {"optimizer": "sgd", "learning_rate": 1.0} if steps == 1 else {}
+                lab.train("translation", ranks, run, shards=2, steps=steps, warmup=0, save_every=1000, **rule, **given)
+            found[name] = run
+        apart = lab.apart(*(each.replace("-200", "-1") for each in found.values()))
+        curves = [lab.losses(run) for run in found.values()]
+        last = max(abs(one - other) for one, other in zip(*(curve[-50:] for curve in curves), strict=True))
+        show(f"{form} on 2 ranks, weights after an update", apart <= 1e-6, f"at most {apart:.1e} from one process")
+        show(
+            f"{form} on 2 ranks, loss of updates 151 to 200",
+            last < 0.05,
+            f"at most {last:.1e} nats from one process, which goes from {curves[0][0]:.2f} to {curves[0][-1]:.2f}",
         )
 
 
@@ -341,7 +384,7 @@ def overhead(lab: Lab) -> None:
 
 PARTS: dict[str, Callable[[Lab], None]] = {
     each.__name__: each
-    for each in (bits, namespaces, changes, evaluation, death, partition, disk, kills, overhead)
+    for each in (bits, namespaces, changes, agreement, evaluation, death, partition, disk, kills, overhead)
 }  # fmt: skip
 
 
