@@ -76,7 +76,7 @@ def _measured(arguments: argparse.Namespace) -> float:
     if find_spec("ray") is not None and find_spec("pandas") is not None:
         ways |= {"1 actor": ["--on", "ray", "--workers", "1"], "2 actors": ["--on", "ray", "--workers", "2"]}
     expected = {path.name: _text(_translate(small, path)) for path in inputs}
-    for way, options in list(ways.items())[1::2]:
+    for way, options in list(ways.items())[1::2] if arguments.kills else ():
         _survive(way, [*_translate(small, *inputs), *options], expected, arguments)
     rates: dict[str, list[float]] = {}
     for turn in range(arguments.rounds):
@@ -204,7 +204,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lines", type=int, default=5_000)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--kills", type=int, default=6, help="of workers, in each way of working")
+    parser.add_argument("--kills", type=int, default=6, help="of workers, in each way of working; 0: rates alone")
     parser.add_argument("--every", type=float, default=20.0, help="seconds between two kills at most")
     parser.add_argument("--seed", type=int, default=1)
     plan = parser.add_argument_group("the plan on paper")

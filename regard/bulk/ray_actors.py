@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from regard.bulk.scan import BlockReader
@@ -45,6 +46,7 @@ def run_on_ray(order: Order, workers: int, report: Report, say: Callable[[str], 
     except ImportError as error:
         help = extra_command("ray")
         raise ConfigError("--on ray needs Ray", where="--on", why=str(error), help=help) from error
+    order = _anywhere(order)
     job = open_order(order)
     missing = job.missing(Share(*order.share).blocks(job))
     if not missing:
@@ -76,3 +78,10 @@ def run_on_ray(order: Order, workers: int, report: Report, say: Callable[[str], 
     finally:
         if mine:
             ray.shutdown()
+
+
+def _anywhere(order: Order) -> Order:
+    """The order with whole paths: an actor's working folder may be another."""
+    spec = {**order.spec, "run": str(Path(order.spec["run"]).resolve())}
+    inputs = [str(Path(path).absolute()) for path in order.inputs]
+    return order._replace(out=str(Path(order.out).absolute()), inputs=inputs, spec=spec)
