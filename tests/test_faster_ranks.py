@@ -54,7 +54,6 @@ MODELS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 OPTIMIZERS: dict[str, dict[str, Any]] = {
     "adamw": dict(kind="adamw", weight_decay=0.1, clip_norm=0.01, ema=0.5),
-    "adadelta": dict(kind="adadelta", epsilon=1e-6),
     "muon": dict(kind="muon", weight_decay=0.1),
 }
 DDP_MODELS = ("plain", "bahdanau")  # every rank has whole weights there: models differ in what a pass reaches
@@ -66,7 +65,7 @@ CASES = {
     **{f"{strategy} {dtype}": dict(strategy=strategy, dtype=dtype, optimizer=dict(kind="sgd"), updates=1)
        for strategy in ("ddp", "fsdp2") for dtype in ("float32", "bfloat16")},
 }  # fmt: skip
-CLOSE = {"float32": 1e-6, "bfloat16": 2e-3, "float64": 1e-12}  # weights after steps of 0.01
+CLOSE = {"float32": 1e-6, "bfloat16": 1e-4, "float64": 1e-12}  # weights after steps of 0.01
 LEGS = [("fsdp2", 2), ("ddp", 3), ("offload", 5)]
 Found = dict[str, list[dict[str, Any]]]
 
@@ -163,6 +162,7 @@ def test_a_run_goes_on_by_another_strategy_and_another_number_of_ranks(
     assert average_run(run, steps=[2, 4, 6]) == [2, 4, 6]
 
 
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 def test_torch_reads_what_ranks_saved(found: Found, runs: dict[str, RunFolder]) -> None:
     path = checkpoint.step_path(runs["translation"].checkpoints, 4)
     wanted = checkpoint.load(path, only=["model"]).groups["model"]

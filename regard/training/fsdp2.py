@@ -117,11 +117,11 @@ class FSDP2(OneShard):
         return found
 
     def full(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Whole tensors, one after the other, on the CPU of rank 0."""
+        """Whole tensors, put together one after the other, on the CPU of rank 0."""
         found = {}
         for name, tensor in tensors.items():
             gathered = whole(tensor)
-            if self.rank == 0:
+            if self.rank == 0 or not is_cut(tensor):
                 found[name] = gathered.cpu()
             del gathered
         return super().full(found)
