@@ -16,6 +16,9 @@ from regard.config.settings import TrainConfig
 from regard.core.task import find_task
 from regard.core.tensors import digest
 from regard.errors import ConfigError, ModelError
+from regard.models.build import build
+from regard.models.configuration import ModelConfig
+from regard.models.repeated_layers import repeated_layers
 from regard.runs import checkpoint
 from regard.runs.averaging import average_run
 from regard.runs.run_folder import RunFolder
@@ -66,6 +69,7 @@ CASES = {
        for strategy in ("ddp", "fsdp2") for dtype in ("float32", "bfloat16")},
 }  # fmt: skip
 CLOSE = {"float32": 1e-6, "bfloat16": 1e-4, "float64": 1e-12}  # weights after steps of 0.01
+WORKER = "tests.faster_worker"
 LEGS = [("fsdp2", 2), ("ddp", 3), ("offload", 5)]
 Found = dict[str, list[dict[str, Any]]]
 
@@ -105,10 +109,10 @@ def found(_trusted: None, runs: dict[str, RunFolder], spoiled: Path, tmp_path_fa
         ("updates", {"cases": list(CASES.values())}), ("spoiled", {"folder": str(spoiled)}),
         *(("legs", {"run": str(run.path), "stops": LEGS}) for run in runs.values()),
     ]  # fmt: skip
-    ranks = run_jobs(tmp_path_factory.mktemp("faster"), jobs, module="tests.faster_worker")
-    assert all("value" in job for rank in ranks for job in rank), json.dumps(ranks, indent=1)
-    names = ["updates", "spoiled", *runs]
-    return {name: [rank[at]["value"] for rank in ranks] for at, name in enumerate(names)}
+    ranks = run_jobs(tmp_path_factory.mktemp("faster"), [*jobs, ("die", {"strategy": "ddp"})], module=WORKER)
+    assert all("value" in job for rank in ranks for job in rank[: len(jobs)]), json.dumps(ranks, indent=1)
+    found = {name: [rank[at]["value"] for rank in ranks] for at, name in enumerate(["updates", "spoiled", *runs])}
+    return found | {"die": ranks[0][len(jobs) :]}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -184,6 +188,22 @@ def test_a_failure_on_one_rank_leaves_no_checkpoint_and_tells_all(found: Found, 
     assert checkpoint.load(spoiled / "step-000005").groups["model"]["w"].tolist() == [[0.0] * 3] * 2 + [[1.0] * 3] * 2
 
 
+def test_a_rank_that_is_killed_in_a_pass_ends_the_job(found: Found) -> None:
+    (waiting,) = found["die"]
+    assert waiting["error"] == "PeerFailure" and "it was killed" in waiting["why"]
+
+
+def test_layers_that_share_a_parameter_are_gathered_with_the_rest() -> None:
+    def layers(tied: bool = False, **keys: Any) -> int:
+        net = build(ModelConfig(layers=2, width=8, feed_forward=8, heads=2, **keys), source_types=9, target_types=9)
+        if tied:
+            one, other = list(repeated_layers(net))[:2]
+            one.get_submodule("feed_forward").extra = other.get_parameter("around_mixer.norm.weight")
+        return len(repeated_layers(net))
+
+    assert (layers(), layers(True), layers(position="t5")) == (4, 2, 0)
+
+
 def rewritten(path: Path, change: Any) -> None:
     """Change a header, and the manifest with it: what only a look at all files together can find."""
     file, manifest = path / "model.rank-00002-of-00002.safetensors", path / "manifest.json"
@@ -253,6 +273,9 @@ def test_carries_are_dealt_to_another_number_of_shards() -> None:
                 shard: carry[0].tolist() for shard, carry in after.items()
             }
     assert dealt_anew({}, 2) == {} and dealt_anew(by[2], None) is by[2]
+    for missing in ({1: by[2][1]}, {0: by[2][0], 2: by[2][1]}, {0: (lanes[:1],), 1: (lanes[:3],)}, {0: (lanes[:0],)}):
+        with pytest.raises(ValueError, match="lanes are missing"):
+            dealt_anew(missing, 4)
     with pytest.raises(ValueError, match="differ in shape"):
         dealt_anew({0: (torch.zeros(2, 3),), 1: (torch.zeros(1, 4),)}, 1)
 

@@ -243,7 +243,7 @@ def counting(net: Any, batch: Any, carry: Carry) -> LossTerms:
     return LossTerms(had.sum(), {"had": had.sum().double()}, (had,))
 
 
-@pytest.mark.parametrize("world", [1, 2])
+@pytest.mark.parametrize("world", [1, 2, 4])
 def test_a_validation_carries_by_lane_and_counts_all_ranks(world: int) -> None:
     class Predictor:
         def measure(self, examples: Any, indices: Any, names: Any, interrupted: Any) -> MetricSums:

@@ -41,12 +41,16 @@ def handed_on(carry: Carry, rows: int) -> Carry:
 def dealt_anew(carries: Carries, number: int | None) -> Carries:
     """Carries of ``number`` shards, given those of another number of them: lane l is the next of shard l mod number.
 
-    ValueError where lanes carry tensors of other shapes, as what they have read may be of another length.
+    ValueError where lanes are missing, or carry tensors of other shapes, as states of another length are.
     """
     lanes = sum(len(carry[0]) for carry in carries.values())
     if number is None or len(carries) == min(number, lanes):
         return carries
     before = [carries[shard] for shard in sorted(carries)]
+    if [(shard, len(carry[0])) for shard, carry in sorted(carries.items())] != [
+        (shard, len(range(shard, lanes, len(carries)))) for shard in range(len(carries))
+    ] or lanes < len(carries):
+        raise ValueError("of what it carries lanes are missing")
     if len({tuple(each.shape[1:] for each in carry) for carry in before}) > 1:
         raise ValueError("what it carries cannot be dealt to another number of shards: lanes differ in shape")
     whole = [torch.empty(lanes, *each.shape[1:], dtype=each.dtype, device=each.device) for each in before[0]]

@@ -148,7 +148,8 @@ def predictor_sums(
         if interrupted():
             return None
         waiting += [share for _, share in strategy.deal(batch)]
-        if number == len(batches) or sum(len(share.index) for share in waiting) >= TOGETHER:
+        last = number == len(batches)
+        if waiting and (last or sum(len(share.index) for share in waiting) >= TOGETHER):
             index = np.concatenate([share.index for share in waiting])
             try:
                 measured = predictor.measure(examples, index, names, inside)

@@ -437,7 +437,7 @@ def seal(path: Path) -> None:
 @pytest.mark.parametrize("name", ["manifest.json", "state.json"])
 def test_a_newer_format_is_refused_by_name(tmp_path: Path, name: str) -> None:
     path = save(tmp_path, 1)
-    newer = json.loads((path / name).read_bytes()) | {"format": checkpoint.FORMAT + 1, "surprise": True}
+    newer = json.loads((path / name).read_bytes()) | {"format": checkpoint_files.ROWS_FORMAT + 1, "surprise": True}
     atomic_files.write_json(path / name, newer)
     if name != "manifest.json":
         seal(path)
