@@ -279,11 +279,13 @@ def _serve(
     """Serve the page on this machine's loopback address alone, until Ctrl-C."""
     from urllib.parse import urlencode
 
-    from regard.commands.serve import create_server
+    from regard.commands.server_plan import ServerPlan, free_port, require_libraries
     from regard.inspection.page import require_page
 
     require_page()
-    server, where = create_server(_named(runs), host=HOST, port=port, log_level="warning", **opening)
+    require_libraries()
+    where = free_port(HOST, port)
+    server = ServerPlan(_named(runs), HOST, where, log_level="warning", opening=opening).create_server()
     asked = {"text": text, "sentence": sentence, **given}
     address = f"http://{HOST}:{where}/#{urlencode({key: value for key, value in asked.items() if value is not None})}"
     typer.echo(f"{address}\nCtrl-C stops the server", err=True)

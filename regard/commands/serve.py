@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import os
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from regard.commands import completion
 from regard.commands.options import CheckpointName, DeviceName, EngineName, Port, Threads, epilog
-from regard.core.installation import extra_command
-from regard.errors import ConfigError, ModelError
+from regard.commands.serve_workers import serve_with_workers
+from regard.commands.server_plan import ServerPlan, free_port, log_requests, require_libraries
 
-if TYPE_CHECKING:
-    import uvicorn
-
-    from regard.server.batching.metrics import ServerMetrics
-    from regard.server.batching.served import Served
-    from regard.server.settings import ServerSettings
-    from regard.tasks.translation.translator import Engine
-
-__all__ = ["create_server", "register"]
+__all__ = ["register"]
 
 EPILOG = epilog(
     "regard serve runs/m30k",
     "regard serve en-de=runs/m30k de-en=runs/back --port 5000 --engine int8",
+    "regard serve runs/m30k --workers 4 --drain 5 --host 0.0.0.0 --keys keys.json",
+    "regard serve runs/m30k --limits-storage redis://localhost:6379 --trusted-proxy 10.0.0.1",
     "curl -s localhost:5000/v1/translate -H 'content-type: application/json' -d '{\"text\": \"A dog runs.\"}'",
 )
-CONNECTIONS = 1024  # at once; more are refused with 503
+MAX_WORKERS = 256
 LOCAL = ("127.0.0.1", "::1", "localhost")
 
 Runs = Annotated[
@@ -80,6 +74,25 @@ GlossariesFolder = Annotated[
         show_default="in memory, until the server stops",
     ),
 ]
+Storage = Annotated[
+    str | None,
+    typer.Option(
+        "--limits-storage", metavar="URI",
+        help="Store of the counts of requests and characters, shared by several servers: redis://HOST:6379, ….",
+        show_default="memory",
+    ),
+]  # fmt: skip
+Preload = Annotated[bool, typer.Option("--preload", help="Load all runs at start, not the first alone.")]
+Drain = Annotated[
+    float,
+    typer.Option(
+        "--drain", min=0.0, metavar="SECONDS",
+        help="Seconds from SIGTERM for which the port stays open, while /readyz says 503 so that balancers turn away.",
+    ),
+]  # fmt: skip
+Workers = Annotated[
+    int, typer.Option("--workers", min=1, max=MAX_WORKERS, metavar="N", help="Number of processes behind the port.")
+]
 Body = Annotated[int, typer.Option("--body-limit", min=1, help="Limit of bytes in a request body.")]
 
 
@@ -97,6 +110,7 @@ def serve(
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
     threads: Threads = None,
+    workers: Workers = 1,
     char_limit: Characters = 5_000,
     batch_limit: Texts = 50,
     req_limit: Requests = 120,
@@ -110,6 +124,9 @@ def serve(
     glossaries: GlossariesFolder = None,
     trusted_proxy: Proxy = None,
     public_url: PublicUrl = None,
+    limits_storage: Storage = None,
+    preload: Preload = False,
+    drain: Drain = 0.0,
 ) -> None:
     """Serve trained models over HTTP until Ctrl-C or SIGTERM; accepted requests are finished first.
 
@@ -123,170 +140,23 @@ def serve(
         "nbest": beam_limit, "length": length_limit, "seconds": timeout, "requests_per_minute": req_limit,
         "waiting": queue, "rows": rows, "public_url": public_url,
     }  # fmt: skip
-    server, _ = create_server(
-        runs, host=host, port=port, keys=keys, glossaries=glossaries, trusted_proxy=trusted_proxy, settings=settings,
-        engine=engine, checkpoint=checkpoint, device=device, threads=threads,
+    plan = ServerPlan(
+        runs, host, port, settings=settings, keys=keys, glossaries=glossaries, storage=limits_storage,
+        trusted_proxy=trusted_proxy, grace=drain, preload=preload,
+        opening={"engine": engine, "checkpoint": checkpoint, "device": device, "threads": threads},
     )  # fmt: skip
-    if host not in LOCAL and keys is None:
-        typer.echo(
-            f"listening at {host}: whoever reaches this address may translate, and sends text unencrypted", err=True
-        )
-    _log_requests()
+    _run(plan, workers)
+
+
+def _run(plan: ServerPlan, workers: int) -> None:
+    """Serve until a signal."""
+    require_libraries()
+    if plan.host not in LOCAL and plan.keys is None:
+        what = "whoever reaches this address may translate, and sends text unencrypted"
+        typer.echo(f"listening at {plan.host}: {what}", err=True)
+    if workers > 1:
+        serve_with_workers(plan, workers)
+        return
+    server = replace(plan, port=free_port(plan.host, plan.port)).create_server()
+    log_requests()
     server.run()
-
-
-def create_server(
-    runs: list[str],
-    *,
-    host: str,
-    port: int,
-    keys: Path | None = None,
-    glossaries: Path | None = None,
-    trusted_proxy: str | None = None,
-    settings: dict[str, Any] | None = None,
-    log_level: str = "info",
-    **opening: Any,
-) -> tuple[uvicorn.Server, int]:
-    """Return a server that is ready to run, and its port.
-
-    runs: run folders, each as NAME=RUN or RUN.
-    host, port: address to listen on; port 0 picks a free one.
-    keys: file of API keys; without it no key is asked for.
-    glossaries: folder for client glossaries; without it they live in memory.
-    trusted_proxy: address of a proxy whose X-Forwarded-For header is trusted.
-    settings: limits, as ``ServerSettings`` names them.
-    log_level: uvicorn's.
-    opening: options of ``open_model``.
-    """
-    # oneDNN keeps code for a thousand shapes otherwise, and requests have as many: hundreds of megabytes.
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
-    try:
-        import uvicorn
-
-        from regard.server.app import create_app
-        from regard.server.batching.metrics import ServerMetrics
-        from regard.server.batching.models import ModelRegistry
-        from regard.server.keys import KeyStore
-        from regard.server.service import Service
-        from regard.server.settings import ServerSettings
-    except ImportError as error:
-        raise ConfigError(
-            "the server's libraries are not installed", why=str(error), help=extra_command("serve")
-        ) from error
-
-    port = _free_port(host, port)
-    chosen, metrics = _settings(ServerSettings, settings or {}), ServerMetrics()
-    models = ModelRegistry([_served(given, chosen, metrics, **opening) for given in runs])
-    if opening.get("engine") is not None and not (models.translators or models.generators):
-        why = "engines are for translation and generation"
-        raise ConfigError("no run here translates or generates", where="--engine", why=why)
-    service = Service(models, chosen, metrics, keys=KeyStore(keys) if keys else None, glossaries=glossaries)
-    address = {"host": host, "port": port, "log_level": log_level}
-    return uvicorn.Server(_uvicorn_config(create_app(service), chosen, trusted_proxy, **address)), port
-
-
-def _uvicorn_config(app: Any, chosen: ServerSettings, trusted_proxy: str | None, **address: Any) -> uvicorn.Config:
-    import uvicorn
-
-    from regard.server.connections import limited_protocol
-
-    return uvicorn.Config(
-        app, access_log=False, server_header=False, http=limited_protocol(chosen, trusted_proxy), ws="none",
-        timeout_graceful_shutdown=round(chosen.seconds) + 1, limit_concurrency=max(CONNECTIONS, 4 * chosen.waiting),
-        timeout_keep_alive=5, proxy_headers=trusted_proxy is not None, forwarded_allow_ips=trusted_proxy or [],
-        **address,
-    )  # fmt: skip
-
-
-def _settings(kind: type[ServerSettings], given: dict[str, Any]) -> ServerSettings:
-    from pydantic import ValidationError
-
-    try:
-        return kind(**given)
-    except ValidationError as error:
-        if error.errors()[0]["loc"] != ("public_url",):
-            raise
-        help = "for example --public-url https://translate.example.org"
-        raise ConfigError("this is no address of a server", where="--public-url", help=help) from error
-
-
-def _free_port(host: str, port: int) -> int:
-    """Return the port, or a free one for 0; raises ConfigError if it is taken, which uvicorn would tell too late."""
-    import socket
-
-    try:
-        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as tried:
-            return int(tried.getsockname()[1])
-    except OSError as error:
-        raise ConfigError(
-            f"cannot listen at {host}, port {port}", where="--host, --port", why=error.strerror or str(error),
-            help="another --port; 0 takes one that is free",
-        ) from error  # fmt: skip
-
-
-def _log_requests() -> None:
-    """Log client, path and duration of each request on standard error; never a text."""
-    import logging
-
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    logger = logging.getLogger("regard.server")
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-
-
-def _served(
-    given: str, settings: ServerSettings, metrics: ServerMetrics, *, engine: Engine | None = None,
-    checkpoint: str | None = None, device: str | None = None, threads: int | None = None,
-) -> Served[Any, Any]:  # fmt: skip
-    """Open a run to be served; weights are read with the first request."""
-    from regard.commands.options import open_model, open_predictor
-    from regard.inspection.inspector import run_inspector
-    from regard.runs.run_folder import RunFolder
-    from regard.server.batching.metrics import ModelMetrics
-    from regard.server.batching.models import ServedModel
-    from regard.server.batching.scheduler import Limits
-    from regard.server.batching.served_generator import ServedGenerator
-    from regard.server.batching.served_predictor import ServedPredictor
-    from regard.tasks.language_model.config import LanguageModelConfig
-    from regard.tasks.translation.config import TranslationConfig
-
-    name, path = _name_and_path(given)
-    run = RunFolder.open(path)
-    chosen = run.weights_path(checkpoint)
-    if not chosen.path.is_dir():
-        raise ModelError(f"{path} has no checkpoint {chosen.name}", where=str(chosen.path), help=f"regard info {path}")
-    config = run.config
-    opening: dict[str, Any] = {"device": device, "threads": threads}
-
-    def open(which: str | None) -> Any:
-        """Open the model for inspection: the one that is served, or another checkpoint."""
-        return open_predictor(path, checkpoint=which, **opening) if which else model.start()[0]
-
-    inspector = run_inspector(run, name=name, open=open, checkpoint=checkpoint)
-    common: dict[str, Any] = {"observer": ModelMetrics(metrics, name), "threads": threads, "inspector": inspector}
-    model: Served[Any, Any]
-    if isinstance(config, TranslationConfig):
-        model = ServedModel(
-            name, load_translator=lambda: open_model(path, checkpoint=checkpoint, engine=engine, **opening),
-            search=config.search, source=config.data.source_language, target=config.data.target_language,
-            limits=Limits(rows=settings.rows, waiting=settings.waiting), **common,
-        )  # fmt: skip
-        return model
-    if isinstance(config, LanguageModelConfig):
-        model = ServedGenerator(
-            name, load_predictor=lambda: open_predictor(path, checkpoint=checkpoint, engine=engine, **opening),
-            waiting=settings.waiting, rows=settings.rows, **common,
-        )  # fmt: skip
-        return model
-    model = ServedPredictor(
-        name, task=config.task.kind, load_predictor=lambda: open_predictor(path, checkpoint=checkpoint, **opening),
-        waiting=settings.waiting, **common,
-    )  # fmt: skip
-    return model
-
-
-def _name_and_path(given: str) -> tuple[str, Path]:
-    """Split ``en-de=runs/m30k`` into name and path; without a name, the folder's name is taken."""
-    name, equals, path = given.partition("=")
-    return (name, Path(path)) if equals and name and "/" not in name else (Path(given).resolve().name, Path(given))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -42,15 +43,17 @@ HEADERS = {
 
 
 def create_app(service: Service, *, warm: bool = True) -> FastAPI:
-    """Return the application; ``warm``: load the first model at once, in the background, the others at first use."""
+    """Return the application; ``warm``: load models at once, in the background: those of ``ModelRegistry.at_start``."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        """Load the first model at start, if ``warm``, and finish accepted requests at shutdown."""
-        warming = asyncio.create_task(asyncio.to_thread(_load_first_model, service)) if warm else None
+        """Load models at start, if ``warm``, and finish accepted requests at shutdown."""
+        if warm:  # in a thread that nobody waits for: to stop while a large model is loaded takes no longer
+            threading.Thread(target=_load_models, args=(service,), name="loading", daemon=True).start()
+        loads = asyncio.create_task(_tell_loads(service)) if service.metrics.are_shared else None
         yield
-        if warming is not None:
-            await warming
+        if loads is not None:
+            loads.cancel()
         await asyncio.to_thread(service.stop)  # finishes accepted requests
 
     app = FastAPI(
@@ -117,12 +120,20 @@ def _body_fields(request: Request) -> list[str]:
     return list(body.field_info.annotation.model_fields)
 
 
-def _load_first_model(service: Service) -> None:
-    """Load the first model; a failure is logged, and each request for the model reports it."""
-    try:
-        service.models.all[0].start()
-    except Exception as error:  # noqa: BLE001 - the server stays up for its other models
-        log.error("the model %s cannot be loaded: %s", service.models.all[0].name, error)
+async def _tell_loads(service: Service) -> None:
+    """Set the loads of this process's models every second: another process may be the one that is asked for metrics."""
+    while True:
+        service.tell_loads()
+        await asyncio.sleep(1.0)
+
+
+def _load_models(service: Service) -> None:
+    """Load the models that are loaded at start; a failure is logged, and each request for the model reports it."""
+    for model in service.models.at_start:
+        try:
+            model.start()
+        except Exception as error:  # noqa: BLE001 - the server stays up for its other models
+            log.error("the model %s cannot be loaded: %s", model.name, error)
 
 
 def _error_format(request: Request) -> Callable[[ApiError], JSONResponse]:
@@ -161,11 +172,12 @@ class _RequestMiddleware:
             return message
 
         async def send_with_headers(message: Message) -> None:
-            """Send a message, with the security headers at the start of a response."""
+            """Send a message; the start of a response with security headers, and `close` from a server that stops."""
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], *HEADERS.items()]
+                leaving = [(b"connection", b"close")] if self.service.draining else []
+                message["headers"] = [*message["headers"], *HEADERS.items(), *leaving]
             await send(message)
 
         app, limit = self.app, self.service.settings.body_bytes

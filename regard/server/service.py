@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import TypeVar
-
-import limits
 
 from regard.config.settings import SearchConfig
 from regard.inference.results import Translation
@@ -21,7 +17,7 @@ from regard.server.api.requests import Credentials
 from regard.server.api_error import ApiError
 from regard.server.batching.metrics import ServerMetrics
 from regard.server.batching.models import ModelRegistry, ServedModel
-from regard.server.glossaries import GlossaryStore
+from regard.server.client_state import ClientState
 from regard.server.keys import ApiKey, KeyStore
 from regard.server.search_request import search_settings
 from regard.server.settings import ServerSettings
@@ -42,7 +38,6 @@ __all__ = ["Service"]
 
 Result = TypeVar("Result")
 MAX_AUXILIARY = 16  # requests that wait for ``run_auxiliary``
-MAX_CLIENTS = 100_000  # clients whose characters are counted
 
 
 class Service:
@@ -55,19 +50,18 @@ class Service:
         metrics: ServerMetrics,
         *,
         keys: KeyStore | None = None,
-        glossaries: Path | None = None,
+        clients: ClientState | None = None,
     ) -> None:
         """Build the service.
 
         ``models``: the served models. ``settings``: the limits. ``metrics``: the counters to fill. ``keys``: the
-        accepted API keys; None: no key is required. ``glossaries``: the folder for clients' glossaries; None: memory.
+        accepted API keys; None: no key is required. ``clients``: what clients have left; None: nothing yet.
         """
         self.models, self.settings, self.metrics, self.keys = models, settings, metrics, keys
-        self.glossaries = GlossaryStore(glossaries, limit=settings.glossaries, max_entries=settings.entries)
-        self._characters: Counter[str] = Counter()  # by client, since the server began
+        self.draining = False  # whether the server was told to stop: it answers, but asks for no more
+        self.clients = clients or ClientState.create(settings)
         self._language_identifier = LanguageIdentifier([model.source for model in models.translators])
         self._auxiliary, self._auxiliary_count = ThreadPoolExecutor(1, "auxiliary"), 0
-        self._window = limits.strategies.SlidingWindowCounterRateLimiter(limits.storage.MemoryStorage())
 
     def admit(self, credentials: Credentials) -> tuple[str, ApiKey | None]:
         """Count a request; return the client's name, under which its use is counted, and its key if keys are required.
@@ -76,10 +70,9 @@ class Service:
         """
         client, key = self.identify(credentials)
         allowed = (key.requests_per_minute if key else None) or self.settings.requests_per_minute
-        rate = limits.RateLimitItemPerMinute(allowed)
-        if not self._window.hit(rate, client):
-            reset = self._window.get_window_stats(rate, client).reset_time
-            raise ApiError(429, f"Slowdown: {allowed} per 1 minute", retry_after=reset - time.time())
+        wait = self.clients.counts.hit(client, allowed)
+        if wait is not None:
+            raise ApiError(429, f"Slowdown: {allowed} per 1 minute", retry_after=wait)
         return client, key
 
     def identify(self, credentials: Credentials) -> tuple[str, ApiKey | None]:
@@ -90,7 +83,7 @@ class Service:
     def usage(self, credentials: Credentials) -> tuple[int, int | None]:
         """Return the characters that the client has had translated, and its quota (None: no quota)."""
         client, key = self.admit(credentials)
-        return self._characters[client], key.characters if key else None
+        return self.clients.counts.characters(client), key.characters if key else None
 
     def _key(self, credentials: Credentials) -> ApiKey | None:
         """Return the key of a client; None if no key is required. ApiError if it is missing or unknown."""
@@ -181,15 +174,12 @@ class Service:
     def charge(self, characters: int, client: str, key: ApiKey | None) -> Iterator[None]:
         """Count characters for a client, unless the block fails. ApiError if they exceed the quota of its key."""
         quota = key.characters if key else None
-        if quota is not None and self._characters[client] + characters > quota:
+        if not self.clients.counts.charge(client, characters, quota):
             raise ApiError(429, f"The quota of {quota} characters is used up.", reason="quota")
-        if client not in self._characters and len(self._characters) >= MAX_CLIENTS:
-            del self._characters[next(iter(self._characters))]  # the client that came first
-        self._characters[client] += characters
         try:
             yield
         except BaseException:
-            self._characters[client] -= characters
+            self.clients.counts.refund(client, characters)
             raise
 
     def check_size(self, texts: Sequence[str], *, max_texts: int | None = None) -> None:
@@ -241,6 +231,17 @@ class Service:
                 400, "Invalid request: the glossary has a term that is empty, too long or not one line of text"
             )
         return Glossary(entries)
+
+    def tell_loads(self) -> None:
+        """Set the metrics of the queues."""
+        self.metrics.set_loads({model.name: model.load for model in self.models.all})
+
+    def require_ready(self) -> None:
+        """Raise ApiError 503 unless the models that are loaded at start are loaded, and the server is not stopping."""
+        if self.draining:
+            raise ApiError(503, "The server is stopping.", retry_after=5)
+        if waiting := [model.name for model in self.models.at_start if not model.ready]:
+            raise ApiError(503, f"The model {waiting[0]} is not loaded yet.", retry_after=1)
 
     def stop(self) -> None:
         """Finish accepted requests and stop."""

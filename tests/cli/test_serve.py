@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -26,9 +29,9 @@ from .conftest import TinyRun
 def serving(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Its address, once the first model is loaded."""
     command = [sys.executable, "-c", "from regard.cli import main; main()", "serve", "--port", "0", *arguments]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process, reading = subprocess.Popen(command, stderr=subprocess.PIPE, text=True), None
+    assert process.stderr is not None
     try:
-        assert process.stderr is not None
         said = ""
         for line in process.stderr:
             said += line
@@ -36,14 +39,26 @@ def serving(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
                 break
         else:
             raise AssertionError(said)
-        until = time.monotonic() + 30
-        while httpx.get(f"{found[1]}/readyz").status_code != 200:
+        reading = threading.Thread(target=lambda log: log.read(), args=(process.stderr,))  # lest it stand still
+        reading.start()
+        until = time.monotonic() + 60
+        while ready(found[1]) != 200:
             assert time.monotonic() < until
             time.sleep(0.05)
         yield found[1], process
     finally:
         process.kill()
-        process.communicate()
+        process.wait()
+        if reading is not None:
+            reading.join()
+        process.stderr.close()
+
+
+def ready(url: str) -> int:
+    try:
+        return httpx.get(f"{url}/readyz", timeout=30).status_code
+    except httpx.TransportError:  # of several workers, none serves yet, or the one that took this was killed
+        return 0
 
 
 def ask(url: str, line: str) -> httpx.Response:
@@ -73,12 +88,52 @@ def test_many_clients_get_what_the_model_says_and_sigterm_loses_none(tiny_run: T
     assert all(text == wanted[number] for number, text in found.items())
 
 
+def test_two_workers_share_counts_and_glossaries_and_lose_no_request_when_one_is_killed_and_all_are_stopped(
+    tiny_run: TinyRun,
+) -> None:
+    limits = ["--workers", "2", "--req-limit", "62", "--drain", "1000"]
+    with serving(str(tiny_run.path), *limits) as (url, process), ThreadPoolExecutor(8) as pool:
+        first, second = workers(process)
+        answers = list(pool.map(lambda _: ask(url, "a b c"), range(40)))
+        assert {(each.status_code, each.json()["translations"][0]["text"]) for each in answers} == {(200, "A B C")}
+        glossary = {"name": "n", "source_lang": "en", "target_lang": "de", "entries": "a\tb", "entries_format": "tsv"}
+        assert httpx.post(f"{url}/v2/glossaries", json=glossary).status_code == 201
+        os.kill(first, signal.SIGKILL)
+        assert len(httpx.get(f"{url}/v2/glossaries").json()["glossaries"]) == 1, "it was the dead worker's alone"
+        until = time.monotonic() + 60
+        while (there := workers(process)) in ([second], [first, second]):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert len(there) == 2 and second in there
+        process.send_signal(signal.SIGTERM)
+        while ready(url) != 503:
+            assert time.monotonic() < until
+        statuses = Counter(each.status_code for each in pool.map(lambda _: ask(url, "a b"), range(24)))
+        assert statuses == {200: 20, 429: 4}, "requests were not counted together"
+        assert 'route="/v1/translate",status="200"} 60.0' in httpx.get(f"{url}/metrics").text
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == -signal.SIGTERM
+
+
+def workers(process: subprocess.Popen[str]) -> list[int]:
+    """The workers of a server."""
+    found = []
+    for children in Path(f"/proc/{process.pid}/task").glob("*/children"):
+        for child in map(int, children.read_text().split()):
+            if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text():
+                found.append(child)
+    return sorted(found)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
         (["no/such/run"], 4, "no/such/run"),
         (["{run}", "{run}"], 2, "two runs are named"),
         (["{run}", "--port", "99999"], 2, "--port"),
+        (["{run}", "--workers", "0"], 2, "--workers"),
+        (["{run}", "--workers", "2", "--checkpoint", "77"], 4, "77"),
+        (["{run}", "--limits-storage", "nothing://"], 2, "--limits-storage"),
         (["{run}", "--checkpoint", "77"], 4, "77"),
     ],
 )
@@ -89,10 +144,11 @@ def test_what_cannot_be_served_is_told_at_once(
     assert (found, told in said) == (code, True), said
 
 
-def test_a_port_that_is_taken_is_told(tiny_run: TinyRun, run_cli: Callable[..., tuple[int, str]]) -> None:
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_port_that_is_taken_is_told(tiny_run: TinyRun, run_cli: Callable[..., tuple[int, str]], workers: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        code, said = run_cli("serve", str(tiny_run.path), "--port", str(port))
+        code, said = run_cli("serve", str(tiny_run.path), "--port", str(port), "--workers", workers)
     assert code == 2 and f"port {port}" in said and "in use" in said
 
 

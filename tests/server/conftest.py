@@ -15,6 +15,7 @@ from regard.server.app import create_app
 from regard.server.batching.metrics import ServerMetrics
 from regard.server.batching.models import ModelRegistry, ServedModel
 from regard.server.connections import limited_protocol
+from regard.server.draining_server import DrainingServer
 from regard.server.keys import KeyStore
 from regard.server.service import Service
 from regard.server.settings import ServerSettings
@@ -32,17 +33,28 @@ class Running(NamedTuple):
     service: Service
 
 
-@contextmanager
-def serving(
-    models: list[ServedModel], *, keys: KeyStore | None = None, **settings: Any
-) -> Iterator[tuple[int, Service]]:
+def create_server(
+    models: list[ServedModel], *, keys: KeyStore | None = None, preload: bool = False, **settings: Any
+) -> tuple[DrainingServer, Service]:
     allowed = ServerSettings(**({"requests_per_minute": 10_000} | settings))
-    service = Service(ModelRegistry(models), allowed, ServerMetrics(), keys=keys)
+    service = Service(ModelRegistry(models, preload=preload), allowed, ServerMetrics(), keys=keys)
     config = uvicorn.Config(
         create_app(service), host="127.0.0.1", port=0, log_level="warning", access_log=False, server_header=False,
         http=limited_protocol(allowed),
     )  # fmt: skip
-    server = uvicorn.Server(config)
+    return DrainingServer(config, service), service
+
+
+@contextmanager
+def serving(models: list[ServedModel], **options: Any) -> Iterator[tuple[int, Service]]:
+    server, service = create_server(models, **options)
+    with running(server) as port:
+        yield port, service
+
+
+@contextmanager
+def running(server: DrainingServer) -> Iterator[int]:
+    """Its port, while it runs in a thread."""
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
@@ -50,8 +62,9 @@ def serving(
         while not server.started:
             assert time.monotonic() < until and thread.is_alive()
             time.sleep(0.01)
-        yield server.servers[0].sockets[0].getsockname()[1], service
+        yield server.servers[0].sockets[0].getsockname()[1]
     finally:
+        server.grace = 0.0
         server.should_exit = True
         thread.join(timeout=20)
         assert not thread.is_alive()

@@ -244,16 +244,19 @@ def _add_status(routes: APIRouter, service: Service) -> None:
 
     @routes.get("/readyz", responses={503: {"model": ErrorBody}})
     def readyz() -> dict[str, str]:
-        """Tell that a model is loaded and the server is not stopping."""
-        if not any(model.ready for model in service.models.all):
-            raise ApiError(503, "No model is loaded yet.", retry_after=1)
+        """Tell that the models are loaded that are loaded at start, and that the server is not stopping.
+
+        A full queue does not count: it refuses the client that filled it, and a balancer that took every replica out
+        under load would leave none.
+        """
+        service.require_ready()
         return {"status": "ready"}
 
     @routes.get("/metrics", response_class=Response, responses={401: {"model": ErrorBody}, 403: {"model": ErrorBody}})
     def metrics(request: Request) -> Response:
         """Return metrics for Prometheus. Requires a key if the server has keys; counts no request of it."""
         service.identify(credentials(request, "Bearer"))
-        service.metrics.set_loads({model.name: model.load for model in service.models.all})
+        service.tell_loads()
         return Response(service.metrics.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

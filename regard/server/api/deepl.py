@@ -106,7 +106,7 @@ def _glossary(
     if not given.get("glossary_id"):
         return None
     owner, _ = service.identify(client)
-    return find_glossary(service.glossaries, owner, given["glossary_id"], source, target).glossary
+    return find_glossary(service.clients.glossaries, owner, given["glossary_id"], source, target).glossary
 
 
 def _markup(given: dict[str, Any]) -> Markup | None:

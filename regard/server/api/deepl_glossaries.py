@@ -56,12 +56,12 @@ def _add_creation(routes: APIRouter, service: Service) -> None:
         service.models.for_languages(source, target)
         parsed = await asyncio.to_thread(parse_entries, entries, given.get("entries_format", "tsv"))
         codes = _language_code(source), _language_code(target)
-        return _description(await asyncio.to_thread(service.glossaries.add, client, name, *codes, parsed))
+        return _description(await asyncio.to_thread(service.clients.glossaries.add, client, name, *codes, parsed))
 
 
 def _add_access(routes: APIRouter, service: Service) -> None:
     """Add the routes that list, show and delete glossaries."""
-    glossaries = service.glossaries
+    glossaries = service.clients.glossaries
 
     @routes.get("/glossaries")
     async def list_glossaries(request: Request) -> dict[str, Any]:

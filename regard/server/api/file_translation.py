@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -34,22 +35,25 @@ class TranslatedFiles:
     def __init__(self, *, limit: int = 32, seconds: float = 600.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit, self._seconds, self._clock = limit, seconds, clock
         self._files: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
+        self._lock = threading.Lock()
 
     def add(self, suffix: str, text: str) -> str:
         """Store a text and return the name under which it is found."""
         name = f"{secrets.token_urlsafe(24)}{suffix}"
-        self._expire()
-        while len(self._files) >= self._limit:
-            self._files.popitem(last=False)
-        self._files[name] = self._clock() + self._seconds, text.encode()
+        with self._lock:
+            self._expire()
+            while len(self._files) >= self._limit:
+                self._files.popitem(last=False)
+            self._files[name] = self._clock() + self._seconds, text.encode()
         return name
 
     def find(self, name: str) -> bytes:
         """Return the content of a file. ApiError 404 if there is none, or it has expired."""
-        self._expire()
-        if name not in self._files:
-            raise ApiError(404, "There is no such file, or it has expired.")
-        return self._files[name][1]
+        with self._lock:
+            self._expire()
+            if name not in self._files:
+                raise ApiError(404, "There is no such file, or it has expired.")
+            return self._files[name][1]
 
     def _expire(self) -> None:
         """Drop expired files."""

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
-from regard.server.api.file_translation import FILE_SUFFIXES, TranslatedFiles, read_form
+from regard.server.api.file_translation import FILE_SUFFIXES, read_form
 from regard.server.api.notices import notice_headers
 from regard.server.api.requests import Credentials, credentials, request_fields, unless_disconnected, validate_texts
 from regard.server.api_error import ApiError
@@ -77,7 +77,7 @@ def _add_translation(routes: APIRouter, service: Service) -> None:
 
 def _add_files(routes: APIRouter, service: Service) -> None:
     """Add the routes that translate a file and return the translation."""
-    files = TranslatedFiles()
+    files = service.clients.files
 
     @routes.post("/translate_file")
     async def translate_file(request: Request, response: Response) -> dict[str, str]:

@@ -1,14 +1,22 @@
-"""Prometheus metrics: requests by route and status; queue, fill and speed of each model."""
+"""Prometheus metrics: requests by route and status; queue, fill and speed of each model.
+
+Where ``PROMETHEUS_MULTIPROC_DIR`` was set before this module was imported, prometheus_client keeps them in files of
+that folder, and each process of a server tells the sums over all.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from regard.server.batching.scheduler import SchedulerObserver
 
-__all__ = ["ModelMetrics", "ServerMetrics"]
+__all__ = ["SHARED_FOLDER", "ModelMetrics", "ServerMetrics"]
+
+SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # environment variable that prometheus_client reads
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
@@ -30,8 +38,21 @@ class ServerMetrics:
         self.waited = Histogram(
             "regard_wait_seconds", "A sentence in the queue", ["model"], buckets=SECONDS, registry=registry
         )
-        self.queue = Gauge("regard_waiting", "Sentences in the queue", ["model"], registry=registry)
-        self.running = Gauge("regard_running", "Sentences in the running batch", ["model"], registry=registry)
+        self.queue, self.running = (
+            Gauge(f"regard_{name}", f"Sentences in the {where}", ["model"], registry=registry,
+                  multiprocess_mode="livesum")
+            for name, where in (("waiting", "queue"), ("running", "running batch"))
+        )  # fmt: skip
+
+    @property
+    def are_shared(self) -> bool:
+        """Whether the metrics are sums over several processes."""
+        return SHARED_FOLDER in os.environ
+
+    @staticmethod
+    def forget(folder: str, process: int) -> None:
+        """Take the queues of a process that has ended out of the sums that a folder holds; its counts remain."""
+        mark_process_dead(process, folder)
 
     def count_request(self, route: str, status: int, seconds: float) -> None:
         """Count a request and its seconds."""
@@ -51,7 +72,11 @@ class ServerMetrics:
 
     def exposition(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""
-        return generate_latest(self.registry)
+        if not self.are_shared:
+            return generate_latest(self.registry)
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)
+        return generate_latest(registry)
 
 
 class ModelMetrics(SchedulerObserver):

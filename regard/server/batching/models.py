@@ -179,7 +179,8 @@ def _jobs(
 class ModelRegistry:
     """Served models, found by name or by languages."""
 
-    def __init__(self, models: Sequence[Served[Any, Any]]) -> None:
+    def __init__(self, models: Sequence[Served[Any, Any]], *, preload: bool = False) -> None:
+        """Register models; ``preload``: all of them are loaded when the server starts, not the first alone."""
         names = [model.name for model in models]
         for name in names:
             if names.count(name) > 1:
@@ -187,6 +188,7 @@ class ModelRegistry:
                     f"two runs are named {name}", where="RUN", help=f"name them: en-de={name} de-en=other/{name}"
                 )
         self.by_name = {model.name: model for model in models}
+        self.at_start = list(models) if preload else list(models)[:1]
 
     @property
     def all(self) -> list[Served[Any, Any]]:

@@ -103,12 +103,16 @@ class Served(ABC, Generic[Predictor, OwnWorker]):
             return self._started[:2]
 
     def stop(self) -> None:
-        """Finish accepted inputs and stop."""
-        with self._lock:
+        """Finish accepted inputs and stop; a model that is still being loaded has none, and may take minutes."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
             if self._started is not None:
                 _, worker, thread = self._started
                 worker.close()
                 thread.join()
+        finally:
+            self._lock.release()
 
     def _run(self, worker: OwnWorker) -> None:
         """Run the queue; the body of the model's thread."""

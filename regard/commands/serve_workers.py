@@ -1,0 +1,110 @@
+"""``regard serve --workers N``: N processes behind one port, and one more that supervises them.
+
+The port's queue of connections belongs to all of them: what one that dies has not accepted, another takes. What clients
+leave on the server, such as counts and glossaries, is kept by the supervising process.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import signal
+import socket
+import sys
+import tempfile
+from dataclasses import replace
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.commands.server_plan import ServerPlan, bound_socket, log_requests, require_libraries
+from regard.errors import ConfigError, RegardError
+
+if TYPE_CHECKING:
+    from regard.server.draining_server import DrainingServer
+
+__all__ = ["serve_with_workers"]
+
+log = logging.getLogger("regard.server")
+QUEUE = 2048  # connections that wait to be accepted
+AT_ONCE = 4  # of them that a worker takes in one turn: one that took all would leave none to its idle neighbours
+LATE = 10.0  # seconds after the last request's time at which a worker that still runs is killed
+
+
+def serve_with_workers(plan: ServerPlan, count: int) -> None:
+    """Serve until a signal, which is raised again once all requests are answered."""
+    if sys.platform == "win32":
+        raise ConfigError("several workers need Linux or macOS", where="--workers")
+    from regard.server.batching.metrics import SHARED_FOLDER, ServerMetrics
+    from regard.server.client_state import SharedClientState
+    from regard.server.supervisor import Supervisor
+
+    require_libraries()
+    plan.check()
+    plan = _share(plan, count)
+    limits = plan.limits()
+    with bound_socket(plan.host, plan.port) as port, tempfile.TemporaryDirectory(prefix="regard-") as shared:
+        host = SharedClientState(plan.clients(), str(Path(shared, "clients")))
+        os.environ[SHARED_FOLDER] = shared
+        work = partial(_work, plan, port, host.address)
+        supervisor = Supervisor(
+            work, count, patience=plan.grace + limits.seconds + LATE, on_death=partial(ServerMetrics.forget, shared)
+        )
+        log_requests()
+        _tell_address(port, count)
+        stopped_by, code = supervisor.run(on_stop=port.close)
+    if stopped_by is not None:
+        signal.raise_signal(stopped_by)
+    sys.exit(code)
+
+
+def _share(plan: ServerPlan, count: int) -> ServerPlan:
+    """Return the plan of each worker: of threads, and of connections of one address, it has its share."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if count > cores:
+        print(f"note: {count} workers share {cores} cores; more workers than cores answer no sooner", file=sys.stderr)
+    threads = plan.opening.get("threads") or max(1, cores // count)
+    connections = math.ceil(plan.limits().connections / count)
+    return replace(
+        plan, opening=plan.opening | {"threads": threads}, settings=plan.settings | {"connections": connections}
+    )
+
+
+def _tell_address(port: socket.socket, count: int) -> None:
+    """Tell where the server listens, in uvicorn's words."""
+    host, number = port.getsockname()[:2]
+    address = f"[{host}]" if ":" in host else host
+    log.info("%d workers running on http://%s:%d (Press CTRL+C to quit)", count, address, number)
+
+
+def _work(plan: ServerPlan, port: socket.socket, state: Any, number: int, supervisor: Connection) -> None:
+    """Serve, as one of the workers; the body of its process."""
+    from regard.server.client_state import SharedClientState
+    from regard.server.supervisor import begin_work
+
+    begin_work()
+    log_requests(f"worker {number}")
+    try:
+        server = plan.create_server(SharedClientState.connect(state))
+    except RegardError as error:
+        log.error("it cannot start: %s", error)
+        sys.exit(error.exit_code)
+    _serve(server, port, supervisor)
+
+
+def _serve(server: DrainingServer, port: socket.socket, supervisor: Connection) -> None:
+    """Serve at a port that several workers share."""
+    from regard.server.supervisor import AT_ONCE as STOP_AT_ONCE
+
+    def serving() -> None:
+        """Tell the supervisor."""
+        port.listen(QUEUE)  # asyncio has made it as short as what a worker takes at once
+        supervisor.send(True)
+        supervisor.close()
+
+    server.on_serving = serving
+    server.config.backlog = AT_ONCE
+    signal.signal(STOP_AT_ONCE, lambda number, frame: server.handle_exit(signal.SIGINT, frame))
+    server.run([port])

@@ -1,0 +1,225 @@
+"""Servers as ``regard serve`` and ``regard inspect`` build them: models, limits, keys and the HTTP application."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.core.installation import extra_command
+from regard.errors import ConfigError, ModelError
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from regard.server.batching.metrics import ServerMetrics
+    from regard.server.batching.models import ModelRegistry
+    from regard.server.batching.served import Served
+    from regard.server.client_state import ClientState
+    from regard.server.draining_server import DrainingServer
+    from regard.server.settings import ServerSettings
+    from regard.tasks.translation.translator import Engine
+
+__all__ = ["ServerPlan", "bound_socket", "free_port", "log_requests", "require_libraries"]
+
+CONNECTIONS = 1024  # at once; more are refused with 503
+
+
+@dataclass(frozen=True)
+class ServerPlan:
+    """Server to build, in values that another process can be told.
+
+    ``runs``: run folders, each as NAME=RUN or RUN. ``port``: 0 picks a free one. ``settings``: limits, as
+    ``ServerSettings`` names them. ``keys``: file of API keys; without it no key is asked for. ``glossaries``: folder
+    for client glossaries; without it they live in memory. ``storage``: store of counts that several servers share;
+    without it they live in memory. ``trusted_proxy``: address of a proxy whose X-Forwarded-For header is trusted.
+    ``grace``: seconds from SIGTERM for which the port stays open. ``preload``: load all runs at start, not the first
+    alone. ``log_level``: uvicorn's. ``opening``: options of ``open_model``.
+    """
+
+    runs: list[str]
+    host: str
+    port: int
+    settings: dict[str, Any] = field(default_factory=dict)
+    keys: Path | None = None
+    glossaries: Path | None = None
+    storage: str | None = None
+    trusted_proxy: str | None = None
+    grace: float = 0.0
+    preload: bool = False
+    log_level: str = "info"
+    opening: dict[str, Any] = field(default_factory=dict)
+
+    def limits(self) -> ServerSettings:
+        """Return the limits. ConfigError for a public URL that is none."""
+        from regard.server.settings import ServerSettings
+
+        return _settings(ServerSettings, self.settings)
+
+    def models(self, metrics: ServerMetrics) -> ModelRegistry:
+        """Open the runs; weights are read later. ConfigError or ModelError for what cannot be served."""
+        from regard.server.batching.models import ModelRegistry
+
+        limits = self.limits()
+        opened = [_served(given, limits, metrics, **self.opening) for given in self.runs]
+        models = ModelRegistry(opened, preload=self.preload)
+        if self.opening.get("engine") is not None and not (models.translators or models.generators):
+            why = "engines are for translation and generation"
+            raise ConfigError("no run here translates or generates", where="--engine", why=why)
+        return models
+
+    def check(self) -> None:
+        """Raise ConfigError or ModelError for what cannot be served; reads no weights."""
+        from regard.server.batching.metrics import ServerMetrics
+        from regard.server.keys import KeyStore
+
+        self.models(ServerMetrics())
+        if self.keys:
+            KeyStore(self.keys)
+
+    def clients(self) -> ClientState:
+        """Create the state that clients leave."""
+        from regard.server.client_state import ClientState
+
+        return ClientState.create(self.limits(), glossaries=self.glossaries, storage=self.storage)
+
+    def create_server(self, clients: ClientState | None = None) -> DrainingServer:
+        """Return a server that is ready to run; ``clients``: the state to use, a new one for None."""
+        from regard.server.app import create_app
+        from regard.server.batching.metrics import ServerMetrics
+        from regard.server.draining_server import DrainingServer
+        from regard.server.keys import KeyStore
+        from regard.server.service import Service
+
+        # oneDNN keeps code for a thousand shapes otherwise, and requests have as many: hundreds of megabytes.
+        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
+        metrics = ServerMetrics()
+        models = self.models(metrics)
+        keys = KeyStore(self.keys) if self.keys else None
+        service = Service(models, self.limits(), metrics, keys=keys, clients=clients or self.clients())
+        return DrainingServer(self._config(create_app(service)), service, grace=self.grace)
+
+    def _config(self, app: Any) -> uvicorn.Config:
+        """Return uvicorn's settings."""
+        import uvicorn
+
+        from regard.server.connections import limited_protocol
+
+        limits, proxy = self.limits(), self.trusted_proxy
+        return uvicorn.Config(
+            app, host=self.host, port=self.port, log_level=self.log_level, access_log=False, server_header=False,
+            http=limited_protocol(limits, proxy), ws="none", timeout_keep_alive=5,
+            timeout_graceful_shutdown=round(limits.seconds) + 1, limit_concurrency=max(CONNECTIONS, 4 * limits.waiting),
+            proxy_headers=proxy is not None, forwarded_allow_ips=proxy or [],
+        )  # fmt: skip
+
+
+def require_libraries() -> None:
+    """Raise ConfigError if the libraries of a server are not installed."""
+    try:
+        import uvicorn  # noqa: F401
+
+        import regard.server.app  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(
+            "the server's libraries are not installed", why=str(error), help=extra_command("serve")
+        ) from error
+
+
+def bound_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that listens. ConfigError if the port is taken, which uvicorn would tell too late."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen at {host}, port {port}", where="--host, --port", why=error.strerror or str(error),
+            help="another --port; 0 takes one that is free",
+        ) from error  # fmt: skip
+
+
+def free_port(host: str, port: int) -> int:
+    """Return the port, or a free one for 0; ConfigError if it is taken."""
+    with bound_socket(host, port) as tried:
+        return int(tried.getsockname()[1])
+
+
+def log_requests(name: str | None = None) -> None:
+    """Log client, path and duration of each request on standard error, after a name if there is one; never a text."""
+    import logging
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter(f"%(asctime)s {name}: %(message)s" if name else "%(asctime)s %(message)s"))
+    logger = logging.getLogger("regard.server")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+
+
+def _settings(kind: type[ServerSettings], given: dict[str, Any]) -> ServerSettings:
+    from pydantic import ValidationError
+
+    try:
+        return kind(**given)
+    except ValidationError as error:
+        if error.errors()[0]["loc"] != ("public_url",):
+            raise
+        help = "for example --public-url https://translate.example.org"
+        raise ConfigError("this is no address of a server", where="--public-url", help=help) from error
+
+
+def _served(
+    given: str, settings: ServerSettings, metrics: ServerMetrics, *, engine: Engine | None = None,
+    checkpoint: str | None = None, device: str | None = None, threads: int | None = None,
+) -> Served[Any, Any]:  # fmt: skip
+    """Open a run to be served; weights are read with the first request."""
+    from regard.commands.options import open_model, open_predictor
+    from regard.inspection.inspector import run_inspector
+    from regard.runs.run_folder import RunFolder
+    from regard.server.batching.metrics import ModelMetrics
+    from regard.server.batching.models import ServedModel
+    from regard.server.batching.scheduler import Limits
+    from regard.server.batching.served_generator import ServedGenerator
+    from regard.server.batching.served_predictor import ServedPredictor
+    from regard.tasks.language_model.config import LanguageModelConfig
+    from regard.tasks.translation.config import TranslationConfig
+
+    name, path = _name_and_path(given)
+    run = RunFolder.open(path)
+    chosen = run.weights_path(checkpoint)
+    if not chosen.path.is_dir():
+        raise ModelError(f"{path} has no checkpoint {chosen.name}", where=str(chosen.path), help=f"regard info {path}")
+    config = run.config
+    opening: dict[str, Any] = {"device": device, "threads": threads}
+
+    def open(which: str | None) -> Any:
+        """Open the model for inspection: the one that is served, or another checkpoint."""
+        return open_predictor(path, checkpoint=which, **opening) if which else model.start()[0]
+
+    inspector = run_inspector(run, name=name, open=open, checkpoint=checkpoint)
+    common: dict[str, Any] = {"observer": ModelMetrics(metrics, name), "threads": threads, "inspector": inspector}
+    model: Served[Any, Any]
+    if isinstance(config, TranslationConfig):
+        model = ServedModel(
+            name, load_translator=lambda: open_model(path, checkpoint=checkpoint, engine=engine, **opening),
+            search=config.search, source=config.data.source_language, target=config.data.target_language,
+            limits=Limits(rows=settings.rows, waiting=settings.waiting), **common,
+        )  # fmt: skip
+        return model
+    if isinstance(config, LanguageModelConfig):
+        model = ServedGenerator(
+            name, load_predictor=lambda: open_predictor(path, checkpoint=checkpoint, engine=engine, **opening),
+            waiting=settings.waiting, rows=settings.rows, **common,
+        )  # fmt: skip
+        return model
+    model = ServedPredictor(
+        name, task=config.task.kind, load_predictor=lambda: open_predictor(path, checkpoint=checkpoint, **opening),
+        waiting=settings.waiting, **common,
+    )  # fmt: skip
+    return model
+
+
+def _name_and_path(given: str) -> tuple[str, Path]:
+    """Split ``en-de=runs/m30k`` into name and path; without a name, the folder's name is taken."""
+    name, equals, path = given.partition("=")
+    return (name, Path(path)) if equals and name and "/" not in name else (Path(given).resolve().name, Path(given))

@@ -1,0 +1,117 @@
+"""What a load balancer sees of a server that starts, and of one that stops: the truth, and no lost request."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import threading
+
+import httpx
+import pytest
+
+from regard.server.batching.models import ServedModel
+
+from .conftest import create_server, running, serving
+from .copying import capitals
+from .test_app import until
+
+
+def loading(monkeypatch: pytest.MonkeyPatch, name: str) -> tuple[ServedModel, threading.Event]:
+    """A model that is loaded when the event is set."""
+    model, _ = capitals(name)
+    loaded, load = threading.Event(), model._load_translator
+    monkeypatch.setattr(model, "_load_translator", lambda: loaded.wait(30) and load())
+    return model, loaded
+
+
+def ready(port: int) -> int:
+    return httpx.get(f"http://127.0.0.1:{port}/readyz").status_code
+
+
+@pytest.mark.parametrize("preload", [False, True])
+def test_it_is_ready_when_all_is_loaded_that_is_loaded_at_start(monkeypatch: pytest.MonkeyPatch, preload: bool) -> None:
+    first, first_loaded = loading(monkeypatch, "first")
+    second, second_loaded = loading(monkeypatch, "second")
+    with serving([first, second], preload=preload) as (port, service):
+        assert ready(port) == 503 and httpx.get(f"http://127.0.0.1:{port}/healthz").status_code == 200
+        first_loaded.set()
+        until(lambda: first.ready)
+        if preload:
+            assert ready(port) == 503
+        second_loaded.set()
+        until(lambda: ready(port) == 200)
+        assert second.ready == preload
+        service.draining = True
+        assert ready(port) == 503
+
+
+def test_another_model_does_not_make_it_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, loaded = loading(monkeypatch, "first")
+    second, _ = capitals("second")
+    with serving([first, second]) as (port, _):
+        body = {"text": "a", "model": "second"}
+        assert httpx.post(f"http://127.0.0.1:{port}/v1/translate", json=body).status_code == 200
+        assert second.ready and ready(port) == 503
+        loaded.set()
+
+
+def test_while_it_drains_it_says_so_and_answers_and_closes_each_connection() -> None:
+    model, _ = capitals()
+    server, _ = create_server([model])
+    server.grace = 1000.0
+    with running(server) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+        until(lambda: ready(port) == 200)
+        assert "connection" not in client.get("/healthz").headers
+        server.handle_exit(signal.SIGTERM, None)
+        assert client.get("/readyz").status_code == 503
+        answer = client.post("/v1/translate", json={"text": "a dog."})
+        assert answer.json()["translations"][0]["text"] == "A DOG." and answer.headers["connection"] == "close"
+        assert client.get("/healthz").status_code == 200
+
+
+def test_ctrl_c_does_not_wait_for_a_balancer() -> None:
+    server, _ = create_server([capitals()[0]])
+    server.grace = 1000.0
+    with running(server):
+        server.handle_exit(signal.SIGINT, None)
+        assert server.should_exit and server.grace == 0.0
+
+
+def test_a_second_signal_ends_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, _ = create_server([capitals()[0]])
+    did: list[object] = []
+    monkeypatch.setattr(signal, "signal", lambda number, handler: did.append((number, handler)))
+    monkeypatch.setattr(os, "kill", lambda process, number: did.append((process, number)))
+    server.handle_exit(signal.SIGINT, None)
+    assert not did
+    server.handle_exit(signal.SIGTERM, None)
+    assert did == [(signal.SIGTERM, signal.SIG_DFL), (os.getpid(), signal.SIGTERM)]
+
+
+def test_a_connection_that_nobody_has_accepted_yet_is_answered() -> None:
+    server, _ = create_server([capitals()[0]])
+
+    async def stop_with_one_waiting() -> bytes:
+        server.config.load()
+        server.lifespan = server.config.lifespan_class(server.config)
+        await server.startup()
+        address = server.servers[0].sockets[0].getsockname()
+        with socket.create_connection(address, timeout=20) as waiting:  # the loop has no turn to accept it
+            waiting.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+            await server.shutdown()
+            return waiting.recv(4096)
+
+    assert asyncio.run(stop_with_one_waiting()).startswith(b"HTTP/1.1 200 ")
+
+
+def test_to_stop_while_a_model_is_loaded_takes_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, loaded = loading(monkeypatch, "slow")
+    server, _ = create_server([model])
+    try:
+        with running(server) as port:
+            assert ready(port) == 503
+        assert not loaded.is_set()
+    finally:
+        loaded.set()
