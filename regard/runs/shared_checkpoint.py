@@ -86,7 +86,7 @@ def save_shared(
 
 
 def _together(ranks: Ranks, folder: Path, work: Callable[[], Any] | None) -> list[Any]:
-    """What ``work`` gave on every rank; StorageError on all of them where one could not do it."""
+    """Return what ``work`` gave on every rank; StorageError on all of them where one could not do it."""
     failure: StorageError | None = None
     result = None
     try:

@@ -118,7 +118,7 @@ class Checkpoints:
         return [step for step in steps if step != progress.best_step]
 
     def _kept(self, progress: TrainingProgress, since: int, planned: bool) -> dict[str, Any]:
-        """How many checkpoints are kept, and which whatever happens."""
+        """Count the checkpoints to keep, and name those that stay whatever happens."""
         keep = self.run.config.train.keep + len(self._passing(progress, since)) + (not planned)
         steps = (progress.best_step, progress.last_good)
         return {"keep": keep, "protect": [checkpoint.step_path(self.folder, step).name for step in steps]}

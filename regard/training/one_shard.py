@@ -92,7 +92,7 @@ class OneShard:
         return False
 
     def passing(self, model: nn.Module, last: bool) -> AbstractContextManager[None]:
-        """What surrounds the two directions of a pass."""
+        """Surround the two directions of a pass."""
         return nullcontext()
 
     def collected(self, parameters: Sequence[Tensor]) -> list[Tensor]:

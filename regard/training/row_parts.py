@@ -49,7 +49,7 @@ def first_row(parameter: Tensor) -> int:
 
 
 def rows_like(tensor: Tensor, parameter: Tensor) -> Tensor:
-    """Of a whole tensor the rows that this rank holds of ``parameter``."""
+    """Cut from a whole tensor the rows that this rank holds of ``parameter``."""
     if not is_cut(parameter):
         return tensor
     first = first_row(parameter)
