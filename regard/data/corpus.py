@@ -7,6 +7,7 @@ each begins (``source.offsets``), the line every pair came from (``lines``), and
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
@@ -22,6 +23,7 @@ __all__ = ["FORMAT", "Corpora", "Corpus", "Parallel", "Report"]
 FORMAT = {"format": "regard-corpus", "version": 1}
 Numbers = npt.NDArray[Any]
 Count = Annotated[int, Field(ge=0, lt=1 << 60)]
+CHECKED = 1 << 20  # offsets looked at at a time
 
 
 class Report(NamedTuple):
@@ -65,9 +67,10 @@ class _Head(_Strict):
 class Parallel(Protocol):
     """Pairs of token numbers: one corpus or several end to end."""
 
-    source_length: npt.NDArray[np.int32]
-    target_length: npt.NDArray[np.int32]
-
+    @property
+    def source_length(self) -> npt.NDArray[np.int32]: ...
+    @property
+    def target_length(self) -> npt.NDArray[np.int32]: ...
     def __len__(self) -> int: ...
     def source(self, index: int) -> Numbers: ...
     def target(self, index: int) -> Numbers: ...
@@ -77,7 +80,8 @@ class Parallel(Protocol):
 class Corpus:
     """A prepared corpus. ``source_length`` and ``target_length`` (int32, one a pair) count pieces, no END.
 
-    Twelve bytes of memory a pair; the tokens stay on disk.
+    All of it stays on disk; the lengths are read into memory when they are first asked for. ``longest_source`` counts
+    the pieces of the longest source, ``longest`` those of the longest sentence of either side.
     """
 
     def __init__(self, folder: Path, head: _Head) -> None:
@@ -96,8 +100,9 @@ class Corpus:
         self._source_offsets, self._target_offsets, self._lines, self._source, self._target = (
             _map(folder / name, kind, count) for name, (kind, count) in files.items()
         )
-        self.source_length = self._lengths("source.offsets", self._source_offsets, head.source_tokens)
-        self.target_length = self._lengths("target.offsets", self._target_offsets, head.target_tokens)
+        self.longest_source = self._checked("source.offsets", self._source_offsets, head.source_tokens)
+        longest_target = self._checked("target.offsets", self._target_offsets, head.target_tokens)
+        self.longest = max(self.longest_source, longest_target)
 
     @classmethod
     def open(cls, folder: Path) -> Corpus:
@@ -118,15 +123,33 @@ class Corpus:
         except (KeyError, TypeError, ValueError) as error:
             raise _damaged(path, str(error)) from error
 
-    def _lengths(self, name: str, offsets: Numbers, tokens: int) -> npt.NDArray[np.int32]:
-        """Pieces of each sentence. DataError where the offsets do not lead from 0 to the last token, rising."""
-        path = self.folder / name
-        if offsets[0] != 0 or offsets[-1] != tokens or (offsets[1:] < offsets[:-1]).any():
+    def _checked(self, name: str, offsets: Numbers, tokens: int) -> int:
+        """The longest sentence. DataError where the offsets do not lead from 0 to the last token, rising."""
+        path, longest = self.folder / name, 0
+        # The range first: a difference of numbers far apart wraps around.
+        rising = offsets[0] == 0 and offsets[-1] == tokens
+        for at in range(0, len(offsets), CHECKED):
+            part = offsets[at : at + CHECKED + 1]
+            rising = rising and bool((part >= 0).all() and (part[1:] >= part[:-1]).all())
+            longest = max(longest, int(np.diff(part).max(initial=0)))
+        if not rising:
             raise _damaged(path, f"its offsets do not rise from 0 to {tokens}")
-        lengths = np.diff(offsets)
-        if (lengths > self.report.max_length).any():
+        if longest > self.report.max_length:
             raise _damaged(path, f"a sentence has more than {self.report.max_length} pieces")
-        return lengths.astype(np.int32)
+        return longest
+
+    @cached_property
+    def source_length(self) -> npt.NDArray[np.int32]:
+        return np.diff(self._source_offsets).astype(np.int32)
+
+    @cached_property
+    def target_length(self) -> npt.NDArray[np.int32]:
+        return np.diff(self._target_offsets).astype(np.int32)
+
+    def lengths(self, begin: int, end: int) -> npt.NDArray[np.int64]:
+        """The longer side of each pair from ``begin`` to before ``end``, END included; nothing is kept in memory."""
+        sides = (np.diff(offsets[begin : end + 1]) for offsets in (self._source_offsets, self._target_offsets))
+        return np.maximum(*sides) + 1
 
     def require_types(self, source: int, target: int) -> None:
         """DataError where a token is none of a vocabulary of so many pieces. Reads all of them once."""
@@ -161,8 +184,18 @@ class Corpora:
         self.parts = list(parts)
         self.sizes = [len(part) for part in self.parts]
         self._start = np.concatenate([[0], np.cumsum(self.sizes, dtype=np.int64)])
-        self.source_length = np.concatenate([part.source_length for part in self.parts])
-        self.target_length = np.concatenate([part.target_length for part in self.parts])
+
+    @cached_property
+    def source_length(self) -> npt.NDArray[np.int32]:
+        return np.concatenate([part.source_length for part in self.parts])
+
+    @cached_property
+    def target_length(self) -> npt.NDArray[np.int32]:
+        return np.concatenate([part.target_length for part in self.parts])
+
+    @property
+    def longest_source(self) -> int:
+        return max(part.longest_source for part in self.parts)
 
     def __len__(self) -> int:
         return int(self._start[-1])

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from regard.core.task import ExampleIndices, Indices
 from regard.errors import ConfigError, DataError
 
-__all__ = ["batches_in_order", "by_length", "epoch_batches", "mixed_epoch"]
+__all__ = ["batches_in_order", "by_length", "does_not_fit", "epoch_batches", "mixed_epoch", "shares"]
 
 Lengths = npt.NDArray[np.integer]
 
@@ -33,17 +33,23 @@ def epoch_batches(
     too_long = np.flatnonzero(lengths > tokens)
     if len(too_long):
         first = int(too_long[0])
-        raise DataError(
-            f"{len(too_long):,} sentences do not fit into a batch of {tokens:,} tokens.",
-            where=where(first) if where is not None else f"pair {first + 1}",
-            why=f"that pair has {int(lengths[first]):,} pieces, the end symbol included",
-            help="lower data.max_length below the tokens of a batch, or raise the latter",
-        )
+        told = where(first) if where is not None else f"pair {first + 1}"
+        raise does_not_fit(len(too_long), int(lengths[first]), tokens, told)
     random = np.random.default_rng((seed, epoch))
     shuffled = random.permutation(np.arange(len(lengths)))
     ordered = shuffled[np.argsort(lengths[shuffled], kind="stable")]
     batches = _cut(ordered, lengths[ordered], tokens)
     return [batches[position] for position in random.permutation(len(batches))]
+
+
+def does_not_fit(number: int, length: int, tokens: int, where: str) -> DataError:
+    """The error for ``number`` examples that exceed a batch; the first of them is at ``where`` and has ``length``."""
+    return DataError(
+        f"{number:,} sentences do not fit into a batch of {tokens:,} tokens.",
+        where=where,
+        why=f"that pair has {length:,} pieces, the end symbol included",
+        help="lower data.max_length below the tokens of a batch, or raise the latter",
+    )
 
 
 def batches_in_order(lengths: Lengths, tokens: int) -> list[Indices]:
@@ -74,7 +80,7 @@ def mixed_epoch(sizes: Sequence[int], weights: Sequence[float], *, seed: int, ep
     """
     if not sizes or len(sizes) != len(weights) or min(sizes) < 1 or min(weights) <= 0:
         raise ConfigError("A mixture needs corpora that hold pairs, each with a weight above 0.", where="data")
-    counts = _shares(sum(sizes), weights)
+    counts = shares(sum(sizes), weights)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     drawn, visits = [], []
     for part, (size, count) in enumerate(zip(sizes, counts, strict=True)):
@@ -102,7 +108,7 @@ def _cut(ordered: Indices, lengths: Lengths, tokens: int) -> list[Indices]:
     return batches
 
 
-def _shares(total: int, weights: Sequence[float]) -> list[int]:
+def shares(total: int, weights: Sequence[float]) -> list[int]:
     """``total`` split by weight, rounded by largest remainder so that nothing is lost."""
     exact = total * np.asarray(weights, np.float64) / np.sum(weights)
     counts = np.floor(exact).astype(np.int64)

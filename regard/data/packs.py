@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 
 from regard.core.task import ExampleIndices, Indices
+from regard.data.computed_order import even_batches
 from regard.data.document_stream import DocumentStream
 from regard.data.tokenizers.tokenizer import PAD
 from regard.data.windows import TokenBatch
@@ -96,14 +97,21 @@ class PackExamples:
     A row holds several documents, which ``TokenBatch.segment`` tells apart and each of which begins at position 0. A
     document longer than a row is in several, each piece a document of its own. Which documents share a row is the same
     in every epoch: none sees another. Evaluation with a ``stride`` below the context has rows of its own, after those
-    of training.
+    of training. ``computed``: the order of training is computed batch by batch, in constant memory.
     """
 
     def __init__(
-        self, streams: Sequence[DocumentStream], *, context: int, tokens: int, seed: int, stride: int | None = None
+        self,
+        streams: Sequence[DocumentStream],
+        *,
+        context: int,
+        tokens: int,
+        seed: int,
+        stride: int | None = None,
+        computed: bool = False,
     ) -> None:
         self.streams, self.context, self.rows, self.seed = list(streams), context, max(tokens // context, 1), seed
-        self.stride = stride or context
+        self.stride, self.computed = stride or context, computed
         self._training = _Plan(self.streams, context, context)
 
     @cached_property
@@ -127,8 +135,10 @@ class PackExamples:
     def __len__(self) -> int:
         return sum(len(plan.rows) for plan in self._plans)
 
-    def batches(self, epoch: int | None) -> list[ExampleIndices]:
+    def batches(self, epoch: int | None) -> Sequence[ExampleIndices]:
         """See ``core.task.Examples``; in training in an order drawn from (seed, epoch), without replacement."""
+        if self.computed and epoch is not None:
+            return even_batches(len(self._training.rows), self.rows, seed=self.seed, epoch=epoch)
         if epoch is None:
             index = np.arange(len(self) - len(self._plans[-1].rows), len(self))
         else:

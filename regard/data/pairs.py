@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from regard.core.task import ExampleIndices, Indices
+from regard.data.computed_order import LengthOrder
 from regard.data.corpus import Corpora, Parallel
+from regard.data.length_index import LengthIndex
 from regard.data.order import batches_in_order, by_length, mixed_epoch
 from regard.data.reading import CorpusConfig, read_pairs
 from regard.data.tokenizers.tokenizer import BEGIN, END, PAD
@@ -41,7 +43,8 @@ class PairExamples:
     """The pairs of several prepared corpora as ``core.task.Examples``.
 
     ``weights``: the share of each corpus in an epoch. ``tokens``: rows × longest side of a batch, padding included.
-    ``files``: of each corpus, where its text is read again for ``texts``.
+    ``files``: of each corpus, where its text is read again for ``texts``. ``computed``: the order of training is
+    computed batch by batch, from an index by length on disk, and nothing as long as the corpora is in memory.
     """
 
     def __init__(
@@ -52,18 +55,28 @@ class PairExamples:
         tokens: int,
         seed: int,
         files: Sequence[CorpusConfig] = (),
+        computed: bool = False,
     ) -> None:
         self.corpora, self.weights, self._files = corpora, list(weights), list(files)
         self._tokens, self._seed = tokens, seed
-        self._lengths = pair_lengths(corpora)
+        self._order: LengthOrder | None = None
+        if computed:
+            indices = [LengthIndex.of(part) for part in corpora.parts]
+            self._order = LengthOrder(indices, self.weights, tokens=tokens, seed=seed, where=self.where)
 
     def __len__(self) -> int:
         return len(self.corpora)
 
-    def batches(self, epoch: int | None) -> list[ExampleIndices]:
+    @cached_property
+    def _lengths(self) -> npt.NDArray[np.int32]:
+        return pair_lengths(self.corpora)
+
+    def batches(self, epoch: int | None) -> Sequence[ExampleIndices]:
         """See ``core.task.Examples``: by like length, drawn from (seed, epoch); for evaluation by rising length."""
         if epoch is None:
             return [_once(indices) for indices in batches_in_order(self._lengths, self._tokens)]
+        if self._order is not None:
+            return self._order.batches(epoch)
         chosen = mixed_epoch(self.corpora.sizes, self.weights, seed=self._seed, epoch=epoch)
         return by_length(self._lengths, chosen, self._tokens, seed=self._seed, epoch=epoch, where=self.where)
 

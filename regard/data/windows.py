@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.core.task import ExampleIndices, Indices
+from regard.data.computed_order import even_batches
 from regard.data.stream import Stream
 from regard.data.tokenizers.tokenizer import PAD
 
@@ -43,13 +44,22 @@ class WindowExamples:
 
     Evaluation with a ``stride`` below the context has windows of its own, numbered after those of training: each begins
     ``stride`` tokens after the one before it, and of a token that is in several the first counts.
+
+    ``computed``: the order of training is computed batch by batch, in constant memory.
     """
 
     def __init__(
-        self, streams: Sequence[Stream], *, context: int, tokens: int, seed: int, stride: int | None = None
+        self,
+        streams: Sequence[Stream],
+        *,
+        context: int,
+        tokens: int,
+        seed: int,
+        stride: int | None = None,
+        computed: bool = False,
     ) -> None:
         self.streams, self.context, self.rows, self.seed = list(streams), context, max(tokens // context, 1), seed
-        self.stride = stride or context
+        self.stride, self.computed = stride or context, computed
         # One window more than evaluation needs: a shift may cut one in two.
         counts = [-(-(len(stream) - 1) // context) + 1 for stream in self.streams]
         self._training = sum(counts)
@@ -61,8 +71,16 @@ class WindowExamples:
     def __len__(self) -> int:
         return int(self._first[-1])
 
-    def batches(self, epoch: int | None) -> list[ExampleIndices]:
+    def batches(self, epoch: int | None) -> Sequence[ExampleIndices]:
         """See ``core.task.Examples``; in training in an order drawn from (seed, epoch), without replacement."""
+        if self.computed and epoch is not None:
+            first = np.cumsum([0, *(self._number(stream, epoch + 1) for stream in range(len(self.streams)))])
+
+            def numbered(places: Indices) -> Indices:
+                stream = np.searchsorted(first, places, side="right") - 1
+                return self._first[stream] + places - first[stream]
+
+            return even_batches(int(first[-1]), self.rows, seed=self.seed, epoch=epoch, numbered=numbered)
         visit = 0 if epoch is None else epoch + 1
         index = np.flatnonzero(self._lengths(visit))
         if epoch is None:
@@ -124,6 +142,11 @@ class WindowExamples:
         if visit == 0:
             return 0
         return int(np.random.default_rng((self.seed, stream, visit)).integers(self.context))
+
+    def _number(self, stream: int, visit: int) -> int:
+        """Windows of a stream that hold anything: all, or all but the last."""
+        begin, _ = self._bounds(stream, self._counts[stream : stream + 1] - 1, visit)
+        return int(self._counts[stream] - (begin[0] >= len(self.streams[stream]) - 1))
 
     def _bounds(self, group: int, window: npt.NDArray[np.int64], visit: int) -> tuple[Indices, Indices]:
         if group < len(self.streams):

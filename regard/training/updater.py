@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 
 import torch
@@ -39,7 +39,7 @@ class Updater:
         self.optimizer, self.strategy = optimizer, strategy
         self.carry: Carries = {}
         self._modules = list(model.modules())
-        self._planned: tuple[int, list[ExampleIndices]] = (-1, [])
+        self._planned: tuple[int, Sequence[ExampleIndices]] = (-1, [])
 
     def update(self, progress: TrainingProgress, rate: Schedule) -> tuple[Gradient, float, list[ExampleIndices]]:
         """One update, in place. Returns the gradient, its norm, NaN or infinite where nothing was learned, and the
@@ -59,7 +59,7 @@ class Updater:
     def next_batches(self, progress: TrainingProgress) -> list[ExampleIndices]:
         """As many batches as make an update, fewer at an epoch's end; ``progress`` moves on."""
         plan = self._plan(progress.epoch)
-        taken = plan[progress.batch : progress.batch + self.config.train.accumulate]
+        taken = list(plan[progress.batch : progress.batch + self.config.train.accumulate])
         if not taken:
             raise DataError(
                 "The training data are not those this run began with.",
@@ -81,10 +81,11 @@ class Updater:
             self.carry = {}
             return
         plan = self._plan(progress.epoch)
-        lanes = sum(len(batch.index) for batch in plan[: progress.batch][-1:])
+        done = min(progress.batch, len(plan))
+        lanes = len(plan[done - 1].index) if done else 0
         found = read_carries(carried, lanes=lanes, device=self.strategy.device)
         self.carry = dealt_anew(found, self.strategy.number)
-        for batch in plan[progress.batch :][:1]:
+        for batch in plan[progress.batch : progress.batch + 1]:
             try:
                 self._try(batch)
             except (RuntimeError, ValueError, TypeError, LookupError) as error:
@@ -107,9 +108,9 @@ class Updater:
         """Updates of the epoch under way."""
         return math.ceil(len(self._planned[1]) / self.config.train.accumulate)
 
-    def _plan(self, epoch: int) -> list[ExampleIndices]:
+    def _plan(self, epoch: int) -> Sequence[ExampleIndices]:
         if self._planned[0] != epoch:
-            self._planned = (epoch, list(self.examples.batches(epoch)))
+            self._planned = (epoch, self.examples.batches(epoch))
         return self._planned[1]
 
     def lines_of(self, batches: list[ExampleIndices]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch import nn
 
 from regard.core.state import State
 from regard.core.task import Data, ExampleIndices, LossTerms, Task, find_task
+from regard.data.computed_order import ComputedBatches
 from regard.tasks import TASKS
 from regard.testing import TASK_LAWS, Draw, TaskCase
 from tests.laws import own_task
@@ -37,6 +39,38 @@ def case(request: pytest.FixtureRequest) -> TaskCase:
 @pytest.mark.parametrize("law", TASK_LAWS, ids=lambda law: law.name)
 def test_task(case: TaskCase, law: Any) -> None:
     law.check(case, Draw(random.Random(1)))
+
+
+@pytest.fixture(scope="module", params=["mixture", "language-model", "documents"])
+def computed(request: pytest.FixtureRequest) -> TaskCase:
+    """A task whose order of data is computed batch by batch."""
+    kind = "translation" if request.param == "mixture" else "language-model"
+    task = find_task(kind)
+
+    def sample(folder: Path) -> Any:
+        tables = dict(task.sample(folder))
+        data = tables["data"] | {"order": "feistel"}
+        if request.param == "mixture":
+            data["train"] = [*data["train"], data["train"][0] | {"weight": 0.4}]
+        if request.param == "documents":
+            (folder / "lines.txt").write_text("".join(f"line {number}\n" for number in range(30)))
+            data |= {part: [{"source": str(folder / "lines.txt")}] for part in ("train", "valid")}
+            data["documents"] = "line"
+        return tables | {"data": data}
+
+    return TaskCase(replace(task, sample=sample), kind)
+
+
+OF_ORDER = (
+    "an_epoch_is_a_function_of_its_number", "visits_count_uses", "evaluation_takes_each_example_once",
+    "interrupted_and_resumed_is_as_if_never_stopped", "the_number_of_ranks_changes_no_bit",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("law", [law for law in TASK_LAWS if law.name in OF_ORDER], ids=lambda law: law.name)
+def test_task_in_computed_order(computed: TaskCase, law: Any) -> None:
+    assert isinstance(computed.data.train.batches(0), ComputedBatches)
+    law.check(computed, Draw(random.Random(1)))
 
 
 Wrap = Callable[[Any], Any]

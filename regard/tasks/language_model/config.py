@@ -45,6 +45,12 @@ class TextDataConfig(DataSection):
         None, ge=1, description="tokens from window to window of evaluation and validation; unset: the context"
     )
 
+    order: Literal["shuffled", "feistel"] = Field(
+        "shuffled",
+        description="order of an epoch: drawn as a list of all windows, or computed batch by batch, for "
+        "texts too large for that",
+    )
+
     @property
     def cut(self) -> Cut:
         """The way texts are cut into documents."""

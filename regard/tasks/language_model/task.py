@@ -76,7 +76,7 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
         kind = PackExamples if config.data.packed(texts) else WindowExamples
         found: WindowExamples | PackExamples = kind(
             streams, context=config.data.context, tokens=config.train.batch_tokens, seed=config.seed,
-            stride=config.data.stride,
+            stride=config.data.stride, computed=config.data.order == "feistel",
         )  # fmt: skip
         if isinstance(found, PackExamples):
             say(f"{name}: {found.description}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -36,6 +36,9 @@ class DataConfig(DataSection):
     source_language: str | None = None  # named in the model card
     target_language: str | None = None  # … and to sacreBLEU
     max_length: int = Field(256, ge=1)  # pieces a side; longer pairs are left out, and reported by line
+
+    # of an epoch: drawn as a list of all pairs, or computed batch by batch, for corpora too large for that
+    order: Literal["shuffled", "feistel"] = "shuffled"
 
     @property
     def listed(self) -> bool:

@@ -22,17 +22,17 @@ def prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data
     codecs = make_codecs(run, say) if run.makes_codecs else open_codecs(run)
     parts: dict[str, str] = {}
 
-    def examples(name: str, corpora: tuple[CorpusConfig, ...]) -> PairExamples:
+    def examples(name: str, corpora: tuple[CorpusConfig, ...], *, computed: bool = False) -> PairExamples:
         opened = _corpora(run, codecs, name, corpora, contents or {}, say, progress)
         parts.update({part.folder.name: part.content for part in opened.parts})
         weights = [corpus.weight for corpus in corpora]
         return PairExamples(
-            opened, weights, tokens=config.train.batch_tokens, seed=config.seed, files=corpora
+            opened, weights, tokens=config.train.batch_tokens, seed=config.seed, files=corpora, computed=computed
         )  # fmt: skip
 
     valid = examples("valid", config.data.valid) if config.data.valid else None
-    train = examples("train", config.data.train)
-    longest = int(train.corpora.source_length.max()) + 1  # the end symbol
+    train = examples("train", config.data.train, computed=config.data.order == "feistel")
+    longest = train.corpora.longest_source + 1  # the end symbol
     return Data(train, valid, codecs, spec_of(codecs), parts, longest)
 
 
