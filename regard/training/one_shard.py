@@ -125,7 +125,7 @@ class OneShard:
         for each, collated in zip(passes, batches, strict=True):
             batch, rows = to_device(collated, self.device), len(collated.index)
             last = each is passes[-1]
-            with self._explained(), self.passing(model, last), self._drawing(seed, each.number):
+            with self.explained(), self.passing(model, last), self._drawing(seed, each.number):
                 terms = model(batch, continued(carried, rows) if each.counts else ())
                 (terms.minimised * (self.scale() / weight if each.counts else 0.0)).backward()
             if each.counts:
@@ -162,7 +162,7 @@ class OneShard:
             yield
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def explained(self) -> Iterator[None]:
         """Raise torch's failure to reach another rank in a pass as the TrainingError that ``Peers`` has for it."""
         try:
             yield
@@ -170,7 +170,7 @@ class OneShard:
             text = str(error).lower()
             if self.peers is None or not any(word in text for word in ("gloo", "nccl", "connection", "timed out")):
                 raise
-            with self.peers._explained():
+            with self.peers.explained():
                 raise
 
 

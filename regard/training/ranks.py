@@ -118,7 +118,7 @@ class Peers:
         """The payloads of all ranks, by rank, on every rank."""
         shown = _slot(payload)
         slots = [torch.empty_like(shown) for _ in range(self.world)]
-        with self._explained():
+        with self.explained():
             dist.all_gather(slots, shown)
         sizes = [int(slot[:8].view(torch.int64)) for slot in slots]
         longest = max(sizes)
@@ -127,7 +127,7 @@ class Peers:
         own = torch.zeros(longest, dtype=torch.uint8)
         own[: len(payload)] = _tensor(payload)
         whole = [torch.empty_like(own) for _ in range(self.world)]
-        with self._explained():
+        with self.explained():
             dist.all_gather(whole, own)
         return [_bytes(each[:size]) for each, size in zip(whole, sizes, strict=True)]
 
@@ -140,7 +140,7 @@ class Peers:
         return _bytes(theirs)
 
     def _swap(self, peer: int, own: Tensor, theirs: Tensor) -> None:
-        with self._explained():
+        with self.explained():
             sending, receiving = dist.isend(own, peer), dist.irecv(theirs, peer)
             for work in (sending, receiving):
                 if work is not None:
@@ -175,7 +175,7 @@ class Peers:
             return
         with self._beating():
             yield True
-        with self._explained():
+        with self.explained():
             self._store.set(name, "done")
 
     def _await(self, name: str) -> None:
@@ -226,7 +226,7 @@ class Peers:
             raise
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def explained(self) -> Iterator[None]:
         """Raise torch's failure to reach another rank as a TrainingError with that rank's own reason."""
         try:
             yield
