@@ -11,7 +11,7 @@ from regard.bulk.merge import merge
 from regard.bulk.worker import Order, open_order
 from regard.errors import DataError
 
-pytest.importorskip("ray.data", reason="Ray is not installed: pip install 'regard[ray]'")
+pytest.importorskip("ray.data", reason="Ray is not installed: pip install '.[ray]'")
 pytestmark = pytest.mark.filterwarnings("default")  # Ray's own
 
 
