@@ -114,25 +114,28 @@ def set_threads(threads: int | None) -> None:
 
 
 def open_model(
-    run: Path, *, checkpoint: str | None, device: str | None, threads: int | None, engine: Engine | None = None
-) -> Translator:
+    run: Path, *, checkpoint: str | None, device: str | None, threads: int | None, engine: Engine | None = None,
+    mapped: bool = False,
+) -> Translator:  # fmt: skip
     """Load the trained model of a run; raises ConfigError for an absent device and ModelError for a damaged run."""
     from regard.tasks.translation.translator import load
 
     set_up(device, threads)
-    model = load(run, checkpoint=checkpoint, device=device, engine=engine)
+    model = load(run, checkpoint=checkpoint, device=device, engine=engine, mapped=mapped)
     _warn_if_emulated(engine, model.device.type)
     return model
 
 
 def open_predictor(
-    run: Path, *, checkpoint: str | None, device: str | None, threads: int | None, engine: Engine | None = None
-) -> Any:
+    run: Path, *, checkpoint: str | None, device: str | None, threads: int | None, engine: Engine | None = None,
+    mapped: bool = False,
+) -> Any:  # fmt: skip
     """Load the trained model of a run of any task, in the same way; ``engine`` for one that has engines."""
     from regard.tasks.load import load
 
     set_up(device, threads)
-    model = load(run, checkpoint=checkpoint, device=device, **({} if engine is None else {"engine": engine}))
+    options = {} if engine is None else {"engine": engine}
+    model = load(run, checkpoint=checkpoint, device=device, mapped=mapped, **options)
     if engine is not None:
         _warn_if_emulated(engine, model.device.type)
     return model

@@ -61,15 +61,14 @@ def serve_with_workers(plan: ServerPlan, count: int) -> None:
 
 
 def _share(plan: ServerPlan, count: int) -> ServerPlan:
-    """Return the plan of each worker: of threads, and of connections of one address, it has its share."""
+    """Return the plan of each worker: its share of threads and of connections of one address, and shared weights."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if count > cores:
         print(f"note: {count} workers share {cores} cores; more workers than cores answer no sooner", file=sys.stderr)
     threads = plan.opening.get("threads") or max(1, cores // count)
     connections = math.ceil(plan.limits().connections / count)
-    return replace(
-        plan, opening=plan.opening | {"threads": threads}, settings=plan.settings | {"connections": connections}
-    )
+    opening = plan.opening | {"threads": threads, "mapped": True}
+    return replace(plan, opening=opening, settings=plan.settings | {"connections": connections})
 
 
 def _tell_address(port: socket.socket, count: int) -> None:

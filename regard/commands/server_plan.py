@@ -170,7 +170,7 @@ def _settings(kind: type[ServerSettings], given: dict[str, Any]) -> ServerSettin
 
 def _served(
     given: str, settings: ServerSettings, metrics: ServerMetrics, *, engine: Engine | None = None,
-    checkpoint: str | None = None, device: str | None = None, threads: int | None = None,
+    checkpoint: str | None = None, device: str | None = None, threads: int | None = None, mapped: bool = False,
 ) -> Served[Any, Any]:  # fmt: skip
     """Open a run to be served; weights are read with the first request."""
     from regard.commands.options import open_model, open_predictor
@@ -190,7 +190,7 @@ def _served(
     if not chosen.path.is_dir():
         raise ModelError(f"{path} has no checkpoint {chosen.name}", where=str(chosen.path), help=f"regard info {path}")
     config = run.config
-    opening: dict[str, Any] = {"device": device, "threads": threads}
+    opening: dict[str, Any] = {"device": device, "threads": threads, "mapped": mapped}
 
     def open(which: str | None) -> Any:
         """Open the model for inspection: the one that is served, or another checkpoint."""

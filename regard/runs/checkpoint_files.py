@@ -92,8 +92,11 @@ _Part = TypeVar("_Part", _Manifest, _State)
 _Value = TypeVar("_Value")
 
 
-def load(path: Path, *, only: Collection[str] | None = None) -> Checkpoint:
+def load(path: Path, *, only: Collection[str] | None = None, mapped: bool = False) -> Checkpoint:
     """Load the checkpoint in ``path``, verifying every byte it reads; ``only`` these groups, all by default.
+
+    ``mapped``: tensors are the files' own pages, which all processes that map them share. They must not be written to
+    in place then; that a checkpoint is removed does no harm.
 
     Raises ModelError naming the file that is missing, truncated, changed, foreign or too new, and
     StorageError where reading is not permitted. Cost: one pass of sha256 over the files.
@@ -101,7 +104,7 @@ def load(path: Path, *, only: Collection[str] | None = None) -> Checkpoint:
     path = Path(path)
     manifest, inside = _read_headers(path, only or ())
     wanted = inside.groups if only is None else [name for name in inside.groups if name in only]
-    groups = {name: _read_group(path, name, manifest, inside) for name in wanted}
+    groups = {name: _read_group(path, name, manifest, inside, mapped=mapped) for name in wanted}
     return Checkpoint(path, inside.step, groups, inside.state)
 
 
@@ -202,12 +205,15 @@ def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return separate
 
 
-def _read_group(path: Path, name: str, manifest: _Manifest, inside: _State) -> dict[str, Tensor]:
+def _read_group(path: Path, name: str, manifest: _Manifest, inside: _State, *, mapped: bool) -> dict[str, Tensor]:
     if name in inside.ranks:
         return _read_rows(path, name, manifest, inside)
-    data = _read_verified(path, f"{name}.safetensors", manifest)
+    file = f"{name}.safetensors"
+    data = None if mapped else _read_verified(path, file, manifest)
+    if mapped:
+        _verify(path, file, manifest)
     try:
-        tensors = safetensors.torch.load(data)
+        tensors = safetensors.torch.load_file(path / file) if data is None else safetensors.torch.load(data)
         return _renamed(tensors | {alias: tensors[own] for alias, own in inside.shared[name].items()}, inside)
     except (safetensors.SafetensorError, KeyError, ValueError) as error:
         raise _damaged(path / f"{name}.safetensors", "is not what regard writes", str(error)) from error
@@ -263,9 +269,21 @@ def _require_size(path: Path, name: str, manifest: _Manifest) -> None:
 def _read_verified(path: Path, name: str, manifest: _Manifest, *, limit: int | None = None) -> bytes:
     _require_size(path, name, manifest)
     data = read_file(path / name, limit=limit)
-    if hashlib.sha256(data).hexdigest() != manifest.files[name].sha256:
-        raise _damaged(path / name, "was changed after it was written", "its sha256 is not the one in manifest.json")
+    _require_hash(path / name, hashlib.sha256(data).hexdigest(), manifest)
     return data
+
+
+def _verify(path: Path, name: str, manifest: _Manifest) -> None:
+    """Verify a file as ``_read_verified`` does, but keep none of it."""
+    _require_size(path, name, manifest)
+    with _explain_read_errors(path / name), open(path / name, "rb", opener=open_regular) as opened:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    _require_hash(path / name, digest, manifest)
+
+
+def _require_hash(file: Path, digest: str, manifest: _Manifest) -> None:
+    if digest != manifest.files[file.name].sha256:
+        raise _damaged(file, "was changed after it was written", "its sha256 is not the one in manifest.json")
 
 
 def read_file(file: Path, *, limit: int | None) -> bytes:

@@ -19,21 +19,24 @@ from regard.runs.size_check import require_fitting
 __all__ = ["load", "load_net", "require_task"]
 
 
-def load(path: str | Path, *, checkpoint: str | None = None, device: str | None = None, **options: Any) -> Any:
+def load(
+    path: str | Path, *, checkpoint: str | None = None, device: str | None = None, mapped: bool = False, **options: Any
+) -> Any:
     """The predictor of a run folder: a ``Translator``, a ``Generator``, … ``regard.load("runs/m30k")("A dog.").text``.
 
     ``checkpoint``: ``average``, ``best``, ``last`` or a step; the first of these that exists unless given. ``device``:
-    as torch names it; CUDA if there is any, else the CPU. ``options`` are the predictor's, such as ``engine`` of a
-    Translator. Raises ModelError where the folder is not whole.
+    as torch names it; CUDA if there is any, else the CPU. ``mapped``: on the CPU, the weights are the checkpoint's own
+    pages, which several processes share; nobody may overwrite that file in place. ``options`` are the predictor's, such
+    as ``engine`` of a Translator. Raises ModelError where the folder is not whole.
     """
-    net, codecs, run = load_net(path, checkpoint=checkpoint, device=device)
+    net, codecs, run = load_net(path, checkpoint=checkpoint, device=device, mapped=mapped)
     return run.task.predictor(net, codecs, run.config, **options)
 
 
 def load_net(
-    path: str | Path, *, checkpoint: str | None = None, device: str | None = None
+    path: str | Path, *, checkpoint: str | None = None, device: str | None = None, mapped: bool = False
 ) -> tuple[nn.Module, Any, RunFolder]:
-    """The trained network of a run folder, its codecs, and the folder."""
+    """The trained network of a run folder, its codecs, and the folder; ``mapped``: see ``load``."""
     run = RunFolder.open(Path(path))
     task = run.task
     codecs, spec = task.open(run)
@@ -42,9 +45,10 @@ def load_net(
     require_fitting(chosen, build, layers=run.config.layers)
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     with explain_out_of_memory("loading the model", help="close other programs, or take a machine with more memory"):
-        weights = read_checkpoint(chosen, only={"model"}).groups["model"]
+        weights = read_checkpoint(chosen, only={"model"}, mapped=mapped).groups["model"]
         net = build()
-        net.load_state_dict(weights, strict=False)
+        same = all(weights[name].dtype == own.dtype for name, own in net.state_dict().items() if name in weights)
+        net.load_state_dict(weights, strict=False, assign=mapped and same)
         net.to(where)
     return net, codecs, run
 

@@ -379,16 +379,17 @@ class Translator:
 
 
 def load(
-    path: str | Path, *, checkpoint: str | None = None, device: str | None = None, engine: Engine | None = None
-) -> Translator:
+    path: str | Path, *, checkpoint: str | None = None, device: str | None = None, engine: Engine | None = None,
+    mapped: bool = False,
+) -> Translator:  # fmt: skip
     """The model of a run folder: ``regard.load("runs/m30k")("A dog runs.").text``.
 
     ``checkpoint``: ``average``, ``best``, ``last`` or a step; the first of these that exists unless given. Computes
-    in float32, unless ``engine`` says otherwise (see Translator).
+    in float32, unless ``engine`` says otherwise (see Translator). ``mapped``: as in ``regard.load``.
     Raises ModelError where the folder is not whole.
     """
     require_task(RunFolder.open(Path(path)), "translation")
-    found: Translator = load_predictor(path, checkpoint=checkpoint, device=device, engine=engine)
+    found: Translator = load_predictor(path, checkpoint=checkpoint, device=device, mapped=mapped, engine=engine)
     return found
 
 
