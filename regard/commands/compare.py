@@ -139,7 +139,7 @@ def _digests(corpora: tuple[CorpusConfig, ...]) -> list[dict[str, Any]]:
 
     parts = []
     for corpus in corpora:
-        files = [path for path in (corpus.source, corpus.target) if path is not None]
+        files = [path for one in corpus.each_file() for path in (one.source, one.target) if path is not None]
         for path in files:
             if not path.is_file():
                 raise DataError(f"there is no file {path}", where=str(path))

@@ -75,10 +75,10 @@ def demo(
 
 
 def _check(paths: dict[str, Path]) -> None:
-    from regard.data.corpora import CorpusConfig
+    from regard.data.corpora import FileCorpus
     from regard.data.lint.check import lint
 
-    found = lint(CorpusConfig(source=paths["train"]), held_out=[CorpusConfig(source=paths["test"])])
+    found = lint(FileCorpus(source=paths["train"]), held_out=[FileCorpus(source=paths["test"])])
     counts = ", ".join(f"{count:,} {kind}" for kind, count in found.counts.items() if count) or "nothing to report"
     typer.echo(f"check: {found.lines:,} pairs to train on; {counts}")
 

@@ -2,17 +2,19 @@
 
 from regard.data.corpus import Corpora, Corpus, Parallel, Report
 from regard.data.preparation import fingerprint, open_or_prepare, prepare
-from regard.data.reading import CorpusConfig, PairReader, Sentences, read_lines, read_pairs
+from regard.data.reading import CorpusConfig, FileCorpus, PairReader, Sentences, given_corpus, read_lines, read_pairs
 
 __all__ = [
     "Corpora",
     "Corpus",
     "CorpusConfig",
+    "FileCorpus",
     "PairReader",
     "Parallel",
     "Report",
     "Sentences",
     "fingerprint",
+    "given_corpus",
     "open_or_prepare",
     "prepare",
     "read_lines",

@@ -6,6 +6,7 @@ each begins (``source.offsets``), the line every pair came from (``lines``), and
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
-from regard.core.untrusted_files import SMALL, parse_json, read_bytes
+from regard.core.untrusted_files import LARGE, SMALL, parse_json, read_bytes
 from regard.errors import DataError, StorageError
 
 __all__ = ["FORMAT", "Corpora", "Corpus", "Parallel", "Report"]
@@ -64,6 +65,13 @@ class _Head(_Strict):
     report: _Report
 
 
+class _Files(_Strict):
+    """The contents of ``files.json``, of a corpus of several files."""
+
+    names: list[str]
+    before: list[Count]  # how many lines come before each
+
+
 class Parallel(Protocol):
     """Pairs of token numbers: one corpus or several end to end."""
 
@@ -89,6 +97,7 @@ class Corpus:
         self.folder = folder
         self.report = Report(**head.report.model_dump())
         self.name, self.fingerprint = head.name, head.fingerprint
+        self.files = _read_files(folder)
         self.content = head.content  # a sha256 of its text, wherever that lies
         pairs, dtype, whole = self.report.pairs, np.dtype(head.dtype), np.dtype("<i8")
         files = {
@@ -169,12 +178,19 @@ class Corpus:
         return self._target[self._target_offsets[index] : self._target_offsets[index + 1]]
 
     def line(self, index: int) -> int:
-        """The line of the pair in its file, from 1."""
+        """The line of the pair in its file, from 1; those of several files are numbered through."""
         return int(self._lines[index])
 
     def where(self, index: int) -> str:
         """``file:line`` of the pair, for messages."""
-        return f"{self.name}:{self.line(index)}"
+        return self.place(self.line(index))
+
+    def place(self, line: int) -> str:
+        """``file:line`` of a line of the corpus."""
+        if self.files is None:
+            return f"{self.name}:{line}"
+        at = max(bisect_left(self.files.before, line) - 1, 0)
+        return f"{self.files.names[at]}:{line - self.files.before[at]}"
 
 
 class Corpora:
@@ -215,6 +231,16 @@ class Corpora:
     def _find(self, index: int) -> tuple[Corpus, int]:
         part = int(np.searchsorted(self._start, index, side="right")) - 1
         return self.parts[part], int(index - self._start[part])
+
+
+def _read_files(folder: Path) -> _Files | None:
+    path = folder / "files.json"
+    if not path.exists():
+        return None
+    found = _Files.model_validate(parse_json(read_bytes(path, LARGE)))
+    if not found.names or len(found.names) != len(found.before) or found.before != sorted(found.before):
+        raise _damaged(path, "it does not say how many lines come before each file")
+    return found
 
 
 def _require_size(path: Path, wanted: int) -> None:

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from regard.core.atomic_files import commit_folder, explain_os_errors, hidden_sibling
 from regard.core.untrusted_files import SMALL, parse_json, read_bytes
 from regard.data.documents import Cut, TextDocument, read_documents, text_files
+from regard.data.file_names import named_files
 from regard.data.stream import TextConfig
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer
 from regard.errors import DataError, StorageError
@@ -147,7 +148,7 @@ def open_or_prepare_documents(
         if content and head.content != content:
             raise DataError(
                 "The text is not the one this run began with.",
-                where=str(text.source),
+                where=text.name,
                 help="restore the text to go on, or begin another run",
             )
         with explain_os_errors(folder):
@@ -179,11 +180,11 @@ def _write(
             if progress is not None:
                 progress(offsets[-1])
         if not prompts:
-            raise DataError("There is no document to learn from.", where=str(text.source), why="every one is blank")
+            raise DataError("There is no document to learn from.", where=text.name, why="every one is blank")
         (folder / "offsets").write_bytes(np.array(offsets, "<i8").tobytes())
         (folder / "prompts").write_bytes(np.array(prompts, "<i8").tobytes())
     return _Head(
-        name=str(text.source), fingerprint="", content=digest.hexdigest(), dtype=dtype, tokens=offsets[-1],
+        name=text.name, fingerprint="", content=digest.hexdigest(), dtype=dtype, tokens=offsets[-1],
         documents=len(prompts), bytes=size, characters=characters,
     )  # fmt: skip
 
@@ -196,10 +197,11 @@ def _chunks(documents: Iterator[TextDocument]) -> Iterator[list[TextDocument]]:
 def _fingerprint(text: TextConfig, cut: Cut, tokenizer: Tokenizer) -> str:
     """A sha256 over all that decides the prepared numbers. A file counts by path, size and time of change."""
     files: list[list[Any]] = []
-    if text.source.exists():
+    found = named_files(text.source)
+    if all(path.exists() for path in found):
         every = [(path, path.stat()) for path in text_files(text.source)]
         files = [[str(path.resolve()), status.st_size, status.st_mtime_ns] for path, status in every]
-    told = [FORMAT, str(text.source), files, list(text.share), list(cut), tokenizer.digest()]
+    told = [FORMAT, text.name, files, list(text.share), list(cut), tokenizer.digest()]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from regard.core.untrusted_files import parse_json
+from regard.data.file_names import FileNames, first_file, named_files
 from regard.data.reading import read_lines, refuse_pipe, told_keys
 from regard.data.stream import TextConfig, read_text_lines
 from regard.errors import DataError
@@ -41,17 +42,21 @@ class TextDocument(NamedTuple):
         return hashlib.blake2b(self.prompt.encode() + b"\0" + self.text.encode(), digest_size=16).digest()
 
 
-def is_json_lines(path: Path) -> bool:
-    """Whether the name is that of JSON lines, ``.gz`` or not."""
+def is_json_lines(names: FileNames) -> bool:
+    """Whether the name is that of JSON lines, ``.gz`` or not; of a list, whether one of them is."""
+    if not isinstance(names, Path):
+        return any(map(is_json_lines, names))
+    path = names
     return (Path(path.stem) if path.suffix == ".gz" else path).suffix.lower() in JSON_LINES
 
 
-def holds_documents(path: Path) -> bool:
+def holds_documents(names: FileNames) -> bool:
     """Whether the first line of JSON lines is a document: it has a ``text``, or a ``prompt`` and a ``completion``.
 
     One that has a ``source`` and a ``target``, too, is a pair of a translation.
     """
-    if not is_json_lines(path) or not path.is_file():
+    path = first_file(names)
+    if path is None or not is_json_lines(path) or not path.is_file():
         return False
     try:
         first = next((line for line in read_lines(path) if line.strip()), "")
@@ -61,8 +66,12 @@ def holds_documents(path: Path) -> bool:
     return not {"source", "target"} <= parse_json(first).keys()
 
 
-def text_files(source: Path) -> list[Path]:
-    """The file itself; of a folder all texts and JSON lines in it, by name. DataError where there are none."""
+def text_files(names: FileNames) -> list[Path]:
+    """The files; of a folder all texts and JSON lines in it, by name. DataError where there are none."""
+    return [file for name in named_files(names) for file in _text_files(name)]
+
+
+def _text_files(source: Path) -> list[Path]:
     refuse_pipe(source)
     if not source.is_dir():
         return [source]

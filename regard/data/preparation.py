@@ -48,7 +48,7 @@ def prepare(
     holds something else; then nothing has changed in ``folder``.
     """
     if name is None:
-        name = str(pairs.config.source) if isinstance(pairs, PairReader) else "pair"
+        name = pairs.config.name if isinstance(pairs, PairReader) else "pair"
     _refuse_foreign(folder)
     with explain_os_errors(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -66,8 +66,12 @@ def prepare(
             raise _nothing_left(report, name, pairs.config.share if isinstance(pairs, PairReader) else WHOLE)
         if content and writer.content.hexdigest() != content:
             raise _another(name)
+        files = pairs.files if isinstance(pairs, PairReader) else []
         head = {**FORMAT, "name": name, "fingerprint": fingerprint, **writer.head(), "report": report._asdict()}
         with explain_os_errors(folder):
+            if len(files) > 1:
+                told = {"names": [file for file, _ in files], "before": [before for _, before in files]}
+                (temporary / "files.json").write_text(json.dumps(told) + "\n", encoding="utf-8")
             (temporary / "corpus.json").write_text(json.dumps(head, indent=1) + "\n", encoding="utf-8")
             commit_folder(temporary, folder)
     finally:
@@ -115,7 +119,7 @@ def fingerprint(
 ) -> str:
     """A sha256 over all that decides the prepared numbers. A file counts by path, size and time of change."""
     files = []
-    for path in (config.source, config.target):
+    for path in (path for part in config.each_file() for path in (part.source, part.target)):
         if path is not None and path.exists():
             status = path.stat()
             files.append([str(path.resolve()), status.st_size, status.st_mtime_ns])

@@ -7,7 +7,7 @@ import difflib
 import gzip
 import hashlib
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Literal
@@ -16,12 +16,15 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.core.untrusted_files import parse_json, shortened
 from regard.data.alignment import first_shifted_line
+from regard.data.file_names import FileNames, paired_files, spelled
 from regard.errors import DataError, StorageError
 
 __all__ = [
     "CorpusConfig",
+    "FileCorpus",
     "PairReader",
     "Sentences",
+    "given_corpus",
     "layout",
     "parse_json_pair",
     "parse_tab_pair",
@@ -39,6 +42,7 @@ NAMED_LINES = 10  # how many line numbers a message lists
 class CorpusConfig(BaseModel):
     """The files of one parallel corpus. Without ``target``, ``source`` is a .tsv or .jsonl that has both sides.
 
+    Either may be a list of files or a pattern of their names, ``part-*.en``; such lines are numbered through.
     ``weight`` is this corpus's part of the mixture when there are several; the keys are for JSON lines.
     ``share`` keeps the pairs whose source falls into this part of [0, 1) by its hash: (0, 0.02) and (0.02, 1) of
     one file have no source in common, which holds out a fiftieth of it, equal sources together.
@@ -46,8 +50,8 @@ class CorpusConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    source: Path
-    target: Path | None = None
+    source: FileNames
+    target: FileNames | None = None
     weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     source_key: str = "source"
     target_key: str = "target"
@@ -61,14 +65,45 @@ class CorpusConfig(BaseModel):
 
     @model_validator(mode="after")
     def _paths_are_names(self) -> CorpusConfig:
-        if "\0" in f"{self.source}{self.target}":
+        if any("\0" in str(path) for names in (self.source, self.target) for path in _listed(names)):
             raise ValueError("a path holds no character 0")
+        if self.source == () or self.target == ():
+            raise ValueError("a list of files has at least one")
         return self
+
+    @property
+    def name(self) -> str:
+        """The source files, for messages."""
+        return spelled(self.source)
+
+    def each_file(self) -> list[FileCorpus]:
+        """A corpus for each file, or each source with its target, in their order. DataError where they do not fit."""
+        rest = self.model_dump(exclude={"source", "target"})
+        return [FileCorpus(source=one, target=two, **rest) for one, two in paired_files(self.source, self.target)]
+
+
+class FileCorpus(CorpusConfig):
+    """A corpus of one file, or of one on each side."""
+
+    source: Path
+    target: Path | None = None
+
+
+def given_corpus(files: Sequence[Path]) -> CorpusConfig | None:
+    """The corpus that files on a command line are: SOURCE TARGET, or one or more that have both sides; else None."""
+    if files and all({".tsv", ".jsonl"} & set(file.suffixes) for file in files):
+        return CorpusConfig(source=files[0] if len(files) == 1 else tuple(files))
+    return CorpusConfig(source=files[0], target=files[1]) if len(files) == 2 else None
+
+
+def _listed(names: FileNames | None) -> Sequence[Path]:
+    return () if names is None else (names,) if isinstance(names, Path) else names
 
 
 class PairReader:
     """The pairs of a corpus as (line number from 1, source, target), read anew by every loop over it.
 
+    Of several files the lines are numbered through; ``files`` says after a loop how many lines come before each.
     A pair that is blank on both sides is left out; ``blank`` counts them after a loop. Constant memory.
     Raises DataError naming the file and line of whatever is not parallel text; a different number of lines
     and lines blank on one side only are told at the end of the loop, all at once. A pipe is refused, too.
@@ -77,30 +112,44 @@ class PairReader:
     def __init__(self, config: CorpusConfig) -> None:
         self.config = config
         self.blank = 0
-        self._one_sided: list[tuple[int, str]] = []
+        self.files: list[tuple[str, int]] = []
+        self._one_sided: list[tuple[FileCorpus, int, str]] = []
         self._one_sided_count = 0
 
     def __iter__(self) -> Iterator[tuple[int, str, str]]:
-        self.blank, self._one_sided, self._one_sided_count = 0, [], 0
-        refuse_pipes(self.config)
-        for number, source, target in _raw_pairs(self.config):
-            has_source, has_target = bool(source.strip()), bool(target.strip())
-            if has_source and has_target:
-                if _falls_into(source, self.config.share):
-                    yield number, source, target
-            elif has_source or has_target:
-                self._one_sided_count += 1
-                if len(self._one_sided) < NAMED_LINES:
-                    self._one_sided.append((number, "target" if has_source else "source"))
-            else:
-                self.blank += 1
+        self.blank, self.files, self._one_sided, self._one_sided_count = 0, [], [], 0
+        files, lines = self.config.each_file(), 0
+        for config in files:
+            refuse_pipes(config)
+        for config in files:
+            self.files.append((str(config.source), lines))
+            lines = yield from self._of_file(config, lines)
         if self._one_sided:
             raise self._blank_on_one_side()
 
+    def _of_file(self, config: FileCorpus, before: int) -> Generator[tuple[int, str, str], None, int]:
+        """The pairs of one file, their lines numbered on from those before it; returns the last number."""
+        number = 0
+        for number, source, target in _raw_pairs(config):
+            has_source, has_target = bool(source.strip()), bool(target.strip())
+            if has_source and has_target:
+                if _falls_into(source, config.share):
+                    yield before + number, source, target
+            elif has_source or has_target:
+                self._one_sided_count += 1
+                if len(self._one_sided) < NAMED_LINES:
+                    self._one_sided.append((config, number, "target" if has_source else "source"))
+            else:
+                self.blank += 1
+        return before + number
+
     def _blank_on_one_side(self) -> DataError:
-        config, (first, side) = self.config, self._one_sided[0]
+        config, first, side = self._one_sided[0]
         path = config.target if side == "target" and config.target is not None else config.source
-        named = ", ".join(f"{number} ({side})" for number, side in self._one_sided)
+        several = len(self.files) > 1
+        named = ", ".join(
+            f"{f'{each.source}:' if several else ''}{number} ({side})" for each, number, side in self._one_sided
+        )
         more = ", …" if self._one_sided_count > len(self._one_sided) else ""
         plural = "line is" if self._one_sided_count == 1 else "lines are"
         return DataError(
@@ -111,7 +160,7 @@ class PairReader:
         )
 
 
-def refuse_pipes(config: CorpusConfig) -> None:
+def refuse_pipes(config: FileCorpus) -> None:
     """DataError for a pipe: a corpus is read several times, to check it, to count it, to cut it into pieces."""
     for path in (config.source, config.target):
         if path is not None:
@@ -212,7 +261,7 @@ def _unreadable(path: Path, error: OSError) -> Exception:
     )
 
 
-def layout(config: CorpusConfig) -> Literal["two files", "tsv", "jsonl"]:
+def layout(config: FileCorpus) -> Literal["two files", "tsv", "jsonl"]:
     """The layout of the two sides in the files of ``config``. DataError when there is a source only."""
     if config.target is not None:
         return "two files"
@@ -233,7 +282,7 @@ def layout(config: CorpusConfig) -> Literal["two files", "tsv", "jsonl"]:
     )
 
 
-def _raw_pairs(config: CorpusConfig) -> Iterator[tuple[int, str, str]]:
+def _raw_pairs(config: FileCorpus) -> Iterator[tuple[int, str, str]]:
     """Every pair, blank ones too."""
     kind = layout(config)
     if kind == "tsv":
@@ -292,7 +341,7 @@ def parse_tab_pair(line: str, *, where: str) -> tuple[str, str]:
     )
 
 
-def _json_lines(config: CorpusConfig) -> Iterator[tuple[int, str, str]]:
+def _json_lines(config: FileCorpus) -> Iterator[tuple[int, str, str]]:
     for number, line in enumerate(read_lines(config.source), start=1):
         yield number, *parse_json_pair(line, config, where=f"{config.source}:{number}")
 

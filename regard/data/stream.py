@@ -9,6 +9,7 @@ import json
 import shutil
 import zlib
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from regard.core.atomic_files import commit_folder, explain_os_errors, hidden_sibling
 from regard.core.untrusted_files import SMALL, parse_json, read_bytes
+from regard.data.file_names import FileNames, named_files, spelled
 from regard.data.reading import refuse_pipe
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer
 from regard.errors import DataError, StorageError
@@ -29,11 +31,17 @@ CHUNK = 4096  # lines encoded and written at a time
 
 
 class TextConfig(BaseModel):
-    """One text file, plain or ``.gz``, or a part of it: of a language model's corpus one stream, or documents."""
+    """One text, plain or ``.gz``, or a part of it: of a language model's corpus one stream, or documents.
+
+    Several files are one text, as if they were written one after the other.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    source: Path = Field(description="a text file in UTF-8; may end in `.gz`; or, for documents, a folder of texts")
+    source: FileNames = Field(
+        description="a text file in UTF-8; may end in `.gz`; or, for documents, a folder of texts; also a list, or a "
+        "pattern such as `part-*.txt`, sorted by name"
+    )
     share: tuple[float, float] = Field(
         (0.0, 1.0),
         description="the part of its characters, from beginning to end, or of its distinct documents, by their "
@@ -42,10 +50,17 @@ class TextConfig(BaseModel):
 
     @field_validator("source")
     @classmethod
-    def _path_is_a_name(cls, source: Path) -> Path:
-        if "\0" in str(source):
+    def _path_is_a_name(cls, source: FileNames) -> FileNames:
+        if any("\0" in str(path) for path in ((source,) if isinstance(source, Path) else source)):
             raise ValueError("a path holds no character 0")
+        if source == ():
+            raise ValueError("a list of files has at least one")
         return source
+
+    @property
+    def name(self) -> str:
+        """The files, for messages."""
+        return spelled(self.source)
 
     @model_validator(mode="after")
     def _is_a_part(self) -> TextConfig:
@@ -116,9 +131,10 @@ class Stream:
 
 def read_text_lines(config: TextConfig) -> Iterator[str]:
     """The lines of the text, their ends with them, as they are. DataError for what is missing or no UTF-8."""
-    begin, end = (round(part * _characters(config.source)) for part in config.share)
+    files = named_files(config.source)
+    begin, end = (round(part * sum(map(_characters, files))) for part in config.share)
     at = 0
-    for line in _lines(config.source):
+    for line in chain.from_iterable(map(_lines, files)):
         piece = line[max(begin - at, 0) : max(end - at, 0)]
         at += len(line)
         if piece:
@@ -177,15 +193,15 @@ def _write(
                     progress(tokens)
             tokens += file.write(np.array([END], dtype).tobytes()) // np.dtype(dtype).itemsize
         if not characters:
-            raise DataError("There is no text to learn from.", where=str(config.source), why="it is empty")
+            raise DataError("There is no text to learn from.", where=config.name, why="it is empty")
         if content and digest.hexdigest() != content:
             raise DataError(
                 "The text is not the one this run began with.",
-                where=str(config.source),
+                where=config.name,
                 help="restore the text to go on, or begin another run",
             )
         head = _Head(
-            name=str(config.source), fingerprint=fingerprint, content=digest.hexdigest(), dtype=dtype, tokens=tokens,
+            name=config.name, fingerprint=fingerprint, content=digest.hexdigest(), dtype=dtype, tokens=tokens,
             bytes=count, characters=characters,
         )  # fmt: skip
         with explain_os_errors(folder):
@@ -229,10 +245,11 @@ def _characters(path: Path) -> int:
 
 def _fingerprint(config: TextConfig, tokenizer: Tokenizer) -> str:
     """A sha256 over all that decides the prepared numbers. A file counts by path, size and time of change."""
-    path = config.source
-    status = path.stat() if path.exists() else None
-    file = [str(path.resolve()), status.st_size, status.st_mtime_ns] if status else [str(path)]
-    told = [FORMAT, file, list(config.share), tokenizer.digest()]
+    files: list[list[Any]] = []
+    for path in named_files(config.source):
+        status = path.stat() if path.exists() else None
+        files.append([str(path.resolve()), status.st_size, status.st_mtime_ns] if status else [str(path)])
+    told = [FORMAT, files[0] if len(files) == 1 else files, list(config.share), tokenizer.digest()]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
 

@@ -67,7 +67,7 @@ def _card(run: RunFolder, chosen: CheckpointChoice, parameters: int) -> Iterator
     rows = {
         "Model": one_line_summary(config.model),
         "Parameters": f"{parameters:,}",
-        "Training data": ", ".join(corpus.source.name for corpus in data.train),
+        "Training data": ", ".join(Path(corpus.name).name for corpus in data.train),
         "Weights": str(chosen),
         "Validation": ", ".join(f"{name} {value:.4f}" for name, value in validation.items()),
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.core.task import Advance
-from regard.data.corpora import CorpusConfig
+from regard.data.corpora import CorpusConfig, FileCorpus, given_corpus
 from regard.data.documents import holds_documents
 from regard.data.lint.check import KINDS, LintReport, lint
 from regard.errors import RegardError
@@ -26,7 +26,7 @@ Showing = Callable[[str], AbstractContextManager[Advance]]  # opens a display of
 
 
 class CheckedCorpus(NamedTuple):
-    """One corpus of parallel text and what its lint found."""
+    """One file of parallel text, or a pair of files, and what its lint found."""
 
     corpus: CorpusConfig
     lint: LintReport
@@ -76,10 +76,11 @@ def check(
     update is rehearsed. Raises only what a config that cannot be found or files that cannot be read raise.
     """
     request = _request([Path(file) for file in files], [Path(file) for file in valid])
-    held_out = [*request.valid, *map(_held_out, test)]
+    valid_files = [file for corpus in request.valid for file in corpus.each_file()]
+    held_out = [*valid_files, *(file for each in test for file in _held_out(each).each_file())]
     linted = partial(_linted, most=most, showing=showing)
-    train = [linted(corpus, held_out=held_out) for corpus in request.train]
-    found = CheckReport(train, [linted(corpus, held_out=()) for corpus in request.valid], [], None, request.recipe)
+    train = [linted(file, held_out=held_out) for corpus in request.train for file in corpus.each_file()]
+    found = CheckReport(train, [linted(file, held_out=()) for file in valid_files], [], None, request.recipe)
     if not found.clean:
         return found
     remarks, refused = _rehearsed(request.config, showing)
@@ -96,9 +97,9 @@ def _request(files: Sequence[Path], valid: Sequence[Path]) -> _Request:
         shared = {corpus.source for corpus in config.data.train}
         held_out = [corpus for corpus in config.data.valid or () if corpus.source not in shared]
         return _Request(config.data.train, held_out, lambda: config, True)
-    documents = len(files) == 1 and holds_documents(files[0])
-    if len(files) == 2 or (files and not documents and {".tsv", ".jsonl"} & set(files[0].suffixes)):
-        return _Request([_corpus(files)], [_corpus(valid)] if valid else [], find, False)
+    corpus = None if files and holds_documents(files[0]) else given_corpus(files)
+    if corpus is not None:
+        return _Request([corpus], [_corpus(valid)] if valid else [], find, False)
     return _Request([], [], find, False)
 
 
@@ -111,7 +112,7 @@ def _rehearsed(find: Callable[[], RunConfig], showing: Showing) -> tuple[list[st
         return [], error
 
 
-def _linted(corpus: CorpusConfig, *, held_out: Sequence[CorpusConfig], most: int, showing: Showing) -> CheckedCorpus:
+def _linted(corpus: FileCorpus, *, held_out: Sequence[FileCorpus], most: int, showing: Showing) -> CheckedCorpus:
     with showing("reading") as advance:
         done = 0
 
@@ -133,4 +134,4 @@ def _held_out(given: str | Path | tuple[str | Path, str | Path]) -> CorpusConfig
 
 
 def _corpus(files: Sequence[Path]) -> CorpusConfig:
-    return CorpusConfig(source=files[0], target=files[1] if len(files) > 1 else None)
+    return given_corpus(files) or CorpusConfig(source=files[0])

@@ -41,8 +41,8 @@ def find_config(
         config = load_config(what[0], overrides)
     else:
         raise ConfigError(
-            "train takes SOURCE TARGET, one .tsv, .jsonl or text, a recipe, or --resume RUN",
-            help="regard train --help",
+            "train takes SOURCE TARGET, .tsv or .jsonl files, one text, a recipe, or --resume RUN",
+            help="a pattern of many files is written in quotes, 'part-*.en' 'part-*.de'; regard train --help",
         )
     require_data(config)
     require_trainable(config)

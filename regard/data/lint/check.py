@@ -16,7 +16,7 @@ from regard.data.lint.corpus_rules import find_repeats, odd_length_ratios, shift
 from regard.data.lint.languages import Identify, PairSample, language_identifier, wrong_language_lines
 from regard.data.lint.line_rules import check_pair, main_script
 from regard.data.lint.lint_reader import LintRow, read_rows
-from regard.data.reading import CorpusConfig
+from regard.data.reading import FileCorpus
 
 __all__ = ["KINDS", "Finding", "LintReport", "lint"]
 
@@ -64,9 +64,9 @@ class LintReport(NamedTuple):
 
 
 def lint(
-    config: CorpusConfig,
+    config: FileCorpus,
     *,
-    held_out: Sequence[CorpusConfig] = (),
+    held_out: Sequence[FileCorpus] = (),
     max_findings: int = 20,
     identify: Identify | None = None,
     progress: Callable[[int], None] | None = None,
@@ -150,7 +150,7 @@ class _Statistics:
         return self.script_names.index(name)
 
 
-def _check_lines(config: CorpusConfig, findings: _Findings, progress: Callable[[int], None] | None) -> _Statistics:
+def _check_lines(config: FileCorpus, findings: _Findings, progress: Callable[[int], None] | None) -> _Statistics:
     """Check each line by itself and return the statistics of all."""
     statistics = _Statistics()
     for row in read_rows(config):
@@ -168,7 +168,7 @@ def _check_lines(config: CorpusConfig, findings: _Findings, progress: Callable[[
 
 
 def _both_sides(
-    row: LintRow, config: CorpusConfig, findings: _Findings, statistics: _Statistics
+    row: LintRow, config: FileCorpus, findings: _Findings, statistics: _Statistics
 ) -> tuple[str, str] | None:
     """Return source and target if neither is missing or blank; report a blank side."""
     source, target = row.source, row.target
@@ -188,7 +188,7 @@ def _both_sides(
     return None
 
 
-def _check_statistics(config: CorpusConfig, statistics: _Statistics, findings: _Findings) -> None:
+def _check_statistics(config: FileCorpus, statistics: _Statistics, findings: _Findings) -> None:
     """Check the rules for a whole corpus."""
     file = str(config.source)
     if statistics.lines == 0:
@@ -212,7 +212,7 @@ def _check_statistics(config: CorpusConfig, statistics: _Statistics, findings: _
     _check_scripts(statistics, lines, findings, file)
 
 
-def _report_line_counts(config: CorpusConfig, statistics: _Statistics, findings: _Findings) -> None:
+def _report_line_counts(config: FileCorpus, statistics: _Statistics, findings: _Findings) -> None:
     """Report different numbers of lines, and where the shorter side probably lacks one."""
     assert config.target is not None
     (side, count), other = next(iter(statistics.ended_at.items())), statistics.lines
@@ -245,7 +245,7 @@ def _check_scripts(statistics: _Statistics, lines: npt.NDArray[Any], findings: _
             findings.add("script", int(lines[position]), f"the {side} is in {names[0]} script, not in {names[1]}", file)
 
 
-def _check_overlap(other: CorpusConfig, statistics: _Statistics, findings: _Findings) -> None:
+def _check_overlap(other: FileCorpus, statistics: _Statistics, findings: _Findings) -> None:
     """Report pairs and sources of a held-out corpus that are in the checked one."""
     sources, pairs = (np.asarray(hashes) for hashes in (statistics.source_hash, statistics.pair_hash))
     order, pair_order = np.argsort(sources, kind="stable"), np.argsort(pairs, kind="stable")

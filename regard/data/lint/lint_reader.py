@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import NamedTuple
 
-from regard.data.reading import CorpusConfig, layout, parse_json_pair, parse_tab_pair, read_raw_lines, refuse_pipes
+from regard.data.reading import FileCorpus, layout, parse_json_pair, parse_tab_pair, read_raw_lines, refuse_pipes
 from regard.errors import DataError
 
 __all__ = ["LintRow", "read_rows"]
@@ -24,7 +24,7 @@ class LintRow(NamedTuple):
     problems: tuple[tuple[str, str], ...]
 
 
-def read_rows(config: CorpusConfig) -> Iterator[LintRow]:
+def read_rows(config: FileCorpus) -> Iterator[LintRow]:
     """Yield every line of ``config``, blank ones too.
 
     Raises only if a file cannot be read at all, or can be read only once.

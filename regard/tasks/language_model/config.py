@@ -184,10 +184,13 @@ class LanguageModelConfig(RunConfig):
 
     @classmethod
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
-        """For one text alone, JSON lines of documents, or a folder of texts."""
+        """For one text alone, files of JSON lines of documents, or a folder of texts."""
+        from regard.data.documents import holds_documents
         from regard.tasks.language_model.automatic_config import choose
 
-        return choose(files, valid, given) if len(files) == 1 else None
+        if len(files) != 1 and not (files and all(map(holds_documents, files))):
+            return None
+        return choose(files, valid, given)
 
     @classmethod
     def as_it_was(cls, values: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from regard.config.explain import Misfit
 from regard.config.settings import SearchConfig
-from regard.data.corpora import CorpusConfig
+from regard.data.corpora import CorpusConfig, given_corpus
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError
 from regard.metrics.names import METRIC_NAMES
@@ -86,15 +86,12 @@ class TranslationConfig(RunConfig):
 
     @classmethod
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
-        """For two files, or one that holds both sides."""
+        """For two files, or one or more that hold both sides."""
         from regard.data.documents import holds_documents
         from regard.tasks.translation.automatic_config import choose
 
-        if len(files) == 1 and holds_documents(files[0]):
-            return None
-        if len(files) != 2 and not (len(files) == 1 and {".tsv", ".jsonl"} & set(files[0].suffixes)):
-            return None
-        return choose(_corpus(files), _corpus(valid) if valid else None, given)
+        corpus = None if files and holds_documents(files[0]) else given_corpus(files)
+        return None if corpus is None else choose(corpus, _held_out(valid) if valid else None, given)
 
     @classmethod
     def as_it_was(cls, values: Mapping[str, Any]) -> None:
@@ -131,8 +128,8 @@ class TranslationConfig(RunConfig):
         return self
 
 
-def _corpus(files: Sequence[Path]) -> CorpusConfig:
-    return CorpusConfig(source=files[0], target=files[1] if len(files) > 1 else None)
+def _held_out(files: Sequence[Path]) -> CorpusConfig:
+    return given_corpus(files) or CorpusConfig(source=files[0])
 
 
 def translation_config(run: Any) -> TranslationConfig:

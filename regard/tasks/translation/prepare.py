@@ -55,7 +55,7 @@ def _corpora(
         report = part.report
         say(f"{part.name}: {report.pairs:,} pairs")
         if report.long:
-            lines = ", ".join(map(str, report.long_lines))
+            lines = ", ".join(map(str if part.files is None else part.place, report.long_lines))
             say(f"{part.name}: {report.long:,} pairs over {report.max_length} pieces left out: lines {lines}")
         parts.append(part)
         atomic_files.fault_point("corpus")
