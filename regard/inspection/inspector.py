@@ -100,7 +100,7 @@ def inspect(
         sentence: index of the sentence to inspect, 0 the first.
     """
     run = RunFolder.open(Path(path))
-    options = {} if engine is None else {"engine": engine}
+    options: dict[str, Any] = {} if engine is None else {"engine": engine}
 
     def open(which: str | None) -> Any:
         return load(path, checkpoint=which, device=device, **options)
