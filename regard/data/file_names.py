@@ -77,7 +77,7 @@ def _matches(pattern: Path) -> list[Path]:
 
 
 def _varying(pattern: Path, file: Path) -> tuple[str, ...]:
-    """What each wildcard of a pattern stands for in the name of a file."""
+    """Return what each wildcard of a pattern stands for in the name of a file."""
     wildcards = {"**/": "(.*)", "**": "(.*)", "*": "([^/]*)", "?": "([^/])"}
     parts = re.split(r"(\*\*/?|\*|\?|\[[^\]]+\])", str(pattern))
     told = [wildcards.get(part, "(.)") if at % 2 else re.escape(part) for at, part in enumerate(parts)]
