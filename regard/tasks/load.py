@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.core.out_of_memory import explain_out_of_memory
 from regard.core.task_table import locate
@@ -47,10 +47,23 @@ def load_net(
     with explain_out_of_memory("loading the model", help="close other programs, or take a machine with more memory"):
         weights = read_checkpoint(chosen, only={"model"}, mapped=mapped).groups["model"]
         net = build()
-        same = all(weights[name].dtype == own.dtype for name, own in net.state_dict().items() if name in weights)
-        net.load_state_dict(weights, strict=False, assign=mapped and same)
+        if not (mapped and _adopt(net, weights)):
+            net.load_state_dict(weights, strict=False)
         net.to(where)
     return net, codecs, run
+
+
+def _adopt(net: nn.Module, weights: dict[str, Tensor]) -> bool:
+    """Let a network compute with tensors as they are, uncopied; False, and nothing done, where one does not fit.
+
+    ``load_state_dict(assign=True)`` would make new parameters, so that a name tied to another kept its old values.
+    """
+    own = {name: value for name, value in net.state_dict(keep_vars=True).items() if name in weights}
+    if any((weights[name].dtype, weights[name].shape) != (value.dtype, value.shape) for name, value in own.items()):
+        return False
+    for name, value in own.items():
+        value.data = weights[name]
+    return True
 
 
 def require_task(run: RunFolder, *kinds: str) -> None:
