@@ -31,6 +31,7 @@ from machine import machine
 from regard.data.corpora import read_lines
 
 FOLDER = ROOT / "runs" / "bench"
+LOST = 999  # in place of a status
 SIDES = {"together": ["--rows", "256"], "one at a time": ["--rows", "1"]}
 
 
@@ -95,7 +96,7 @@ def _serving(arguments: argparse.Namespace, *options: str) -> Iterator[Server]:
         server = Server(int(found[1]), process)
         _drain(process)
         until = time.monotonic() + 120
-        while asyncio.run(_ask(server.port, "GET", "/readyz"))[0] != 200:
+        while asyncio.run(ask(server.port, "GET", "/readyz"))[0] != 200:
             assert time.monotonic() < until
             time.sleep(0.2)
         yield server
@@ -117,14 +118,14 @@ def _load(arguments: argparse.Namespace, lines: list[str]) -> dict[str, Any]:
     with _serving(arguments, *SIDES["together"]) as together, _serving(arguments, *SIDES["one at a time"]) as single:
         servers = dict(zip(SIDES, (together, single), strict=True))
         for server in servers.values():
-            asyncio.run(_clients(server.port, lines, 8, 3))
+            asyncio.run(clients(server.port, lines, 8, 3))
         for count in arguments.clients:
             loads: dict[str, list[Load]] = {name: [] for name in SIDES}
             for turn in range(arguments.rounds):
                 for name in SIDES if turn % 2 else reversed(SIDES):
-                    loads[name].append(asyncio.run(_clients(servers[name].port, lines, count, arguments.seconds)))
-            found[str(count)] = {name: _figures(each) for name, each in loads.items()}
-            ratio = statistics.median(_rate(one) / _rate(other) for one, other in zip(*loads.values(), strict=True))
+                    loads[name].append(asyncio.run(clients(servers[name].port, lines, count, arguments.seconds)))
+            found[str(count)] = {name: figures(each) for name, each in loads.items()}
+            ratio = statistics.median(rate(one) / rate(other) for one, other in zip(*loads.values(), strict=True))
             found[str(count)]["ratio"] = ratio
             _tell(count, found[str(count)])
     return found
@@ -138,31 +139,31 @@ def _tell(count: int, found: dict[str, Any]) -> None:
     print(f"{count:>3} clients  together / one at a time: {found['ratio']:.2f}", flush=True)
 
 
-def _figures(loads: list[Load]) -> dict[str, Any]:
+def figures(loads: list[Load]) -> dict[str, Any]:
     seconds = sorted(second for load in loads for second in load.seconds)
     statuses: Counter[int] = sum((load.statuses for load in loads), Counter())
     return {
-        "rate": statistics.median(_rate(load) for load in loads),
+        "rate": statistics.median(rate(load) for load in loads),
         "p50": 1000 * statistics.median(seconds),
         "p99": 1000 * seconds[int(0.99 * (len(seconds) - 1))],
         "statuses": dict(statuses),
     }
 
 
-def _rate(load: Load) -> float:
+def rate(load: Load) -> float:
     return load.statuses[200] / load.lasted
 
 
 def _overload(arguments: argparse.Namespace, lines: list[str]) -> dict[str, Any]:
     """More than may wait: how many are told to come back, and how soon."""
     with _serving(arguments, "--queue", "4", "--rows", "4") as server:
-        load = asyncio.run(_clients(server.port, lines, 64, 5))
+        load = asyncio.run(clients(server.port, lines, 64, 5))
     told = {"statuses": dict(load.statuses), "slowest_ms": 1000 * max(load.seconds)}
     print(f"overload, 64 clients where 4 may wait: {told}", flush=True)
     return told
 
 
-async def _clients(port: int, lines: list[str], count: int, seconds: float) -> Load:
+async def clients(port: int, lines: list[str], count: int, seconds: float) -> Load:
     began = time.monotonic()
     found = await asyncio.gather(*(_client(port, lines, number, began + seconds) for number in range(count)))
     answers = [answer for each in found for answer in each]
@@ -174,24 +175,27 @@ async def _client(port: int, lines: list[str], number: int, until: float) -> lis
     while time.monotonic() < until:
         began = time.perf_counter()
         body = json.dumps({"text": draw.choice(lines)})
-        status, _ = await _ask(port, "POST", "/v1/translate", body.encode())
+        status, _ = await ask(port, "POST", "/v1/translate", body.encode())
         answers.append((time.perf_counter() - began, status))
-        if status == 429:
+        if status in (0, 429):
             await asyncio.sleep(0.05)
     return answers
 
 
-async def _ask(port: int, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-    """One request on a connection of its own: this client costs the machine little."""
+async def ask(port: int, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+    """One request on a connection of its own, which costs the machine little; 0: refused, LOST: never answered."""
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
     except OSError:
         return 0, b""
     head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
     writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-    answer = await reader.read()
+    try:
+        answer = await reader.read()
+    except ConnectionResetError:
+        answer = b""
     writer.close()
-    return int(answer[9:12] or 0), answer.partition(b"\r\n\r\n")[2]
+    return int(answer[9:12] or LOST), answer.partition(b"\r\n\r\n")[2]
 
 
 def _soak(arguments: argparse.Namespace, lines: list[str]) -> dict[str, Any]:
@@ -236,7 +240,7 @@ async def _one_of_many(port: int, lines: list[str], draw: random.Random) -> int:
         ("/v1/translate", {"texts": "wrong"}),
     ]
     path, body = draw.choices(asked, weights=[40, 10, 10, 10, 1, 5])[0]
-    asking = _ask(port, "POST", path, json.dumps(body).encode())
+    asking = ask(port, "POST", path, json.dumps(body).encode())
     if draw.random() < 0.1:  # who leaves before the answer is there
         try:
             return (await asyncio.wait_for(asking, draw.random() / 10))[0]
