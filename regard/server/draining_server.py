@@ -22,7 +22,7 @@ from regard.server.service import Service
 
 __all__ = ["DrainingServer"]
 
-ARRIVING = 0.2  # seconds in which the first request of a connection that was just accepted is read
+ARRIVING = 2.0  # seconds to wait at most for the first requests of connections that were just accepted
 
 
 class DrainingServer(uvicorn.Server):
@@ -62,7 +62,10 @@ class DrainingServer(uvicorn.Server):
             server.close()
         for queue in queues:
             await self._take_in(queue)
-        await asyncio.sleep(ARRIVING)
+        until = time.monotonic() + ARRIVING
+        await asyncio.sleep(0.05)
+        while time.monotonic() < until and any(each.cycle is None for each in self.server_state.connections):
+            await asyncio.sleep(0.05)
         await super().shutdown(sockets)
 
     async def _take_in(self, queue: socket.socket) -> None:

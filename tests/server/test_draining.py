@@ -30,6 +30,16 @@ def ready(port: int) -> int:
     return httpx.get(f"http://127.0.0.1:{port}/readyz").status_code
 
 
+def test_a_connection_whose_first_request_is_on_its_way_is_answered() -> None:
+    server, _ = create_server([capitals()[0]])
+    with running(server) as port, socket.create_connection(("127.0.0.1", port), timeout=20) as slow:
+        until(lambda: len(server.server_state.connections) == 1)
+        server.handle_exit(signal.SIGTERM, None)
+        until(lambda: not server.servers[0].sockets)  # the port is closed
+        slow.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert slow.recv(4096).startswith(b"HTTP/1.1 200 ")
+
+
 @pytest.mark.parametrize("preload", [False, True])
 def test_it_is_ready_when_all_is_loaded_that_is_loaded_at_start(monkeypatch: pytest.MonkeyPatch, preload: bool) -> None:
     first, first_loaded = loading(monkeypatch, "first")
