@@ -64,7 +64,8 @@ class DrainingServer(uvicorn.Server):
             await self._take_in(queue)
         until = time.monotonic() + ARRIVING
         await asyncio.sleep(0.05)
-        while time.monotonic() < until and any(each.cycle is None for each in self.server_state.connections):
+        connections: Any = self.server_state.connections
+        while time.monotonic() < until and any(each.cycle is None for each in connections):  # none has begun
             await asyncio.sleep(0.05)
         await super().shutdown(sockets)
 
