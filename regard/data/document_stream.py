@@ -10,6 +10,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from regard.core.atomic_files import commit_folder, explain_os_errors, hidden_sibling
 from regard.core.untrusted_files import SMALL, parse_json, read_bytes
 from regard.data.documents import Cut, TextDocument, read_documents, text_files
+from regard.data.encoding import encode_chunks, processes_for
 from regard.data.file_names import named_files
 from regard.data.stream import TextConfig
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer
@@ -124,11 +126,13 @@ def open_or_prepare_documents(
     folder: Path,
     *,
     content: str = "",
+    processes: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> DocumentStream:
     """Open ``folder`` if it was made of these very files and tokenizer; encode the documents otherwise.
 
     With ``content``, the ``DocumentStream.content`` of before, copied or touched files will do, other texts not.
+    ``processes``: see ``encoding.processes_for``.
     """
     wanted = _fingerprint(text, cut, tokenizer)
     try:
@@ -144,7 +148,8 @@ def open_or_prepare_documents(
         shutil.rmtree(temporary, ignore_errors=True)  # left there by a kill
         temporary.mkdir()
     try:
-        head = _write(text, cut, tokenizer, temporary, progress)
+        number = processes_for(text_files(text.source), processes)
+        head = _write(text, cut, tokenizer, temporary, number, progress)
         if content and head.content != content:
             raise DataError(
                 "The text is not the one this run began with.",
@@ -161,31 +166,37 @@ def open_or_prepare_documents(
 
 
 def _write(
-    text: TextConfig, cut: Cut, tokenizer: Tokenizer, folder: Path, progress: Callable[[int], None] | None
-) -> _Head:
+    text: TextConfig, cut: Cut, tokenizer: Tokenizer, folder: Path, processes: int,
+    progress: Callable[[int], None] | None,
+) -> _Head:  # fmt: skip
     dtype: Literal["<u2", "<u4"] = "<u2" if len(tokenizer) <= 1 << 16 else "<u4"
-    offsets, prompts, size, characters, digest = [0], [], 0, 0, hashlib.sha256()
-    with explain_os_errors(folder), (folder / "tokens").open("wb") as tokens, (folder / "digests").open("wb") as every:
-        for documents in _chunks(read_documents(text, cut)):
-            before = tokenizer.encode_lines([document.prompt for document in documents])
-            after = tokenizer.encode_lines([document.text for document in documents])
-            for document, prompt, pieces in zip(documents, before, after, strict=True):
-                numbers = np.array([BEGIN, *prompt, *pieces, END], dtype)
-                tokens.write(numbers.tobytes())
+    size = characters = total = count = 0
+    digest = hashlib.sha256()
+    chunks = (
+        (chunk, [[document.prompt for document in chunk], [document.text for document in chunk]])
+        for chunk in _chunks(read_documents(text, cut))
+    )
+    with explain_os_errors(folder), ExitStack() as stack:
+        names = ("tokens", "digests", "offsets", "prompts")
+        tokens, every, offsets, prompts = (stack.enter_context((folder / name).open("wb")) for name in names)
+        offsets.write(np.zeros(1, "<i8").tobytes())
+        for documents, (before, after) in encode_chunks((tokenizer, tokenizer), chunks, processes):
+            for document, prompt, pieces in zip(documents, before.lines(), after.lines(), strict=True):
+                tokens.write(np.concatenate([[BEGIN], prompt, pieces, [END]]).astype(dtype).tobytes())
                 every.write(document.digest)
                 digest.update(document.digest)
-                offsets.append(offsets[-1] + len(numbers))
-                prompts.append(len(prompt))
                 size, characters = size + len(document.text.encode()), characters + len(document.text)
+            ends = total + np.cumsum(before.lengths + after.lengths + 2)
+            offsets.write(ends.astype("<i8").tobytes())
+            prompts.write(before.lengths.astype("<i8").tobytes())
+            total, count = int(ends[-1]), count + len(documents)
             if progress is not None:
-                progress(offsets[-1])
-        if not prompts:
+                progress(total)
+        if not count:
             raise DataError("There is no document to learn from.", where=text.name, why="every one is blank")
-        (folder / "offsets").write_bytes(np.array(offsets, "<i8").tobytes())
-        (folder / "prompts").write_bytes(np.array(prompts, "<i8").tobytes())
     return _Head(
-        name=text.name, fingerprint="", content=digest.hexdigest(), dtype=dtype, tokens=offsets[-1],
-        documents=len(prompts), bytes=size, characters=characters,
+        name=text.name, fingerprint="", content=digest.hexdigest(), dtype=dtype, tokens=total,
+        documents=count, bytes=size, characters=characters,
     )  # fmt: skip
 
 

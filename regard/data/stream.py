@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from regard.core.atomic_files import commit_folder, explain_os_errors, hidden_sibling
 from regard.core.untrusted_files import SMALL, parse_json, read_bytes
+from regard.data.encoding import encode_chunks, processes_for
 from regard.data.file_names import FileNames, named_files, spelled
 from regard.data.reading import refuse_pipe
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer
@@ -147,11 +148,13 @@ def open_or_prepare_stream(
     folder: Path,
     *,
     content: str = "",
+    processes: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Stream:
     """Open ``folder`` if it was made of this very file and tokenizer; encode the text otherwise, in constant memory.
 
     With ``content``, the ``Stream.content`` of before, a file that was copied or touched will do, another text not.
+    ``processes``: see ``encoding.processes_for``.
     """
     wanted = _fingerprint(config, tokenizer)
     try:
@@ -161,7 +164,8 @@ def open_or_prepare_stream(
             return found
     except DataError:
         pass  # missing or damaged: made anew from the text
-    head = _write(config, tokenizer, folder, wanted, content, progress)
+    number = processes_for(named_files(config.source), processes)
+    head = _write(config, tokenizer, folder, wanted, content, number, progress)
     return Stream(folder, head)
 
 
@@ -171,6 +175,7 @@ def _write(
     folder: Path,
     fingerprint: str,
     content: str,
+    processes: int,
     progress: Callable[[int], None] | None,
 ) -> _Head:
     dtype: Literal["<u2", "<u4"] = "<u2" if len(tokenizer) <= 1 << 16 else "<u4"
@@ -183,12 +188,11 @@ def _write(
     try:
         with explain_os_errors(folder), (temporary / "tokens").open("wb") as file:
             tokens += file.write(np.array([BEGIN], dtype).tobytes()) // np.dtype(dtype).itemsize
-            for lines in _chunks(read_text_lines(config)):
-                text = "".join(lines)
+            chunks = (("".join(lines), [lines]) for lines in _chunks(read_text_lines(config)))
+            for text, (found,) in encode_chunks((tokenizer,), chunks, processes):
                 digest.update(text.encode())
                 count, characters = count + len(text.encode()), characters + len(text)
-                for pieces in tokenizer.encode_lines(lines):
-                    tokens += file.write(np.array(pieces, dtype).tobytes()) // np.dtype(dtype).itemsize
+                tokens += file.write(found.numbers.astype(dtype).tobytes()) // np.dtype(dtype).itemsize
                 if progress is not None:
                     progress(tokens)
             tokens += file.write(np.array([END], dtype).tobytes()) // np.dtype(dtype).itemsize

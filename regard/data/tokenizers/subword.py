@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 DEFAULT_SIZE = 8000
+THREADS = -1  # of SentencePiece in one call; −1: as many as there are
 SAMPLE = 10_000_000  # lines that SentencePiece keeps in memory; of more, a fixed sample
 
 
@@ -51,7 +52,7 @@ class SentencePieceTokenizer(Tokenizer):
         return len(self._processor)
 
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
-        return self._processor.encode(list(lines), out_type=int)
+        return self._processor.encode(list(lines), out_type=int, num_threads=THREADS)
 
     def _unknown(self, line: str) -> list[str]:
         pieces = zip(self._processor.encode(line), self._processor.encode(line, out_type=str), strict=True)
@@ -91,7 +92,7 @@ class MarianTokenizer(SentencePieceTokenizer):
 
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
         marks, texts = zip(*map(split_language_mark, lines), strict=True) if lines else ((), ())
-        cut = self._processor.encode(list(texts), out_type=str)
+        cut = self._processor.encode(list(texts), out_type=str, num_threads=THREADS)
         return [
             [self._numbers.get(piece, UNKNOWN) for piece in [*mark, *pieces]]
             for mark, pieces in zip(marks, cut, strict=True)

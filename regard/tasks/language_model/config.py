@@ -45,6 +45,9 @@ class TextDataConfig(DataSection):
         None, ge=1, description="tokens from window to window of evaluation and validation; unset: the context"
     )
 
+    processes: int | None = Field(
+        None, ge=1, le=1024, description="that tokenise; unset: as many as cores for a large text, else 1"
+    )
     order: Literal["shuffled", "feistel"] = Field(
         "shuffled",
         description="order of an epoch: drawn as a list of all windows, or computed batch by batch, for "

@@ -115,7 +115,10 @@ def _stream(
     say: Report,
     progress: Advance | None,
 ) -> Stream:
-    stream = open_or_prepare_stream(text, tokenizer, run.data / name, content=contents.get(name, ""), progress=progress)
+    stream = open_or_prepare_stream(
+        text, tokenizer, run.data / name, content=contents.get(name, ""), processes=run.config.data.processes,
+        progress=progress,
+    )  # fmt: skip
     say(f"{stream.name}: {len(stream) - 1:,} tokens of {stream.bytes:,} bytes ({name.partition('-')[0]})")
     atomic_files.fault_point("corpus")
     return stream
@@ -132,7 +135,13 @@ def _documents(
 ) -> DocumentStream:
     cut = run.config.data.cut
     stream = open_or_prepare_documents(
-        text, cut, tokenizer, run.data / name, content=contents.get(name, ""), progress=progress
+        text,
+        cut,
+        tokenizer,
+        run.data / name,
+        content=contents.get(name, ""),
+        processes=run.config.data.processes,
+        progress=progress,
     )
     told = f"{len(stream):,} tokens in {stream.documents:,} documents"
     if bool(stream.prompts.any()):

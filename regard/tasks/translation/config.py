@@ -37,6 +37,9 @@ class DataConfig(DataSection):
     target_language: str | None = None  # … and to sacreBLEU
     max_length: int = Field(256, ge=1)  # pieces a side; longer pairs are left out, and reported by line
 
+    processes: int | None = Field(
+        None, ge=1, le=1024
+    )  # that tokenise; unset: as many as cores for a large text, else 1
     # of an epoch: drawn as a list of all pairs, or computed batch by batch, for corpora too large for that
     order: Literal["shuffled", "feistel"] = "shuffled"
 

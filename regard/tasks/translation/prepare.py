@@ -50,7 +50,7 @@ def _corpora(
         folder = run.data / f"{name}-{number}"
         part = open_or_prepare(
             corpus, codecs.source, codecs.target, folder, max_length=translation_config(run).data.max_length,
-            content=contents.get(folder.name, ""), progress=progress,
+            content=contents.get(folder.name, ""), processes=translation_config(run).data.processes, progress=progress,
         )  # fmt: skip
         report = part.report
         say(f"{part.name}: {report.pairs:,} pairs")
