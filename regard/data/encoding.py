@@ -29,7 +29,7 @@ from regard.data.tokenizers.catalogue import load_tokenizer
 from regard.data.tokenizers.tokenizer import Tokenizer
 from regard.errors import DataError, RegardError
 
-__all__ = ["Encoded", "encode_chunks", "processes_for", "serve"]
+__all__ = ["EncodedLines", "encode_chunks", "processes_for", "serve"]
 
 LARGE = 1 << 26  # bytes of text, below which starting processes takes longer than they save
 AHEAD = 2  # chunks read ahead for each process
@@ -37,8 +37,8 @@ START = "from regard.data.encoding import serve; serve()"
 Kept = TypeVar("Kept")
 
 
-class Encoded(NamedTuple):
-    """How many numbers each of several lines has, and the numbers end to end."""
+class EncodedLines(NamedTuple):
+    """Lines as numbers: how many each has, and the numbers end to end."""
 
     lengths: npt.NDArray[np.int64]
     numbers: npt.NDArray[np.uint32]
@@ -49,7 +49,7 @@ class Encoded(NamedTuple):
 
 
 def processes_for(files: Iterable[Path], wanted: int | None = None) -> int:
-    """How many processes are to cut these files: as many as ``wanted``, or as cores where the text is large."""
+    """Count the processes that are to cut these files: as many as ``wanted``, or as cores where the text is large."""
     if wanted is not None:
         return wanted
     size = sum(path.stat().st_size for path in files if path.is_file())
@@ -58,8 +58,8 @@ def processes_for(files: Iterable[Path], wanted: int | None = None) -> int:
 
 def encode_chunks(
     tokenizers: Sequence[Tokenizer], chunks: Iterable[tuple[Kept, Sequence[Sequence[str]]]], processes: int = 1
-) -> Iterator[tuple[Kept, list[Encoded]]]:
-    """Of each chunk what is to be kept of it, and the numbers of its lines: of the k-th lines by the k-th tokenizer.
+) -> Iterator[tuple[Kept, list[EncodedLines]]]:
+    """Yield of each chunk what is to be kept, and the numbers of its lines: of the k-th lines by the k-th tokenizer.
 
     Chunks come in their order. Raises what a tokenizer raises, and DataError where a process dies.
     """
@@ -76,7 +76,7 @@ def encode_chunks(
         threads = ThreadPoolExecutor(processes)
         stack.callback(threads.shutdown, cancel_futures=True)
 
-        def encode(lines: Sequence[Sequence[str]]) -> list[Encoded]:
+        def encode(lines: Sequence[Sequence[str]]) -> list[EncodedLines]:
             worker = idle.get()
             try:
                 found = worker.encode(lines)
@@ -84,7 +84,7 @@ def encode_chunks(
                 idle.put(worker)
             return _encoded(tokenizers, lines) if found is None else found  # fails here as it did there
 
-        waiting: deque[tuple[Kept, Future[list[Encoded]]]] = deque()
+        waiting: deque[tuple[Kept, Future[list[EncodedLines]]]] = deque()
         for kept, lines in chunks:
             waiting.append((kept, threads.submit(encode, lines)))
             if len(waiting) > AHEAD * processes:
@@ -103,7 +103,7 @@ class _Worker:
             env=os.environ | {"PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
         )  # fmt: skip
 
-    def encode(self, lines: Sequence[Sequence[str]]) -> list[Encoded] | None:
+    def encode(self, lines: Sequence[Sequence[str]]) -> list[EncodedLines] | None:
         """The numbers; None where a tokenizer raised something."""
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
@@ -139,7 +139,7 @@ def serve() -> None:
     tokenizers = [load_tokenizer(folder, str(each)) for each in range(number)]
     for lines in sys.stdin.buffer:
         try:
-            found: list[Encoded] | None = _encoded(tokenizers, json.loads(lines))
+            found: list[EncodedLines] | None = _encoded(tokenizers, json.loads(lines))
         except (RegardError, RuntimeError, TypeError, ValueError):  # told by the other process, which meets it again
             found = None
         try:
@@ -148,7 +148,7 @@ def serve() -> None:
             os._exit(0)
 
 
-def _send(file: BinaryIO, found: list[Encoded] | None) -> None:
+def _send(file: BinaryIO, found: list[EncodedLines] | None) -> None:
     sizes = None if found is None else [[len(each.lengths), len(each.numbers)] for each in found]
     file.write(json.dumps(sizes).encode() + b"\n")
     for each in found or []:
@@ -156,13 +156,14 @@ def _send(file: BinaryIO, found: list[Encoded] | None) -> None:
     file.flush()
 
 
-def _receive(file: IO[bytes]) -> list[Encoded] | None:
+def _receive(file: IO[bytes]) -> list[EncodedLines] | None:
     head = file.readline()
     sizes: list[list[int]] | None = json.loads(head) if head.endswith(b"\n") else _ended()
     if sizes is None:
         return None
     return [
-        Encoded(_array(file, np.dtype(np.int64), one), _array(file, np.dtype(np.uint32), two)) for one, two in sizes
+        EncodedLines(_array(file, np.dtype(np.int64), one), _array(file, np.dtype(np.uint32), two))
+        for one, two in sizes
     ]
 
 
@@ -175,10 +176,10 @@ def _ended() -> NoReturn:
     raise EOFError("a process has ended")
 
 
-def _encoded(tokenizers: Sequence[Tokenizer], lines: Sequence[Sequence[str]]) -> list[Encoded]:
+def _encoded(tokenizers: Sequence[Tokenizer], lines: Sequence[Sequence[str]]) -> list[EncodedLines]:
     return [_flat(tokenizer.encode_lines(each)) for tokenizer, each in zip(tokenizers, lines, strict=True)]
 
 
-def _flat(numbers: Sequence[Sequence[int]]) -> Encoded:
+def _flat(numbers: Sequence[Sequence[int]]) -> EncodedLines:
     lengths = np.fromiter(map(len, numbers), np.int64, len(numbers))
-    return Encoded(lengths, np.fromiter(chain.from_iterable(numbers), np.uint32, int(lengths.sum())))
+    return EncodedLines(lengths, np.fromiter(chain.from_iterable(numbers), np.uint32, int(lengths.sum())))

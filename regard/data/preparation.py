@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from regard.core.atomic_files import commit_folder, explain_os_errors, hidden_sibling
 from regard.data.corpus import FORMAT, Corpus, Report
-from regard.data.encoding import Encoded, encode_chunks, processes_for
+from regard.data.encoding import EncodedLines, encode_chunks, processes_for
 from regard.data.reading import CorpusConfig, PairReader, read_pairs
 from regard.data.tokenizers.tokenizer import UNKNOWN, Tokenizer
 from regard.errors import DataError, StorageError
@@ -47,9 +47,8 @@ def prepare(
     A pair with more than ``max_length`` pieces on either side is left out and reported with its line in
     ``Corpus.report``. ``name`` is what messages call the corpus; ``progress`` is told the pairs read so far;
     ``content`` is what ``Corpus.content`` must be; so many ``processes`` cut the lines, into the same bytes. About
-    0.5 µs a piece (BPE), memory constant. Raises the reader's
-    DataErrors, DataError when no pair is left or the content is another, and StorageError, also when ``folder``
-    holds something else; then nothing has changed in ``folder``.
+    0.5 µs a piece (BPE), memory constant. Raises the reader's DataErrors, DataError when no pair is left or the content
+    is another, and StorageError, also when ``folder`` holds something else; then nothing has changed in ``folder``.
     """
     if name is None:
         name = pairs.config.name if isinstance(pairs, PairReader) else "pair"
@@ -74,14 +73,19 @@ def prepare(
         files = pairs.files if isinstance(pairs, PairReader) else []
         head = {**FORMAT, "name": name, "fingerprint": fingerprint, **writer.head(), "report": report._asdict()}
         with explain_os_errors(folder):
-            if len(files) > 1:
-                told = {"names": [file for file, _ in files], "before": [before for _, before in files]}
-                (temporary / "files.json").write_text(json.dumps(told) + "\n", encoding="utf-8")
+            _write_files(temporary, files)
             (temporary / "corpus.json").write_text(json.dumps(head, indent=1) + "\n", encoding="utf-8")
             commit_folder(temporary, folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return Corpus.open(folder)
+
+
+def _write_files(folder: Path, files: list[tuple[str, int]]) -> None:
+    """Note where each of several files begins, for messages that name a line."""
+    if len(files) > 1:
+        told = {"names": [file for file, _ in files], "before": [before for _, before in files]}
+        (folder / "files.json").write_text(json.dumps(told) + "\n", encoding="utf-8")
 
 
 def open_or_prepare(
@@ -154,7 +158,7 @@ class _Side:
         self.offset_file = (folder / f"{name}.offsets").open("wb")
         self.offset_file.write(np.zeros(1, np.int64).tobytes())
 
-    def write(self, sentences: Encoded, keep: npt.NDArray[np.bool_], dtype: np.dtype[Any]) -> None:
+    def write(self, sentences: EncodedLines, keep: npt.NDArray[np.bool_], dtype: np.dtype[Any]) -> None:
         lengths = sentences.lengths[keep]
         flat = sentences.numbers[np.repeat(keep, sentences.lengths)].astype(dtype)
         self.unknown += int((flat == UNKNOWN).sum())
@@ -186,7 +190,7 @@ class _Writer:
         for file in (*self.sides, self.lines):
             file.close()
 
-    def write(self, chunk: list[Pair], source: Encoded, target: Encoded) -> None:
+    def write(self, chunk: list[Pair], source: EncodedLines, target: EncodedLines) -> None:
         for _, *sides in chunk:
             self.content.update(json.dumps(sides).encode())
         keep = np.maximum(source.lengths, target.lengths) <= self.max_length
