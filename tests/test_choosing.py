@@ -8,6 +8,7 @@ import pytest
 
 from regard.data.corpora import CorpusConfig, read_pairs
 from regard.runs.config import load_config
+from regard.tasks.find_config import find_config
 from regard.tasks.translation.automatic_config import ENDS, choose
 
 
@@ -106,3 +107,19 @@ def test_a_short_budget_wants_many_updates_of_a_small_model(tmp_path: Path) -> N
                    for minutes in (3.5, 2_000))  # fmt: skip
     assert (short.model.preset, short.train.batch_tokens, short.model.encoder.dropout) == ("tiny", 1_024, 0.0)
     assert (long.model.preset, long.train.batch_tokens, long.model.encoder.dropout) == ("small", 4_096, 0.2)
+
+
+@pytest.mark.parametrize("kind", ["pairs", "text"])
+def test_the_order_of_a_very_large_corpus_is_computed_and_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    module = "translation" if kind == "pairs" else "language_model"
+    path = tmp_path / ("a.tsv" if kind == "pairs" else "a.txt")
+    path.write_text("a b c\td e f\n" * 300)
+    for most, order in ((10**11, "shuffled"), (299, "feistel")):
+        monkeypatch.setattr(f"regard.tasks.{module}.automatic_config.COMPUTED", most)
+        told: list[str] = []
+        assert find_config([str(path)], [], ["train.steps=1"], say=told.append).data.order == order
+        assert any("data.order = feistel" in line for line in told) == (order == "feistel")
+        given = find_config([str(path)], [], ["train.steps=1", "data.order=shuffled"], say=told.append)
+        assert given.data.order == "shuffled"

@@ -106,8 +106,17 @@ class DocumentStream:
 
     def digests(self) -> set[bytes]:
         """The distinct documents."""
-        whole = self._digests.tobytes()
-        return {whole[at : at + DIGEST] for at in range(0, len(whole), DIGEST)}
+        return set().union(*self._digest_chunks())
+
+    def held(self, digests: set[bytes]) -> set[bytes]:
+        """Documents that are among ``digests``; takes the memory of these alone."""
+        return set().union(*(digests & chunk for chunk in self._digest_chunks()))
+
+    def _digest_chunks(self) -> Iterator[set[bytes]]:
+        size = CHUNK * DIGEST
+        for begin in range(0, len(self._digests), size):
+            whole = self._digests[begin : begin + size].tobytes()
+            yield {whole[at : at + DIGEST] for at in range(0, len(whole), DIGEST)}
 
     def unknown(self) -> int:
         """Number of predicted tokens that the vocabulary lacks: of prompts none. Reads all of them once."""

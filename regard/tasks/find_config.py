@@ -54,7 +54,9 @@ def _with_origin(proposal: Proposal, overrides: Sequence[str]) -> Proposal:
     origin = stated_origin(merge([], map(parse_override, overrides)))
     if origin is None:
         return proposal
-    data = {key: value for key, value in proposal.config["data"].items() if key in ("train", "valid", "documents")}
+    data = {
+        key: value for key, value in proposal.config["data"].items() if key in ("train", "valid", "documents", "order")
+    }
     tables = {name: table for name, table in proposal.config.items() if name != "model"}
     return Proposal(
         tables | {"data": data}, [f"network and vocabulary are those of {origin.run}", *proposal.reasons[1:]]

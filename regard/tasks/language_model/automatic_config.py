@@ -16,6 +16,7 @@ __all__ = ["choose", "division"]
 ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: one that is given leaves no other chosen
 CHARACTERS = 512  # so few different ones are pieces of their own
 HELD_OUT_SHARE, HELD_OUT = 0.1, 1_000_000  # for validation where no text is given: whichever is fewer characters
+COMPUTED = 10_000_000_000  # characters, above which the order of an epoch is computed rather than listed
 FEWEST = 2_000  # characters: of a shorter text nothing is held out
 FEWEST_DOCUMENTS, HELD_OUT_DOCUMENTS = 10, 2_000  # of fewer none is held out, and never more
 GIVE_SOME = "--valid-file FILE gives a text to validate on"
@@ -54,6 +55,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     size = next(size for size in SIZES if count <= size.characters)
     small = len(seen) <= CHARACTERS and count <= SIZES[1].characters
     tokenizer = {"kind": "character"} if small else {"kind": "byte-bpe", "size": 8_000}
+    order = {"order": "feistel"} if count > COMPUTED else {}
     packed = {} if kind == "stream" else {"documents": kind}
     parts, told = _held_out(files, valid, len(digests)) if packed else _parts(files, valid, count)
     settings: dict[str, Any] = {
@@ -71,10 +73,11 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         f"{_documents(len(digests), 'different') if packed else 'one text alone'}: a language model "
         f"({count:,} characters, {pieces}, preset {size.preset}); two files would train a translation model",
         told,
+        *(["the order of an epoch is computed batch by batch: data.order = feistel"] if order else []),
     ]
     config = {
         "task": {"kind": "language-model"},
-        "data": {**parts, **packed, "tokenizer": tokenizer, "context": size.context},
+        "data": {**parts, **packed, **order, "tokenizer": tokenizer, "context": size.context},
         "model": {"preset": size.preset, "dropout": size.dropout},
         "train": settings,
     }

@@ -101,8 +101,8 @@ def _lines(data: TextDataConfig) -> Iterator[str]:
 def _warn_of_documents_in_both(train: object, valid: object, say: Report) -> None:
     if isinstance(train, PackExamples) and isinstance(valid, PackExamples) and train.streams and valid.streams:
         held_out = set[bytes]().union(*(stream.digests() for stream in valid.streams))
-        learned = set[bytes]().union(*(stream.digests() for stream in train.streams))
-        if both := len(held_out & learned):
+        both = len(set[bytes]().union(*(stream.held(held_out) for stream in train.streams)))
+        if both:
             say(f"warning: {both:,} of {len(held_out):,} validation documents are in the training data, too")
 
 

@@ -32,6 +32,7 @@ SIZES = (
     _Size(5_000_000, "base", 32_000, 7e-4, 4_000, 20),
     _Size(float("inf"), "big", 32_000, 5e-4, 4_000, 10),
 )
+COMPUTED = 10_000_000  # pairs, above which the order of an epoch is computed rather than listed
 HELD_OUT_SHARE, HELD_OUT_PAIRS = 0.02, 2_000  # for validation where no data is given: whichever is fewer
 FEWEST_PAIRS = 200  # with fewer than these, a held out share could be nothing at all
 CHARACTERS_A_SIDE = 30  # below this mean length a side is words rather than sentences
@@ -109,8 +110,10 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, given: Mapping[str, 
     if not data["joint"]:
         model["share"] = "target"
     most = "" if ends else f", at most {size.epochs} epochs"
+    order = {"order": "feistel"} if pairs > COMPUTED else {}
     reasons = [f"{pairs:,} pairs, {words:.0f} words a side: preset {size.preset}, {pieces}{most}", reason]
-    return Proposal({"data": {**parts, **data}, "model": model, "train": settings}, reasons)
+    reasons += ["the order of an epoch is computed batch by batch: data.order = feistel"] if order else []
+    return Proposal({"data": {**parts, **data, **order}, "model": model, "train": settings}, reasons)
 
 
 def _size(pairs: int, minutes: Any) -> _Size:
