@@ -224,7 +224,7 @@ def test_check_and_train_agree(
     """Training here is all that comes before the first update, with the config that is chosen for these files."""
     from regard.training import start as started
 
-    def start(run: RunFolder, open_display: object) -> int:
+    def start(run: RunFolder, *_: object) -> int:
         set_up(run, say=lambda message: None)
         return 0
 
