@@ -29,6 +29,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from statistics import median
 
@@ -216,35 +217,43 @@ def changes(lab: Lab) -> None:
         )
 
 
+FORMS: dict[str, dict[str, object]] = {
+    "ddp": {"strategy": "ddp"},
+    "fsdp2": {"strategy": "fsdp2"},
+    "fsdp2, accumulated": {"strategy": "fsdp2", "accumulate": 2},
+}
+
+
 def agreement(lab: Lab) -> None:
     """Two shards in one process draw as two ranks do, so that only rounding differs.
 
-    One update by SGD, whose step is the gradient: Adam's first is nearly its sign, in which the rounding of a gradient
-    near zero shows as a step of the whole rate.
+    The promise is of an update by SGD, whose step is the gradient: Adam's first is nearly its sign, in which the
+    rounding of a gradient near zero shows as a step of the whole rate.
     """
-    forms: dict[str, dict[str, object]] = {
-        "ddp": {"strategy": "ddp"},
-        "fsdp2": {"strategy": "fsdp2"},
-        "fsdp2, accumulated": {"strategy": "fsdp2", "accumulate": 2},
-    }
-    for form, settings in forms.items():
-        alone = {key: value for key, value in settings.items() if key != "strategy"}
-        found = {}
-        for name, ranks, given in (("alone", 1, alone), ("ranks", 2, settings)):
-            for steps in (1, 200):
-                run = f"{form.replace(', ', '-')}-{name}-{steps}"
-                rule: dict[str, object] = {"optimizer": "sgd", "learning_rate": 1.0} if steps == 1 else {}
-                lab.train("translation", ranks, run, shards=2, steps=steps, warmup=0, save_every=1000, **rule, **given)
-            found[name] = run
-        apart = lab.apart(*(each.replace("-200", "-1") for each in found.values()))
-        curves = [lab.losses(run) for run in found.values()]
+    for form, kind in product(FORMS, KINDS):
+        name = f"{form} on 2 ranks, {kind}"
+        apart = lab.apart(*_beside(lab, form, kind, steps=1, optimizer="sgd", learning_rate=1.0))
+        show(f"{name}, weights after an update by SGD", apart <= 1e-6, f"at most {apart:.1e} from one process")
+        apart = lab.apart(*_beside(lab, form, kind, steps=1))
+        print(f"          by Adam at most {apart:.1e}", flush=True)
+    for form in FORMS:
+        curves = [lab.losses(run) for run in _beside(lab, form, KINDS[0], steps=200)]
         last = max(abs(one - other) for one, other in zip(*(curve[-50:] for curve in curves), strict=True))
-        show(f"{form} on 2 ranks, weights after an update", apart <= 1e-6, f"at most {apart:.1e} from one process")
         show(
             f"{form} on 2 ranks, loss of updates 151 to 200",
             last < 0.05,
             f"at most {last:.1e} nats from one process, which goes from {curves[0][0]:.2f} to {curves[0][-1]:.2f}",
         )
+
+
+def _beside(lab: Lab, form: str, kind: str, **train: object) -> list[str]:
+    """Train by one process and by two ranks of that form; the names of both runs."""
+    alone = {key: value for key, value in FORMS[form].items() if key != "strategy"}
+    settings = {"shards": 2, "warmup": 0, "save_every": 1000, **train}
+    names = [f"{form.replace(', ', '-')}-{kind}-{ranks}-{'-'.join(map(str, train.values()))}" for ranks in (1, 2)]
+    for ranks, name, given in zip((1, 2), names, (alone, FORMS[form]), strict=True):
+        lab.train(kind, ranks, name, **settings, **given)
+    return names
 
 
 def evaluation(lab: Lab) -> None:

@@ -36,6 +36,16 @@ def _seeded() -> None:
     torch.manual_seed(1)
 
 
+@pytest.fixture(scope="module")
+def lanes() -> Iterator[str]:
+    """A kind of work that nobody ships, allowed as a user's own is; it carries state from batch to batch."""
+    from tests.laws.lanes_task import KIND
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGARD_TASKS", KIND)
+        yield KIND
+
+
 @pytest.fixture
 def data() -> Callable[[str], Path]:
     """``data("multi30k/raw")``: that folder or file under REGARD_DATA, or a skip that says what is missing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,16 +21,10 @@ from regard.training.setup import set_up
 from regard.training.trainer import Trainer
 from tests.laws import lanes_task
 
-LANES = f"{lanes_task.__name__}:TASK"
+LANES = lanes_task.KIND
+pytestmark = pytest.mark.usefixtures("lanes")
 CPU = torch.device("cpu")
 Tensors = dict[str, Tensor]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _trusted() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("REGARD_TASKS", LANES)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,8 @@ from tests.laws import lanes_task
 from tests.several_ranks import run_jobs
 from tests.test_shards import smoothed
 
-LANES = f"{lanes_task.__name__}:TASK"
+LANES = lanes_task.KIND
+pytestmark = pytest.mark.usefixtures("lanes")
 GRU = dict(kind="gru", reset="before", update="renews")
 READING = dict(kind="additive", heads=1, project=[])
 NO_LAYERS = dict(feed_forward=None, heads=None)
@@ -74,13 +74,6 @@ LEGS = [("fsdp2", 2), ("ddp", 3), ("offload", 5)]
 Found = dict[str, list[dict[str, Any]]]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _trusted() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("REGARD_TASKS", LANES)
-        yield
-
-
 @pytest.fixture(scope="module")
 def cases() -> dict[str, TaskCase]:
     """Every task, and lanes that carry state, with a moving average and steps that do not blow rounding up."""
@@ -103,7 +96,7 @@ def spoiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(_trusted: None, runs: dict[str, RunFolder], spoiled: Path, tmp_path_factory: pytest.TempPathFactory) -> Found:
+def found(runs: dict[str, RunFolder], spoiled: Path, tmp_path_factory: pytest.TempPathFactory) -> Found:
     """What both ranks found in every job: one start of two processes."""
     jobs: list[tuple[str, dict[str, Any]]] = [
         ("updates", {"cases": list(CASES.values())}), ("spoiled", {"folder": str(spoiled)}),
@@ -204,7 +197,7 @@ def test_layers_that_share_a_parameter_are_gathered_with_the_rest() -> None:
     assert (layers(), layers(True), layers(position="t5")) == (4, 2, 0)
 
 
-def rewritten(path: Path, change: Any) -> None:
+def rewritten(path: Path, change: Any, rows: int = 2) -> None:
     """Change a header, and the manifest with it: what only a look at all files together can find."""
     file, manifest = path / "model.rank-00002-of-00002.safetensors", path / "manifest.json"
     data = file.read_bytes()
@@ -212,6 +205,7 @@ def rewritten(path: Path, change: Any) -> None:
     header = json.loads(data[8 : 8 + size])
     places = json.loads(header["__metadata__"]["DCP_SHARDING_INFO"])
     change(places["w"])
+    header["w"]["shape"][0] = rows
     header["__metadata__"]["DCP_SHARDING_INFO"] = json.dumps(places)
     text = json.dumps(header).encode()
     checked = checkpoint_record(file, len(text).to_bytes(8, "little") + text + data[8 + size :])
@@ -246,6 +240,20 @@ def test_rows_that_do_not_fit_together_are_refused(found: Found, spoiled: Path, 
         for each, data in kept.items():
             each.write_bytes(data)
     assert len(checkpoint.load(path).groups["model"]["w"]) == 4
+
+
+def test_rows_that_the_file_does_not_hold_take_no_memory(spoiled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, rows = spoiled / "step-000001", 10**9
+    kept = {each: each.read_bytes() for each in path.iterdir()}
+    monkeypatch.setattr(torch, "empty", lambda *shape, **_: pytest.fail(f"takes memory for {shape}"))
+    try:
+        rewritten(path, lambda own: own.update(whole_shape=[rows + 2, 3]), rows)
+        for read in (checkpoint.load, lambda path: checkpoint.shapes(path, "model")):
+            with pytest.raises(ModelError, match="is not what regard writes"):
+                read(path)
+    finally:
+        for each, data in kept.items():
+            each.write_bytes(data)
 
 
 @pytest.mark.parametrize("name", ["model.rank-00001-of-00002.safetensors", "model.rank-00002-of-00002.safetensors"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +18,9 @@ from regard.training.ranks import Place, joined
 from tests.laws import lanes_task
 from tests.several_ranks import free_port, run_jobs
 
-LANES = f"{lanes_task.__name__}:TASK"
+LANES = lanes_task.KIND
+pytestmark = pytest.mark.usefixtures("lanes")
 Found = dict[str, list[dict[str, Any]]]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _trusted() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("REGARD_TASKS", LANES)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +36,7 @@ def runs(cases: dict[str, TaskCase]) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def found(
-    _trusted: None, cases: dict[str, TaskCase], runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> Found:
+def found(cases: dict[str, TaskCase], runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Found:
     """What both ranks found in every job, by its name: one start of two processes."""
     folder = tmp_path_factory.mktemp("ranks")
     jobs: list[tuple[str, dict[str, Any]]] = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,14 +27,8 @@ from regard.training.validation import objective_sums, predictor_sums
 from tests.laws import lanes_task
 from tests.test_shards import WHOLE, Rows, equal, model, picks, smoothed
 
-LANES = f"{lanes_task.__name__}:TASK"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _trusted() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("REGARD_TASKS", LANES)
-        yield
+LANES = lanes_task.KIND
+pytestmark = pytest.mark.usefixtures("lanes")
 
 
 @pytest.fixture(scope="module")

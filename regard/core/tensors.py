@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.errors import ModelError
 
-__all__ = ["added_sums", "digest", "kept_buffers", "mean", "shared_names"]
+__all__ = ["added_sums", "digest", "kept_buffers", "mean", "separate", "shared_names"]
 
 
 def shared_names(tensors: Mapping[str, Tensor]) -> dict[str, str]:
@@ -29,6 +29,18 @@ def shared_names(tensors: Mapping[str, Tensor]) -> dict[str, str]:
             if owner != name:
                 shared[name] = owner
     return shared
+
+
+def separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return contiguous tensors on the CPU, no two in one storage, as safetensors requires."""
+    seen: set[int] = set()
+    found = {}
+    for name, tensor in tensors.items():
+        plain = tensor.detach().cpu().contiguous()
+        storage_start = plain.untyped_storage().data_ptr()
+        found[name] = plain.clone() if storage_start in seen else plain
+        seen.add(storage_start)
+    return found
 
 
 def kept_buffers(module: nn.Module) -> dict[str, Tensor]:

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from regard.core import atomic_files
 from regard.core.installation import upgrade_advice
-from regard.core.tensors import shared_names
+from regard.core.tensors import separate, shared_names
 from regard.core.untrusted_files import LARGE, SMALL, open_regular, parse_json
 from regard.core.wording import describe_validation_error
 from regard.errors import ModelError, StorageError
@@ -182,7 +182,7 @@ def write_files(
             raise ValueError(f"a group is named in lower case letters, digits and _, not {name!r}")
         shared[name] = shared_names(tensors)
         own = {key: tensor for key, tensor in tensors.items() if key not in shared[name]}
-        write(f"{name}.safetensors", safetensors.torch.save(_separate(own)))
+        write(f"{name}.safetensors", safetensors.torch.save(separate(own)))
         atomic_files.fault_point("tensors-written")
     format = ROWS_FORMAT if ranks else FORMAT
     whole = {"format": format, "step": step, "groups": list(shared), "shared": shared, "state": dict(state)}
@@ -191,18 +191,6 @@ def write_files(
     manifest = {"format": format, "files": files}
     atomic_files.write_bytes(temporary / "manifest.json", atomic_files.json_bytes(manifest))
     atomic_files.fault_point("manifest-written")
-
-
-def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return contiguous tensors on the CPU, no two in one storage, as safetensors requires."""
-    seen: set[int] = set()
-    separate = {}
-    for name, tensor in tensors.items():
-        plain = tensor.detach().cpu().contiguous()
-        storage_start = plain.untyped_storage().data_ptr()
-        separate[name] = plain.clone() if storage_start in seen else plain
-        seen.add(storage_start)
-    return separate
 
 
 def _read_group(path: Path, name: str, manifest: _Manifest, inside: _State, *, mapped: bool) -> dict[str, Tensor]:
@@ -245,8 +233,8 @@ def _header(path: Path, name: str, manifest: _Manifest) -> dict[str, Any]:
         size = int.from_bytes(start, "little")
         data = start + file.read(min(size, LARGE))
     try:
-        return row_files.header_of(data)
-    except ValueError as error:
+        return row_files.header_of(data, manifest.files[name].size)
+    except (KeyError, TypeError, ValueError) as error:
         raise _damaged(path / name, "is not what regard writes", str(error)) from error
 
 

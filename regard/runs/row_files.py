@@ -10,6 +10,7 @@ other into tensors that are made once, after the headers of all have been found 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from regard.core.tensors import separate
 from regard.core.untrusted_files import parse_json
 
 __all__ = ["Rows", "file_names", "joined_shapes", "read_rows", "row_bytes"]
@@ -55,7 +57,7 @@ def row_bytes(parts: Mapping[str, Rows]) -> bytes:
                "whole_shape": list(part.shape)}
         for name, part in parts.items()
     }  # fmt: skip
-    tensors = {name: part.tensor.detach().cpu().contiguous().clone() for name, part in parts.items()}
+    tensors = separate({name: part.tensor for name, part in parts.items()})
     return safetensors.torch.save(tensors, {PLACES: json.dumps(places), "DCP_VERSION": "1.0"})
 
 
@@ -72,7 +74,7 @@ def read_rows(files: Iterator[bytes], headers: Sequence[Mapping[str, Any]]) -> d
     shapes = joined_shapes(headers)
     found: dict[str, Tensor] = {}
     for data, header in zip(files, headers, strict=True):
-        if header_of(data) != header:
+        if header_of(data, len(data)) != header:
             raise ValueError("a header changed while it was read")
         places = _places_in(header)
         for name, tensor in safetensors.torch.load(data).items():
@@ -85,12 +87,18 @@ def read_rows(files: Iterator[bytes], headers: Sequence[Mapping[str, Any]]) -> d
     return found
 
 
-def header_of(data: bytes) -> dict[str, Any]:
-    """The header of a safetensors file, given at least its beginning."""
-    size = int.from_bytes(data[:8], "little")
-    header = parse_json(data[8 : 8 + size])
+def header_of(data: bytes, size: int) -> dict[str, Any]:
+    """The header of a safetensors file of ``size`` bytes, given at least its beginning.
+
+    ValueError unless its tensors are as large as the file: nothing is to take memory for more than was received.
+    """
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = parse_json(data[8:end])
     if not isinstance(header, dict):
         raise ValueError("its header is no table")
+    entries = [entry for name, entry in header.items() if name != "__metadata__"]
+    if end + sum(math.prod(entry["shape"]) * DTYPES[entry["dtype"]].itemsize for entry in entries) != size:
+        raise ValueError("its tensors are not as large as the file")
     return header
 
 

@@ -11,7 +11,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from regard.core.task import MetricSums
-from regard.core.tensors import added_sums
+from regard.core.tensors import added_sums, separate
 from regard.errors import ConfigError
 from regard.training.ranks import Peers
 from regard.training.shards import CPU, Part, Shards, TreeSum, Workers, joined_parts
@@ -91,7 +91,7 @@ def require_shards(number: int, ranks: int) -> None:
 
 
 def _bytes(tensors: Mapping[str, Tensor]) -> bytes:
-    return save({name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()})
+    return save(separate(tensors))
 
 
 def _written(part: Part) -> bytes:

@@ -17,7 +17,7 @@ from regard.training.canonical_ranks import added, gathered
 from regard.training.carry import continued, handed_on
 from regard.training.ranks import Peers
 from regard.training.row_parts import is_cut
-from regard.training.shards import CPU, _as_parameter, to_device
+from regard.training.shards import CPU, as_parameter, to_device
 from regard.training.strategy import Carries, Gradient, Trainable
 
 __all__ = ["OneShard", "first_of", "reaching_all"]
@@ -97,7 +97,7 @@ class OneShard:
 
     def collected(self, parameters: Sequence[Tensor]) -> list[Tensor]:
         """The gradients that the passes left on this rank, at least float32 and laid out as the parameters."""
-        return [_as_parameter(p.grad, p) for p in parameters]
+        return [as_parameter(p.grad, p) for p in parameters]
 
     def scale(self) -> float:
         """The factor of the loss that undoes a mean over ranks."""

@@ -20,7 +20,7 @@ from regard.core.tensors import added_sums
 from regard.training.carry import continued, handed_on
 from regard.training.strategy import Carries, Gradient, Trainable
 
-__all__ = ["Part", "Shards", "TreeSum", "Workers", "joined_parts", "to_device"]
+__all__ = ["Part", "Shards", "TreeSum", "Workers", "as_parameter", "joined_parts", "to_device"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -165,7 +165,7 @@ class Shards:
         values, minimised, sums = self.over_ranks(total.value())
         found = zip(values, parameters, strict=True)
         return Gradient(
-            [_as_parameter(value, like) for value, like in found],
+            [as_parameter(value, like) for value, like in found],
             minimised, sums, weight, left,
         )  # fmt: skip
 
@@ -257,7 +257,7 @@ def _empty(parameter: Tensor) -> Tensor:
     return torch.empty_like(parameter, dtype=torch.promote_types(parameter.dtype, torch.float32), requires_grad=False)
 
 
-def _as_parameter(value: Tensor | None, parameter: Tensor) -> Tensor:
+def as_parameter(value: Tensor | None, parameter: Tensor) -> Tensor:
     if value is None:
         return _empty(parameter).zero_()
     return value if _laid_out(value, parameter) else _empty(parameter).copy_(value)

@@ -128,6 +128,7 @@ def sample(folder: Path) -> Mapping[str, Any]:
     return {"data": {"train": [{"source": str(folder / "documents.txt")}]}}
 
 
+KIND = f"{__name__}:TASK"
 TASK = Task(
     name="lanes",
     open=lambda run: CodecsAndSpec(None, {"types": TYPES}),
