@@ -2,9 +2,8 @@
 
 Each sentence has a slot with the keys and values of its source and a table of cells, one per time and hypothesis:
 hypothesis p writes the key and value of its token at time t into cell (t, p). Reordering a beam moves no keys:
-``cell_mask`` says which cells are the history of which hypothesis, and it alone is reordered. Every hypothesis attends
-to all cells of its sentence, with weight 0 to those of others. The slot of a sentence that has left stays empty until
-a new sentence takes it.
+``history`` says for each time whose cell a hypothesis has, and it alone is reordered. The slot of a sentence that has
+left stays empty until a new sentence takes it.
 
 Sessions are changed in place: one that was passed on must not be used again.
 """
@@ -15,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Int16
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -44,15 +43,11 @@ class KeyValueTable:
 
 @dataclass
 class FastSession:
-    """Decoder state of a batch of sentences, ``width`` rows (hypotheses) each.
-
-    Masks are added to energies: 0 where a row may look, the lowest number of the format elsewhere.
-    """
+    """Decoder state of a batch of sentences, ``width`` rows (hypotheses) each."""
 
     cells: list[KeyValueTable]  # keys and values of the target, per layer
     sources: list[KeyValueTable]  # keys and values of the source, per layer
-    cell_mask: Float[Tensor, "slots places times places"]
-    source_mask: Float[Tensor, "slots length"]
+    history: Int16[Tensor, "slots places times"]  # the place whose cell of that time is this place's
     slots: list[int]  # per sentence, the slot that holds its tables
     time: list[int]  # per sentence, the tokens fed so far
     lengths: list[int]  # per sentence, the columns of its source
@@ -61,7 +56,7 @@ class FastSession:
     @property
     def capacity(self) -> int:
         """The number of slots, empty ones included."""
-        return len(self.source_mask)
+        return len(self.history)
 
     @property
     def rows(self) -> int:
@@ -73,18 +68,17 @@ class FastSession:
         """True where the sentences fill all slots, in order."""
         return self.slots == list(range(self.capacity))
 
+    @property
+    def columns(self) -> int:
+        """The columns that there are for sources."""
+        return self.sources[0].key.shape[2]
+
     @classmethod
-    def of(
-        cls,
-        cells: list[KeyValueTable],
-        sources: list[KeyValueTable],
-        source_mask: Float[Tensor, "slots length"],
-        lengths: list[int],
-    ) -> FastSession:
+    def of(cls, cells: list[KeyValueTable], sources: list[KeyValueTable], lengths: list[int]) -> FastSession:
         """The session of sentences before their first token, with empty cells."""
         slots, _, times, places, _ = cells[0].key.shape
-        cell_mask = source_mask.new_full((slots, places, times, places), torch.finfo(source_mask.dtype).min)
-        return cls(cells, sources, cell_mask, source_mask, list(range(slots)), [0] * slots, lengths)
+        history = torch.zeros(slots, places, times, dtype=torch.int16, device=cells[0].key.device)
+        return cls(cells, sources, history, list(range(slots)), [0] * slots, lengths)
 
     def select(self, rows: Int[Tensor, "rows"]) -> FastSession:
         """The session of these rows, in this order; one row may occur several times."""
@@ -95,26 +89,21 @@ class FastSession:
             return self._split_rows()._compacted(rows.tolist()) if self.width > 1 else self._compacted(block)
         session = self._widened(width)
         slots = [self.slots[b] for b in blocks]
-        if session.cell_mask.shape[1] > 1:
+        if session.history.shape[1] > 1:
             at = torch.tensor(slots, dtype=torch.int64, device=rows.device)
-            session.cell_mask[at, :width] = session.cell_mask[at[:, None], place.view(-1, width)]
+            session.history[at, :width] = session.history[at[:, None], place.view(-1, width)]
         time, lengths = [self.time[b] for b in blocks], [self.lengths[b] for b in blocks]
         kept = replace(session, slots=slots, time=time, lengths=lengths, width=width)
         return kept._compacted(list(range(len(slots)))) if 2 * len(slots) <= self.capacity else kept
 
     def repeat(self, times: int) -> FastSession:
         """The session with each row repeated so many times."""
-        return self.select(torch.arange(self.rows, device=self.source_mask.device).repeat_interleave(times))
+        return self.select(torch.arange(self.rows, device=self.history.device).repeat_interleave(times))
 
     def truncate(self, length: Int[Tensor, "rows"]) -> FastSession:
         """The session as it was after ``length`` tokens of each row."""
         session = self._split_rows()
-        time = torch.minimum(torch.tensor(session.time, dtype=torch.int64, device=length.device), length)
-        times = torch.arange(session.cell_mask.shape[2], device=length.device)
-        gone = (times >= time[:, None])[:, None, :, None]
-        at = torch.tensor(session.slots, dtype=torch.int64, device=length.device)
-        session.cell_mask[at] = session.cell_mask[at].masked_fill(gone, torch.finfo(self.cell_mask.dtype).min)
-        return replace(session, time=time.tolist())
+        return replace(session, time=[min(pair) for pair in zip(session.time, length.tolist(), strict=True)])
 
     def join(self, sessions: Sequence[FastSession]) -> FastSession:
         """The sentences of all sessions, in order, in the tables of the first."""
@@ -132,13 +121,13 @@ class FastSession:
         free = sorted(set(range(self.capacity)) - set(self.slots))[: len(other.slots)]
         missing = len(other.slots) - len(free)
         free += range(self.capacity, self.capacity + missing)
-        times = max(self.cell_mask.shape[2], other.cell_mask.shape[2])
-        places = max(self.cell_mask.shape[1], other.cell_mask.shape[1])
-        length = max(self.source_mask.shape[1], other.source_mask.shape[1])
+        times = max(self.history.shape[2], other.history.shape[2])
+        places = max(self.history.shape[1], other.history.shape[1])
+        length = max(self.columns, other.columns)
         joined = self._enlarged(missing, times, places, length)
         added = other._enlarged(0, times, places, length)
-        into = torch.tensor(free, dtype=torch.int64, device=self.source_mask.device)
-        source = torch.tensor(other.slots, dtype=torch.int64, device=self.source_mask.device)
+        into = torch.tensor(free, dtype=torch.int64, device=self.history.device)
+        source = torch.tensor(other.slots, dtype=torch.int64, device=self.history.device)
         for tensor, new in zip(joined._tensors(), added._tensors(), strict=True):
             tensor.index_copy_(0, into, new if added.dense else new.index_select(0, source))
         return replace(
@@ -147,50 +136,45 @@ class FastSession:
 
     def resized(self) -> FastSession:
         """This session with cells for one more token of every sentence, and without unused source columns."""
-        _, places, times, _ = self.cell_mask.shape
+        _, places, times = self.history.shape
         length = max(self.lengths, default=0)
-        session = self._narrowed(length) if self.source_mask.shape[1] > SPARE * length else self
+        session = self._narrowed(length) if self.columns > SPARE * length else self
         if max(self.time, default=0) < times:
             return session
-        return session._enlarged(0, times + BUCKET, places, session.source_mask.shape[1])
+        return session._enlarged(0, times + BUCKET, places, session.columns)
 
     def _narrowed(self, length: int) -> FastSession:
-        sources = [layer.map(lambda x: x[:, :, :length].contiguous()) for layer in self.sources]
-        return replace(self, sources=sources, source_mask=self.source_mask[:, :length].contiguous())
+        return replace(self, sources=[layer.map(lambda x: x[:, :, :length].contiguous()) for layer in self.sources])
 
     def _widened(self, width: int) -> FastSession:
-        places = max(width, self.cell_mask.shape[1])
-        return self._enlarged(0, self.cell_mask.shape[2], places, self.source_mask.shape[1])
+        return self._enlarged(0, self.history.shape[2], max(width, self.history.shape[1]), self.columns)
 
     def _enlarged(self, slots: int, times: int, places: int, length: int) -> FastSession:
         """This session with ``slots`` more slots and at least so many times, places and source columns."""
-        more_times, more_places = times - self.cell_mask.shape[2], places - self.cell_mask.shape[1]
-        more_length = length - self.source_mask.shape[1]
+        more_places, more_times = places - self.history.shape[1], times - self.history.shape[2]
+        more_length = length - self.columns
         if not (slots or more_times or more_places or more_length):
             return self
-        lowest = torch.finfo(self.source_mask.dtype).min
         around_cells = (0, 0, 0, more_places, 0, more_times, 0, 0, 0, slots)
         around_source = (0, 0, 0, more_length, 0, 0, 0, slots)
         return replace(
             self,
             cells=[layer.map(lambda x: pad(x, around_cells)) for layer in self.cells],
             sources=[layer.map(lambda x: pad(x, around_source)) for layer in self.sources],
-            cell_mask=pad(self.cell_mask, (0, more_places, 0, more_times, 0, more_places, 0, slots), value=lowest),
-            source_mask=pad(self.source_mask, (0, more_length, 0, slots), value=lowest),
+            history=pad(self.history, (0, more_times, 0, more_places, 0, slots)),
         )
 
     def _compacted(self, blocks: list[int]) -> FastSession:
         """A copy of these sentences, repeats allowed, in slots 0, 1, … of tables no larger than needed."""
-        at = torch.tensor([self.slots[block] for block in blocks], dtype=torch.int64, device=self.source_mask.device)
+        at = torch.tensor([self.slots[block] for block in blocks], dtype=torch.int64, device=self.history.device)
         time, lengths = [self.time[block] for block in blocks], [self.lengths[block] for block in blocks]
-        times = min(-(-(max(time, default=0) + 1) // BUCKET) * BUCKET, self.cell_mask.shape[2])
+        times = min(-(-(max(time, default=0) + 1) // BUCKET) * BUCKET, self.history.shape[2])
         length = max(lengths, default=0)
         return replace(
             self,
             cells=[layer.map(lambda x: x[:, :, :times].index_select(0, at)) for layer in self.cells],
             sources=[layer.map(lambda x: x[:, :, :length].index_select(0, at)) for layer in self.sources],
-            cell_mask=self.cell_mask[:, :, :times].index_select(0, at),
-            source_mask=self.source_mask[:, :length].index_select(0, at),
+            history=self.history[:, :, :times].index_select(0, at),
             slots=list(range(len(blocks))),
             time=time,
             lengths=lengths,
@@ -198,24 +182,22 @@ class FastSession:
 
     def _split_rows(self) -> FastSession:
         """This session with a slot of one place for each row, which holds the row's own history."""
-        if self.width == 1 and self.cell_mask.shape[1] == 1:
+        if self.width == 1 and self.history.shape[1] == 1:
             return self
         blocks = [block for block in range(len(self.slots)) for _ in range(self.width)]
         alone = self._compacted(blocks)
-        row = torch.arange(len(blocks), device=self.source_mask.device)
-        cell_mask = alone.cell_mask[row, row % self.width]  # (rows, times, places)
-        place = cell_mask.argmax(-1)  # the place that holds this row's history; any where there is none
-        history = cell_mask.amax(-1, keepdim=True)[:, None]
-        index = place[:, None, :, None, None]
+        row = torch.arange(len(blocks), device=self.history.device)
+        history = alone.history[row, row % self.width]  # (rows, times)
+        index = history.long()[:, None, :, None, None]
 
         def own(x: Tensor) -> Tensor:
             return x.gather(3, index.expand(-1, x.shape[1], -1, 1, x.shape[4]))
 
-        return replace(alone, cells=[layer.map(own) for layer in alone.cells], cell_mask=history, width=1)
+        cells = [layer.map(own) for layer in alone.cells]
+        return replace(alone, cells=cells, history=torch.zeros_like(history)[:, None], width=1)
 
     def _tensors(self) -> list[Tensor]:
-        tables = [x for layer in (*self.cells, *self.sources) for x in (layer.key, layer.value)]
-        return [*tables, self.cell_mask, self.source_mask]
+        return [x for layer in (*self.cells, *self.sources) for x in (layer.key, layer.value)] + [self.history]
 
 
 def _run_length(block: list[int]) -> int:

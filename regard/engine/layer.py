@@ -25,29 +25,38 @@ __all__ = ["FastLayer", "StepLayout"]
 class StepLayout:
     """Positions of one step's rows in the tables, for every layer; ``padded`` counts the rows with padding."""
 
-    def __init__(self, session: FastSession, padded: int) -> None:
-        device = session.source_mask.device
+    def __init__(self, session: FastSession, padded: int, dtype: torch.dtype) -> None:
+        device = session.history.device
         self.sentences, self.width, self.dense = len(session.slots), session.width, session.dense
         self.rows, self.padded = session.rows, padded
         self.slots = torch.tensor(session.slots, dtype=torch.int64, device=device)
         self.time = torch.tensor(session.time, dtype=torch.int64, device=device)
         # Where sentences fill all slots and are at one time, a plain copy writes their cells.
-        whole = self.dense and self.width == session.cell_mask.shape[1] and len(set(session.time)) == 1
+        whole = self.dense and self.width == session.history.shape[1] and len(set(session.time)) == 1
         self.shared_time = session.time[0] if whole else None
-        self._unmask_new_cells(session)
-        self._cell_mask = session.cell_mask[:, : self.width].flatten(2)
-        self._source_mask = session.source_mask[:, None].expand(-1, self.width, -1)
+        self._cell_mask = _additive(self._own_cells(session), dtype)
+        columns = torch.arange(session.columns, device=device)
+        lengths = self.to_slots(torch.tensor(session.lengths, device=device), session.capacity)
+        self._source_mask = _additive(columns < lengths[:, None], dtype)[:, None].expand(-1, self.width, -1)
         self._masks: dict[tuple[str, int, int], Tensor] = {}
         self._turn: Tensor | None = None
         self._highest = max(session.time, default=0)
 
-    def _unmask_new_cells(self, session: FastSession) -> None:
-        """Let each hypothesis attend to the cell that it is about to write."""
+    def _own_cells(self, session: FastSession) -> Bool[Tensor, "slots width cells"]:
+        """Cells that each hypothesis attends to: its history, and the one that it is about to write."""
+        _, places, times = session.history.shape
+        time = self.to_slots(self.time, session.capacity)[:, None, None, None]
+        column = torch.arange(times, device=self.time.device)[:, None]
+        if places == 1:
+            return (column <= time).flatten(2)
+        place = torch.arange(places, device=self.time.device)
+        before = (session.history[:, : self.width, :, None] == place) & (column < time)
+        new = (column == time) & (place == place[: self.width, None, None])
         if self.shared_time is not None:
-            session.cell_mask[:, :, self.shared_time].diagonal(0, 1, 2).zero_()
-            return
-        place = torch.arange(self.width, device=self.slots.device)
-        session.cell_mask[self.slots[:, None], place, self.time[:, None], place] = 0.0
+            session.history[:, :, self.shared_time] = place.short()
+        else:
+            session.history[self.slots[:, None], place[: self.width], self.time[:, None]] = place[: self.width].short()
+        return (before | new).flatten(2)
 
     def position(self) -> Int[Tensor, "padded"]:
         """The column of each row, 0 for rows of padding."""
@@ -140,6 +149,11 @@ class FastLayer:
         sizes = self.other.sizes
         query, _, _, gate = self.other.project(x, layout.rows, self.table_dtype)
         return self.other.close(_attend(query, sizes, source, layout.source_mask(sizes), layout), gate, residual)
+
+
+def _additive(seen: Bool[Tensor, "*shape"], dtype: torch.dtype) -> Float[Tensor, "*shape"]:
+    """Terms added to energies: 0 where a row may look, the lowest number of the format elsewhere."""
+    return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, torch.finfo(dtype).min)
 
 
 def _attend(

@@ -22,7 +22,7 @@ from regard.models.input import TokenInput
 from regard.models.transformer.transformer import TransformerDecoder
 from regard.search.contract import Reduce
 
-__all__ = ["FastEncoderDecoder", "obstacle"]
+__all__ = ["FastEncoderDecoder", "leading", "obstacle"]
 
 
 def obstacle(decoder: Decoder) -> str | None:
@@ -75,12 +75,10 @@ class FastEncoderDecoder:
         self, source: Int[Tensor, "sentences length"], source_valid: Bool[Tensor, "sentences length"]
     ) -> FastSession:
         """Encode the sources; the session has one row per sentence, before the first target token."""
-        states = self.encoder(source, source_valid).states
-        source_mask = torch.zeros_like(source_valid, dtype=self.table_dtype)
-        source_mask = source_mask.masked_fill(~source_valid, torch.finfo(self.table_dtype).min)
-        sources = [layer.source_table(states, source_valid) for layer in self.layers]
+        states, valid = leading(self.encoder(source, source_valid).states, source_valid)
+        sources = [layer.source_table(states, valid) for layer in self.layers]
         cells = [layer.empty_cells(states, BUCKET) for layer in self.layers]
-        return FastSession.of(cells, sources, source_mask, _extent(source_valid))
+        return FastSession.of(cells, sources, valid.sum(1).tolist())
 
     @torch.no_grad()
     def step(
@@ -105,7 +103,7 @@ class FastEncoderDecoder:
 
     def _features(self, tokens: Int[Tensor, "rows"], session: FastSession) -> Float[Tensor, "padded width"]:
         rows = len(tokens)
-        layout = StepLayout(session, rows if rows == 1 else rows + -rows % ROUND)
+        layout = StepLayout(session, rows if rows == 1 else rows + -rows % ROUND, self.table_dtype)
         x = self.embedding.embed(padded(tokens, layout.padded)[:, None], layout.position()[:, None])[:, 0]
         x = embedded = x.bfloat16() if self.format == "int8" and rows == 1 else x
         for layer, cells, source in zip(self.layers, session.cells, session.sources, strict=True):
@@ -113,8 +111,11 @@ class FastEncoderDecoder:
         return self.norm(x)
 
 
-def _extent(valid: Bool[Tensor, "sentences length"]) -> list[int]:
-    """Per row, the number of leading columns that include every valid one."""
-    column = torch.arange(1, valid.shape[1] + 1, device=valid.device)
-    extent: list[int] = torch.where(valid, column, 0).amax(1).tolist() if valid.numel() else [0] * len(valid)
-    return extent
+def leading(
+    states: Float[Tensor, "sentences length width"], valid: Bool[Tensor, "sentences length"]
+) -> tuple[Float[Tensor, "sentences length width"], Bool[Tensor, "sentences length"]]:
+    """States with the valid columns of each sentence first, in their order, and which these are."""
+    order = torch.argsort(~valid, dim=1, stable=True)
+    if torch.equal(valid, valid.gather(1, order)):
+        return states, valid
+    return states.gather(1, order[..., None].expand_as(states)), valid.gather(1, order)

@@ -14,12 +14,12 @@ from torch.nn.functional import pad
 
 from regard.core.state import State, select
 from regard.search.batch_search import in_order, search
-from regard.search.best_types import best_types
+from regard.search.best_types import BestTypes
 from regard.search.contract import (
     Finished,
     Hypothesis,
-    LogP,
     Prefixes,
+    Reduce,
     SearchState,
     Step,
     Symbols,
@@ -159,12 +159,16 @@ class _BeamState(SearchState):
         last = self._position[:, None, None].expand(-1, self._tokens.shape[1], 1)
         return self._tokens.gather(2, last).view(-1, 1)
 
-    def reduce(self, log_p: LogP, rows: slice) -> tuple[Tensor, ...]:
-        """Log-probability and id of the best types of each row, or of the one token that a prefix forces."""
-        token_log_prob, token = best_types(log_p, 2 * self.width, self.symbols.suppressed)
-        if any(self._prefixes):
-            self._force(log_p, token_log_prob, token, rows)
-        return token_log_prob, token
+    @property
+    def reduce(self) -> Reduce:
+        return BestTypes(2 * self.width, self.symbols.suppressed, self._forced() if any(self._prefixes) else ())
+
+    def _forced(self) -> list[int | None]:
+        """The token that a prefix forces on each row."""
+        found: list[int | None] = []
+        for prefix, position in zip(self._prefixes, self._position.tolist(), strict=True):
+            found += [prefix[position] if position < len(prefix) else None] * self._tokens.shape[1]
+        return found
 
     def advance(self, reduced: tuple[Tensor, ...], model_state: State) -> State:
         rows_each, count = self._tokens.shape[1], len(reduced[0])
@@ -205,19 +209,6 @@ class _BeamState(SearchState):
             value, place = pad(value, (0, missing), value=-math.inf), pad(place, (0, missing))
         token_log_prob, token = (x.view(len(self.active_ids), -1).gather(1, place) for x in (token_log_prob, token))
         return value, token_log_prob, place // many, token
-
-    def _force(
-        self, log_p: LogP, token_log_prob: Float[Tensor, "rows many"], token: Int[Tensor, "rows many"], rows: slice
-    ) -> None:
-        """Make the prefix's next token the only possible one, however improbable it is."""
-        position, each = self._position.tolist(), self._tokens.shape[1]
-        for row in range(len(log_p)):
-            block = (rows.start + row) // each
-            if position[block] < len(self._prefixes[block]):
-                forced = self._prefixes[block][position[block]]
-                token_log_prob[row, 1:] = -math.inf
-                token_log_prob[row, 0] = log_p[row, forced].clamp_min(torch.finfo(log_p.dtype).min)
-                token[row] = forced
 
     def _collect(
         self,

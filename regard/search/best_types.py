@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
@@ -11,10 +12,37 @@ from torch import Tensor
 
 from regard.search.contract import LogP
 
-__all__ = ["best_types"]
+__all__ = ["BestTypes", "best_types"]
 
 CHUNK = 64  # types; the best are looked for in the chunks of a row with the highest maxima
 LARGE = 1024  # types from which on searching by chunks pays
+
+
+@dataclass(frozen=True)
+class BestTypes:
+    """A ``Reduce``: log-probability and id of the best types of each row, or of the one type that is forced."""
+
+    count: int
+    suppressed: tuple[int, ...] = ()
+    forced: Sequence[int | None] = ()  # by row, of all rows; empty where none is
+
+    def __call__(self, log_p: LogP, rows: slice) -> tuple[Tensor, ...]:
+        value, token = best_types(log_p, self.count, self.suppressed)
+        forced = self.forced[rows]
+        self.force(value, token, forced, [log_p[row, type or 0] for row, type in enumerate(forced)])
+        return value, token
+
+    @staticmethod
+    def force(
+        value: Float[Tensor, "rows count"], token: Int[Tensor, "rows count"], forced: Sequence[int | None],
+        log_p: Sequence[Tensor],
+    ) -> None:  # fmt: skip
+        """Make the forced type of a row the only possible one, however improbable it is; ``log_p``: of these."""
+        for row, type in enumerate(forced):
+            if type is not None:
+                value[row, 1:] = -math.inf
+                value[row, 0] = log_p[row].clamp_min(torch.finfo(value.dtype).min)
+                token[row] = type
 
 
 def best_types(

@@ -19,7 +19,7 @@ from regard.core.state import State, select
 from regard.search.beam import length_normaliser
 from regard.search.best_types import best_types
 from regard.search.constraint_state import Constraints, ConstraintSet, ConstraintState
-from regard.search.contract import Finished, Hypothesis, LogP, Prefixes, SearchState, Symbols
+from regard.search.contract import Finished, Hypothesis, LogP, Prefixes, Reduce, SearchState, Symbols
 
 __all__ = ["Constraints", "start_constrained_beam"]
 
@@ -209,7 +209,11 @@ class _ConstrainedState(SearchState):
         self._required = torch.tensor(filled, dtype=torch.int64, device=self._device).view(len(required), most)
         return torch.tensor(last, dtype=torch.int64, device=self._device)[:, None]
 
-    def reduce(self, log_p: LogP, rows: slice) -> tuple[Tensor, ...]:
+    @property
+    def reduce(self) -> Reduce:
+        return self._best_and_required
+
+    def _best_and_required(self, log_p: LogP, rows: slice) -> tuple[Tensor, ...]:
         """Log-probability and id of the best types of each row, then of its required tokens."""
         log_prob, token = best_types(log_p, 2 * self._width, self._symbols.suppressed)
         required = self._required[rows]

@@ -76,9 +76,13 @@ class SearchState(ABC):
     def tokens(self) -> Int[Tensor, "rows 1"]:
         """The token that each row is fed next."""
 
+    @property
     @abstractmethod
-    def reduce(self, log_p: LogP, rows: slice) -> tuple[Tensor, ...]:
-        """Reduce the log-probabilities of ``rows``, a part of all rows, to the tensors that ``advance`` needs."""
+    def reduce(self) -> Reduce:
+        """The function from log-probabilities of some rows to the tensors that ``advance`` needs.
+
+        Any function, or ``BestTypes``, which a decoder may find in its own way.
+        """
 
     @abstractmethod
     def advance(self, reduced: tuple[Tensor, ...], model_state: State) -> State:

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from regard.core.state import State
 from regard.search.batch_search import in_order, search
-from regard.search.best_types import best_types
-from regard.search.contract import Hypothesis, LogP, Prefixes, SearchState, Step, Symbols, chunked
+from regard.search.best_types import BestTypes
+from regard.search.contract import Hypothesis, Prefixes, Reduce, SearchState, Step, Symbols, chunked
 from regard.search.row_state import RowState
 
 __all__ = ["greedy_search", "start_greedy"]
@@ -33,11 +33,12 @@ def start_greedy(
 
 
 class _GreedyState(RowState):
-    """The most probable token of each row, chosen chunk by chunk."""
+    """The most probable token of each row."""
 
-    def reduce(self, log_p: LogP, rows: slice) -> tuple[Tensor, ...]:
-        return self.force_prefixes(log_p, best_types(log_p, 1, self.symbols.suppressed)[1][:, 0], rows)
+    @property
+    def reduce(self) -> Reduce:
+        return BestTypes(1, self.symbols.suppressed, self.forced())
 
     def advance(self, reduced: tuple[Tensor, ...], model_state: State) -> State:
-        chosen, token_log_probs = reduced
-        return self.append(chosen, token_log_probs, model_state)
+        token_log_probs, chosen = reduced
+        return self.append(chosen[:, 0], token_log_probs[:, 0], model_state)

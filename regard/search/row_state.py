@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core.state import State, select
-from regard.search.contract import Finished, Hypothesis, LogP, Prefixes, SearchState, Symbols
+from regard.search.contract import Finished, Hypothesis, Prefixes, SearchState, Symbols
 
 __all__ = ["RowState"]
 
@@ -36,14 +36,10 @@ class RowState(SearchState):
     def tokens(self) -> Int[Tensor, "rows 1"]:
         return self._last[:, None]
 
-    def force_prefixes(
-        self, log_p: LogP, chosen: Int[Tensor, "rows"], rows: slice
-    ) -> tuple[Int[Tensor, "rows"], Float[Tensor, "rows"]]:
-        """The chosen tokens of ``rows``, replaced where a prefix forces another, and their log-probabilities."""
-        for row, output in enumerate(self._outputs[rows]):
-            if (forced := output.forced()) is not None:
-                chosen[row] = forced
-        return chosen, log_p.gather(1, chosen[:, None]).squeeze(1)
+    def forced(self) -> list[int | None]:
+        """The token that a prefix forces on each row; empty where there is none."""
+        found = [output.forced() for output in self._outputs]
+        return found if any(token is not None for token in found) else []
 
     def append(self, chosen: Int[Tensor, "rows"], token_log_probs: Float[Tensor, "rows"], model_state: State) -> State:
         """Append one token to every row. Returns the model state of the rows that go on."""

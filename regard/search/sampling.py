@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.core.state import State
 from regard.search.batch_search import in_order, search
-from regard.search.contract import Hypothesis, LogP, Prefixes, SearchState, Step, Symbols, chunked
+from regard.search.contract import Hypothesis, LogP, Prefixes, Reduce, SearchState, Step, Symbols, chunked
 from regard.search.row_state import RowState
 
 __all__ = ["bounded", "draw_tokens", "limit_scores", "sample", "start_sampling"]
@@ -136,9 +136,14 @@ class _SamplingState(RowState):
 
     draw: Callable[[LogP], Int[Tensor, "rows"]]
 
-    def reduce(self, log_p: LogP, rows: slice) -> tuple[Tensor, ...]:
-        return (log_p,)
+    @property
+    def reduce(self) -> Reduce:
+        return lambda log_p, rows: (log_p,)
 
     def advance(self, reduced: tuple[Tensor, ...], model_state: State) -> State:
         (log_p,) = reduced
-        return self.append(*self.force_prefixes(log_p, self.draw(log_p), slice(0, len(log_p))), model_state)
+        chosen = self.draw(log_p)
+        for row, forced in enumerate(self.forced()):
+            if forced is not None:
+                chosen[row] = forced
+        return self.append(chosen, log_p.gather(1, chosen[:, None]).squeeze(1), model_state)

@@ -153,9 +153,9 @@ def test_what_is_gone_is_not_read() -> None:
     for _ in range(20):
         _, session = quick.step(torch.full((3, 1), 5), session)
     session = select(session, torch.tensor([2]))  # one column
-    assert session.source_mask.shape == (1, 1) and session.cell_mask.shape[2] == 32
+    assert (session.capacity, session.columns) == (1, 1) and session.history.shape[2] == 32
     fresh = select(join([session, quick.session(*sources([1, 1]))]), torch.tensor([1]))
-    assert fresh.cell_mask.shape[2] == 16
+    assert fresh.history.shape[2] == 16
 
 
 def outputs(model: Any, width: int, room: int) -> list[tuple[list[int], float]]:

@@ -160,7 +160,7 @@ DECODING = {
         Edit(length_normaliser, "(offset + length) / (offset + 1)", "(offset + length) / offset"), *scores(0.6, 5.0)
     ),
     "beam that looks at no more extensions than its width": Mutant(
-        Edit(_BeamState.reduce, "2 * self.width", "self.width"),
+        Edit(_BeamState.reduce.fget, "2 * self.width", "self.width"),
         test_beam.test_it_is_the_textbook_s,
         {"width": 2, "penalty": (0.6, 5.0), "forced": False},
     ),
