@@ -14,6 +14,7 @@ LAYERS = {
     "": 1,  # the package itself, which fetches what is above on first use
     "core": 1,
     "config": 2,
+    "native": 2,
     "attention": 3,
     "data": 3,
     "search": 3,

@@ -17,6 +17,7 @@ from regard.inference.decoding import Engine, possible
 from regard.inference.results import Translation
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
+from regard.native.library import Found
 from regard.tasks.translation.translator import Translator
 
 LONGEST, PIECES = 9, 8
@@ -81,7 +82,8 @@ def test_an_engine_that_the_model_has_not_is_told() -> None:
 
 @pytest.mark.parametrize("hardware", [True, False])
 def test_a_processor_of_no_use_for_8_bits_is_told(monkeypatch: pytest.MonkeyPatch, hardware: bool) -> None:
-    """And bfloat16 is advised only where it is quick."""
+    """And bfloat16 is advised only where it is quick. The kernels in C have 8-bit products everywhere."""
+    monkeypatch.setattr("regard.inference.decoding.find", lambda: Found(None, "not built"))
     monkeypatch.setattr("regard.inference.decoding.int8_obstacle", lambda: "its sums overflow")
     monkeypatch.setattr("regard.inference.decoding.bfloat16_in_hardware", lambda: hardware)
     model = build(ModelConfig(width=8, heads=2, feed_forward=8), source_types=len(WORDS), target_types=len(WORDS))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from torch import nn
 
@@ -27,19 +27,19 @@ KNOWN = {
 
 def layer_obstacle(
     layer: TransformerLayer, reader: type[AttentionReader] | None, biases: tuple[type[nn.Module], ...] = (),
-    *, windows: bool = False,
+    *, windows: bool = False, own: Collection[Mask] = (Causal(), Padding()),
 ) -> str | None:  # fmt: skip
     """The reason why a layer has no fast form, or None; only exact classes count, since a subclass may differ.
 
     ``reader``: the class of what reads the source. ``biases``: classes of biases that are served. ``windows``: whether
-    restricted self-attention is.
+    restricted self-attention is. ``own``: the masks of self-attention.
     """
     mixer = layer.mixer
     if type(layer) is not TransformerLayer or type(mixer) is not SelfAttention:
         return "a layer has something else than self-attention"
     if type(layer.reader) is not (reader or type(None)):
         return "a layer has something else than encoder-decoder attention"
-    if not _serves(mixer.mask, windows=windows):
+    if not _serves(mixer.mask, own, windows=windows):
         return "its self-attention is restricted"
     if (reason := _attention_obstacle(mixer.attention, biases)) is not None:
         return reason
@@ -57,10 +57,10 @@ def layer_obstacle(
     return unknown_parameters(layer, known, prefixes=("around_",))
 
 
-def _serves(mask: Mask, *, windows: bool) -> bool:
+def _serves(mask: Mask, own: Collection[Mask], *, windows: bool) -> bool:
     parts = mask.conjuncts()
     restricting = [part for part in parts if isinstance(part, Window)]
-    return {Causal(), Padding()} == set(parts) - set(restricting) and len(restricting) <= windows
+    return set(own) == set(parts) - set(restricting) and len(restricting) <= windows
 
 
 def _attention_obstacle(attention: MultiHead, biases: tuple[type[nn.Module], ...]) -> str | None:

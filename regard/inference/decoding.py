@@ -13,11 +13,14 @@ from regard.config.settings import SearchConfig
 from regard.core.state import State
 from regard.data.pairs import pad_sources
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD
+from regard.engine.native import NativeEncoderDecoder
+from regard.engine.native import obstacle as decoder_obstacle
 from regard.engine.packed import Format
 from regard.engine.processor import bfloat16_in_hardware, int8_obstacle
 from regard.engine.transformer import FastEncoderDecoder
 from regard.errors import ConfigError, ModelError
 from regard.models.encoder_decoder import EncoderDecoder
+from regard.native.library import find
 from regard.search.beam import BeamStep, start_beam
 from regard.search.constrained import start_constrained_beam
 from regard.search.constraint_state import Constraints
@@ -25,7 +28,7 @@ from regard.search.contract import ChunkedStep, Reduce, StatePair, Symbols, chun
 from regard.search.greedy import start_greedy
 from regard.search.sampling import start_sampling
 
-__all__ = ["SYMBOLS", "Decoding", "Engine", "number_format", "possible"]
+__all__ = ["SYMBOLS", "Decoding", "Engine", "native_obstacle", "number_format", "possible"]
 
 Engine = Literal["reference", "float32", "bfloat16", "int8"]
 SYMBOLS = Symbols(BEGIN, END, suppressed=(PAD, BEGIN))
@@ -37,12 +40,10 @@ class Decoding:
     def __init__(self, model: EncoderDecoder, engine: Engine) -> None:
         self.device = model.head.weight.device
         self._positions = max_positions(model)  # no output goes beyond a learned table
-        self._model: EncoderDecoder | FastEncoderDecoder = model
+        self._model: EncoderDecoder | FastEncoderDecoder | NativeEncoderDecoder = model
         self._chunked_step: ChunkedStep = chunked(model.step)
         if engine != "reference":
-            dtype, format = number_format(engine)
-            parts = (model.encoder, model.decoder, model.head.weight)
-            self._model = fast = FastEncoderDecoder(*parts, bias=model.head.bias, dtype=dtype, format=format)
+            self._model = fast = _fast_form(model, engine)
             self._chunked_step = fast.chunked_step
 
     @torch.no_grad()
@@ -90,6 +91,25 @@ class Decoding:
         return found, session
 
 
+def _fast_form(model: EncoderDecoder, engine: Engine) -> FastEncoderDecoder | NativeEncoderDecoder:
+    """Kernels in C where they know the model and its format, torch elsewhere."""
+    parts: dict[str, Any] = {
+        "encoder": model.encoder, "decoder": model.decoder, "projection": model.head.weight, "bias": model.head.bias,
+    }  # fmt: skip
+    if engine in ("float32", "int8") and native_obstacle(model) is None:
+        return NativeEncoderDecoder(**parts, format=engine)
+    dtype, format = number_format(engine)
+    return FastEncoderDecoder(**parts, dtype=dtype, format=format)
+
+
+def native_obstacle(model: EncoderDecoder) -> str | None:
+    """The reason why the kernels in C do not decode with this model; None if they do."""
+    weight = model.head.weight
+    if weight.device.type != "cpu" or weight.dtype != torch.float32:
+        return "the kernels compute float32 on a CPU"
+    return find().reason or decoder_obstacle(model.decoder)
+
+
 def _require_probabilities(found: tuple[Tensor, ...]) -> None:
     """ModelError where what was read of a model is no probability. One that is none makes all of its row none."""
     if any(bool((part[:, :1] if part.dim() > 1 else part).isnan().any()) for part in found if part.is_floating_point()):
@@ -100,10 +120,11 @@ def _require_probabilities(found: tuple[Tensor, ...]) -> None:
         )
 
 
-def possible(engine: Engine | None, reason: str | None, device: torch.device) -> Engine:
+def possible(engine: Engine | None, reason: str | None, device: torch.device, *, native: bool = False) -> Engine:
     """The engine that was asked for, or the best of those with the model's own outputs.
 
-    ``reason``: why the model has no fast form; None if it has one. ``device``: where the model is.
+    ``reason``: why the model has no fast form; None if it has one. ``device``: where the model is. ``native``: whether
+    the kernels in C compute it, which have 8-bit products on any processor.
     """
     if engine is None:
         return "float32" if reason is None else "reference"
@@ -111,7 +132,7 @@ def possible(engine: Engine | None, reason: str | None, device: torch.device) ->
         raise ConfigError(
             f"this model cannot decode in {engine}", where="engine", why=reason, help="leave it out, or say reference"
         )
-    if engine == "int8" and (why := _int8_obstacle(device)) is not None:
+    if engine == "int8" and not native and (why := _int8_obstacle(device)) is not None:
         other = "leave it out, or say bfloat16" if bfloat16_in_hardware() else "leave it out"
         raise ConfigError("this processor cannot decode in int8", where="engine", why=why, help=other)
     return engine

@@ -11,14 +11,18 @@ from torch import Tensor
 from regard.attention.mask import Padding, VisibleUntil
 from regard.core.state import join, repeat, select, truncate
 from regard.engine import output
+from regard.engine.native import NativeEncoderDecoder
 from regard.engine.packed import Format, Int8Linear, PackedMatrix, pack, rounded
 from regard.engine.transformer import FastEncoderDecoder, obstacle
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.transformer.layer import TransformerLayer
+from regard.native.library import find, library
+from regard.native.program import Format as NativeFormat
 from regard.search.batch_search import search
 from regard.search.beam import beam_search, start_beam
+from regard.search.best_types import BestTypes
 from regard.search.contract import Symbols, chunked
 from regard.search.greedy import greedy_search, start_greedy
 from regard.search.sampling import start_sampling
@@ -63,6 +67,20 @@ def fast(model: EncoderDecoder, dtype: torch.dtype | None = None, format: Format
     return FastEncoderDecoder(model.encoder, model.decoder, model.head.weight, dtype=dtype, format=format)
 
 
+def native(model: EncoderDecoder, format: NativeFormat = "float32", threads: int = 1) -> NativeEncoderDecoder:
+    parts = model.encoder, model.decoder, model.head.weight
+    return NativeEncoderDecoder(*parts, bias=model.head.bias, format=format, threads=threads)
+
+
+needs_kernels = pytest.mark.skipif(library() is None, reason=f"needs the kernels: {find().reason}")
+FORMS = ["torch", pytest.param("native", marks=needs_kernels)]
+
+
+def form_of(form: str, model: EncoderDecoder) -> FastEncoderDecoder | NativeEncoderDecoder:
+    """A fast form of a model, and the kernels' own, which compute in float32."""
+    return fast(model) if form == "torch" else native(model, threads=2)
+
+
 @pytest.fixture(params=SHAPES)
 def model(request: pytest.FixtureRequest) -> EncoderDecoder:
     return model_of(SHAPES[request.param])
@@ -76,14 +94,19 @@ def sources(rows: list[int]) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    ("seed", "dtype", "error"), [*((s, torch.float64, 1e-10) for s in range(3)), (6, torch.float32, 1e-4)]
+    ("form", "seed", "dtype", "error"),
+    [
+        *(("torch", seed, torch.float64, 1e-10) for seed in range(3)),
+        ("torch", 6, torch.float32, 1e-4),
+        *(pytest.param("native", seed, torch.float32, 1e-4, marks=needs_kernels) for seed in (0, 6)),
+    ],
 )
 def test_it_computes_the_same_whatever_is_done_to_its_state(
-    model: EncoderDecoder, seed: int, dtype: torch.dtype, error: float
+    model: EncoderDecoder, form: str, seed: int, dtype: torch.dtype, error: float
 ) -> None:
     """Random steps, reorderings, copies, truncations and newcomers, beside the model's own session."""
     model = model.to(dtype)
-    quick = fast(model)
+    quick = form_of(form, model)
     draw = torch.Generator().manual_seed(seed)
     ours, theirs = quick.session(*sources([0, 1, 2])), model.session(*sources([0, 1, 2]))
     length = torch.zeros(3, dtype=torch.int64)
@@ -122,19 +145,23 @@ def test_it_computes_the_same_whatever_is_done_to_its_state(
 
 
 @torch.no_grad()
-def test_a_source_of_nothing_gives_nothing(model: EncoderDecoder) -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_a_source_of_nothing_gives_nothing(model: EncoderDecoder, form: str) -> None:
     source, valid = sources([0, 1, 2])
     valid[1] = False
-    quick, tokens = fast(model), torch.full((3, 1), BEGIN)
+    error = 1e-10 if form == "torch" else 1e-4
+    model = model if form == "torch" else model.float()
+    quick, tokens = form_of(form, model), torch.full((3, 1), BEGIN)
     found, _ = quick.step(tokens, quick.session(source, valid))
     wanted, _ = model.step(tokens, model.session(source, valid))
-    torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(found, wanted, rtol=error, atol=error)
 
 
 @torch.no_grad()
-def test_no_rows_are_rows(model: EncoderDecoder) -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_no_rows_are_rows(model: EncoderDecoder, form: str) -> None:
     none = torch.empty(0, dtype=torch.int64)
-    quick, tokens = fast(model), torch.full((3, 1), BEGIN)
+    quick, tokens = form_of(form, model), torch.full((3, 1), BEGIN)
     _, session = quick.step(tokens, quick.session(*sources([0, 1, 2])))
     beam = select(session, torch.arange(3).repeat_interleave(2))
     for empty in (select(beam, none), truncate(select(quick.session(*sources([1])), none), none)):
@@ -173,7 +200,7 @@ def outputs(model: Any, width: int, room: int) -> list[tuple[list[int], float]]:
         options = {} if width == 1 else {"width": width}
         return make(rows, SYMBOLS, max_lengths=longest, **options), model.session(*sources(rows))
 
-    step = model.chunked_step if isinstance(model, FastEncoderDecoder) else chunked(model.step)
+    step = chunked(model.step) if isinstance(model, EncoderDecoder) else model.chunked_step
     found = dict(search(step, waiting(room), waiting, capacity=room))
     return [(found[row][0].tokens, found[row][0].score) for row in range(len(LENGTHS))]
 
@@ -234,6 +261,52 @@ def test_its_outputs_are_those_of_the_model(
     for (tokens, score), other in zip(found, wanted, strict=True):
         assert tokens == other.tokens
         assert score == pytest.approx(other.score, abs=1e-9)
+
+
+@torch.no_grad()
+@needs_kernels
+@pytest.mark.parametrize(("width", "room"), [(1, 3), (4, 7)])
+def test_the_kernels_outputs_are_those_of_the_model(model: EncoderDecoder, width: int, room: int) -> None:
+    """The best types are found where probabilities are computed."""
+    found, wanted = outputs(native(model.float(), threads=2), width, room), outputs(model, width, room)
+    for (tokens, score), other in zip(found, wanted, strict=True):
+        assert tokens == other[0]
+        assert score == pytest.approx(other[1], abs=1e-4)
+
+
+@torch.no_grad()
+@needs_kernels
+@pytest.mark.parametrize("format", ["float32", "int8"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_row_of_the_kernels_is_the_same_in_any_company(format: NativeFormat, threads: int) -> None:
+    """To the bit: by itself, among others, in a beam, and whatever the threads."""
+    model = model_of(SHAPES["newer"], dtype=torch.float32)
+    quick, lone = native(model, format, threads), native(model, format)
+    tokens = torch.randint(0, TYPES, (7, 9), generator=torch.Generator().manual_seed(1))
+    together, _ = quick.step(tokens, quick.session(*sources(list(range(7)))))
+    for row in range(7):
+        alone, _ = lone.step(tokens[row : row + 1], lone.session(*sources([row])))
+        assert torch.equal(alone[0], together[row])
+    several = quick.session(*sources([2, 5])).repeat(20)
+    found, _ = quick.step(tokens[[2, 5]].repeat_interleave(20, 0), several)
+    assert all(torch.equal(found[20 * at + each], together[row]) for at, row in enumerate((2, 5)) for each in (0, 19))
+
+
+@torch.no_grad()
+@needs_kernels
+@pytest.mark.parametrize("suppressed", [(), (0, 2, 7)])
+@pytest.mark.parametrize("count", [1, 5, 40])
+def test_the_kernels_find_the_types_that_a_search_asks_for(count: int, suppressed: tuple[int, ...]) -> None:
+    model = model_of({}, dtype=torch.float32)
+    quick = native(model)
+    tokens, forced = torch.tensor([[4], [5], [6]]), [None, 9, None]
+    for wanted in (BestTypes(count, suppressed), BestTypes(count, suppressed, forced)):
+        (value, found), _ = quick.chunked_step(tokens, quick.session(*sources([0, 1, 2])), wanted)
+        log_p, _ = quick.step(tokens, quick.session(*sources([0, 1, 2])))
+        best, token = wanted(log_p[:, 0], slice(0, 3))
+        torch.testing.assert_close(value, best, rtol=1e-5, atol=1e-5)
+        reachable = best > -torch.inf
+        assert torch.equal(found[reachable], token[reachable])
 
 
 @torch.no_grad()

@@ -29,7 +29,7 @@ from regard.data.pairs import PairExamples, pad_sources
 from regard.data.tokenizers.catalogue import BEGIN, UNKNOWN, Tokenizer
 from regard.engine.transformer import obstacle
 from regard.errors import ConfigError, DataError
-from regard.inference.decoding import Decoding, Engine, possible
+from regard.inference.decoding import Decoding, Engine, native_obstacle, possible
 from regard.inference.results import Candidate, Translation
 from regard.models.encoder_decoder import EncoderDecoder, shift_right
 from regard.runs.run_folder import RunFolder
@@ -68,7 +68,7 @@ class Translator:
         self.model, self.source, self.target = model.eval(), source, target
         self.search, self.max_length, self.language = search, max_length, language
         self.device = model.head.weight.device
-        self._engine = possible(engine, obstacle(model.decoder), self.device)
+        self._engine = possible(engine, obstacle(model.decoder), self.device, native=native_obstacle(model) is None)
         self._observing = threading.Lock()
 
     def __repr__(self) -> str:

@@ -1,0 +1,306 @@
+"""Decoding by the kernels: the encoder and each step of a Transformer are one call of C."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from copy import deepcopy
+from threading import Lock
+from typing import Any, cast
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.attention.contract import Decoder, Encoder
+from regard.attention.heads import AttentionReader, SelfAttention
+from regard.attention.mask import Padding
+from regard.attention.positions.absolute import NoPosition, Position, max_positions
+from regard.attention.positions.rotary import Rotary
+from regard.engine.cache import BUCKET, FastSession, KeyValueTable
+from regard.engine.native_layer import Attention, NativeFrame, Rooms, add_norm, feed_forward_layer, known_activation
+from regard.engine.obstacles import layer_obstacle
+from regard.engine.transformer import leading
+from regard.engine.transformer import obstacle as decoder_obstacle
+from regard.models.input import TokenInput
+from regard.models.transformer.layer import TransformerLayer
+from regard.models.transformer.transformer import TransformerDecoder, TransformerEncoder
+from regard.native.library import Library, Operation, library
+from regard.native.program import Format, Program, filled
+from regard.native.runner import MOST_BEST, Runner, int32, tables
+from regard.search.best_types import BestTypes
+from regard.search.contract import Reduce
+
+__all__ = ["NativeEncoderDecoder", "obstacle"]
+
+FEWEST_POSITIONS = 256
+
+
+def obstacle(decoder: Decoder) -> str | None:
+    """The reason why the kernels cannot compute this decoder; None if they can."""
+    if (reason := decoder_obstacle(decoder)) is not None:
+        return reason
+    return next(filter(None, map(_layer_obstacle, cast(TransformerDecoder, decoder).stack)), None)
+
+
+def _layer_obstacle(layer: TransformerLayer) -> str | None:
+    if not known_activation(layer.feed_forward):
+        return "its activation is none that the kernels know"
+    norms = [frame.norm for name, frame in layer.named_children() if name.startswith("around_")]
+    if any(type(norm) not in (nn.LayerNorm, nn.RMSNorm, nn.Identity) for norm in norms):
+        return "its normalisation is none that the kernels know"
+    return None
+
+
+class _Stack:
+    """A stack of layers as a program: from tokens to normed features."""
+
+    def __init__(
+        self, library: Library, format: Format, embedding: TokenInput, layers: Iterable[TransformerLayer],
+        norm: nn.Module, *, own_cells: bool,
+    ) -> None:  # fmt: skip
+        self.program = program = Program(library, format)
+        stack = list(layers)
+        self.rooms = rooms = Rooms.of(program, stack, embedding.width)
+        self.lookups: list[tuple[Operation, Position | Rotary]] = []
+        self.positions = 0
+        self.width = embedding.width
+        program.embed(embedding.weight.detach() * embedding.scale, rooms.x)
+        if type(embedding.position) is not NoPosition:
+            nothing = torch.zeros(0, rooms.x.width)
+            self.lookups.append((program.position(nothing, rooms.x), embedding.position))
+        if any(layer.start_mix is not None for layer in stack):
+            program.copy(rooms.x, rooms.embedded)
+        for number, layer in enumerate(stack):
+            self._add(layer, number if own_cells else None)
+        self.features = rooms.x if isinstance(norm, nn.Identity) else rooms.normed
+        add_norm(program, norm, rooms.x, self.features)
+
+    def _add(self, layer: TransformerLayer, number: int | None) -> None:
+        program, rooms, mixer = self.program, self.rooms, cast(SelfAttention, layer.mixer)
+        if layer.start_mix is not None:
+            program.mix(rooms.x, rooms.embedded, rooms.x, *layer.start_mix.detach().tolist())
+        frame = NativeFrame(program, layer.around_mixer, rooms)
+        angles = None if mixer.rotary is None else torch.zeros(0, mixer.rotary.width // 2)
+        turns = Attention(mixer.attention, mixer.rotary).add_own(program, rooms, frame.source, number, angles)
+        self.lookups += [(turn, cast(Rotary, mixer.rotary)) for turn in turns]
+        frame.close()
+        if isinstance(layer.reader, AttentionReader):
+            assert number is not None
+            frame = NativeFrame(program, layer.around_reader, rooms)
+            Attention(layer.reader.attention).add_reading(program, rooms, frame.source, number)
+            frame.close()
+        frame = NativeFrame(program, layer.around_feed_forward, rooms)
+        feed_forward_layer(program, rooms, layer.feed_forward, frame.source)
+        frame.close()
+
+    def grow(self, positions: int) -> bool:
+        """Let columns up to so many be looked up; True where operations changed."""
+        if not self.lookups or positions <= self.positions:
+            return False
+        limits = [found for _, each in self.lookups if (found := max_positions(each)) is not None]
+        wanted = max(positions, min([FEWEST_POSITIONS, *limits]), min([2 * self.positions, *limits]))
+        made: dict[int, Tensor] = {}
+        for operation, each in self.lookups:
+            if id(each) not in made:
+                made[id(each)] = _looked_up(each, wanted, self.width)
+            self.program.retable(operation, made[id(each)])
+        self.positions = wanted
+        return True
+
+
+def _looked_up(each: Position | Rotary, positions: int, width: int) -> Float[Tensor, "positions width"]:
+    column = torch.arange(positions)[None]
+    if isinstance(each, Rotary):
+        angle = each.angles(column)[0]
+        return torch.stack([angle.cos(), angle.sin()], -1).flatten(1)
+    table: Tensor = each(torch.zeros(1, positions, width), column)[0]
+    return torch.nn.functional.pad(table, (0, filled(width) - width))
+
+
+class NativeEncoderDecoder:
+    """``session`` and ``step`` like EncoderDecoder's, with a FastSession as the state, in float32 or by 8-bit products.
+
+    A row's result does not depend on the rows beside it, to the bit, whatever the format. Log-probabilities are
+    float32. ValueError where there is an ``obstacle``, or no library.
+
+    Args:
+        encoder: the model's encoder; one that the kernels do not know is computed by torch.
+        decoder: the model's decoder.
+        projection: the output projection.
+        bias: the bias of the output projection.
+        format: ``float32``, or ``int8`` for products in 8 bits.
+        threads: of the kernels; those of torch unless given.
+    """
+
+    def __init__(
+        self, encoder: Encoder, decoder: Decoder, projection: Float[Tensor, "types width"],
+        *, bias: Float[Tensor, "types"] | None = None, format: Format = "float32", threads: int | None = None,
+    ) -> None:  # fmt: skip
+        kernels = library()
+        if kernels is None or (reason := obstacle(decoder)) is not None:
+            raise ValueError(f"the kernels cannot compute this decoder: {reason if kernels else 'they are not there'}")
+        threads = threads or torch.get_num_threads()
+        decoder = deepcopy(decoder).eval().float()
+        assert isinstance(decoder, TransformerDecoder)
+        self.stack = _Stack(
+            kernels, format, cast(TokenInput, decoder.embedding), decoder.stack, decoder.norm, own_cells=True
+        )
+        self.stack.program.head(self.stack.features, projection, bias)
+        self.runner = Runner(self.stack.program, threads)
+        self.types = len(projection)
+        self._lock = Lock()  # threads of a server share a model, and a runner has room for one call
+        readers = [cast(AttentionReader, layer.reader).attention for layer in decoder.stack]
+        own = [cast(SelfAttention, layer.mixer).attention for layer in decoder.stack]
+        self.own, self.read = ([Attention(each).sizes for each in found] for found in (own, readers))
+        self.encoder = _NativeEncoder(kernels, format, encoder, readers, threads)
+
+    @torch.no_grad()
+    def session(
+        self, source: Int[Tensor, "sentences length"], source_valid: Bool[Tensor, "sentences length"]
+    ) -> FastSession:
+        """Encode the sources; the session has one row per sentence, before the first target token."""
+        lengths = source_valid.sum(1).tolist()
+        slots = len(lengths)
+        cells = [_table(sizes, slots, BUCKET, places=True) for sizes in self.own]
+        sources = [_table(sizes, slots, max(lengths, default=0)) for sizes in self.read]
+        with self._lock:
+            self.encoder.fill(sources, source, source_valid, lengths)
+        return FastSession.of(cells, sources, lengths)
+
+    @torch.no_grad()
+    def step(
+        self, tokens: Int[Tensor, "rows length"], session: FastSession
+    ) -> tuple[Float[Tensor, "rows length types"], FastSession]:
+        """Log-probabilities after each token, and the session after all."""
+        log_p = []
+        for column in tokens.split(1, 1):
+            (each,), session = self.chunked_step(column, session, lambda log_p, rows: (log_p,))
+            log_p.append(each)
+        return torch.stack(log_p, 1), session
+
+    @torch.no_grad()
+    def chunked_step(
+        self, tokens: Int[Tensor, "rows 1"], session: FastSession, reduce: Reduce
+    ) -> tuple[tuple[Tensor, ...], FastSession]:
+        """A ``ChunkedStep``; ``BestTypes`` are found while probabilities are computed, which nobody then sees."""
+        session = session.resized()
+        known = isinstance(reduce, BestTypes) and reduce.count <= MOST_BEST
+        with self._lock:
+            found = self._run(tokens[:, 0], session, cast(BestTypes, reduce) if known else None)
+        session.time = [time + 1 for time in session.time]
+        if known:
+            return found, session
+        return reduce(found[0], slice(0, len(tokens))), session
+
+    def _run(self, tokens: Int[Tensor, "rows"], session: FastSession, best: BestTypes | None) -> tuple[Tensor, ...]:
+        rows, runner, batch = len(tokens), self.runner, self.runner.batch
+        longest = max(session.time, default=0) + 1
+        if self.stack.grow(longest):
+            runner.refresh()
+        width, places = session.width, session.history.shape[1]
+        token = tokens.int()
+        time, slot, length = (
+            int32([each for each in found for _ in range(width)] if width > 1 else found)
+            for found in (session.time, session.slots, session.lengths)
+        )
+        place = torch.arange(width, dtype=torch.int32).repeat(len(session.slots))
+        cells = tables([(table.key, table.value) for table in session.cells])
+        sources = tables([(table.key, table.value) for table in session.sources])
+        batch.token, batch.time, batch.slot = token.data_ptr(), time.data_ptr(), slot.data_ptr()
+        batch.place, batch.length = place.data_ptr(), length.data_ptr()
+        batch.history = session.history.data_ptr() if places > 1 else None
+        batch.times, batch.places = session.history.shape[2], places
+        batch.cells, batch.sources = ctypes.addressof(cells), ctypes.addressof(sources)
+        columns = max(longest, session.columns)
+        return self._asked(rows, columns) if best is None else self._best(rows, columns, best)
+
+    def _asked(self, rows: int, columns: int) -> tuple[Tensor, ...]:
+        log_p = torch.empty(rows, filled(self.types))
+        self.runner.batch.best, self.runner.batch.log_p = 0, log_p.data_ptr()
+        self.runner.run(rows, columns)
+        return (log_p[:, : self.types],)
+
+    def _best(self, rows: int, columns: int, wanted: BestTypes) -> tuple[Tensor, ...]:
+        batch, count = self.runner.batch, min(wanted.count, self.types)
+        value, found = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.int32)
+        suppressed = int32(wanted.suppressed)
+        batch.best, batch.value, batch.found = count, value.data_ptr(), found.data_ptr()
+        batch.suppressed, batch.suppressed_count = suppressed.data_ptr(), len(suppressed)
+        asked = int32([-1 if type is None else type for type in wanted.forced])
+        forced = torch.empty(rows)
+        batch.asked, batch.asked_value = (asked.data_ptr(), forced.data_ptr()) if len(asked) else (None, None)
+        self.runner.run(rows, columns)
+        token = found.long()
+        if len(asked):
+            wanted.force(value, token, wanted.forced, list(forced))
+        return value, token
+
+
+class _NativeEncoder:
+    """Sources to the keys and values that a decoder's layers read."""
+
+    def __init__(
+        self, kernels: Library, format: Format, encoder: Encoder, readers: list[Any], threads: int
+    ) -> None:  # fmt: skip
+        self.encoder = deepcopy(encoder).eval().float()
+        self.stack: _Stack | None = None
+        if _encoder_obstacle(self.encoder) is None:
+            known = cast(TransformerEncoder, self.encoder)
+            layers = cast(Iterable[TransformerLayer], known.layers)
+            self.stack = _Stack(kernels, format, cast(TokenInput, known.embedding), layers, known.norm, own_cells=False)
+            program, states = self.stack.program, self.stack.features
+        else:
+            program = Program(kernels, format)
+            states = program.place(self.encoder.width)
+        self.states = states
+        sizes = [Attention(each).sizes for each in readers]
+        room = program.place(max((each.key_heads * (each.width + each.value_width) for each in sizes), default=0))
+        for number, each in enumerate(readers):
+            Attention(each).add_source(program, states, room, number)
+        self.runner = Runner(program, threads)
+
+    def fill(
+        self, sources: list[KeyValueTable], source: Int[Tensor, "sentences length"],
+        valid: Bool[Tensor, "sentences length"], lengths: list[int],
+    ) -> None:  # fmt: skip
+        """Read the sources, one after the other, into the tables."""
+        runner, batch, rows = self.runner, self.runner.batch, sum(lengths)
+        begins = [0]
+        for length in lengths:
+            begins.append(begins[-1] + length)
+        each = torch.tensor(lengths)
+        sentence = torch.arange(len(lengths)).repeat_interleave(each)
+        first = torch.tensor(begins)[sentence] if lengths else torch.zeros(0, dtype=torch.int64)
+        slot, begin = sentence.int(), first.int()
+        end = (first + each[sentence]).int()
+        time = (torch.arange(rows) - first).int()
+        token = source[valid].int()
+        layers = tables([(table.key, table.value) for table in sources])
+        batch.token, batch.time, batch.slot = token.data_ptr(), time.data_ptr(), slot.data_ptr()
+        batch.begin, batch.end, batch.sources = begin.data_ptr(), end.data_ptr(), ctypes.addressof(layers)
+        if self.stack is None:
+            states, _ = leading(self.encoder(source, valid).states, valid)
+            kept = torch.cat([row[:length] for row, length in zip(states, lengths, strict=True)])
+            runner.prepare(rows)[:, self.states.first : self.states.first + kept.shape[1]] = kept
+        elif self.stack.grow(max(lengths, default=0)):
+            runner.refresh()
+        runner.run(rows, max(lengths, default=0), begins)
+
+
+def _encoder_obstacle(encoder: Encoder) -> str | None:
+    """The reason why an encoder is computed by torch; None where the kernels know it."""
+    if type(encoder) is not TransformerEncoder or type(encoder.embedding) is not TokenInput:
+        return "it is not the Transformer's encoder of tokens"
+    if encoder.embedding.values is not None:
+        return "its layers add to their values"
+    for layer in cast(Iterable[TransformerLayer], encoder.layers):
+        reason = layer_obstacle(layer, None, own={Padding()}) or _layer_obstacle(layer)
+        if reason is not None:
+            return reason
+    return None
+
+
+def _table(sizes: Any, slots: int, columns: int, *, places: bool = False) -> KeyValueTable:
+    shape = (slots, sizes.key_heads, columns, *((1,) if places else ()))
+    return KeyValueTable(torch.zeros(*shape, sizes.width), torch.zeros(*shape, sizes.value_width))

@@ -1,0 +1,142 @@
+"""The compiled kernels, where they were built and this processor has instructions for them.
+
+``REGARD_NATIVE`` names an instruction set (``avx512-vnni``, ``avx2``, ``plain``) to take instead of the quickest;
+``off`` takes none.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from ctypes import POINTER, Structure, byref, c_char_p, c_float, c_int, c_int32, c_int64, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from regard.native.build import LIBRARY
+
+__all__ = ["Found", "Library", "NativeMatrix", "Operation", "Pool", "RowBatch", "Table", "find", "library"]
+
+ABI = 1
+CHOICE = "REGARD_NATIVE"
+
+
+class NativeMatrix(Structure):
+    _fields_ = [
+        ("outputs", c_int64), ("inputs", c_int64), ("format", c_int64), ("weight", c_void_p), ("scale", c_void_p),
+        ("bias", c_void_p),
+    ]  # fmt: skip
+
+
+class Operation(Structure):
+    _fields_ = [
+        *((name, c_int32) for name in (
+            "kind", "source", "other", "out", "width", "real", "groups", "key_groups", "value_width", "layer",
+            "activation", "add",
+        )),
+        ("a", c_float), ("b", c_float), ("first", c_void_p), ("second", c_void_p), ("matrix", POINTER(NativeMatrix)),
+    ]  # fmt: skip
+
+
+class Table(Structure):
+    _fields_ = [
+        ("key", c_void_p), ("value", c_void_p), ("columns", c_int32), ("places", c_int32), ("ring", c_int32),
+        ("window", c_int32), ("bias", c_void_p), ("distances", c_int64),
+    ]  # fmt: skip
+
+
+class RowBatch(Structure):
+    _fields_ = [
+        ("rows", c_int64), ("stride", c_int64),
+        *((name, c_void_p) for name in ("record", "token", "time", "slot", "place", "history")),
+        ("times", c_int64), ("places", c_int64),
+        *((name, c_void_p) for name in ("begin", "end", "length", "cells", "sources", "cut", "scratch")),
+        ("scratch_bytes", c_int64), ("best", c_int64), ("suppressed", c_void_p), ("suppressed_count", c_int64),
+        *((name, c_void_p) for name in ("asked", "value", "found", "asked_value", "log_p", "partial")),
+    ]  # fmt: skip
+
+
+class Found(NamedTuple):
+    """The library, or the reason why there is none."""
+
+    library: Library | None
+    reason: str | None
+
+
+class Library:
+    """The kernels for one instruction set."""
+
+    def __init__(self, loaded: Any, name: str) -> None:
+        self._loaded, self.set = loaded, name
+        self._name = name.encode()
+
+    def run(self, program: Any, count: int, batch: RowBatch, pool: Pool | None) -> None:
+        """Run so many operations of a program on the rows of a batch."""
+        if not self._loaded.regard_run(self._name, program, count, byref(batch), pool and pool.handle):
+            raise RuntimeError(f"the kernels for {self.set} cannot be run here")
+
+    def pack(self, weight: int, outputs: int, inputs: int, filled: int, format: int, to: int, scale: int) -> None:
+        """Pack a matrix of float32 at an address."""
+        if not self._loaded.regard_pack(self._name, weight, outputs, inputs, filled, format, to, scale):
+            raise RuntimeError(f"the kernels for {self.set} cannot be run here")
+
+    def pool(self, threads: int) -> Pool | None:
+        """Threads that wait for work; None for a single one, or where there are none to be had."""
+        handle = self._loaded.regard_new_pool(threads) if threads > 1 else None
+        return Pool(self._loaded, handle, threads) if handle else None
+
+
+class Pool:
+    """Threads of the library, which end with this object."""
+
+    def __init__(self, loaded: Any, handle: int, threads: int) -> None:
+        self.handle, self.threads, self._process = handle, threads, os.getpid()
+        weakref.finalize(self, loaded.regard_free_pool, handle)
+
+    @property
+    def alive(self) -> bool:
+        """False in a process that was forked, which has none of these threads."""
+        return self._process == os.getpid()
+
+
+@cache
+def find(path: Path = LIBRARY, choice: str | None = None) -> Found:
+    """Load the kernels for the quickest instruction set of this processor, or for the one that is chosen."""
+    choice = os.environ.get(CHOICE) if choice is None else choice
+    if choice == "off":
+        return Found(None, f"{CHOICE} is off")
+    if not path.is_file():
+        return Found(None, "it was not built: python -m regard.native.build")
+    try:
+        loaded = _declared(ctypes.CDLL(str(path)))
+    except (OSError, AttributeError) as error:
+        return Found(None, f"{path} cannot be loaded: {error}")
+    sizes = [loaded.regard_size(number) for number in range(4)]
+    if loaded.regard_abi() != ABI or sizes != [
+        ctypes.sizeof(each) for each in (NativeMatrix, Operation, Table, RowBatch)
+    ]:
+        return Found(None, f"{path} is of another version: python -m regard.native.build")
+    sets: list[str] = []
+    while (name := loaded.regard_set(len(sets))) is not None:
+        sets.append(name.decode())
+    if choice and choice not in sets:
+        return Found(None, f"{CHOICE} is {choice}, and this processor has {', '.join(sets)}")
+    return Found(Library(loaded, choice or sets[0]), None)
+
+
+def library() -> Library | None:
+    """The kernels; None where there are none."""
+    return find().library
+
+
+def _declared(loaded: Any) -> Any:
+    for name, result, arguments in (
+        ("abi", c_int, []), ("size", c_int64, [c_int]), ("set", c_char_p, [c_int]),
+        ("new_pool", c_void_p, [c_int]), ("free_pool", None, [c_void_p]),
+        ("run", c_int, [c_char_p, c_void_p, c_int64, c_void_p, c_void_p]),
+        ("pack", c_int, [c_char_p, c_void_p, *[c_int64] * 4, c_void_p, c_void_p]),
+    ):  # fmt: skip
+        function = getattr(loaded, f"regard_{name}")
+        function.restype, function.argtypes = result, arguments
+    return loaded

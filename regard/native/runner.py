@@ -1,0 +1,102 @@
+"""One call of a program: rows, their tables, threads, and what is asked of the head."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int32
+from torch import Tensor
+
+from regard.native.library import Pool, RowBatch, Table
+from regard.native.program import Program
+
+__all__ = ["MOST_BEST", "Runner", "int32", "tables"]
+
+MOST_BEST = 64
+PARTIAL = 8 + 8 * MOST_BEST  # bytes
+SHARED = 8 * 2**20  # bytes of matrices from which on threads share the few rows of a step
+ROWS_EACH = 4  # rows of a thread from which on each has rows of its own
+
+
+def int32(numbers: Sequence[int]) -> Int32[Tensor, "numbers"]:
+    return torch.tensor(numbers, dtype=torch.int32)
+
+
+def tables(layers: Sequence[tuple[Tensor, Tensor]]) -> ctypes.Array[Table]:
+    """Tables of (keys, values), [slots, heads, columns, places, width] or without places, of each layer."""
+    found = []
+    for key, value in layers:
+        assert key.is_contiguous() and value.is_contiguous() and key.dtype == value.dtype == torch.float32
+        places = key.shape[3] if key.dim() == 5 else 1
+        found.append(Table(key=key.data_ptr(), value=value.data_ptr(), columns=key.shape[2], places=places, window=-1))
+    return (Table * len(found))(*found)
+
+
+class Runner:
+    """Runs a program with so many threads; keeps the room that it needs from call to call.
+
+    Not for several threads at a time.
+    """
+
+    def __init__(self, program: Program, threads: int) -> None:
+        self.program, self.library = program, program.library
+        self._operations, self._count = program.operations, len(program.operations)
+        self._pool: Pool | None = program.library.pool(threads)
+        self._threads = self._pool.threads if self._pool else 1
+        self._record = torch.zeros(0)
+        self._scratch = torch.zeros(0, dtype=torch.uint8)
+        self._partial = torch.zeros(0, dtype=torch.uint8)
+        self.batch = RowBatch(stride=program.stride)
+
+    def run(self, rows: int, longest: int, cuts: Sequence[int] | None = None) -> None:
+        """Run the program on the rows of ``batch``, which attend to ``longest`` columns at most.
+
+        ``cuts``: rows at which sequences begin, where rows of one are to stay with one thread.
+        """
+        if not rows:
+            return
+        batch, pool = self.batch, self._pool
+        alone = rows < ROWS_EACH * self._threads
+        if pool is not None and ((alone and self.program.bytes < SHARED) or not pool.alive):
+            pool = None
+        threads = pool.threads if pool else 1
+        batch.rows = rows
+        batch.cut = None
+        if pool is None or not alone:
+            cut = (ctypes.c_int64 * (threads + 1))(*_dealt(rows, threads, cuts))
+            batch.cut = ctypes.addressof(cut)
+        self._make_room(rows, longest, threads)
+        self.library.run(self._operations, self._count, batch, pool)
+
+    def refresh(self) -> None:
+        """Take over operations that were changed."""
+        self._operations = self.program.operations
+
+    def prepare(self, rows: int) -> Float[Tensor, "rows stride"]:
+        """The records of the rows of the next call, to be filled."""
+        if len(self._record) < rows * self.program.stride:
+            self._record = torch.zeros(rows * self.program.stride)
+        return self._record[: rows * self.program.stride].view(rows, -1)
+
+    def _make_room(self, rows: int, longest: int, threads: int) -> None:
+        batch, stride = self.batch, self.program.stride
+        each = rows * (stride + 4 * 64 + 12) + 4 * (longest + 32)
+        each += -each % 64
+        if len(self._record) < rows * stride:
+            self._record = torch.zeros(rows * stride)
+        if len(self._scratch) < threads * each:
+            self._scratch = torch.zeros(threads * each, dtype=torch.uint8)
+        if len(self._partial) < threads * rows * PARTIAL:
+            self._partial = torch.zeros(threads * rows * PARTIAL, dtype=torch.uint8)
+        batch.record, batch.scratch = self._record.data_ptr(), self._scratch.data_ptr()
+        batch.scratch_bytes, batch.partial = each, self._partial.data_ptr()
+
+
+def _dealt(rows: int, threads: int, cuts: Sequence[int] | None) -> list[int]:
+    """Bounds of each thread's rows, of about the same number; at ``cuts`` alone where they are given."""
+    bounds = [rows * thread // threads for thread in range(threads + 1)]
+    if cuts is None:
+        return bounds
+    return [0, *(max((cut for cut in cuts if cut <= bound), default=0) for bound in bounds[1:-1]), rows]

@@ -1,0 +1,80 @@
+// One query against the columns of one head.
+
+#define PAIRS(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+// The sums of sixteen vectors, as one.
+INLINE Vector sums(Vector *a) {
+    for (int i = 0; i < 8; i++)
+        a[i] = PAIRS(a[2 * i], a[2 * i + 1], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+               PAIRS(a[2 * i], a[2 * i + 1], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+    for (int i = 0; i < 4; i++)
+        a[i] = PAIRS(a[2 * i], a[2 * i + 1], 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
+               PAIRS(a[2 * i], a[2 * i + 1], 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+    for (int i = 0; i < 2; i++)
+        a[i] = PAIRS(a[2 * i], a[2 * i + 1], 0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29) +
+               PAIRS(a[2 * i], a[2 * i + 1], 2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30, 31);
+    return PAIRS(a[0], a[1], 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30) +
+           PAIRS(a[0], a[1], 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+}
+
+typedef struct {  // the columns first, first + 1, … of one head
+    const float *key, *value;
+    int64_t key_step, value_step;    // from column to column
+    int64_t key_place, value_place;  // from place to place within a column
+    const int16_t *history;         // by column; NULL: place 0
+    int64_t ring;
+    const float *bias;  // of the distance 0; it goes back from the last column. NULL: none
+} Columns;
+
+INLINE int64_t cell(const Columns *c, int64_t column) { return c->ring ? column % c->ring : column; }
+INLINE int64_t place(const Columns *c, int64_t column) { return c->history ? c->history[column] : 0; }
+
+// softmax(q · k + bias) v over columns first to last; `energy`: room for them, and 16 more.
+static void attend(const float *query, const Columns *c, int64_t first, int64_t last, int64_t width, int64_t value_width,
+                   float *energy, float *out) {
+    const Whole lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    int64_t count = last - first + 1;
+    Vector top = every(-3e38f), total = every(0);
+    for (int64_t i = 0; i < value_width; i += LANES) store(out + i, every(0));
+    if (count <= 0) return;
+    for (int64_t t = 0; t < count; t += LANES) {
+        int64_t most = count - t < LANES ? count - t : LANES;
+        Vector part[LANES];
+        for (int64_t i = 0; i < LANES; i++) {
+            int64_t column = first + t + (i < most ? i : 0);
+            const float *key = c->key + cell(c, column) * c->key_step + place(c, column) * c->key_place;
+            part[i] = load(query) * load(key);
+            for (int64_t j = LANES; j < width; j += LANES) part[i] += load(query + j) * load(key + j);
+        }
+        Vector e = sums(part);
+        if (c->bias)
+            for (int64_t i = 0; i < most; i++) e[i] += c->bias[count - 1 - t - i];
+        if (most < LANES) e = choose(lane < (int32_t)most, e, every(-3e38f));
+        store(energy + t, e);
+        top = greater(top, e);
+    }
+    float most = greatest(top);
+    for (int64_t t = 0; t < count; t += LANES) {
+        Vector e = exponential(load(energy + t) - most);
+        total += e;
+        store(energy + t, e);
+    }
+    float share = 1 / sum(total);
+    for (int64_t begin = 0; begin < value_width; begin += 4 * LANES) {
+        int wide = value_width - begin < 4 * LANES ? (int)((value_width - begin) / LANES) : 4;
+        Vector context[4] = {every(0), every(0), every(0), every(0)};
+#define GATHER(n)                                                                                                    \
+    for (int64_t t = 0; t < count; t++) {                                                                            \
+        const float *value =                                                                                         \
+            c->value + cell(c, first + t) * c->value_step + place(c, first + t) * c->value_place + begin;            \
+        for (int i = 0; i < n; i++) context[i] += load(value + LANES * i) * energy[t];                               \
+    }
+        switch (wide) {
+        case 1: GATHER(1) break;
+        case 2: GATHER(2) break;
+        case 3: GATHER(3) break;
+        default: GATHER(4)
+        }
+#undef GATHER
+        for (int i = 0; i < wide; i++) store(out + begin + LANES * i, context[i] * share);
+    }
+}

@@ -1,0 +1,174 @@
+// The one door: which instruction sets this processor has, threads, and calls of the kernels of one of them.
+#include "native.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MOST_THREADS 64
+#define SPINS 2000
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+extern const Kernels regard_kernels_vnni, regard_kernels_avx2;
+// Whether the processor has all of these bits of leaf 7 (EBX, ECX), and the system keeps these registers (XCR0).
+static int has(unsigned ebx, unsigned ecx, unsigned registers) {
+    unsigned a, b, c, d, low, high;
+    const unsigned basic = 1u << 12 | 1u << 27 | 1u << 28;  // FMA, OSXSAVE, AVX
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & basic) != basic) return 0;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    if ((low & registers) != registers || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
+    return (b & ebx) == ebx && (c & ecx) == ecx;
+}
+static int has_avx2(void) { return has(1u << 5, 0, 0x6); }
+static int has_vnni(void) {  // AVX2, AVX-512 F, DQ, BW, VL, and VNNI
+    return has(1u << 5 | 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31, 1u << 11, 0xe6);
+}
+#endif
+extern const Kernels regard_kernels_plain;
+static int always(void) { return 1; }
+
+static const struct {
+    const char *name;
+    const Kernels *kernels;
+    int (*usable)(void);
+} sets[] = {
+#if defined(__x86_64__)
+    {"avx512-vnni", &regard_kernels_vnni, has_vnni},
+    {"avx2", &regard_kernels_avx2, has_avx2},
+#endif
+    {"plain", &regard_kernels_plain, always},
+};
+
+int regard_abi(void) { return ABI; }
+// The name of a set that this processor has, the quickest first; NULL beyond the last.
+const char *regard_set(int number) {
+    for (unsigned i = 0; i < sizeof sets / sizeof *sets; i++)
+        if (sets[i].usable() && number-- == 0) return sets[i].name;
+    return 0;
+}
+static const Kernels *kernels_of(const char *name) {
+    for (unsigned i = 0; i < sizeof sets / sizeof *sets; i++)
+        if (!strcmp(sets[i].name, name) && sets[i].usable()) return sets[i].kernels;
+    return 0;
+}
+
+struct Pool {
+    int threads;
+    pid_t process;
+    pthread_t id[MOST_THREADS];
+    atomic_int turn, waiting, round, stopped;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    const Kernels *kernels;
+    const Operation *program;
+    int64_t count;
+    const Batch *batch;
+};
+
+// Spins for some microseconds, then sleeps.
+static void wait_while(Pool *p, atomic_int *number, int old) {
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load_explicit(number, memory_order_acquire) != old) return;
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    }
+    pthread_mutex_lock(&p->lock);
+    while (atomic_load_explicit(number, memory_order_acquire) == old) pthread_cond_wait(&p->changed, &p->lock);
+    pthread_mutex_unlock(&p->lock);
+}
+static void advance(Pool *p, atomic_int *number) {
+    pthread_mutex_lock(&p->lock);
+    atomic_fetch_add(number, 1);
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+}
+
+void regard_barrier(Pool *p) {
+    if (!p || p->threads == 1) return;
+    int turn = atomic_load(&p->turn);
+    if (atomic_fetch_add(&p->waiting, 1) == p->threads - 1) {
+        atomic_store(&p->waiting, 0);
+        advance(p, &p->turn);
+    } else {
+        wait_while(p, &p->turn, turn);
+    }
+}
+
+typedef struct {
+    Pool *pool;
+    int thread;
+} Place;
+
+static void *serve(void *given) {
+    Place own = *(Place *)given;
+    free(given);
+    Pool *p = own.pool;
+    for (int seen = 0;; seen++) {
+        wait_while(p, &p->round, seen);
+        if (atomic_load(&p->stopped)) return 0;
+        p->kernels->run(p->program, p->count, p->batch, own.thread, p->threads, p);
+        regard_barrier(p);
+    }
+}
+
+void regard_free_pool(Pool *p) {
+    if (p->process == getpid()) {  // after a fork there are no such threads
+        atomic_store(&p->stopped, 1);
+        advance(p, &p->round);
+        for (int t = 1; t < p->threads; t++) pthread_join(p->id[t], 0);
+    }
+    free(p);
+}
+
+// Threads that wait for work; NULL where there are none to be had.
+Pool *regard_new_pool(int threads) {
+    Pool *p = calloc(1, sizeof *p);
+    if (!p || threads < 1 || threads > MOST_THREADS) {
+        free(p);
+        return 0;
+    }
+    p->process = getpid();
+    pthread_mutex_init(&p->lock, 0);
+    pthread_cond_init(&p->changed, 0);
+    for (p->threads = 1; p->threads < threads; p->threads++) {
+        Place *place = malloc(sizeof *place);
+        if (!place) break;
+        *place = (Place){p, p->threads};
+        if (pthread_create(p->id + p->threads, 0, serve, place)) {
+            free(place);
+            break;
+        }
+    }
+    if (p->threads == threads) return p;
+    regard_free_pool(p);
+    return 0;
+}
+
+// 0 where the set is none of this processor's, or the pool is that of another process.
+int regard_run(const char *set, const Operation *program, int64_t count, const Batch *batch, Pool *pool) {
+    const Kernels *kernels = kernels_of(set);
+    if (!kernels || (pool && pool->process != getpid())) return 0;
+    if (!pool || pool->threads == 1) {
+        kernels->run(program, count, batch, 0, 1, 0);
+        return 1;
+    }
+    pool->kernels = kernels, pool->program = program, pool->count = count, pool->batch = batch;
+    advance(pool, &pool->round);
+    kernels->run(program, count, batch, 0, pool->threads, pool);
+    regard_barrier(pool);
+    return 1;
+}
+
+int regard_pack(const char *set, const float *w, int64_t outputs, int64_t inputs, int64_t filled, int64_t format, void *to,
+                float *scale) {
+    const Kernels *kernels = kernels_of(set);
+    if (kernels) kernels->pack(w, outputs, inputs, filled, format, to, scale);
+    return kernels != 0;
+}
+// Sizes of the structures, by which Python sees that it speaks of the same.
+int64_t regard_size(int what) {
+    return what == 0 ? sizeof(Matrix) : what == 1 ? sizeof(Operation) : what == 2 ? sizeof(Table) : sizeof(Batch); }
+

@@ -1,0 +1,98 @@
+// The output projection: log-probabilities of all types, or the best of them, found while they are computed.
+
+// All log-probabilities of a row.
+static void normalise(float *x, int64_t count) {
+    float most = -3e38f, total = 0;
+    for (int64_t i = 0; i < count; i++) most = x[i] > most ? x[i] : most;
+    Vector all = every(0);
+    int64_t whole = count / LANES * LANES;
+    for (int64_t i = 0; i < whole; i += LANES) all += exponential(load(x + i) - most);
+    for (int64_t i = whole; i < count; i++) total += expf(x[i] - most);
+    float shift = most + logf(total + sum(all));
+    for (int64_t i = 0; i < count; i++) x[i] -= shift;
+}
+
+static int is_suppressed(const Batch *b, int32_t type) {
+    for (int64_t i = 0; i < b->suppressed_count; i++)
+        if (b->suppressed[i] == type) return 1;
+    return 0;
+}
+
+typedef struct {  // what is known of a row after some of its types
+    float most, total;  // of exp(x - most)
+    float value[MOST_BEST];
+    int32_t type[MOST_BEST];
+} Best;
+
+static void take(Best *best, const Batch *b, float value, int32_t type) {
+    if (is_suppressed(b, type)) return;
+    int64_t i = b->best - 1;
+    for (; i > 0 && value > best->value[i - 1]; i--) best->value[i] = best->value[i - 1], best->type[i] = best->type[i - 1];
+    best->value[i] = value, best->type[i] = type;
+}
+
+static void read_stripe(const Batch *b, Best *best, int64_t row, const float *x, int64_t count, int64_t first) {
+    Vector top = every(-3e38f), all = every(0);
+    for (int64_t i = 0; i < count; i += LANES) top = greater(top, load(x + i));
+    float most = greatest(top);
+    if (!(most <= best->most)) {
+        best->total *= expf(best->most - most);
+        best->most = most;
+    }
+    for (int64_t i = 0; i < count; i += LANES) all += exponential(load(x + i) - best->most);
+    best->total += sum(all);
+    if (b->asked && b->asked[row] >= first && b->asked[row] < first + count) b->asked_value[row] = x[b->asked[row] - first];
+    if (!(most <= best->value[b->best - 1]))
+        for (int64_t i = 0; i < count; i++)
+            if (x[i] > best->value[b->best - 1]) take(best, b, x[i], (int32_t)(first + i));
+}
+
+static Best *partial(const Batch *b, int64_t part, int64_t row) { return (Best *)b->partial + part * b->rows + row; }
+
+// The best of all parts of a row, their log-probabilities, and that of the type that was asked for.
+static void merge(const Batch *b, int64_t parts, int64_t row) {
+    float most = -3e38f, total = 0;
+    int64_t next[64] = {0};
+    for (int64_t p = 0; p < parts; p++) most = partial(b, p, row)->most > most ? partial(b, p, row)->most : most;
+    for (int64_t p = 0; p < parts; p++) total += partial(b, p, row)->total * expf(partial(b, p, row)->most - most);
+    float shift = most + logf(total);
+    for (int64_t i = 0; i < b->best; i++) {
+        int64_t from = 0;
+        for (int64_t p = 1; p < parts; p++)
+            if (partial(b, p, row)->value[next[p]] > partial(b, from, row)->value[next[from]]) from = p;
+        Best *best = partial(b, from, row);
+        float value = best->value[next[from]];
+        b->value[row * b->best + i] = value <= -1e30f ? -INFINITY : value - shift;
+        if (shift != shift) b->value[row * b->best + i] = NAN;
+        b->found[row * b->best + i] = best->type[next[from]++];
+    }
+    if (b->asked && b->asked[row] >= 0) b->asked_value[row] -= shift;
+}
+
+static void head(const Operation *o, const Batch *b, Share *s, Pool *pool) {
+    const Matrix *m = o->matrix;
+    int64_t rows = s->rows - s->row, stripes = (m->outputs + STRIPE - 1) / STRIPE;
+    int64_t first = stripes * s->part / s->parts, last = stripes * (s->part + 1) / s->parts;
+    if (m->format == INT8)
+        for (int64_t r = s->row; r < s->rows; r++) quantise(at(b, r, o->in), m->inputs, &s->quantised, r);
+    if (b->best)
+        for (int64_t r = s->row; r < s->rows; r++) {
+            Best *best = partial(b, s->part, r);
+            best->most = -3e38f, best->total = 0;
+            for (int64_t i = 0; i < b->best; i++) best->value[i] = -3e38f, best->type[i] = 0;
+        }
+    for (int64_t i = first; i < last; i++) {
+        float *to = b->best ? s->logits : b->log_p + s->row * m->outputs + i * STRIPE;
+        stripe(at(b, s->row, o->in), b->stride, &s->quantised, s->row, rows, m, i, NONE, 0, to, b->best ? STRIPE : m->outputs);
+        if (!b->best) continue;
+        int64_t left = m->outputs - i * STRIPE;
+        for (int64_t r = 0; r < rows; r++)
+            read_stripe(b, partial(b, s->part, s->row + r), s->row + r, s->logits + r * STRIPE, left < STRIPE ? left : STRIPE, i * STRIPE);
+    }
+    if (!b->cut) regard_barrier(pool);
+    for (int64_t r = s->some; r < s->somes; r++)
+        if (b->best)
+            merge(b, s->parts, r);
+        else
+            normalise(b->log_p + r * m->outputs, o->real);
+}

@@ -1,0 +1,177 @@
+// Operations on the rows of a batch, compiled once for each instruction set.
+#include "native.h"
+#include "vectors.h"
+#include "products.h"
+#include "attention.h"
+
+typedef struct {  // the part of the work that a thread has
+    int64_t row, rows;     // its rows
+    int64_t part, parts;   // and of features: stripes, heads
+    int64_t some, somes;   // rows where an operation cannot be cut by features
+    Quantised quantised;
+    float *energy, *logits, *tops;
+} Share;
+
+static Share share_of(const Batch *b, int thread, int threads) {
+    Share s;
+    if (b->cut) {
+        s.row = s.some = b->cut[thread], s.rows = s.somes = b->cut[thread + 1];
+        s.part = 0, s.parts = 1;
+    } else {
+        s.row = 0, s.rows = b->rows, s.part = thread, s.parts = threads;
+        s.some = b->rows * thread / threads, s.somes = b->rows * (thread + 1) / threads;
+    }
+    char *room = b->scratch + thread * b->scratch_bytes;
+    s.quantised = (Quantised){(int8_t *)room, 0, 0, b->stride};
+    room += b->rows * b->stride;
+    s.quantised.scale = (float *)room, room += 4 * b->rows;
+    s.quantised.sum = (int32_t *)room, room += 4 * b->rows;
+    s.logits = (float *)room, room += 4 * b->rows * STRIPE;
+    s.tops = (float *)room, room += 4 * b->rows;
+    s.energy = (float *)room;
+    return s;
+}
+
+static float *at(const Batch *b, int64_t row, int64_t feature) { return b->record + row * b->stride + feature; }
+
+static void product(const Operation *o, const Batch *b, Share *s) {
+    const Matrix *m = o->matrix;
+    int64_t rows = s->rows - s->row, stripes = (m->outputs + STRIPE - 1) / STRIPE;
+    if (m->format == INT8)
+        for (int64_t r = s->row; r < s->rows; r++) quantise(at(b, r, o->in), m->inputs, &s->quantised, r);
+    for (int64_t i = stripes * s->part / s->parts; i < stripes * (s->part + 1) / s->parts; i++)
+        stripe(at(b, s->row, o->in), b->stride, &s->quantised, s->row, rows, m, i, o->activation, o->add,
+               at(b, s->row, o->out) + i * STRIPE, b->stride);
+}
+
+static void norm(const Operation *o, const Batch *b, int64_t row) {
+    for (int g = 0; g < o->groups; g++) {
+        const float *x = at(b, row, o->in) + g * o->width;
+        float *y = at(b, row, o->out) + g * o->width, mean = 0;
+        Vector total = every(0), squares = every(0);
+        if (o->activation == LAYER) {
+            for (int i = 0; i < o->width; i += LANES) total += load(x + i);
+            mean = sum(total) / o->real;
+        }
+        for (int i = 0; i < o->width; i += LANES) {
+            Vector d = load(x + i) - mean;
+            squares += d * d;
+        }
+        float spread = sum(squares) - (float)(o->width - o->real) * mean * mean;
+        float inverse = 1 / sqrtf(spread / o->real + o->a);
+        for (int i = 0; i < o->width; i += LANES) {
+            Vector d = (load(x + i) - mean) * inverse * load(o->first + i);
+            store(y + i, o->second ? d + load(o->second + i) : d);
+        }
+    }
+}
+
+// Pairs that lie side by side, turned by the angles of the row's column: `first` has cos, sin, cos, sin … of each.
+static void turn(const Operation *o, const Batch *b, int64_t row) {
+    const float *angle = o->first + (int64_t)b->time[row] * o->real;
+    for (int g = 0; g < o->groups; g++) {
+        float *x = at(b, row, o->in) + g * o->width;
+        for (int i = 0; i < o->real; i += 2) {
+            float one = x[i], two = x[i + 1];
+            x[i] = one * angle[i] - two * angle[i + 1];
+            x[i + 1] = one * angle[i + 1] + two * angle[i];
+        }
+    }
+}
+
+static void keep(const Operation *o, const Batch *b, int64_t row, int64_t head, const Table *table, int64_t column) {
+    int64_t slot = (int64_t)b->slot[row] * o->key_groups + head;
+    if (o->kind == KEEP && b->history && head == 0 && o->layer == 0)
+        b->history[(b->slot[row] * b->places + b->place[row]) * b->times + column] = (int16_t)b->place[row];
+    if (table->ring) column %= table->ring;
+    int64_t to = (slot * table->columns + column) * table->places + (b->place ? b->place[row] : 0);
+    memcpy(table->key + to * o->width, at(b, row, o->in) + head * o->width, 4 * (size_t)o->width);
+    memcpy(table->value + to * o->value_width, at(b, row, o->other) + head * o->value_width, 4 * (size_t)o->value_width);
+}
+
+static void attend_table(const Operation *o, const Batch *b, Share *s, int64_t row, int64_t head) {
+    const int own = o->kind == ATTEND_CELLS;
+    const Table *t = (own ? b->cells : b->sources) + o->layer;
+    int64_t key_head = head / (o->groups / o->key_groups);
+    int64_t begin = ((int64_t)b->slot[row] * o->key_groups + key_head) * t->columns * t->places;
+    int64_t last = own ? b->time[row] : b->length[row] - 1;
+    int64_t first = own && t->window >= 0 && last > t->window ? last - t->window : 0;
+    Columns c = {t->key + begin * o->width, t->value + begin * o->value_width, (int64_t)t->places * o->width,
+                 (int64_t)t->places * o->value_width, o->width, o->value_width,
+                 own && b->history ? b->history + (b->slot[row] * b->places + b->place[row]) * b->times : 0, t->ring,
+                 t->bias ? t->bias + head * t->distances : 0};
+    attend(at(b, row, o->in) + head * o->width, &c, first, last, o->width, o->value_width, s->energy,
+           at(b, row, o->out) + head * o->value_width);
+}
+
+// Attention of a row to all rows of its sequence.
+static void attend_rows(const Operation *o, const Batch *b, Share *s, int64_t row, int64_t head) {
+    int64_t key_head = head / (o->groups / o->key_groups), begin = b->begin[row];
+    Columns c = {at(b, begin, o->other) + key_head * o->width,
+                 at(b, begin, o->other) + o->key_groups * o->width + key_head * o->value_width,
+                 b->stride, b->stride, 0, 0, 0, 0, 0};
+    attend(at(b, row, o->in) + head * o->width, &c, 0, b->end[row] - begin - 1, o->width, o->value_width, s->energy,
+           at(b, row, o->out) + head * o->value_width);
+}
+
+static void elementwise(const Operation *o, const Batch *b, int64_t row) {
+    float *x = at(b, row, o->in), *y = at(b, row, o->out), *z = at(b, row, o->other);
+    const float *table = o->first;
+    switch (o->kind) {
+    case EMBED: memcpy(y, table + (int64_t)b->token[row] * o->width, 4 * (size_t)o->width); return;
+    case POSITION:
+        table += (int64_t)b->time[row] * o->width;
+        for (int i = 0; i < o->width; i += LANES) store(y + i, load(y + i) + load(table + i));
+        return;
+    case GLU:
+        for (int i = 0; i < o->width; i += LANES) store(y + i, activated(load(x + i), o->activation) * load(z + i));
+        return;
+    case GATE:
+        for (int i = 0; i < o->width; i += LANES) store(y + i, load(y + i) * sigmoid(load(x + i)));
+        return;
+    case MIX:
+        for (int i = 0; i < o->width; i += LANES) store(y + i, load(x + i) * o->a + load(z + i) * o->b);
+        return;
+    default: memmove(y, x, 4 * (size_t)o->width);
+    }
+}
+
+#include "head.h"
+
+static void operate(const Operation *o, const Batch *b, Share *s) {
+    int64_t heads = 0;
+    switch (o->kind) {
+    case PRODUCT: product(o, b, s); return;
+    case NORM: for (int64_t r = s->some; r < s->somes; r++) norm(o, b, r); return;
+    case TURN: for (int64_t r = s->some; r < s->somes; r++) turn(o, b, r); return;
+    case KEEP:
+    case KEEP_SOURCE: heads = o->key_groups; break;
+    case ATTEND_CELLS:
+    case ATTEND_SOURCE:
+    case ATTEND_ROWS: heads = o->groups; break;
+    default: for (int64_t r = s->some; r < s->somes; r++) elementwise(o, b, r); return;
+    }
+    int64_t first = heads * s->part / s->parts, last = heads * (s->part + 1) / s->parts;
+    for (int64_t r = s->row; r < s->rows; r++)
+        for (int64_t h = first; h < last; h++) switch (o->kind) {
+            case KEEP: keep(o, b, r, h, b->cells + o->layer, b->time[r]); break;
+            case KEEP_SOURCE: keep(o, b, r, h, b->sources + o->layer, b->time[r]); break;
+            case ATTEND_ROWS: attend_rows(o, b, s, r, h); break;
+            default: attend_table(o, b, s, r, h);
+            }
+}
+
+static void run(const Operation *program, int64_t count, const Batch *b, int thread, int threads, Pool *pool) {
+    Share s = share_of(b, thread, threads);
+    for (int64_t i = 0; i < count; i++) {
+        if (program[i].kind == HEAD)
+            head(program + i, b, &s, pool);
+        else
+            operate(program + i, b, &s);
+        if (!b->cut) regard_barrier(pool);
+    }
+}
+
+#define NAME_(set) regard_kernels_##set
+#define NAME(set) NAME_(set)
+const Kernels NAME(SET) = {run, pack};

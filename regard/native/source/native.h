@@ -1,0 +1,82 @@
+// What Python and C agree on. A change of any structure changes ABI.
+#ifndef REGARD_NATIVE_H
+#define REGARD_NATIVE_H
+#include <stdint.h>
+
+#define ABI 1
+#define STRIPE 64  // outputs of a matrix that lie together
+#define LANES 16   // floats of a vector; every width is a multiple
+#define MOST_BEST 64
+
+enum { FLOAT32, INT8 };
+enum { NONE, RELU, RELU2, GELU, GELU_TANH, SWISH, SIGMOID };
+enum { LAYER, ROOT };
+enum { EMBED, POSITION, NORM, PRODUCT, GLU, TURN, KEEP, ATTEND_CELLS, ATTEND_SOURCE, ATTEND_ROWS, GATE, MIX, COPY, HEAD, KEEP_SOURCE };
+
+// y = x Wᵀ + b, packed: outputs in stripes of 64, of which the last is filled up with zeros.
+typedef struct {
+    int64_t outputs, inputs;  // outputs a multiple of 16, inputs of 16
+    int64_t format;
+    const void *weight;
+    const float *scale;  // of each output, where the format is INT8
+    const float *bias;
+} Matrix;
+
+// One operation on the rows of a batch. Numbers that name features are places in a row's record.
+typedef struct {
+    int32_t kind, in, other, out;
+    int32_t width, real;         // features of a group, and how many of them are not filling
+    int32_t groups, key_groups;  // heads
+    int32_t value_width, layer, activation, add;
+    float a, b;
+    const float *first, *second;
+    const Matrix *matrix;
+} Operation;
+
+// Keys and values of one layer, [slots][heads][columns][places][width].
+typedef struct {
+    float *key, *value;
+    int32_t columns, places;
+    int32_t ring;           // columns that are written over and over; 0: each has one of its own
+    int32_t window;         // how many columns before its own a row sees; negative: all
+    const float *bias;      // [heads][distances], added to energies by distance; or NULL
+    int64_t distances;
+} Table;
+
+typedef struct {
+    int64_t rows, stride;
+    float *record;           // [rows][stride]
+    const int32_t *token;    // [rows]
+    const int32_t *time;     // [rows] column of each row
+    const int32_t *slot;     // [rows]
+    const int32_t *place;    // [rows] hypothesis within the slot
+    int16_t *history;        // [slots][places][times] whose cell a row sees; NULL: its own
+    int64_t times, places;
+    const int32_t *begin;    // [rows] first row of the sequence that a row belongs to, and the one after its last
+    const int32_t *end;
+    const int32_t *length;   // [rows] columns of the source
+    const Table *cells, *sources;
+    const int64_t *cut;      // [threads + 1] rows of each thread; NULL: threads share all rows and split features
+    char *scratch;           // [threads][scratch_bytes]
+    int64_t scratch_bytes;
+    // what is asked of the head
+    int64_t best;            // most probable types of each row; 0: all log-probabilities
+    const int32_t *suppressed;
+    int64_t suppressed_count;
+    const int32_t *asked;    // [rows] a type whose log-probability is wanted, or negative; NULL: none
+    float *value;            // [rows][best]
+    int32_t *found;          // [rows][best]
+    float *asked_value;      // [rows]
+    float *log_p;            // [rows][outputs]
+    void *partial;           // [threads][rows] of Best: what each part of the types gave
+} Batch;
+
+typedef struct Pool Pool;
+
+typedef struct {
+    void (*run)(const Operation *, int64_t, const Batch *, int, int, Pool *);
+    void (*pack)(const float *, int64_t, int64_t, int64_t, int64_t, void *, float *);
+} Kernels;
+
+void regard_barrier(Pool *pool);
+#endif

@@ -1,0 +1,210 @@
+// Products with packed matrices. A row's result does not depend on the rows beside it, to the bit.
+
+typedef struct {  // rows as whole numbers from -127 to 127, with a scale each
+    int8_t *x;
+    float *scale;
+    int32_t *sum;
+    int64_t stride;
+} Quantised;
+
+// What becomes of 16 outputs of a row: scaled, shifted, activated, added or stored; `count` of four vectors.
+INLINE void finish(Vector y, float *out, int activation, int add) {
+    y = activated(y, activation);
+    store(out, add ? y + load(out) : y);
+}
+
+#if defined(__AVX512F__)
+#define ROWS 6
+#define COLUMNS 4
+#else
+#define ROWS 4
+#define COLUMNS 1
+#endif
+
+// [stripes][inputs][64]
+INLINE void float_tile(const int rows, const float *x, int64_t stride, const float *w, const float *bias, int64_t inputs,
+                       int count, int activation, int add, float *out, int64_t out_stride) {
+    for (int c = 0; c < count; c += COLUMNS) {
+        Vector total[ROWS][COLUMNS];
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; r++)
+#pragma GCC unroll 8
+            for (int i = 0; i < COLUMNS; i++) total[r][i] = every(0);
+        const float *p = w + LANES * c;
+        for (int64_t k = 0; k < inputs; k++, p += STRIPE) {
+            Vector b[COLUMNS];
+#pragma GCC unroll 8
+            for (int i = 0; i < COLUMNS; i++) b[i] = load(p + LANES * i);
+#pragma GCC unroll 8
+            for (int r = 0; r < rows; r++) {
+                Vector a = every(x[r * stride + k]);
+#pragma GCC unroll 8
+                for (int i = 0; i < COLUMNS; i++) total[r][i] += a * b[i];
+            }
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; r++)
+            for (int i = 0; i < COLUMNS && c + i < count; i++)
+                finish(total[r][i] + load(bias + LANES * (c + i)), out + r * out_stride + LANES * (c + i), activation, add);
+    }
+}
+
+#if defined(__AVX512VNNI__)
+#define OFFSET 128  // weights are unsigned; 128 times a row's sum is taken off
+#define WHOLE_ROWS 6
+// [stripes][inputs / 4][64][4]
+INLINE void whole_tile(const int rows, const Quantised *q, int64_t first, const uint8_t *w, const float *scale,
+                       const float *bias, int64_t inputs, int count, int activation, int add, float *out,
+                       int64_t out_stride) {
+    __m512i total[WHOLE_ROWS][4];
+    const int8_t *x = q->x + first * q->stride, *end = x + inputs;
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 8
+        for (int c = 0; c < 4; c++) total[r][c] = _mm512_set1_epi32(-128 * q->sum[first + r]);
+    for (; x < end; x += 4, w += 4 * STRIPE) {
+        __m512i b[4];
+#pragma GCC unroll 8
+        for (int c = 0; c < 4; c++) b[c] = _mm512_loadu_si512(w + STRIPE * c);
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; r++) {
+            int32_t four;
+            memcpy(&four, x + r * q->stride, 4);
+            __m512i a = _mm512_set1_epi32(four);
+#pragma GCC unroll 8
+            for (int c = 0; c < 4; c++) total[r][c] = _mm512_dpbusd_epi32(total[r][c], b[c], a);
+        }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 8
+        for (int c = 0; c < 4; c++)
+            if (c < count) {
+                Vector y = (Vector)_mm512_cvtepi32_ps(total[r][c]) * (load(scale + LANES * c) * q->scale[first + r]);
+                finish(y + load(bias + LANES * c), out + r * out_stride + LANES * c, activation, add);
+            }
+}
+#else
+#define OFFSET 0
+#define WHOLE_ROWS 4
+INLINE void whole_tile(const int rows, const Quantised *q, int64_t first, const uint8_t *w, const float *scale,
+                       const float *bias, int64_t inputs, int count, int activation, int add, float *out,
+                       int64_t out_stride) {
+    for (int c = 0; c < count; c++) {
+        const uint8_t *p = w + STRIPE * c;
+#if defined(__AVX2__)
+        __m256i total[WHOLE_ROWS][2];
+        const __m256i ones = _mm256_set1_epi16(1);
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; r++) total[r][0] = total[r][1] = _mm256_setzero_si256();
+        for (int64_t k = 0; k < inputs; k += 4, p += 4 * STRIPE) {
+            __m256i low = _mm256_loadu_si256((const __m256i *)p), high = _mm256_loadu_si256((const __m256i *)(p + 32));
+#pragma GCC unroll 8
+            for (int r = 0; r < rows; r++) {
+                int32_t four;
+                memcpy(&four, q->x + (first + r) * q->stride + k, 4);
+                // |a| · (b with the sign of a): 127 · 127 · 2 fits into 16 bits.
+                __m256i a = _mm256_set1_epi32(four), size = _mm256_abs_epi8(a);
+                __m256i one = _mm256_maddubs_epi16(size, _mm256_sign_epi8(low, a));
+                __m256i two = _mm256_maddubs_epi16(size, _mm256_sign_epi8(high, a));
+                total[r][0] = _mm256_add_epi32(total[r][0], _mm256_madd_epi16(one, ones));
+                total[r][1] = _mm256_add_epi32(total[r][1], _mm256_madd_epi16(two, ones));
+            }
+        }
+#else
+        int32_t total[WHOLE_ROWS][LANES] = {{0}};
+        for (int64_t k = 0; k < inputs; k += 4, p += 4 * STRIPE)
+            for (int r = 0; r < rows; r++)
+                for (int i = 0; i < LANES; i++)
+                    for (int j = 0; j < 4; j++)
+                        total[r][i] += q->x[(first + r) * q->stride + k + j] * (int32_t)(int8_t)p[4 * i + j];
+#endif
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; r++) {
+            Whole whole;
+            memcpy(&whole, total[r], sizeof whole);
+            Vector y = __builtin_convertvector(whole, Vector) * (load(scale + LANES * c) * q->scale[first + r]);
+            finish(y + load(bias + LANES * c), out + r * out_stride + LANES * c, activation, add);
+        }
+    }
+}
+#endif
+
+// Rows from `first` on by one stripe of a matrix; `out`: of the first of them.
+static void stripe(const float *x, int64_t stride, const Quantised *q, int64_t first, int64_t rows, const Matrix *m,
+                   int64_t number, int activation, int add, float *out, int64_t out_stride) {
+    int64_t left = (m->outputs - number * STRIPE) / LANES;
+    int count = left < 4 ? (int)left : 4;
+    const float *bias = m->bias + number * STRIPE;
+#define TILE(n)                                                                                                          \
+    case n:                                                                                                              \
+        if (m->format == INT8)                                                                                           \
+            whole_tile(n, q, first + from, (const uint8_t *)m->weight + number * STRIPE * m->inputs,                     \
+                       m->scale + number * STRIPE, bias, m->inputs, count, activation, add, out + from * out_stride,     \
+                       out_stride);                                                                                      \
+        else                                                                                                             \
+            float_tile(n, x + from * stride, stride, (const float *)m->weight + number * STRIPE * m->inputs, bias,       \
+                       m->inputs, count, activation, add, out + from * out_stride, out_stride);                          \
+        break;
+    const int64_t most = m->format == INT8 ? WHOLE_ROWS : ROWS;
+    int64_t blocks = (rows + most - 1) / most;
+    for (int64_t block = 0; block < blocks; block++) {
+        int64_t from = rows * block / blocks, to = rows * (block + 1) / blocks;
+        switch (to - from) {
+            TILE(1) TILE(2) TILE(3) TILE(4)
+#if ROWS == 6
+            TILE(5) TILE(6)
+#endif
+        }
+    }
+#undef TILE
+}
+
+static void quantise(const float *x, int64_t width, const Quantised *q, int64_t row) {
+    Vector most = every(0);
+    Whole none = (Whole){0};
+    for (int64_t i = 0; i < width; i += LANES) {
+        Vector a = absolute(load(x + i));
+        none |= ~(a <= 3.4e38f);
+        most = greater(a, most);
+    }
+    int bad = 0;
+    for (int i = 0; i < LANES; i++) bad |= none[i];
+    float top = greatest(most);
+    top = top > 1e-30f ? top : 1e-30f;
+    float inverse = bad ? 0 : 127 / top;
+    Whole total = (Whole){0};
+    int8_t *out = q->x + row * q->stride;
+    for (int64_t i = 0; i < width; i += LANES) {
+        Vector a = bad ? every(0) : load(x + i);
+        Whole whole = (Whole)(a * inverse + 12582912.0f) - 0x4B400000;
+        total += whole;
+        *(LooseBytes *)(out + i) = __builtin_convertvector(whole, Bytes);
+    }
+    int32_t all = 0;
+    for (int i = 0; i < LANES; i++) all += total[i];
+    q->scale[row] = bad ? NAN : top / 127;
+    q->sum[row] = all;
+}
+
+// W (outputs, inputs) into a packed matrix that was zeros; `filled`: inputs with the filling.
+static void pack(const float *w, int64_t outputs, int64_t inputs, int64_t filled, int64_t format, void *to, float *scale) {
+    for (int64_t i = 0; i < outputs; i++) {
+        const float *row = w + i * inputs;
+        int64_t begin = i / STRIPE * STRIPE * filled, at = i % STRIPE;
+        if (format == FLOAT32) {
+            for (int64_t k = 0; k < inputs; k++) ((float *)to)[begin + k * STRIPE + at] = row[k];
+            continue;
+        }
+        float most = 1e-30f;
+        int bad = 0;
+        for (int64_t k = 0; k < inputs; k++) {
+            bad |= !(fabsf(row[k]) <= 3.4e38f);
+            most = fabsf(row[k]) > most ? fabsf(row[k]) : most;
+        }
+        scale[i] = bad ? NAN : most / 127;
+        for (int64_t k = 0; k < filled; k++)
+            ((uint8_t *)to)[begin + k / 4 * 4 * STRIPE + at * 4 + k % 4] =
+                (uint8_t)((k < inputs && !bad ? (int)lrintf(row[k] * 127 / most) : 0) + OFFSET);
+    }
+}

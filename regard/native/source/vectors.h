@@ -1,0 +1,96 @@
+// Sixteen floats at a time, in the vector extensions of clang and gcc.
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+typedef float Vector __attribute__((vector_size(64)));
+typedef int32_t Whole __attribute__((vector_size(64)));
+typedef int8_t Bytes __attribute__((vector_size(16)));
+typedef float LooseVector __attribute__((vector_size(64), aligned(4), may_alias));
+typedef int8_t LooseBytes __attribute__((vector_size(16), aligned(1), may_alias));
+
+INLINE Vector load(const float *p) { return *(const LooseVector *)p; }
+INLINE void store(float *p, Vector x) { *(LooseVector *)p = x; }
+INLINE Vector every(float x) { return x - (Vector){0}; }
+INLINE Vector choose(Whole which, Vector one, Vector other) {
+    return (Vector)(((Whole)one & which) | ((Whole)other & ~which));
+}
+// The greater of both; b where either is no number.
+INLINE Vector greater(Vector a, Vector b) {
+#if defined(__AVX512F__)
+    return (Vector)_mm512_max_ps((__m512)a, (__m512)b);
+#else
+    return choose(a > b, a, b);
+#endif
+}
+INLINE float greatest(Vector a) {
+#if defined(__AVX512F__)
+    return _mm512_reduce_max_ps((__m512)a);
+#else
+    float m = a[0];
+    for (int i = 1; i < LANES; i++) m = a[i] > m ? a[i] : m;
+    return m;
+#endif
+}
+INLINE float sum(Vector a) {
+#if defined(__AVX512F__)
+    return _mm512_reduce_add_ps((__m512)a);
+#else
+    for (int half = LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) a[i] += a[i + half];
+    return a[0];
+#endif
+}
+INLINE Vector absolute(Vector x) { return (Vector)((Whole)x & 0x7fffffff); }
+
+// e^x for x <= 0 to some 2e-7 of it; 0 below -87; no number stays none.
+INLINE Vector exponential(Vector x) {
+    const Vector lowest = every(-87.0f);
+    Vector bounded = greater(lowest, x);
+    Vector n = bounded * 1.44269504f + 12582912.0f;
+    Whole power = (Whole)n;
+    n -= 12582912.0f;
+    Vector f = bounded - n * 0.693359375f;
+    f = f + n * 2.12194440e-4f;
+    Vector p = f * 1.9875691500e-4f + 1.3981999507e-3f;
+    p = p * f + 8.3334519073e-3f;
+    p = p * f + 4.1665795894e-2f;
+    p = p * f + 1.6666665459e-1f;
+    p = p * f + 5.0000001201e-1f;
+    p = p * f * f + f + 1.0f;
+    p = p * (Vector)((power + 127) << 23);
+    return choose(x < lowest, every(0), p);
+}
+INLINE Vector sigmoid(Vector x) {
+    Vector e = exponential(-absolute(x));
+    return choose(x < 0, e, every(1)) / (e + 1.0f);
+}
+INLINE Vector hyperbolic(Vector x) {
+    Vector e = exponential(absolute(x) * -2.0f), t = (1.0f - e) / (1.0f + e);
+    return choose(x < 0, -t, t);
+}
+// The error function to 1.5e-7 (Abramowitz and Stegun, 7.1.26).
+INLINE Vector error_function(Vector x) {
+    Vector a = absolute(x), t = 1.0f / (1.0f + a * 0.3275911f);
+    Vector p = t * 1.061405429f - 1.453152027f;
+    p = p * t + 1.421413741f;
+    p = p * t - 0.284496736f;
+    p = p * t + 0.254829592f;
+    Vector y = 1.0f - p * t * exponential(-a * a);
+    return choose(x < 0, -y, y);
+}
+INLINE Vector activated(Vector x, int kind) {
+    switch (kind) {
+    case RELU: return greater(every(0), x);
+    case RELU2: { Vector y = greater(every(0), x); return y * y; }
+    case GELU: return x * 0.5f * (1.0f + error_function(x * 0.70710678f));
+    case GELU_TANH: return x * 0.5f * (1.0f + hyperbolic((x + x * x * x * 0.044715f) * 0.79788456f));
+    case SWISH: return x * sigmoid(x);
+    case SIGMOID: return sigmoid(x);
+    default: return x;
+    }
+}
