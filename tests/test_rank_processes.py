@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch.distributed import HashStore
 
 from regard.core.task import find_task
 from regard.core.tensors import digest
@@ -14,7 +15,7 @@ from regard.runs import checkpoint
 from regard.tasks import TASKS
 from regard.testing import TaskCase
 from regard.training.canonical_ranks import require_shards
-from regard.training.ranks import Place, joined
+from regard.training.ranks import Place, joined, of_this_attempt
 from tests.laws import lanes_task
 from tests.several_ranks import free_port, run_jobs
 
@@ -138,6 +139,16 @@ def test_a_rank_that_nobody_meets_says_so(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(TrainingError, match="cannot meet the other 1") as failure, joined(0.5, meeting=0.5):
         pass
     assert "GLOO_SOCKET_IFNAME" in str(failure.value)
+
+
+def test_what_ranks_said_before_a_restart_is_not_heard_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchrun --max-restarts keeps its store: who was there has left an address at which nobody answers."""
+    store = HashStore()
+    for attempt in ("0", "1"):
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", attempt)
+        assert not of_this_attempt(store).check(["here-1"])
+        of_this_attempt(store).set("here-1", "")
+        assert of_this_attempt(store).check(["here-1"])
 
 
 @pytest.mark.parametrize(("shards", "ranks", "why"), [(4, 3, "power of two"), (2, 4, "no more than 2 shards")])

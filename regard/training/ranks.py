@@ -22,7 +22,7 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from regard.errors import ConfigError, RegardError, TrainingError
 
-__all__ = ["PATIENCE", "PeerFailure", "Peers", "Place", "joined"]
+__all__ = ["PATIENCE", "PeerFailure", "Peers", "Place", "joined", "of_this_attempt"]
 
 Result = TypeVar("Result")
 
@@ -85,7 +85,8 @@ def joined(patience: float = PATIENCE, meeting: float = PATIENCE) -> Iterator[Pe
 def _met(place: Place, patience: float, meeting: float) -> Peers:
     limit = timedelta(seconds=patience)
     try:
-        store, rank, world = next(iter(rendezvous("env://", timeout=timedelta(seconds=meeting))))
+        found, rank, world = next(iter(rendezvous("env://", timeout=timedelta(seconds=meeting))))
+        store = of_this_attempt(found)
         store.set(f"here-{rank}", "")
         store.wait([f"here-{each}" for each in range(world)])
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
@@ -98,6 +99,14 @@ def _met(place: Place, patience: float, meeting: float) -> Peers:
             "does not lead to its network address, GLOO_SOCKET_IFNAME=eth0 names the interface",
         ) from error
     return Peers(place, PrefixStore("regard", store), patience)
+
+
+def of_this_attempt(store: Store) -> Store:
+    """The part of a store that belongs to this start of the job.
+
+    torchrun keeps one store over all of its restarts, in which the addresses of ranks that were killed still stand.
+    """
+    return PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
 class Peers:
