@@ -27,9 +27,11 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from regard.engine.language_model import FastLanguageModel
-from regard.engine.packed import Format
+from regard.engine.native_language_model import NativeLanguageModel
+from regard.inference.causal_decoding import causal_decoder
 from regard.models.causal_config import CausalModelConfig
 from regard.models.language_model import LanguageModel
+from regard.search.best_types import BestTypes
 from regard.tasks.language_model.task import TASK
 
 FOLDER = ROOT / "runs" / "bench"
@@ -76,18 +78,14 @@ def llama(ours: LanguageModel) -> LlamaForCausalLM:
     return theirs
 
 
-def greedy(quick: FastLanguageModel, prompt: Tensor, new: int) -> Generate:
+def greedy(quick: FastLanguageModel | NativeLanguageModel, prompt: Tensor, new: int) -> Generate:
     """The likeliest token and its log-probability, step by step, without an end."""
-
-    def best(log_p: Tensor, rows: slice) -> tuple[Tensor, ...]:
-        return tuple(log_p.max(-1))
 
     @torch.no_grad()
     def run() -> Tensor:
         tokens, state, found = prompt, quick.start(len(prompt)), []
         for _ in range(new):
-            (_, chosen), state = quick.chunked_step(tokens, state, best)
-            tokens = chosen[:, None]
+            (_, tokens), state = quick.chunked_step(tokens, state, BestTypes(1))
             found.append(tokens)
         return torch.cat(found, 1)
 
@@ -129,10 +127,7 @@ def main() -> None:
         ours = model(*SIZES[size])
         other = llama(ours)
         engines = {
-            kind: FastLanguageModel(
-                ours, dtype=torch.bfloat16 if kind == "bfloat16" else torch.float32,
-                format=cast(Format, "int8" if kind == "int8" else "float"),
-            )
+            kind: causal_decoder(ours, kind)
             for kind in arguments.engines
         }  # fmt: skip
         for rows in arguments.rows:

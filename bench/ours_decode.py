@@ -23,9 +23,10 @@ from serving import Served
 
 from regard import __version__
 from regard.data.pairs import pad_sources
-from regard.engine.transformer import FastEncoderDecoder
+from regard.inference.decoding import fast_form
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
+from regard.models.encoder_decoder import EncoderDecoder
 from regard.search.batch_search import search
 from regard.search.beam import start_beam
 from regard.search.contract import StatePair, Symbols, chunked
@@ -45,9 +46,7 @@ class Decoder:
         model.load_state_dict(load_file(job / "model.safetensors"), strict=False)
         self.model = model.eval()
         if kind != "reference":
-            dtype = torch.bfloat16 if kind == "bfloat16" else torch.float32
-            format = "int8" if kind == "int8" else "float"
-            self.model = FastEncoderDecoder(model.encoder, model.decoder, model.head.weight, dtype=dtype, format=format)
+            self.model = fast_form(model, kind)
         never = [self.settings["pad"], self.settings["begin"]] + [self.settings["end"]] * self.settings["fixed"]
         self.symbols = Symbols(self.settings["begin"], self.settings["end"], suppressed=tuple(never))
 
@@ -64,8 +63,8 @@ class Decoder:
         first = waiting(room)
         if first is None:
             return {}
-        fast = isinstance(self.model, FastEncoderDecoder)
-        step = self.model.chunked_step if fast else chunked(self.model.step)
+        plain = isinstance(self.model, EncoderDecoder)
+        step = chunked(self.model.step) if plain else self.model.chunked_step
         return {number: best[0].tokens for number, best in search(step, first, waiting, capacity=room)}
 
     def _open(self, chosen: list[int]) -> StatePair:

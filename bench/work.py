@@ -13,8 +13,9 @@ from torch import Tensor
 from regard.core.task import ExampleIndices
 from regard.data.pairs import PairBatch
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD
-from regard.engine.packed import Format
+from regard.engine.native import NativeEncoderDecoder
 from regard.engine.transformer import FastEncoderDecoder
+from regard.inference.decoding import Engine, fast_form
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
@@ -56,14 +57,14 @@ def update(of: EncoderDecoder, *, batch: int, length: int, types: int, threads: 
     return run
 
 
-def fast(of: EncoderDecoder, kind: str) -> FastEncoderDecoder:
-    """``float32``, ``bfloat16`` or ``int8``."""
-    dtype = torch.bfloat16 if kind == "bfloat16" else torch.float32
-    format: Format = "int8" if kind == "int8" else "float"
-    return FastEncoderDecoder(of.encoder, of.decoder, of.head.weight, dtype=dtype, format=format)
+def fast(of: EncoderDecoder, kind: Engine) -> FastEncoderDecoder | NativeEncoderDecoder:
+    """``float32``, ``bfloat16`` or ``int8``, by the kernels in C where they compute it."""
+    return fast_form(of, kind)
 
 
-def decoding(of: FastEncoderDecoder, *, batch: int, length: int, types: int, beam: int | None) -> Callable[[], None]:
+def decoding(
+    of: FastEncoderDecoder | NativeEncoderDecoder, *, batch: int, length: int, types: int, beam: int | None
+) -> Callable[[], None]:
     """Every sentence to ``OUTPUT`` pieces, greedily where there is no beam."""
     source, valid = _drawn(batch, length, types)
     longest: Any = torch.full((batch,), OUTPUT)
@@ -80,7 +81,7 @@ def decoding(of: FastEncoderDecoder, *, batch: int, length: int, types: int, bea
     return run
 
 
-def reading(of: FastEncoderDecoder, *, length: int, types: int) -> Callable[[], None]:
+def reading(of: FastEncoderDecoder | NativeEncoderDecoder, *, length: int, types: int) -> Callable[[], None]:
     """What comes before the first token of one sentence."""
     source, valid = _drawn(1, length, types)
 

@@ -22,7 +22,7 @@ from regard.engine.packed import Format
 from regard.engine.parts import Frame, Rows, Start, feed_forward
 from regard.models.transformer.layer import TransformerLayer
 
-__all__ = ["FastCausalLayer", "NextColumns"]
+__all__ = ["FastCausalLayer", "NextColumns", "bias_by_distance"]
 
 ByDistance = Callable[[Int[Tensor, "rows query key"]], Float[Tensor, "rows heads query key"]]
 Visible = Float[Tensor, "#rows #heads query slots"]  # added to energies: 0 or a bias, or the lowest number
@@ -93,7 +93,7 @@ class FastCausalLayer:
             mixer.attention, format, of_self=True, rotary=mixer.rotary, turns=turns if own else None
         )  # fmt: skip
         self.window = next((part.radius for part in mixer.mask.conjuncts() if isinstance(part, Window)), None)
-        self.bias = _by_distance(cast(Dot, mixer.attention.mechanism).bias, mixer.attention.heads)
+        self.bias = bias_by_distance(cast(Dot, mixer.attention.mechanism).bias, mixer.attention.heads)
         self.start, self.feed_forward = Start(layer.start_mix), feed_forward(layer.feed_forward, format)
         self.table_dtype, self.frames = table_dtype, (Frame(layer.around_mixer), Frame(layer.around_feed_forward))
 
@@ -190,7 +190,7 @@ def _write(
     table[row, :, position] = new
 
 
-def _by_distance(bias: nn.Module | None, heads: int) -> ByDistance | None:
+def bias_by_distance(bias: nn.Module | None, heads: int) -> ByDistance | None:
     """A bias of energies as a function of distances j − i; those of layers that share it are equal."""
     if isinstance(bias, Alibi):
         return _Slopes(heads)

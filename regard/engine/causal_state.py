@@ -25,11 +25,15 @@ GROWTH = 3 / 2
 
 @dataclass
 class CausalTable:
-    """Keys and values of one layer; ``window``: how far back it looks, None where there is no limit."""
+    """Keys and values of one layer; ``window``: how far back it looks, None where there is no limit.
+
+    ``spare``: slots beyond those of the window, so that several columns may be written before the first is read.
+    """
 
     key: Float[Tensor, "rows key_heads slots key_width"]
     value: Float[Tensor, "rows key_heads slots value_width"]
     window: int | None = None
+    spare: int = 0
 
     def __post_init__(self) -> None:
         # Views in the shape that products take, made once: a view costs a step as much as a sum.
@@ -43,11 +47,11 @@ class CausalTable:
     @property
     def most(self) -> int | None:
         """The number of slots that there will ever be; None where there is no limit."""
-        return None if self.window is None else self.window + 1
+        return None if self.window is None else self.window + 1 + self.spare
 
     def map(self, change: Callable[[Tensor], Tensor]) -> CausalTable:
         """A table with ``change`` applied to keys and to values."""
-        return CausalTable(change(self.key), change(self.value), self.window)
+        return CausalTable(change(self.key), change(self.value), self.window, self.spare)
 
     def with_room(self, length: int) -> CausalTable:
         """A table with slots for so many tokens, or for a window of them."""
@@ -112,5 +116,5 @@ class CausalState:
             slots = max(table.slots for table in layers)
             wide = [table.resized(slots) for table in layers]
             key, value = torch.cat([table.key for table in wide]), torch.cat([table.value for table in wide])
-            tables.append(CausalTable(key, value, layers[0].window))
+            tables.append(CausalTable(key, value, layers[0].window, layers[0].spare))
         return CausalState(tables, [time for state in states for time in state.time])

@@ -10,112 +10,34 @@ from typing import Any, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.attention.contract import Decoder, Encoder
 from regard.attention.heads import AttentionReader, SelfAttention
 from regard.attention.mask import Padding
-from regard.attention.positions.absolute import NoPosition, Position, max_positions
-from regard.attention.positions.rotary import Rotary
 from regard.engine.cache import BUCKET, FastSession, KeyValueTable
-from regard.engine.native_layer import Attention, NativeFrame, Rooms, add_norm, feed_forward_layer, known_activation
+from regard.engine.native_head import NativeHead
+from regard.engine.native_layer import Attention
+from regard.engine.native_stack import NativeStack, native_obstacle
 from regard.engine.obstacles import layer_obstacle
 from regard.engine.transformer import leading
 from regard.engine.transformer import obstacle as decoder_obstacle
 from regard.models.input import TokenInput
 from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.transformer import TransformerDecoder, TransformerEncoder
-from regard.native.library import Library, Operation, library
-from regard.native.program import Format, Program, filled
-from regard.native.runner import MOST_BEST, Runner, int32, tables
-from regard.search.best_types import BestTypes
+from regard.native.library import Library, library
+from regard.native.program import Format, Program
+from regard.native.runner import Runner, int32, tables
 from regard.search.contract import Reduce
 
 __all__ = ["NativeEncoderDecoder", "obstacle"]
-
-FEWEST_POSITIONS = 256
 
 
 def obstacle(decoder: Decoder) -> str | None:
     """The reason why the kernels cannot compute this decoder; None if they can."""
     if (reason := decoder_obstacle(decoder)) is not None:
         return reason
-    return next(filter(None, map(_layer_obstacle, cast(TransformerDecoder, decoder).stack)), None)
-
-
-def _layer_obstacle(layer: TransformerLayer) -> str | None:
-    if not known_activation(layer.feed_forward):
-        return "its activation is none that the kernels know"
-    norms = [frame.norm for name, frame in layer.named_children() if name.startswith("around_")]
-    if any(type(norm) not in (nn.LayerNorm, nn.RMSNorm, nn.Identity) for norm in norms):
-        return "its normalisation is none that the kernels know"
-    return None
-
-
-class _Stack:
-    """A stack of layers as a program: from tokens to normed features."""
-
-    def __init__(
-        self, library: Library, format: Format, embedding: TokenInput, layers: Iterable[TransformerLayer],
-        norm: nn.Module, *, own_cells: bool,
-    ) -> None:  # fmt: skip
-        self.program = program = Program(library, format)
-        stack = list(layers)
-        self.rooms = rooms = Rooms.of(program, stack, embedding.width)
-        self.lookups: list[tuple[Operation, Position | Rotary]] = []
-        self.positions = 0
-        self.width = embedding.width
-        program.embed(embedding.weight.detach() * embedding.scale, rooms.x)
-        if type(embedding.position) is not NoPosition:
-            nothing = torch.zeros(0, rooms.x.width)
-            self.lookups.append((program.position(nothing, rooms.x), embedding.position))
-        if any(layer.start_mix is not None for layer in stack):
-            program.copy(rooms.x, rooms.embedded)
-        for number, layer in enumerate(stack):
-            self._add(layer, number if own_cells else None)
-        self.features = rooms.x if isinstance(norm, nn.Identity) else rooms.normed
-        add_norm(program, norm, rooms.x, self.features)
-
-    def _add(self, layer: TransformerLayer, number: int | None) -> None:
-        program, rooms, mixer = self.program, self.rooms, cast(SelfAttention, layer.mixer)
-        if layer.start_mix is not None:
-            program.mix(rooms.x, rooms.embedded, rooms.x, *layer.start_mix.detach().tolist())
-        frame = NativeFrame(program, layer.around_mixer, rooms)
-        angles = None if mixer.rotary is None else torch.zeros(0, mixer.rotary.width // 2)
-        turns = Attention(mixer.attention, mixer.rotary).add_own(program, rooms, frame.source, number, angles)
-        self.lookups += [(turn, cast(Rotary, mixer.rotary)) for turn in turns]
-        frame.close()
-        if isinstance(layer.reader, AttentionReader):
-            assert number is not None
-            frame = NativeFrame(program, layer.around_reader, rooms)
-            Attention(layer.reader.attention).add_reading(program, rooms, frame.source, number)
-            frame.close()
-        frame = NativeFrame(program, layer.around_feed_forward, rooms)
-        feed_forward_layer(program, rooms, layer.feed_forward, frame.source)
-        frame.close()
-
-    def grow(self, positions: int) -> bool:
-        """Let columns up to so many be looked up; True where operations changed."""
-        if not self.lookups or positions <= self.positions:
-            return False
-        limits = [found for _, each in self.lookups if (found := max_positions(each)) is not None]
-        wanted = max(positions, min([FEWEST_POSITIONS, *limits]), min([2 * self.positions, *limits]))
-        made: dict[int, Tensor] = {}
-        for operation, each in self.lookups:
-            if id(each) not in made:
-                made[id(each)] = _looked_up(each, wanted, self.width)
-            self.program.retable(operation, made[id(each)])
-        self.positions = wanted
-        return True
-
-
-def _looked_up(each: Position | Rotary, positions: int, width: int) -> Float[Tensor, "positions width"]:
-    column = torch.arange(positions)[None]
-    if isinstance(each, Rotary):
-        angle = each.angles(column)[0]
-        return torch.stack([angle.cos(), angle.sin()], -1).flatten(1)
-    table: Tensor = each(torch.zeros(1, positions, width), column)[0]
-    return torch.nn.functional.pad(table, (0, filled(width) - width))
+    return next(filter(None, map(native_obstacle, cast(TransformerDecoder, decoder).stack)), None)
 
 
 class NativeEncoderDecoder:
@@ -143,12 +65,12 @@ class NativeEncoderDecoder:
         threads = threads or torch.get_num_threads()
         decoder = deepcopy(decoder).eval().float()
         assert isinstance(decoder, TransformerDecoder)
-        self.stack = _Stack(
+        self.stack = NativeStack(
             kernels, format, cast(TokenInput, decoder.embedding), decoder.stack, decoder.norm, own_cells=True
         )
         self.stack.program.head(self.stack.features, projection, bias)
         self.runner = Runner(self.stack.program, threads)
-        self.types = len(projection)
+        self.head = NativeHead(self.runner, len(projection))
         self._lock = Lock()  # threads of a server share a model, and a runner has room for one call
         readers = [cast(AttentionReader, layer.reader).attention for layer in decoder.stack]
         own = [cast(SelfAttention, layer.mixer).attention for layer in decoder.stack]
@@ -185,15 +107,12 @@ class NativeEncoderDecoder:
     ) -> tuple[tuple[Tensor, ...], FastSession]:
         """A ``ChunkedStep``; ``BestTypes`` are found while probabilities are computed, which nobody then sees."""
         session = session.resized()
-        known = isinstance(reduce, BestTypes) and reduce.count <= MOST_BEST
         with self._lock:
-            found = self._run(tokens[:, 0], session, cast(BestTypes, reduce) if known else None)
+            found = self._run(tokens[:, 0], session, reduce)
         session.time = [time + 1 for time in session.time]
-        if known:
-            return found, session
-        return reduce(found[0], slice(0, len(tokens))), session
+        return found, session
 
-    def _run(self, tokens: Int[Tensor, "rows"], session: FastSession, best: BestTypes | None) -> tuple[Tensor, ...]:
+    def _run(self, tokens: Int[Tensor, "rows"], session: FastSession, reduce: Reduce) -> tuple[Tensor, ...]:
         rows, runner, batch = len(tokens), self.runner, self.runner.batch
         longest = max(session.time, default=0) + 1
         if self.stack.grow(longest):
@@ -212,29 +131,7 @@ class NativeEncoderDecoder:
         batch.history = session.history.data_ptr() if places > 1 else None
         batch.times, batch.places = session.history.shape[2], places
         batch.cells, batch.sources = ctypes.addressof(cells), ctypes.addressof(sources)
-        columns = max(longest, session.columns)
-        return self._asked(rows, columns) if best is None else self._best(rows, columns, best)
-
-    def _asked(self, rows: int, columns: int) -> tuple[Tensor, ...]:
-        log_p = torch.empty(rows, filled(self.types))
-        self.runner.batch.best, self.runner.batch.log_p = 0, log_p.data_ptr()
-        self.runner.run(rows, columns)
-        return (log_p[:, : self.types],)
-
-    def _best(self, rows: int, columns: int, wanted: BestTypes) -> tuple[Tensor, ...]:
-        batch, count = self.runner.batch, min(wanted.count, self.types)
-        value, found = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.int32)
-        suppressed = int32(wanted.suppressed)
-        batch.best, batch.value, batch.found = count, value.data_ptr(), found.data_ptr()
-        batch.suppressed, batch.suppressed_count = suppressed.data_ptr(), len(suppressed)
-        asked = int32([-1 if type is None else type for type in wanted.forced])
-        forced = torch.empty(rows)
-        batch.asked, batch.asked_value = (asked.data_ptr(), forced.data_ptr()) if len(asked) else (None, None)
-        self.runner.run(rows, columns)
-        token = found.long()
-        if len(asked):
-            wanted.force(value, token, wanted.forced, list(forced))
-        return value, token
+        return self.head.run(reduce, rows, max(longest, session.columns))
 
 
 class _NativeEncoder:
@@ -244,11 +141,13 @@ class _NativeEncoder:
         self, kernels: Library, format: Format, encoder: Encoder, readers: list[Any], threads: int
     ) -> None:  # fmt: skip
         self.encoder = deepcopy(encoder).eval().float()
-        self.stack: _Stack | None = None
+        self.stack: NativeStack | None = None
         if _encoder_obstacle(self.encoder) is None:
             known = cast(TransformerEncoder, self.encoder)
             layers = cast(Iterable[TransformerLayer], known.layers)
-            self.stack = _Stack(kernels, format, cast(TokenInput, known.embedding), layers, known.norm, own_cells=False)
+            self.stack = NativeStack(
+                kernels, format, cast(TokenInput, known.embedding), layers, known.norm, own_cells=False
+            )
             program, states = self.stack.program, self.stack.features
         else:
             program = Program(kernels, format)
@@ -295,7 +194,7 @@ def _encoder_obstacle(encoder: Encoder) -> str | None:
     if encoder.embedding.values is not None:
         return "its layers add to their values"
     for layer in cast(Iterable[TransformerLayer], encoder.layers):
-        reason = layer_obstacle(layer, None, own={Padding()}) or _layer_obstacle(layer)
+        reason = layer_obstacle(layer, None, own={Padding()}) or native_obstacle(layer)
         if reason is not None:
             return reason
     return None

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from regard.attention.positions.absolute import NoPosition
 from regard.engine.language_model import FastLanguageModel
-from regard.inference.decoding import Engine, number_format
+from regard.engine.native_language_model import NativeLanguageModel, obstacle
+from regard.inference.decoding import Engine, kernels_missing, number_format
 from regard.models.input import TokenInput
 from regard.models.language_model import LanguageModel
 
-__all__ = ["causal_decoder", "forgets"]
+__all__ = ["causal_decoder", "forgets", "native_obstacle"]
 
 
-def causal_decoder(model: LanguageModel, engine: Engine) -> LanguageModel | FastLanguageModel:
-    """``start`` and ``step`` of the model, made for one ``engine``."""
+def causal_decoder(model: LanguageModel, engine: Engine) -> LanguageModel | FastLanguageModel | NativeLanguageModel:
+    """``start`` and ``step`` of the model, made for one ``engine``; by the kernels in C where they know the model."""
     if engine == "reference":
         return model
+    if engine in ("float32", "int8") and native_obstacle(model) is None:
+        return NativeLanguageModel(model, format=engine)
     dtype, format = number_format(engine)
     return FastLanguageModel(model, dtype=dtype, format=format)
+
+
+def native_obstacle(model: LanguageModel) -> str | None:
+    """The reason why the kernels in C do not compute this model; None if they do."""
+    return kernels_missing(model.head.weight) or obstacle(model)
 
 
 def forgets(model: LanguageModel) -> bool:

@@ -28,7 +28,16 @@ from regard.search.contract import ChunkedStep, Reduce, StatePair, Symbols, chun
 from regard.search.greedy import start_greedy
 from regard.search.sampling import start_sampling
 
-__all__ = ["SYMBOLS", "Decoding", "Engine", "native_obstacle", "number_format", "possible"]
+__all__ = [
+    "SYMBOLS",
+    "Decoding",
+    "Engine",
+    "fast_form",
+    "kernels_missing",
+    "native_obstacle",
+    "number_format",
+    "possible",
+]
 
 Engine = Literal["reference", "float32", "bfloat16", "int8"]
 SYMBOLS = Symbols(BEGIN, END, suppressed=(PAD, BEGIN))
@@ -43,7 +52,7 @@ class Decoding:
         self._model: EncoderDecoder | FastEncoderDecoder | NativeEncoderDecoder = model
         self._chunked_step: ChunkedStep = chunked(model.step)
         if engine != "reference":
-            self._model = fast = _fast_form(model, engine)
+            self._model = fast = fast_form(model, engine)
             self._chunked_step = fast.chunked_step
 
     @torch.no_grad()
@@ -91,7 +100,7 @@ class Decoding:
         return found, session
 
 
-def _fast_form(model: EncoderDecoder, engine: Engine) -> FastEncoderDecoder | NativeEncoderDecoder:
+def fast_form(model: EncoderDecoder, engine: Engine) -> FastEncoderDecoder | NativeEncoderDecoder:
     """Kernels in C where they know the model and its format, torch elsewhere."""
     parts: dict[str, Any] = {
         "encoder": model.encoder, "decoder": model.decoder, "projection": model.head.weight, "bias": model.head.bias,
@@ -104,10 +113,14 @@ def _fast_form(model: EncoderDecoder, engine: Engine) -> FastEncoderDecoder | Na
 
 def native_obstacle(model: EncoderDecoder) -> str | None:
     """The reason why the kernels in C do not decode with this model; None if they do."""
-    weight = model.head.weight
+    return kernels_missing(model.head.weight) or decoder_obstacle(model.decoder)
+
+
+def kernels_missing(weight: Tensor) -> str | None:
+    """The reason why there are no kernels for a model with such weights; None where there are."""
     if weight.device.type != "cpu" or weight.dtype != torch.float32:
         return "the kernels compute float32 on a CPU"
-    return find().reason or decoder_obstacle(model.decoder)
+    return find().reason
 
 
 def _require_probabilities(found: tuple[Tensor, ...]) -> None:

@@ -18,7 +18,7 @@ from regard.native.build import LIBRARY
 
 __all__ = ["Found", "Library", "NativeMatrix", "Operation", "Pool", "RowBatch", "Table", "find", "library"]
 
-ABI = 1
+ABI = 2
 CHOICE = "REGARD_NATIVE"
 
 
@@ -52,7 +52,8 @@ class RowBatch(Structure):
         *((name, c_void_p) for name in ("record", "token", "time", "slot", "place", "history")),
         ("times", c_int64), ("places", c_int64),
         *((name, c_void_p) for name in ("begin", "end", "length", "cells", "sources", "cut", "scratch")),
-        ("scratch_bytes", c_int64), ("best", c_int64), ("suppressed", c_void_p), ("suppressed_count", c_int64),
+        ("scratch_bytes", c_int64), ("every", c_int64), ("best", c_int64), ("suppressed", c_void_p),
+        ("suppressed_count", c_int64),
         *((name, c_void_p) for name in ("asked", "value", "found", "asked_value", "log_p", "partial")),
     ]  # fmt: skip
 

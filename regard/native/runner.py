@@ -48,18 +48,19 @@ class Runner:
         self._record = torch.zeros(0)
         self._scratch = torch.zeros(0, dtype=torch.uint8)
         self._partial = torch.zeros(0, dtype=torch.uint8)
-        self.batch = RowBatch(stride=program.stride)
+        self.batch = RowBatch(stride=program.stride, every=1)
 
     def run(self, rows: int, longest: int, cuts: Sequence[int] | None = None) -> None:
         """Run the program on the rows of ``batch``, which attend to ``longest`` columns at most.
 
-        ``cuts``: rows at which sequences begin, where rows of one are to stay with one thread.
+        ``cuts``: rows at which sequences begin, and their number, where rows of one are to stay with one thread.
         """
         if not rows:
             return
         batch, pool = self.batch, self._pool
-        alone = rows < ROWS_EACH * self._threads
-        if pool is not None and ((alone and self.program.bytes < SHARED) or not pool.alive):
+        alone = rows < ROWS_EACH * self._threads or (cuts is not None and len(cuts) <= self._threads)
+        few = rows < ROWS_EACH * self._threads and self.program.bytes < SHARED
+        if pool is not None and (few or not pool.alive):
             pool = None
         threads = pool.threads if pool else 1
         batch.rows = rows

@@ -10,8 +10,11 @@ from torch import Tensor, nn
 
 from regard.core.state import join, leaves, repeat, select, truncate
 from regard.engine.language_model import FastLanguageModel, obstacle
+from regard.engine.native_language_model import PIECE, NativeLanguageModel
 from regard.engine.packed import Format
 from regard.models.language_model import LanguageModel
+from regard.native.library import find, library
+from regard.native.program import Format as NativeFormat
 from regard.runs.config import load_config
 from regard.tasks.language_model.task import TASK
 
@@ -57,11 +60,21 @@ def drawn(rows: int, length: int, draw: torch.Generator) -> Tensor:
     return torch.randint(0, TYPES, (rows, length), generator=draw)
 
 
+needs_kernels = pytest.mark.skipif(library() is None, reason=f"needs the kernels: {find().reason}")
+
+
 @torch.no_grad()
-@pytest.mark.parametrize("seed", [0, 1])
-def test_it_computes_the_same_whatever_is_done_to_its_state(model: LanguageModel, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("form", "seed", "error"),
+    [("torch", 0, 1e-10), ("torch", 1, 1e-10), pytest.param("native", 0, 1e-4, marks=needs_kernels)],
+)
+def test_it_computes_the_same_whatever_is_done_to_its_state(
+    model: LanguageModel, form: str, seed: int, error: float
+) -> None:
     """Random pieces, reorderings, copies, truncations and newcomers, beside the tokens of each row read anew."""
-    quick, draw = FastLanguageModel(model), torch.Generator().manual_seed(seed)
+    model = model if form == "torch" else model.float()
+    quick = FastLanguageModel(model) if form == "torch" else NativeLanguageModel(model, threads=2)
+    draw = torch.Generator().manual_seed(seed)
     state, read = quick.start(3), [[], [], []]
     for step in range(10):
         pieces = drawn(len(read), 1 if step % 3 else int(torch.randint(1, 9, (1,), generator=draw)), draw)
@@ -69,7 +82,7 @@ def test_it_computes_the_same_whatever_is_done_to_its_state(model: LanguageModel
         read = [row + piece for row, piece in zip(read, pieces.tolist(), strict=True)]
         for row, tokens in enumerate(read):
             wanted, _ = model.step(torch.tensor([tokens]), model.start(1))
-            torch.testing.assert_close(found[row], wanted[0, -pieces.shape[1] :], rtol=1e-10, atol=1e-10)
+            torch.testing.assert_close(found[row], wanted[0, -pieces.shape[1] :], rtol=error, atol=error)
         assert state.length.tolist() == [len(row) for row in read]
         what = ["any", "repeat", "truncate", "join", "stay"][int(torch.randint(0, 5, (1,), generator=draw))]
         if what == "any" or len(read) > 5:
@@ -83,7 +96,7 @@ def test_it_computes_the_same_whatever_is_done_to_its_state(model: LanguageModel
                 state = truncate(state, length)
             except TypeError as refusal:
                 assert "cannot be truncated" in str(refusal) and "window" in str(refusal)
-                assert any(layer.window is not None for layer in quick.layers)
+                assert any(table.window is not None for table in state.tables)
                 continue
             read = [row[:kept] for row, kept in zip(read, length.tolist(), strict=True)]
         elif what == "join":
@@ -111,6 +124,38 @@ def test_no_rows_are_rows(model: LanguageModel) -> None:
     for length in (1, 3):
         log_p, _ = quick.step(none.view(0, 1).expand(0, length), select(state, none))
         assert log_p.shape == (0, length, TYPES)
+
+
+@torch.no_grad()
+@needs_kernels
+def test_the_kernels_read_a_long_prompt_piece_by_piece() -> None:
+    """Longer than a piece and than a window, by one thread and by two, and the last column alone."""
+    model = model_of({"position": "none", "mixer": {"kind": "dot", "neighbourhood": 9}}, torch.float32)
+    tokens = drawn(3, 200, torch.Generator().manual_seed(1))
+    wanted, _ = model.step(tokens, model.start(3))
+    for threads in (1, 2):
+        quick = NativeLanguageModel(model, threads=threads)
+        found, state = quick.step(tokens, quick.start(3))
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+        assert all(table.slots <= 9 + 1 + PIECE for table in state.tables)
+        (last,), _ = quick.chunked_step(tokens[:1], quick.start(1), lambda log_p, rows: (log_p,))
+        torch.testing.assert_close(last, wanted[:1, -1], rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
+@needs_kernels
+@pytest.mark.parametrize("format", ["float32", "int8"])
+def test_a_row_of_the_kernels_is_the_same_in_any_company(format: NativeFormat) -> None:
+    model = model_of(SHAPES["newer"], torch.float32)
+    quick, lone = NativeLanguageModel(model, format=format, threads=2), NativeLanguageModel(model, format=format)
+    tokens = drawn(9, 12, torch.Generator().manual_seed(1))
+    together, _ = quick.step(tokens, quick.start(9))
+    for row in range(9):
+        state, found = lone.start(1), []
+        for column in tokens[row : row + 1].split(1, 1):
+            log_p, state = lone.step(column, state)
+            found.append(log_p)
+        assert torch.equal(torch.cat(found, 1)[0], together[row])
 
 
 @torch.no_grad()

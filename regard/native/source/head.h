@@ -52,7 +52,7 @@ static Best *partial(const Batch *b, int64_t part, int64_t row) { return (Best *
 // The best of all parts of a row, their log-probabilities, and that of the type that was asked for.
 static void merge(const Batch *b, int64_t parts, int64_t row) {
     float most = -3e38f, total = 0;
-    int64_t next[64] = {0};
+    int64_t next[64] = {0};  // of each thread
     for (int64_t p = 0; p < parts; p++) most = partial(b, p, row)->most > most ? partial(b, p, row)->most : most;
     for (int64_t p = 0; p < parts; p++) total += partial(b, p, row)->total * expf(partial(b, p, row)->most - most);
     float shift = most + logf(total);
@@ -71,26 +71,27 @@ static void merge(const Batch *b, int64_t parts, int64_t row) {
 
 static void head(const Operation *o, const Batch *b, Share *s, Pool *pool) {
     const Matrix *m = o->matrix;
-    int64_t rows = s->rows - s->row, stripes = (m->outputs + STRIPE - 1) / STRIPE;
+    int64_t every = b->every, begin = s->row / every, rows = s->rows / every - begin;
+    int64_t stripes = (m->outputs + STRIPE - 1) / STRIPE;
     int64_t first = stripes * s->part / s->parts, last = stripes * (s->part + 1) / s->parts;
-    if (m->format == INT8)
-        for (int64_t r = s->row; r < s->rows; r++) quantise(at(b, r, o->in), m->inputs, &s->quantised, r);
-    if (b->best)
-        for (int64_t r = s->row; r < s->rows; r++) {
-            Best *best = partial(b, s->part, r);
-            best->most = -3e38f, best->total = 0;
-            for (int64_t i = 0; i < b->best; i++) best->value[i] = -3e38f, best->type[i] = 0;
-        }
+    const float *x = at(b, begin * every + every - 1, o->in);
+    for (int64_t r = 0; r < rows; r++) {
+        if (m->format == INT8) quantise(x + r * every * b->stride, m->inputs, &s->quantised, r);
+        if (!b->best) continue;
+        Best *best = partial(b, s->part, begin + r);
+        best->most = -3e38f, best->total = 0;
+        for (int64_t i = 0; i < b->best; i++) best->value[i] = -3e38f, best->type[i] = 0;
+    }
     for (int64_t i = first; i < last; i++) {
-        float *to = b->best ? s->logits : b->log_p + s->row * m->outputs + i * STRIPE;
-        stripe(at(b, s->row, o->in), b->stride, &s->quantised, s->row, rows, m, i, NONE, 0, to, b->best ? STRIPE : m->outputs);
+        float *to = b->best ? s->logits : b->log_p + begin * m->outputs + i * STRIPE;
+        stripe(x, every * b->stride, &s->quantised, 0, rows, m, i, NONE, 0, to, b->best ? STRIPE : m->outputs);
         if (!b->best) continue;
         int64_t left = m->outputs - i * STRIPE;
         for (int64_t r = 0; r < rows; r++)
-            read_stripe(b, partial(b, s->part, s->row + r), s->row + r, s->logits + r * STRIPE, left < STRIPE ? left : STRIPE, i * STRIPE);
+            read_stripe(b, partial(b, s->part, begin + r), begin + r, s->logits + r * STRIPE, left < STRIPE ? left : STRIPE, i * STRIPE);
     }
     if (!b->cut) regard_barrier(pool);
-    for (int64_t r = s->some; r < s->somes; r++)
+    for (int64_t r = s->some / every; r < s->somes / every; r++)
         if (b->best)
             merge(b, s->parts, r);
         else

@@ -3,7 +3,7 @@
 #define REGARD_NATIVE_H
 #include <stdint.h>
 
-#define ABI 1
+#define ABI 2
 #define STRIPE 64  // outputs of a matrix that lie together
 #define LANES 16   // floats of a vector; every width is a multiple
 #define MOST_BEST 64
@@ -60,6 +60,7 @@ typedef struct {
     char *scratch;           // [threads][scratch_bytes]
     int64_t scratch_bytes;
     // what is asked of the head
+    int64_t every;           // of so many rows the last alone is looked at; results are numbered without the others
     int64_t best;            // most probable types of each row; 0: all log-probabilities
     const int32_t *suppressed;
     int64_t suppressed_count;

@@ -27,7 +27,7 @@ from regard.data.tokenizers.tokenizer import BEGIN, UNKNOWN, Tokenizer
 from regard.data.windows import WindowExamples
 from regard.engine.language_model import obstacle
 from regard.errors import ConfigError, DataError
-from regard.inference.causal_decoding import causal_decoder, forgets
+from regard.inference.causal_decoding import causal_decoder, forgets, native_obstacle
 from regard.inference.decoding import Engine, possible
 from regard.models.language_model import LanguageModel
 from regard.tasks.language_model.config import GenerateConfig
@@ -79,7 +79,7 @@ class Generator:
         self.model, self.tokenizer = model.eval(), tokenizer
         self.settings, self.context = settings, context
         self.device = model.head.weight.device
-        self._engine = possible(engine, obstacle(model), self.device)
+        self._engine = possible(engine, obstacle(model), self.device, native=native_obstacle(model) is None)
 
     @cached_property
     def _decoding(self) -> WindowDecoding:

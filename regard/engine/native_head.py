@@ -1,0 +1,52 @@
+"""Answers of a program's head: the best types, found while probabilities are computed, or all log-probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from regard.native.program import filled
+from regard.native.runner import MOST_BEST, Runner, int32
+from regard.search.best_types import BestTypes
+from regard.search.contract import Reduce
+
+__all__ = ["NativeHead"]
+
+
+class NativeHead:
+    """Runs a program that ends with a head over so many types."""
+
+    def __init__(self, runner: Runner, types: int) -> None:
+        self.runner, self.types = runner, types
+
+    def run(
+        self, reduce: Reduce, rows: int, columns: int, *, every: int = 1, cuts: Sequence[int] | None = None
+    ) -> tuple[Tensor, ...]:
+        """Tensors that ``reduce`` makes of the log-probabilities of every so-manieth row; ``BestTypes`` by the kernels.
+
+        ``columns``: the most that a row attends to. ``cuts``: see ``Runner.run``.
+        """
+        batch, found = self.runner.batch, rows // every
+        batch.every = every
+        if isinstance(reduce, BestTypes) and reduce.count <= MOST_BEST:
+            return self._best(reduce, found, lambda: self.runner.run(rows, columns, cuts))
+        log_p = torch.empty(found, filled(self.types))
+        batch.best, batch.log_p = 0, log_p.data_ptr()
+        self.runner.run(rows, columns, cuts)
+        return reduce(log_p[:, : self.types], slice(0, found))
+
+    def _best(self, wanted: BestTypes, rows: int, run: Callable[[], None]) -> tuple[Tensor, ...]:
+        batch, count = self.runner.batch, min(wanted.count, self.types)
+        value, token = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.int32)
+        suppressed, forced = int32(wanted.suppressed), torch.empty(rows)
+        asked = int32([-1 if type is None else type for type in wanted.forced])
+        batch.best, batch.value, batch.found = count, value.data_ptr(), token.data_ptr()
+        batch.suppressed, batch.suppressed_count = suppressed.data_ptr(), len(suppressed)
+        batch.asked, batch.asked_value = (asked.data_ptr(), forced.data_ptr()) if len(asked) else (None, None)
+        run()
+        found = token.long()
+        if len(asked):
+            wanted.force(value, found, wanted.forced, list(forced))
+        return value, found

@@ -1,0 +1,145 @@
+"""Language models by the kernels: the next columns of all rows in one call of C."""
+
+from __future__ import annotations
+
+import ctypes
+from copy import deepcopy
+from threading import Lock
+from typing import cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.attention.heads import SelfAttention
+from regard.attention.mask import Window
+from regard.attention.mechanisms.dot import Dot
+from regard.engine.causal_layer import ByDistance, bias_by_distance
+from regard.engine.causal_state import CausalState, CausalTable
+from regard.engine.language_model import obstacle as fast_obstacle
+from regard.engine.native_head import NativeHead
+from regard.engine.native_layer import Attention
+from regard.engine.native_stack import NativeStack, native_obstacle
+from regard.models.input import TokenInput
+from regard.models.language_model import LanguageModel
+from regard.native.library import Table, library
+from regard.native.program import Format
+from regard.native.runner import Runner, int32, tables
+from regard.search.contract import Reduce
+
+__all__ = ["NativeLanguageModel", "obstacle"]
+
+PIECE = 64  # columns that are read at a time
+DISTANCES = 512
+
+
+def obstacle(model: LanguageModel) -> str | None:
+    """The reason why the kernels cannot compute this language model; None if they can."""
+    return fast_obstacle(model) or next(filter(None, map(native_obstacle, model.stack)), None)
+
+
+class NativeLanguageModel:
+    """``start`` and ``step`` like LanguageModel's, with a CausalState as the state, in float32 or by 8-bit products.
+
+    A row's result does not depend on the rows beside it, to the bit. ValueError where there is an ``obstacle``, or no
+    library.
+
+    Args:
+        model: the language model.
+        format: ``float32``, or ``int8`` for products in 8 bits.
+        threads: of the kernels; those of torch unless given.
+    """
+
+    def __init__(self, model: LanguageModel, *, format: Format = "float32", threads: int | None = None) -> None:
+        kernels = library()
+        if kernels is None or (reason := obstacle(model)) is not None:
+            raise ValueError(f"the kernels cannot compute this model: {reason if kernels else 'they are not there'}")
+        model = deepcopy(model).eval().float()
+        self.stack = NativeStack(
+            kernels, format, cast(TokenInput, model.embedding), model.stack, model.norm, own_cells=True
+        )
+        self.stack.program.head(self.stack.features, model.head.weight, model.head.bias)
+        self.runner = Runner(self.stack.program, threads or torch.get_num_threads())
+        self.head = NativeHead(self.runner, len(model.head.weight))
+        self._layers = [_Layer(cast(SelfAttention, layer.mixer)) for layer in model.stack]
+        self._lock = Lock()
+
+    @torch.no_grad()
+    def start(self, rows: int) -> CausalState:
+        """The state before the first token of each row."""
+        return CausalState([layer.empty_table(rows) for layer in self._layers], [0] * rows)
+
+    @torch.no_grad()
+    def step(
+        self, tokens: Int[Tensor, "rows length"], state: CausalState
+    ) -> tuple[Float[Tensor, "rows length types"], CausalState]:
+        """Log-probabilities after each token, and the state after all."""
+        found = []
+        for piece in tokens.split(PIECE, 1):
+            (log_p,), state = self._read(piece, state, lambda log_p, rows: (log_p,), every=1)
+            found.append(log_p.unflatten(0, piece.shape))
+        return torch.cat(found, 1), state
+
+    @torch.no_grad()
+    def chunked_step(
+        self, tokens: Int[Tensor, "rows length"], state: CausalState, reduce: Reduce
+    ) -> tuple[tuple[Tensor, ...], CausalState]:
+        """A ``ChunkedStep``, after the last of these tokens."""
+        *before, last = tokens.split(PIECE, 1)
+        for piece in before:
+            _, state = self._read(piece, state, lambda log_p, rows: (), every=PIECE)
+        return self._read(last, state, reduce, every=last.shape[1])
+
+    def _read(
+        self, tokens: Int[Tensor, "rows length"], state: CausalState, reduce: Reduce, *, every: int
+    ) -> tuple[tuple[Tensor, ...], CausalState]:
+        with self._lock:
+            rows, length = tokens.shape
+            longest = max(state.time, default=0) + length
+            state = CausalState([table.with_room(longest) for table in state.tables], state.time)
+            if self.stack.grow(longest):
+                self.runner.refresh()
+            batch, cells = self.runner.batch, self._cells(state, longest)
+            token, time = tokens.int().flatten(), int32(state.time)[:, None] + torch.arange(length, dtype=torch.int32)
+            slot = torch.arange(rows, dtype=torch.int32).repeat_interleave(length)
+            batch.token, batch.time, batch.slot = token.data_ptr(), time.data_ptr(), slot.data_ptr()
+            batch.cells = ctypes.addressof(cells)
+            cuts = None if length == 1 else range(0, rows * length + 1, length)
+            found = self.head.run(reduce, rows * length, longest, every=every, cuts=cuts)
+            return found, CausalState(state.tables, [time + length for time in state.time])
+
+    def _cells(self, state: CausalState, longest: int) -> ctypes.Array[Table]:
+        cells = tables([(table.key, table.value) for table in state.tables])
+        for layer, table, cell in zip(self._layers, state.tables, cells, strict=True):
+            if table.most is not None:
+                cell.window, cell.ring = cast(int, table.window), table.most
+            if layer.bias is not None:
+                bias = layer.biases(longest)
+                cell.bias, cell.distances = bias.data_ptr(), bias.shape[1]
+        return cells
+
+
+class _Layer:
+    """The tables of one layer, and its bias by distance."""
+
+    def __init__(self, mixer: SelfAttention) -> None:
+        self.sizes = Attention(mixer.attention).sizes
+        self.window = next((part.radius for part in mixer.mask.conjuncts() if isinstance(part, Window)), None)
+        self.bias: ByDistance | None = bias_by_distance(
+            cast(Dot, mixer.attention.mechanism).bias, mixer.attention.heads
+        )
+        self._biases = torch.zeros(self.sizes.heads, 0)
+
+    def empty_table(self, rows: int) -> CausalTable:
+        """A table of so many rows before their first token."""
+        shape = rows, self.sizes.key_heads, 0
+        key, value = torch.zeros(*shape, self.sizes.width), torch.zeros(*shape, self.sizes.value_width)
+        return CausalTable(key, value, self.window, 0 if self.window is None else PIECE - 1)
+
+    def biases(self, distances: int) -> Float[Tensor, "heads distances"]:
+        """The bias of each head by how far back a column is."""
+        assert self.bias is not None
+        if self._biases.shape[1] < distances:
+            back = -torch.arange(max(DISTANCES, 2 * distances))
+            self._biases = self.bias(back[None, None])[0, :, 0].float().contiguous()
+        return self._biases

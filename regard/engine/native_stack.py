@@ -1,0 +1,102 @@
+"""A stack of a Transformer's layers as a program: from tokens to normed features, columns looked up as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.heads import AttentionReader, SelfAttention
+from regard.attention.positions.absolute import NoPosition, Position, max_positions
+from regard.attention.positions.rotary import Rotary
+from regard.engine.native_layer import Attention, NativeFrame, Rooms, add_norm, feed_forward_layer, known_activation
+from regard.models.input import TokenInput
+from regard.models.transformer.layer import TransformerLayer
+from regard.native.library import Library, Operation
+from regard.native.program import Format, Program, filled
+
+__all__ = ["NativeStack", "native_obstacle"]
+
+FEWEST_POSITIONS = 256
+
+
+def native_obstacle(layer: TransformerLayer) -> str | None:
+    """The reason why the kernels cannot compute a layer that has a fast form; None if they can."""
+    if not known_activation(layer.feed_forward):
+        return "its activation is none that the kernels know"
+    norms = [frame.norm for name, frame in layer.named_children() if name.startswith("around_")]
+    if any(type(norm) not in (nn.LayerNorm, nn.RMSNorm, nn.Identity) for norm in norms):
+        return "its normalisation is none that the kernels know"
+    return None
+
+
+class NativeStack:
+    """A stack of layers as a program.
+
+    ``own_cells``: self-attention reads and writes tables; without them it is that of an encoder, over the rows at hand.
+    """
+
+    def __init__(
+        self, library: Library, format: Format, embedding: TokenInput, layers: Iterable[TransformerLayer],
+        norm: nn.Module, *, own_cells: bool,
+    ) -> None:  # fmt: skip
+        self.program = program = Program(library, format)
+        stack = list(layers)
+        self.rooms = rooms = Rooms.of(program, stack, embedding.width)
+        self.lookups: list[tuple[Operation, Position | Rotary]] = []
+        self.positions = 0
+        self.width = embedding.width
+        program.embed(embedding.weight.detach() * embedding.scale, rooms.x)
+        if type(embedding.position) is not NoPosition:
+            nothing = torch.zeros(0, rooms.x.width)
+            self.lookups.append((program.position(nothing, rooms.x), embedding.position))
+        if any(layer.start_mix is not None for layer in stack):
+            program.copy(rooms.x, rooms.embedded)
+        for number, layer in enumerate(stack):
+            self._add(layer, number if own_cells else None)
+        self.features = rooms.x if isinstance(norm, nn.Identity) else rooms.normed
+        add_norm(program, norm, rooms.x, self.features)
+
+    def _add(self, layer: TransformerLayer, number: int | None) -> None:
+        program, rooms, mixer = self.program, self.rooms, cast(SelfAttention, layer.mixer)
+        if layer.start_mix is not None:
+            program.mix(rooms.x, rooms.embedded, rooms.x, *layer.start_mix.detach().tolist())
+        frame = NativeFrame(program, layer.around_mixer, rooms)
+        angles = None if mixer.rotary is None else torch.zeros(0, mixer.rotary.width // 2)
+        turns = Attention(mixer.attention, mixer.rotary).add_own(program, rooms, frame.source, number, angles)
+        self.lookups += [(turn, cast(Rotary, mixer.rotary)) for turn in turns]
+        frame.close()
+        if isinstance(layer.reader, AttentionReader):
+            assert number is not None
+            frame = NativeFrame(program, layer.around_reader, rooms)
+            Attention(layer.reader.attention).add_reading(program, rooms, frame.source, number)
+            frame.close()
+        frame = NativeFrame(program, layer.around_feed_forward, rooms)
+        feed_forward_layer(program, rooms, layer.feed_forward, frame.source)
+        frame.close()
+
+    def grow(self, positions: int) -> bool:
+        """Let columns up to so many be looked up; True where operations changed."""
+        if not self.lookups or positions <= self.positions:
+            return False
+        limits = [found for _, each in self.lookups if (found := max_positions(each)) is not None]
+        wanted = max(positions, min([FEWEST_POSITIONS, *limits]), min([2 * self.positions, *limits]))
+        made: dict[int, Tensor] = {}
+        for operation, each in self.lookups:
+            if id(each) not in made:
+                made[id(each)] = _looked_up(each, wanted, self.width)
+            self.program.retable(operation, made[id(each)])
+        self.positions = wanted
+        return True
+
+
+def _looked_up(each: Position | Rotary, positions: int, width: int) -> Float[Tensor, "positions width"]:
+    column = torch.arange(positions)[None]
+    if isinstance(each, Rotary):
+        angle = each.angles(column)[0]
+        return torch.stack([angle.cos(), angle.sin()], -1).flatten(1)
+    table: Tensor = each(torch.zeros(1, positions, width), column)[0]
+    return torch.nn.functional.pad(table, (0, filled(width) - width))
