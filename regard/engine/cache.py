@@ -11,7 +11,8 @@ Sessions are changed in place: one that was passed on must not be used again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int, Int16
@@ -52,6 +53,7 @@ class FastSession:
     time: list[int]  # per sentence, the tokens fed so far
     lengths: list[int]  # per sentence, the columns of its source
     width: int = 1
+    prepared: Any = field(default=None, init=False)  # what a decoder keeps from step to step, until rows change
 
     @property
     def capacity(self) -> int:
@@ -92,6 +94,8 @@ class FastSession:
         if session.history.shape[1] > 1:
             at = torch.tensor(slots, dtype=torch.int64, device=rows.device)
             session.history[at, :width] = session.history[at[:, None], place.view(-1, width)]
+        if session is self and slots == self.slots and width == self.width:
+            return self
         time, lengths = [self.time[b] for b in blocks], [self.lengths[b] for b in blocks]
         kept = replace(session, slots=slots, time=time, lengths=lengths, width=width)
         return kept._compacted(list(range(len(slots)))) if 2 * len(slots) <= self.capacity else kept

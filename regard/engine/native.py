@@ -25,12 +25,15 @@ from regard.engine.transformer import obstacle as decoder_obstacle
 from regard.models.input import TokenInput
 from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.transformer import TransformerDecoder, TransformerEncoder
-from regard.native.library import Library, library
+from regard.native.library import Library, RowBatch, library
 from regard.native.program import Format, Program
-from regard.native.runner import Runner, int32, tables
+from regard.native.runner import Runner, tables
+from regard.search.best_types import BestTypes
 from regard.search.contract import Reduce
 
 __all__ = ["NativeEncoderDecoder", "obstacle"]
+
+MOST_AHEAD = 16  # tokens that are decoded before others may enter
 
 
 def obstacle(decoder: Decoder) -> str | None:
@@ -108,30 +111,50 @@ class NativeEncoderDecoder:
         """A ``ChunkedStep``; ``BestTypes`` are found while probabilities are computed, which nobody then sees."""
         session = session.resized()
         with self._lock:
-            found = self._run(tokens[:, 0], session, reduce)
-        session.time = [time + 1 for time in session.time]
+            found, steps = self._run(tokens[:, 0], session, reduce)
+        session.time = [time + steps for time in session.time]
         return found, session
 
-    def _run(self, tokens: Int[Tensor, "rows"], session: FastSession, reduce: Reduce) -> tuple[Tensor, ...]:
-        rows, runner, batch = len(tokens), self.runner, self.runner.batch
-        longest = max(session.time, default=0) + 1
-        if self.stack.grow(longest):
-            runner.refresh()
-        width, places = session.width, session.history.shape[1]
-        token = tokens.int()
-        time, slot, length = (
-            int32([each for each in found for _ in range(width)] if width > 1 else found)
-            for found in (session.time, session.slots, session.lengths)
-        )
-        place = torch.arange(width, dtype=torch.int32).repeat(len(session.slots))
-        cells = tables([(table.key, table.value) for table in session.cells])
-        sources = tables([(table.key, table.value) for table in session.sources])
-        batch.token, batch.time, batch.slot = token.data_ptr(), time.data_ptr(), slot.data_ptr()
-        batch.place, batch.length = place.data_ptr(), length.data_ptr()
-        batch.history = session.history.data_ptr() if places > 1 else None
-        batch.times, batch.places = session.history.shape[2], places
-        batch.cells, batch.sources = ctypes.addressof(cells), ctypes.addressof(sources)
-        return self.head.run(reduce, rows, max(longest, session.columns))
+    def _run(self, tokens: Int[Tensor, "rows"], session: FastSession, reduce: Reduce) -> tuple[tuple[Tensor, ...], int]:
+        """Tensors that ``reduce`` makes, and the number of tokens that were fed."""
+        last = max(session.time, default=0)
+        ahead = 1
+        if isinstance(reduce, BestTypes) and reduce.count == 1 and len(tokens):
+            ahead = min(reduce.ahead, session.history.shape[2] - last, MOST_AHEAD)
+        if self.stack.grow(last + ahead):
+            self.runner.refresh()
+        if session.prepared is None:
+            session.prepared = _PreparedRows(session)
+        token = tokens.to(torch.int32, copy=True)
+        self.runner.batch.token = token.data_ptr()
+        session.prepared.fill(self.runner.batch)
+        columns = max(last + ahead, session.columns)
+        if ahead > 1:
+            found = self.head.run_ahead(cast(BestTypes, reduce), len(tokens), columns, ahead)
+            return found, found[0].shape[1]
+        found = self.head.run(reduce, len(tokens), columns)
+        session.prepared.time += 1
+        return found, 1
+
+
+class _PreparedRows:
+    """Rows of a session as the kernels take them; good until rows or tables change."""
+
+    def __init__(self, session: FastSession) -> None:
+        width, self._history = session.width, session.history
+        each = torch.tensor([session.time, session.slots, session.lengths], dtype=torch.int32)
+        self.time, self._slot, self._length = each.repeat_interleave(width, 1).contiguous()
+        self._place = torch.arange(width, dtype=torch.int32).repeat(len(session.slots))
+        self._cells = tables([(table.key, table.value) for table in session.cells])
+        self._sources = tables([(table.key, table.value) for table in session.sources])
+
+    def fill(self, batch: RowBatch) -> None:
+        _, places, times = self._history.shape
+        batch.time, batch.slot = self.time.data_ptr(), self._slot.data_ptr()
+        batch.place, batch.length = self._place.data_ptr(), self._length.data_ptr()
+        batch.history = self._history.data_ptr() if places > 1 else None
+        batch.times, batch.places = times, places
+        batch.cells, batch.sources = ctypes.addressof(self._cells), ctypes.addressof(self._sources)
 
 
 class _NativeEncoder:

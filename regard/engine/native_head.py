@@ -20,6 +20,8 @@ class NativeHead:
 
     def __init__(self, runner: Runner, types: int) -> None:
         self.runner, self.types = runner, types
+        self._suppressed: tuple[int, ...] = ()
+        self._kept = int32(())
 
     def run(
         self, reduce: Reduce, rows: int, columns: int, *, every: int = 1, cuts: Sequence[int] | None = None
@@ -37,16 +39,36 @@ class NativeHead:
         self.runner.run(rows, columns, cuts)
         return reduce(log_p[:, : self.types], slice(0, found))
 
-    def _best(self, wanted: BestTypes, rows: int, run: Callable[[], None]) -> tuple[Tensor, ...]:
+    def run_ahead(self, wanted: BestTypes, rows: int, columns: int, steps: int) -> tuple[Tensor, ...]:
+        """Best type of each row and its log-probability, step by step, each fed to its row; columns are steps.
+
+        ``token`` and ``time`` of the batch go on with them.
+        """
+        value, token = torch.empty(steps, rows), torch.empty(steps, rows, dtype=torch.int32)
+        self._ask(wanted, 1, value, token)
+        done = self.runner.run(rows, columns, ahead=steps, end=wanted.end)
+        return value[:done].t(), token[:done].t().long()
+
+    def _ask(self, wanted: BestTypes, count: int, value: Tensor, token: Tensor) -> None:
+        batch = self.runner.batch
+        if wanted.suppressed != self._suppressed:
+            self._suppressed, self._kept = wanted.suppressed, int32(wanted.suppressed)
+        batch.best, batch.value, batch.found = count, value.data_ptr(), token.data_ptr()
+        batch.suppressed, batch.suppressed_count = self._kept.data_ptr(), len(self._suppressed)
+        batch.asked, batch.every = None, 1
+
+    def _best(self, wanted: BestTypes, rows: int, run: Callable[[], object]) -> tuple[Tensor, ...]:
         batch, count = self.runner.batch, min(wanted.count, self.types)
         value, token = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.int32)
-        suppressed, forced = int32(wanted.suppressed), torch.empty(rows)
-        asked = int32([-1 if type is None else type for type in wanted.forced])
-        batch.best, batch.value, batch.found = count, value.data_ptr(), token.data_ptr()
-        batch.suppressed, batch.suppressed_count = suppressed.data_ptr(), len(suppressed)
-        batch.asked, batch.asked_value = (asked.data_ptr(), forced.data_ptr()) if len(asked) else (None, None)
+        every = batch.every
+        self._ask(wanted, count, value, token)
+        batch.every = every
+        if not wanted.forced:
+            run()
+            return value, token.long()
+        asked, forced = int32([-1 if type is None else type for type in wanted.forced]), torch.empty(rows)
+        batch.asked, batch.asked_value = asked.data_ptr(), forced.data_ptr()
         run()
         found = token.long()
-        if len(asked):
-            wanted.force(value, found, wanted.forced, list(forced))
+        wanted.force(value, found, wanted.forced, list(forced))
         return value, found

@@ -124,8 +124,10 @@ def kernels_missing(weight: Tensor) -> str | None:
 
 
 def _require_probabilities(found: tuple[Tensor, ...]) -> None:
-    """ModelError where what was read of a model is no probability. One that is none makes all of its row none."""
-    if any(bool((part[:, :1] if part.dim() > 1 else part).isnan().any()) for part in found if part.is_floating_point()):
+    """ModelError where what was read of a model is no probability. One that is none makes all after it none."""
+    if any(
+        bool((part[:, -1:] if part.dim() > 1 else part).isnan().any()) for part in found if part.is_floating_point()
+    ):
         raise ModelError(
             "this model computes no probabilities",
             why="they are not numbers: its weights are not finite, as when training diverges",

@@ -77,6 +77,18 @@ class Library:
         if not self._loaded.regard_run(self._name, program, count, byref(batch), pool and pool.handle):
             raise RuntimeError(f"the kernels for {self.set} cannot be run here")
 
+    def run_ahead(
+        self, program: Any, count: int, batch: RowBatch, pool: Pool | None, steps: int, end: int
+    ) -> int:  # fmt: skip
+        """Run so many steps, each row fed with its best type, until one is ``end``; the number of steps done."""
+        handle = pool and pool.handle
+        done: int = self._loaded.regard_run_ahead(
+            self._name, program, count, byref(batch), handle, batch.token, batch.time, steps, end
+        )
+        if not done:
+            raise RuntimeError(f"the kernels for {self.set} cannot be run here")
+        return done
+
     def pack(self, weight: int, outputs: int, inputs: int, filled: int, format: int, to: int, scale: int) -> None:
         """Pack a matrix of float32 at an address."""
         if not self._loaded.regard_pack(self._name, weight, outputs, inputs, filled, format, to, scale):
@@ -136,6 +148,7 @@ def _declared(loaded: Any) -> Any:
         ("abi", c_int, []), ("size", c_int64, [c_int]), ("set", c_char_p, [c_int]),
         ("new_pool", c_void_p, [c_int]), ("free_pool", None, [c_void_p]),
         ("run", c_int, [c_char_p, c_void_p, c_int64, c_void_p, c_void_p]),
+        ("run_ahead", c_int, [c_char_p, c_void_p, c_int64, *[c_void_p] * 4, c_int, c_int32]),
         ("pack", c_int, [c_char_p, c_void_p, *[c_int64] * 4, c_void_p, c_void_p]),
     ):  # fmt: skip
         function = getattr(loaded, f"regard_{name}")

@@ -50,13 +50,16 @@ class Runner:
         self._partial = torch.zeros(0, dtype=torch.uint8)
         self.batch = RowBatch(stride=program.stride, every=1)
 
-    def run(self, rows: int, longest: int, cuts: Sequence[int] | None = None) -> None:
+    def run(
+        self, rows: int, longest: int, cuts: Sequence[int] | None = None, *, ahead: int = 1, end: int = -1
+    ) -> int:  # fmt: skip
         """Run the program on the rows of ``batch``, which attend to ``longest`` columns at most.
 
         ``cuts``: rows at which sequences begin, and their number, where rows of one are to stay with one thread.
+        ``ahead``: steps to run, each row fed with its best type, until one is ``end``; returns the number done.
         """
         if not rows:
-            return
+            return 1
         batch, pool = self.batch, self._pool
         alone = rows < ROWS_EACH * self._threads or (cuts is not None and len(cuts) <= self._threads)
         few = rows < ROWS_EACH * self._threads and self.program.bytes < SHARED
@@ -69,7 +72,10 @@ class Runner:
             cut = (ctypes.c_int64 * (threads + 1))(*_dealt(rows, threads, cuts))
             batch.cut = ctypes.addressof(cut)
         self._make_room(rows, longest, threads)
+        if ahead > 1:
+            return self.library.run_ahead(self._operations, self._count, batch, pool, ahead, end)
         self.library.run(self._operations, self._count, batch, pool)
+        return 1
 
     def refresh(self) -> None:
         """Take over operations that were changed."""

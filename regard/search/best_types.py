@@ -20,11 +20,17 @@ LARGE = 1024  # types from which on searching by chunks pays
 
 @dataclass(frozen=True)
 class BestTypes:
-    """A ``Reduce``: log-probability and id of the best types of each row, or of the one type that is forced."""
+    """A ``Reduce``: log-probability and id of the best types of each row, or of the one type that is forced.
+
+    ``ahead``: a decoder that can may feed each row its best type (``count`` 1) and so go on for so many tokens, until
+    one is ``end``; it then gives a column for each token.
+    """
 
     count: int
     suppressed: tuple[int, ...] = ()
     forced: Sequence[int | None] = ()  # by row, of all rows; empty where none is
+    ahead: int = 1
+    end: int = -1
 
     def __call__(self, log_p: LogP, rows: slice) -> tuple[Tensor, ...]:
         value, token = best_types(log_p, self.count, self.suppressed)

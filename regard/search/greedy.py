@@ -37,8 +37,10 @@ class _GreedyState(RowState):
 
     @property
     def reduce(self) -> Reduce:
-        return BestTypes(1, self.symbols.suppressed, self.forced())
+        forced = self.forced()
+        ahead = 1 if forced else self.left()
+        return BestTypes(1, self.symbols.suppressed, forced, ahead, self.symbols.end)
 
     def advance(self, reduced: tuple[Tensor, ...], model_state: State) -> State:
         token_log_probs, chosen = reduced
-        return self.append(chosen[:, 0], token_log_probs[:, 0], model_state)
+        return self.append(chosen, token_log_probs, model_state)

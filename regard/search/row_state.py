@@ -41,11 +41,18 @@ class RowState(SearchState):
         found = [output.forced() for output in self._outputs]
         return found if any(token is not None for token in found) else []
 
-    def append(self, chosen: Int[Tensor, "rows"], token_log_probs: Float[Tensor, "rows"], model_state: State) -> State:
-        """Append one token to every row. Returns the model state of the rows that go on."""
-        for output, token, log_prob in zip(self._outputs, chosen.tolist(), token_log_probs.tolist(), strict=True):
-            output.append(token, log_prob)
-        self._last = chosen
+    def left(self) -> int:
+        """The number of tokens until a row is as long as it may be."""
+        return min((output.left for output in self._outputs), default=1)
+
+    def append(
+        self, chosen: Int[Tensor, "rows tokens"], token_log_probs: Float[Tensor, "rows tokens"], model_state: State
+    ) -> State:
+        """Append as many tokens to every row. Returns the model state of the rows that go on."""
+        for output, *found in zip(self._outputs, chosen.tolist(), token_log_probs.tolist(), strict=True):
+            for token, log_prob in zip(*found, strict=True):
+                output.append(token, log_prob)
+        self._last = chosen[:, -1]
         kept: list[int] = []
         for first in range(0, len(self.active_ids), self.draws):
             rows = range(first, first + self.draws)
@@ -91,6 +98,11 @@ class _Output:
     @property
     def over(self) -> bool:
         return self.ended or len(self.token_log_probs) >= self.limit
+
+    @property
+    def left(self) -> int:
+        """The number of tokens that it may still get; at least 1, since others of its sentence may go on."""
+        return max(self.limit - len(self.token_log_probs), 1)
 
     def forced(self) -> int | None:
         """The next token of the prefix; None beyond the prefix."""

@@ -146,4 +146,4 @@ class _SamplingState(RowState):
         for row, forced in enumerate(self.forced()):
             if forced is not None:
                 chosen[row] = forced
-        return self.append(chosen, log_p.gather(1, chosen[:, None]).squeeze(1), model_state)
+        return self.append(chosen[:, None], log_p.gather(1, chosen[:, None]), model_state)
