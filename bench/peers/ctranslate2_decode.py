@@ -58,13 +58,14 @@ def main(job: Path, precision: str, workers: int) -> None:
 
 def convert(settings: dict[str, Any], weights: Weights) -> transformer_spec.TransformerSpec:
     """Post- or pre-norm, sinusoids, one matrix for both embeddings and the output, ReLU, projections without bias."""
-    model = settings["model"]
-    known = {"activation": "relu", "attention_bias": False, "normalisation": "layer", "share": "all", "key_heads": None}
-    wrong = [key for key, value in known.items() if model[key] != value]
-    if wrong or model["position"]["kind"] != "sinusoidal":
-        sys.exit(f"this conversion does not know the model's {', '.join(wrong) or 'position'}")
+    sides = settings["model"]["encoder"], settings["model"]["decoder"]
+    model = sides[0]
+    known = {"activation": "relu", "attention_bias": False, "normalisation": "layer", "key_heads": None}
+    wrong = [key for key, value in known.items() if any(side[key] != value for side in sides)]
+    if wrong or model["position"]["kind"] != "sinusoidal" or settings["model"]["share"] != "all":
+        sys.exit(f"this conversion does not know the model's {', '.join(wrong) or 'position or sharing'}")
     spec = transformer_spec.TransformerSpec.from_config(
-        (model["encoder_layers"], model["decoder_layers"]),
+        tuple(side["layers"] for side in sides),
         model["heads"],
         pre_norm=model["norm"] == "pre",
         activation=common_spec.Activation.RELU,
