@@ -19,6 +19,7 @@ from regard.native.library import Library, NativeMatrix, Operation
 __all__ = ["ACTIVATIONS", "LANES", "Format", "Program", "Region", "fill", "filled", "filled_heads"]
 
 LANES, STRIPE = 16, 64
+PAGE, SPREAD = 64, 5  # lines of the cache in 4096 bytes, and by how many the records of neighbouring rows differ
 Format = Literal["float32", "int8"]
 FORMATS = ("float32", "int8")
 KINDS = (
@@ -70,16 +71,25 @@ class Program:
 
     def __init__(self, library: Library, format: Format) -> None:
         self.library, self.format = library, format
-        self.stride, self.bytes = 0, 0  # features of a record; of all matrices
+        self.features, self.bytes = 0, 0  # features of a record; bytes of all matrices
         self.types = 0
         self._operations: list[Operation] = []
         self._kept: list[object] = []
 
     def place(self, width: int) -> Region:
         """New room in the record."""
-        place = Region(self.stride, filled(width))
-        self.stride += place.width
-        return place
+        region = Region(self.features, filled(width))
+        self.features += region.width
+        return region
+
+    @property
+    def stride(self) -> int:
+        """Features from record to record: such that those of neighbouring rows share no lines of the cache.
+
+        With a distance of 4096 bytes, or of an even part of that, all rows of a tile would compete for few lines.
+        """
+        lines = self.features // LANES
+        return LANES * (lines + (SPREAD - lines) % PAGE)
 
     @property
     def operations(self) -> ctypes.Array[Operation]:

@@ -75,6 +75,7 @@ static void head(const Operation *o, const Batch *b, Share *s, Pool *pool) {
     int64_t stripes = (m->outputs + STRIPE - 1) / STRIPE;
     int64_t first = stripes * s->part / s->parts, last = stripes * (s->part + 1) / s->parts;
     const float *x = at(b, begin * every + every - 1, o->in);
+    s->quantised.stride = m->inputs;
     for (int64_t r = 0; r < rows; r++) {
         if (m->format == INT8) quantise(x + r * every * b->stride, m->inputs, &s->quantised, r);
         if (!b->best) continue;

@@ -37,6 +37,7 @@ static float *at(const Batch *b, int64_t row, int64_t feature) { return b->recor
 static void product(const Operation *o, const Batch *b, Share *s) {
     const Matrix *m = o->matrix;
     int64_t rows = s->rows - s->row, stripes = (m->outputs + STRIPE - 1) / STRIPE;
+    s->quantised.stride = m->inputs;
     if (m->format == INT8)
         for (int64_t r = s->row; r < s->rows; r++) quantise(at(b, r, o->in), m->inputs, &s->quantised, r);
     for (int64_t i = stripes * s->part / s->parts; i < stripes * (s->part + 1) / s->parts; i++)

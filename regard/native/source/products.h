@@ -7,10 +7,12 @@ typedef struct {  // rows as whole numbers from -127 to 127, with a scale each
     int64_t stride;
 } Quantised;
 
-// What becomes of 16 outputs of a row: scaled, shifted, activated, added or stored; `count` of four vectors.
-INLINE void finish(Vector y, float *out, int activation, int add) {
-    y = activated(y, activation);
-    store(out, add ? y + load(out) : y);
+INLINE void finish(Vector y, float *out, int add) { store(out, add ? y + load(out) : y); }
+
+// Apart from the products, whose loops stay small.
+static void activate(float *out, int64_t stride, int64_t rows, int count, int kind) {
+    for (int64_t r = 0; r < rows; r++)
+        for (int c = 0; c < count; c++) store(out + r * stride + LANES * c, activated(load(out + r * stride + LANES * c), kind));
 }
 
 #if defined(__AVX512F__)
@@ -23,7 +25,7 @@ INLINE void finish(Vector y, float *out, int activation, int add) {
 
 // [stripes][inputs][64]
 INLINE void float_tile(const int rows, const float *x, int64_t stride, const float *w, const float *bias, int64_t inputs,
-                       int count, int activation, int add, float *out, int64_t out_stride) {
+                       int count, int add, float *out, int64_t out_stride) {
     for (int c = 0; c < count; c += COLUMNS) {
         Vector total[ROWS][COLUMNS];
 #pragma GCC unroll 8
@@ -45,7 +47,7 @@ INLINE void float_tile(const int rows, const float *x, int64_t stride, const flo
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++)
             for (int i = 0; i < COLUMNS && c + i < count; i++)
-                finish(total[r][i] + load(bias + LANES * (c + i)), out + r * out_stride + LANES * (c + i), activation, add);
+                finish(total[r][i] + load(bias + LANES * (c + i)), out + r * out_stride + LANES * (c + i), add);
     }
 }
 
@@ -54,7 +56,7 @@ INLINE void float_tile(const int rows, const float *x, int64_t stride, const flo
 #define WHOLE_ROWS 6
 // [stripes][inputs / 4][64][4]
 INLINE void whole_tile(const int rows, const Quantised *q, int64_t first, const uint8_t *w, const float *scale,
-                       const float *bias, int64_t inputs, int count, int activation, int add, float *out,
+                       const float *bias, int64_t inputs, int count, int add, float *out,
                        int64_t out_stride) {
     __m512i total[WHOLE_ROWS][4];
     const int8_t *x = q->x + first * q->stride, *end = x + inputs;
@@ -81,14 +83,14 @@ INLINE void whole_tile(const int rows, const Quantised *q, int64_t first, const 
         for (int c = 0; c < 4; c++)
             if (c < count) {
                 Vector y = (Vector)_mm512_cvtepi32_ps(total[r][c]) * (load(scale + LANES * c) * q->scale[first + r]);
-                finish(y + load(bias + LANES * c), out + r * out_stride + LANES * c, activation, add);
+                finish(y + load(bias + LANES * c), out + r * out_stride + LANES * c, add);
             }
 }
 #else
 #define OFFSET 0
 #define WHOLE_ROWS 4
 INLINE void whole_tile(const int rows, const Quantised *q, int64_t first, const uint8_t *w, const float *scale,
-                       const float *bias, int64_t inputs, int count, int activation, int add, float *out,
+                       const float *bias, int64_t inputs, int count, int add, float *out,
                        int64_t out_stride) {
     for (int c = 0; c < count; c++) {
         const uint8_t *p = w + STRIPE * c;
@@ -124,7 +126,7 @@ INLINE void whole_tile(const int rows, const Quantised *q, int64_t first, const 
             Whole whole;
             memcpy(&whole, total[r], sizeof whole);
             Vector y = __builtin_convertvector(whole, Vector) * (load(scale + LANES * c) * q->scale[first + r]);
-            finish(y + load(bias + LANES * c), out + r * out_stride + LANES * c, activation, add);
+            finish(y + load(bias + LANES * c), out + r * out_stride + LANES * c, add);
         }
     }
 }
@@ -140,11 +142,10 @@ static void stripe(const float *x, int64_t stride, const Quantised *q, int64_t f
     case n:                                                                                                              \
         if (m->format == INT8)                                                                                           \
             whole_tile(n, q, first + from, (const uint8_t *)m->weight + number * STRIPE * m->inputs,                     \
-                       m->scale + number * STRIPE, bias, m->inputs, count, activation, add, out + from * out_stride,     \
-                       out_stride);                                                                                      \
+                       m->scale + number * STRIPE, bias, m->inputs, count, add, out + from * out_stride, out_stride);                                                                                      \
         else                                                                                                             \
             float_tile(n, x + from * stride, stride, (const float *)m->weight + number * STRIPE * m->inputs, bias,       \
-                       m->inputs, count, activation, add, out + from * out_stride, out_stride);                          \
+                       m->inputs, count, add, out + from * out_stride, out_stride);                          \
         break;
     const int64_t most = m->format == INT8 ? WHOLE_ROWS : ROWS;
     int64_t blocks = (rows + most - 1) / most;
@@ -158,6 +159,7 @@ static void stripe(const float *x, int64_t stride, const Quantised *q, int64_t f
         }
     }
 #undef TILE
+    if (activation != NONE) activate(out, out_stride, rows, count, activation);
 }
 
 static void quantise(const float *x, int64_t width, const Quantised *q, int64_t row) {
