@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -33,9 +34,15 @@ class KeyValueTable:
         value: Float[Tensor, "slots key_heads *columns value_width"],
     ) -> None:  # fmt: skip
         self.key, self.value = key, value
-        # Views in the shape that products take, made once: a view costs a step as much as a sum.
-        self.key_view = key.flatten(0, 1).flatten(1, -2).transpose(1, 2)
-        self.value_view = value.flatten(0, 1).flatten(1, -2)
+
+    # Views in the shape that products take, made once: a view costs a step as much as a sum.
+    @cached_property
+    def key_view(self) -> Float[Tensor, "heads key_width columns"]:
+        return self.key.flatten(0, 1).flatten(1, -2).transpose(1, 2)
+
+    @cached_property
+    def value_view(self) -> Float[Tensor, "heads columns value_width"]:
+        return self.value.flatten(0, 1).flatten(1, -2)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> KeyValueTable:
         """A table with ``change`` applied to keys and to values."""

@@ -33,7 +33,7 @@ from regard.search.contract import Reduce
 
 __all__ = ["NativeEncoderDecoder", "obstacle"]
 
-MOST_AHEAD = 16  # tokens that are decoded before others may enter
+MOST_AHEAD = 32  # tokens that are decoded before others may enter
 
 
 def obstacle(decoder: Decoder) -> str | None:
@@ -87,7 +87,7 @@ class NativeEncoderDecoder:
         """Encode the sources; the session has one row per sentence, before the first target token."""
         lengths = source_valid.sum(1).tolist()
         slots = len(lengths)
-        cells = [_table(sizes, slots, BUCKET, places=True) for sizes in self.own]
+        cells = [_table(sizes, slots, 2 * BUCKET, places=True) for sizes in self.own]
         sources = [_table(sizes, slots, max(lengths, default=0)) for sizes in self.read]
         with self._lock:
             self.encoder.fill(sources, source, source_valid, lengths)

@@ -18,7 +18,7 @@ from regard.native.build import LIBRARY
 
 __all__ = ["Found", "Library", "NativeMatrix", "Operation", "Pool", "RowBatch", "Table", "find", "library"]
 
-ABI = 2
+ABI = 3
 CHOICE = "REGARD_NATIVE"
 
 

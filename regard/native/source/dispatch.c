@@ -58,7 +58,7 @@ struct Pool {
     int threads;
     pid_t process;
     pthread_t id[MOST_THREADS];
-    atomic_int turn, waiting, round, stopped;
+    atomic_int turn, waiting, round, stopped, asleep;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     const Kernels *kernels;
@@ -76,12 +76,15 @@ static void wait_while(Pool *p, atomic_int *number, int old) {
 #endif
     }
     pthread_mutex_lock(&p->lock);
-    while (atomic_load_explicit(number, memory_order_acquire) == old) pthread_cond_wait(&p->changed, &p->lock);
+    atomic_fetch_add(&p->asleep, 1);
+    while (atomic_load(number) == old) pthread_cond_wait(&p->changed, &p->lock);
+    atomic_fetch_sub(&p->asleep, 1);
     pthread_mutex_unlock(&p->lock);
 }
 static void advance(Pool *p, atomic_int *number) {
-    pthread_mutex_lock(&p->lock);
     atomic_fetch_add(number, 1);
+    if (!atomic_load(&p->asleep)) return;  // whoever falls asleep after this sees the new number
+    pthread_mutex_lock(&p->lock);
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);
 }

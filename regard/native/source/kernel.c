@@ -82,8 +82,6 @@ static void turn(const Operation *o, const Batch *b, int64_t row) {
 
 static void keep(const Operation *o, const Batch *b, int64_t row, int64_t head, const Table *table, int64_t column) {
     int64_t slot = (int64_t)b->slot[row] * o->key_groups + head;
-    if (o->kind == KEEP && b->history && head == 0 && o->layer == 0)
-        b->history[(b->slot[row] * b->places + b->place[row]) * b->times + column] = (int16_t)b->place[row];
     if (table->ring) column %= table->ring;
     int64_t to = (slot * table->columns + column) * table->places + (b->place ? b->place[row] : 0);
     memcpy(table->key + to * o->width, at(b, row, o->in) + head * o->width, 4 * (size_t)o->width);
@@ -119,7 +117,11 @@ static void elementwise(const Operation *o, const Batch *b, int64_t row) {
     float *x = at(b, row, o->in), *y = at(b, row, o->out), *z = at(b, row, o->other);
     const float *table = o->first;
     switch (o->kind) {
-    case EMBED: memcpy(y, table + (int64_t)b->token[row] * o->width, 4 * (size_t)o->width); return;
+    case EMBED:
+        memcpy(y, table + (int64_t)b->token[row] * o->width, 4 * (size_t)o->width);
+        if (b->history)  // the cell that the row is about to write
+            b->history[(b->slot[row] * b->places + b->place[row]) * b->times + b->time[row]] = (int16_t)b->place[row];
+        return;
     case POSITION:
         table += (int64_t)b->time[row] * o->width;
         for (int i = 0; i < o->width; i += LANES) store(y + i, load(y + i) + load(table + i));
@@ -162,6 +164,20 @@ static void operate(const Operation *o, const Batch *b, Share *s) {
             }
 }
 
+static int by_rows(const Operation *o) {
+    switch (o->kind) {
+    case PRODUCT: case KEEP: case KEEP_SOURCE: case ATTEND_CELLS: case ATTEND_SOURCE: case ATTEND_ROWS: case HEAD: return 0;
+    default: return 1;
+    }
+}
+
+// Whether threads that share rows may go on from one operation to the next without waiting for each other: where each
+// reads only what it wrote itself.
+static int flows(const Operation *o, const Operation *next) {
+    if (o->kind == KEEP && next->kind == ATTEND_CELLS) return o->groups == o->key_groups;
+    return by_rows(o) && by_rows(next);
+}
+
 static void run(const Operation *program, int64_t count, const Batch *b, int thread, int threads, Pool *pool) {
     Share s = share_of(b, thread, threads);
     for (int64_t i = 0; i < count; i++) {
@@ -169,7 +185,7 @@ static void run(const Operation *program, int64_t count, const Batch *b, int thr
             head(program + i, b, &s, pool);
         else
             operate(program + i, b, &s);
-        if (!b->cut) regard_barrier(pool);
+        if (!b->cut && !(i + 1 < count && flows(program + i, program + i + 1))) regard_barrier(pool);
     }
 }
 
