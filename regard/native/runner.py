@@ -15,7 +15,7 @@ from regard.native.program import Program
 __all__ = ["MOST_BEST", "Runner", "int32", "tables"]
 
 MOST_BEST = 64
-PARTIAL = 8 + 8 * MOST_BEST  # bytes
+PARTIAL = 128 + 8 * MOST_BEST  # bytes
 SHARED = 2 * 2**20  # bytes of matrices from which on threads share the few rows of a step
 ROWS_EACH = 4  # rows of a thread from which on each has rows of its own
 

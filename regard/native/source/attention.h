@@ -23,26 +23,29 @@ typedef struct {  // the columns first, first + 1, … of one head
     const int16_t *history;         // by column; NULL: place 0
     int64_t ring;
     const float *bias;  // of the distance 0; it goes back from the last column. NULL: none
+    int64_t key_next, value_next;  // from here to what is asked next, which is fetched meanwhile; 0: nothing
 } Columns;
 
 INLINE int64_t cell(const Columns *c, int64_t column) { return c->ring ? column % c->ring : column; }
 INLINE int64_t place(const Columns *c, int64_t column) { return c->history ? c->history[column] : 0; }
 
-// softmax(q · k + bias) v over columns first to last; `energy`: room for them, and 16 more.
-static void attend(const float *query, const Columns *c, int64_t first, int64_t last, int64_t width, int64_t value_width,
-                   float *energy, float *out) {
+// Energies of the columns first, first + 1, … into `energy`, the last vector filled up; returns the greatest by lane.
+INLINE Vector energies(const float *query, const Columns *c, int64_t first, int64_t count, const int64_t width, float *energy) {
     const Whole lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    int64_t count = last - first + 1;
-    Vector top = every(-3e38f), total = every(0);
-    for (int64_t i = 0; i < value_width; i += LANES) store(out + i, every(0));
-    if (count <= 0) return;
+    Vector top = every(-3e38f);
     for (int64_t t = 0; t < count; t += LANES) {
         int64_t most = count - t < LANES ? count - t : LANES;
         Vector part[LANES];
         for (int64_t i = 0; i < LANES; i++) {
-            int64_t column = first + t + (i < most ? i : 0);
-            const float *key = c->key + cell(c, column) * c->key_step + place(c, column) * c->key_place;
+            if (i >= most) {
+                part[i] = every(0);
+                continue;
+            }
+            const float *key = c->key + cell(c, first + t + i) * c->key_step + place(c, first + t + i) * c->key_place;
+            if (c->key_next)
+                for (int64_t j = 0; j < width; j += LANES) __builtin_prefetch(key + c->key_next + j);
             part[i] = load(query) * load(key);
+#pragma GCC unroll 8
             for (int64_t j = LANES; j < width; j += LANES) part[i] += load(query + j) * load(key + j);
         }
         Vector e = sums(part);
@@ -52,6 +55,37 @@ static void attend(const float *query, const Columns *c, int64_t first, int64_t 
         store(energy + t, e);
         top = greater(top, e);
     }
+    return top;
+}
+
+// The values of so many columns, weighed, for `wide` vectors of them.
+INLINE void gather(const Columns *c, int64_t first, int64_t count, int64_t begin, const int wide, const float *weight,
+                   float share, float *out) {
+    Vector context[4] = {every(0), every(0), every(0), every(0)};
+    for (int64_t t = 0; t < count; t++) {
+        const float *value = c->value + cell(c, first + t) * c->value_step + place(c, first + t) * c->value_place + begin;
+        if (c->value_next)
+            for (int i = 0; i < wide; i++) __builtin_prefetch(value + c->value_next + LANES * i);
+#pragma GCC unroll 4
+        for (int i = 0; i < wide; i++) context[i] += load(value + LANES * i) * weight[t];
+    }
+    for (int i = 0; i < wide; i++) store(out + begin + LANES * i, context[i] * share);
+}
+
+// softmax(q · k + bias) v over columns first to last; `energy`: room for them, and 16 more.
+static void attend(const float *query, const Columns *c, int64_t first, int64_t last, int64_t width, int64_t value_width,
+                   float *energy, float *out) {
+    int64_t count = last - first + 1;
+    if (count <= 0) {
+        for (int64_t i = 0; i < value_width; i += LANES) store(out + i, every(0));
+        return;
+    }
+    Vector total = every(0), top;
+    switch (width) {  // the usual ones, with loops of a known length
+    case 32: top = energies(query, c, first, count, 32, energy); break;
+    case 64: top = energies(query, c, first, count, 64, energy); break;
+    default: top = energies(query, c, first, count, width, energy);
+    }
     float most = greatest(top);
     for (int64_t t = 0; t < count; t += LANES) {
         Vector e = exponential(load(energy + t) - most);
@@ -60,21 +94,12 @@ static void attend(const float *query, const Columns *c, int64_t first, int64_t 
     }
     float share = 1 / sum(total);
     for (int64_t begin = 0; begin < value_width; begin += 4 * LANES) {
-        int wide = value_width - begin < 4 * LANES ? (int)((value_width - begin) / LANES) : 4;
-        Vector context[4] = {every(0), every(0), every(0), every(0)};
-#define GATHER(n)                                                                                                    \
-    for (int64_t t = 0; t < count; t++) {                                                                            \
-        const float *value =                                                                                         \
-            c->value + cell(c, first + t) * c->value_step + place(c, first + t) * c->value_place + begin;            \
-        for (int i = 0; i < n; i++) context[i] += load(value + LANES * i) * energy[t];                               \
-    }
-        switch (wide) {
-        case 1: GATHER(1) break;
-        case 2: GATHER(2) break;
-        case 3: GATHER(3) break;
-        default: GATHER(4)
-        }
-#undef GATHER
-        for (int i = 0; i < wide; i++) store(out + begin + LANES * i, context[i] * share);
+        int64_t left = value_width - begin;
+        if (left >= 4 * LANES)
+            gather(c, first, count, begin, 4, energy, share, out);
+        else if (left == 2 * LANES)
+            gather(c, first, count, begin, 2, energy, share, out);
+        else
+            for (int64_t each = begin; each < value_width; each += LANES) gather(c, first, count, each, 1, energy, share, out);
     }
 }

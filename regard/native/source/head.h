@@ -19,10 +19,16 @@ static int is_suppressed(const Batch *b, int32_t type) {
 }
 
 typedef struct {  // what is known of a row after some of its types
-    float most, total;  // of exp(x - most)
+    float most[LANES], total[LANES];  // by lane: the greatest x, and the sum of exp(x - it)
     float value[MOST_BEST];
     int32_t type[MOST_BEST];
 } Best;
+
+static void forget(Best *best, int64_t count) {
+    store(best->most, every(-3e38f));
+    store(best->total, every(0));
+    for (int64_t i = 0; i < count; i++) best->value[i] = -3e38f, best->type[i] = 0;
+}
 
 static void take(Best *best, const Batch *b, float value, int32_t type) {
     if (is_suppressed(b, type)) return;
@@ -31,18 +37,27 @@ static void take(Best *best, const Batch *b, float value, int32_t type) {
     best->value[i] = value, best->type[i] = type;
 }
 
+static int anywhere(Whole which) {
+#if defined(__AVX512F__)
+    return _mm512_test_epi32_mask((__m512i)which, (__m512i)which) != 0;
+#else
+    int32_t any = 0;
+    for (int i = 0; i < LANES; i++) any |= which[i];
+    return any;
+#endif
+}
+
 static void read_stripe(const Batch *b, Best *best, int64_t row, const float *x, int64_t count, int64_t first) {
-    Vector top = every(-3e38f), all = every(0);
-    for (int64_t i = 0; i < count; i += LANES) top = greater(top, load(x + i));
-    float most = greatest(top);
-    if (!(most <= best->most)) {
-        best->total *= expf(best->most - most);
-        best->most = most;
-    }
-    for (int64_t i = 0; i < count; i += LANES) all += exponential(load(x + i) - best->most);
-    best->total += sum(all);
+    Vector before = load(best->most), own = load(x), all = every(0);
+    for (int64_t i = LANES; i < count; i += LANES) own = greater(own, load(x + i));
+    Vector most = greater(before, own);
+    for (int64_t i = 0; i < count; i += LANES) all += exponential(load(x + i) - most);
+    Vector total = load(best->total);
+    if (anywhere(~(most <= before))) total *= exponential(before - most);
+    store(best->total, total + all);
+    store(best->most, most);
     if (b->asked && b->asked[row] >= first && b->asked[row] < first + count) b->asked_value[row] = x[b->asked[row] - first];
-    if (!(most <= best->value[b->best - 1]))
+    if (anywhere(own > best->value[b->best - 1]))
         for (int64_t i = 0; i < count; i++)
             if (x[i] > best->value[b->best - 1]) take(best, b, x[i], (int32_t)(first + i));
 }
@@ -51,11 +66,13 @@ static Best *partial(const Batch *b, int64_t part, int64_t row) { return (Best *
 
 // The best of all parts of a row, their log-probabilities, and that of the type that was asked for.
 static void merge(const Batch *b, int64_t parts, int64_t row) {
-    float most = -3e38f, total = 0;
+    Vector most = every(-3e38f), total = every(0);
     int64_t next[64] = {0};  // of each thread
-    for (int64_t p = 0; p < parts; p++) most = partial(b, p, row)->most > most ? partial(b, p, row)->most : most;
-    for (int64_t p = 0; p < parts; p++) total += partial(b, p, row)->total * expf(partial(b, p, row)->most - most);
-    float shift = most + logf(total);
+    for (int64_t p = 0; p < parts; p++) most = greater(most, load(partial(b, p, row)->most));
+    float top = greatest(most);
+    for (int64_t p = 0; p < parts; p++)
+        total += load(partial(b, p, row)->total) * exponential(load(partial(b, p, row)->most) - top);
+    float shift = top + logf(sum(total));
     for (int64_t i = 0; i < b->best; i++) {
         int64_t from = 0;
         for (int64_t p = 1; p < parts; p++)
@@ -79,9 +96,7 @@ static void head(const Operation *o, const Batch *b, Share *s, Pool *pool) {
     for (int64_t r = 0; r < rows; r++) {
         if (m->format == INT8) quantise(x + r * every * b->stride, m->inputs, &s->quantised, r);
         if (!b->best) continue;
-        Best *best = partial(b, s->part, begin + r);
-        best->most = -3e38f, best->total = 0;
-        for (int64_t i = 0; i < b->best; i++) best->value[i] = -3e38f, best->type[i] = 0;
+        forget(partial(b, s->part, begin + r), b->best);
     }
     for (int64_t i = first; i < last; i++) {
         float *to = b->best ? s->logits : b->log_p + begin * m->outputs + i * STRIPE;

@@ -7,6 +7,7 @@
 typedef struct {  // the part of the work that a thread has
     int64_t row, rows;     // its rows
     int64_t part, parts;   // and of features: stripes, heads
+    int64_t head, heads;   // its heads in the operation at hand
     int64_t some, somes;   // rows where an operation cannot be cut by features
     Quantised quantised;
     float *energy, *logits, *tops;
@@ -91,14 +92,17 @@ static void keep(const Operation *o, const Batch *b, int64_t row, int64_t head, 
 static void attend_table(const Operation *o, const Batch *b, Share *s, int64_t row, int64_t head) {
     const int own = o->kind == ATTEND_CELLS;
     const Table *t = (own ? b->cells : b->sources) + o->layer;
-    int64_t key_head = head / (o->groups / o->key_groups);
-    int64_t begin = ((int64_t)b->slot[row] * o->key_groups + key_head) * t->columns * t->places;
+    int64_t group = o->groups / o->key_groups, key_head = head / group, size = (int64_t)t->columns * t->places;
+    int64_t begin = ((int64_t)b->slot[row] * o->key_groups + key_head) * size, next = (head + 1) / group - key_head;
+    if (head + 1 == s->heads)  // the next row begins with the first head of this thread
+        next = row + 1 < s->rows ? (b->slot[row + 1] - b->slot[row]) * (int64_t)o->key_groups + s->head / group - key_head : 0;
+    next *= size;
     int64_t last = own ? b->time[row] : b->length[row] - 1;
     int64_t first = own && t->window >= 0 && last > t->window ? last - t->window : 0;
     Columns c = {t->key + begin * o->width, t->value + begin * o->value_width, (int64_t)t->places * o->width,
                  (int64_t)t->places * o->value_width, o->width, o->value_width,
                  own && b->history ? b->history + (b->slot[row] * b->places + b->place[row]) * b->times : 0, t->ring,
-                 t->bias ? t->bias + head * t->distances : 0};
+                 t->bias ? t->bias + head * t->distances : 0, next * o->width, next * o->value_width};
     attend(at(b, row, o->in) + head * o->width, &c, first, last, o->width, o->value_width, s->energy,
            at(b, row, o->out) + head * o->value_width);
 }
@@ -108,7 +112,7 @@ static void attend_rows(const Operation *o, const Batch *b, Share *s, int64_t ro
     int64_t key_head = head / (o->groups / o->key_groups), begin = b->begin[row];
     Columns c = {at(b, begin, o->other) + key_head * o->width,
                  at(b, begin, o->other) + o->key_groups * o->width + key_head * o->value_width,
-                 b->stride, b->stride, 0, 0, 0, 0, 0};
+                 b->stride, b->stride, 0, 0, 0, 0, 0, 0, 0};
     attend(at(b, row, o->in) + head * o->width, &c, 0, b->end[row] - begin - 1, o->width, o->value_width, s->energy,
            at(b, row, o->out) + head * o->value_width);
 }
@@ -154,9 +158,9 @@ static void operate(const Operation *o, const Batch *b, Share *s) {
     case ATTEND_ROWS: heads = o->groups; break;
     default: for (int64_t r = s->some; r < s->somes; r++) elementwise(o, b, r); return;
     }
-    int64_t first = heads * s->part / s->parts, last = heads * (s->part + 1) / s->parts;
+    s->head = heads * s->part / s->parts, s->heads = heads * (s->part + 1) / s->parts;
     for (int64_t r = s->row; r < s->rows; r++)
-        for (int64_t h = first; h < last; h++) switch (o->kind) {
+        for (int64_t h = s->head; h < s->heads; h++) switch (o->kind) {
             case KEEP: keep(o, b, r, h, b->cells + o->layer, b->time[r]); break;
             case KEEP_SOURCE: keep(o, b, r, h, b->sources + o->layer, b->time[r]); break;
             case ATTEND_ROWS: attend_rows(o, b, s, r, h); break;
