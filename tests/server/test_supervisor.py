@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -18,10 +18,14 @@ import os, signal, sys, time
 from functools import partial
 from regard.server.supervisor import AT_ONCE, Supervisor, begin_work
 
+def say(*words):
+    # In one write, which a pipe keeps whole among those of others, and which a handler may do at any moment.
+    os.write(1, (" ".join(map(str, words)) + "\\n").encode())
+
 def work(kind, folder, number, supervisor):
     begin_work()
     def stop(name):
-        print(number, name, flush=True)
+        say(number, name)
         if kind != "stubborn":
             os._exit(0)
     signal.signal(signal.SIGTERM, lambda *_: stop("drains"))
@@ -29,7 +33,7 @@ def work(kind, folder, number, supervisor):
     if kind == "broken" or kind == "broken later" and os.path.exists(folder):
         sys.exit(4)
     supervisor.send(True)
-    print(number, "serves", os.getpid(), flush=True)
+    say(number, "serves", os.getpid())
     while True:
         time.sleep(0.01)
 
@@ -37,7 +41,7 @@ if __name__ == "__main__":
     logging = __import__("logging")
     logging.basicConfig(stream=sys.stdout, format="%(message)s")
     supervisor = Supervisor(partial(work, *sys.argv[1:]), 2, patience=1000.0)
-    print(*supervisor.run(on_stop=lambda: print("stopping", flush=True)), flush=True)
+    say(*supervisor.run(on_stop=lambda: say("stopping")))
 """
 
 
@@ -69,11 +73,12 @@ def program(tmp_path: Path) -> Path:
 @contextmanager
 def supervised(program: Path, kind: str) -> Iterator[Supervised]:
     command = [sys.executable, str(program), kind, str(program.parent / "gone")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         try:
             yield Supervised(process)
         finally:
-            process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # and workers that do not stop, where a test has failed
 
 
 def test_who_is_killed_is_replaced_and_who_is_told_to_stop_stops(program: Path) -> None:
