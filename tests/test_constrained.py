@@ -72,10 +72,10 @@ def contains(tokens: Sequence[int], constraints: Sequence[Sequence[int]]) -> boo
     return all(times(wanted) >= [*map(list, constraints)].count(list(wanted)) for wanted in constraints)
 
 
-def same(one: Sequence[Hypothesis], other: Sequence[Hypothesis]) -> None:
+def same(one: Sequence[Hypothesis], other: Sequence[Hypothesis], *, within: float = 1e-9) -> None:
     assert [(each.tokens, each.finished) for each in one] == [(each.tokens, each.finished) for each in other]
     for mine, its in zip(one, other, strict=True):
-        assert mine.score == pytest.approx(its.score, abs=1e-9)
+        assert mine.score == pytest.approx(its.score, abs=within)
         assert mine.token_log_probabilities == pytest.approx(its.token_log_probabilities, abs=1e-5)
 
 
@@ -200,7 +200,7 @@ def test_every_engine_searches_so(engine: Any) -> None:
         return in_order(search(decoding.step, decoding.open(range(3), sources, options, **given)), 3)
 
     for one, other in zip(outputs(constraints=[[], [], []]), outputs(), strict=True):
-        same(one, other)
+        same(one, other, within=1e-5)  # a model in float32, of whose types the kernels find the best in their own way
     wanted = [[words.encode("d e"), words.encode("a")], [], [words.encode("f")]]
     for its, constraints in zip(outputs(constraints=wanted), wanted, strict=True):
         assert contains(its[0].tokens, constraints)
