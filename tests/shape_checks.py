@@ -11,8 +11,21 @@ from jaxtyping import config
 __all__ = ["UNCHECKED", "check", "switch", "unchecked"]
 
 # Tests of what is around the models. They train and decode whole runs, by calls that the tests of the parts make too,
-# which are checked there: here the check would double the time.
-UNCHECKED = ("cli", "server", "studies")
+# which are checked there: here the check would double the time. A single test of the parts that makes the calls of its
+# neighbours once more is marked ``unchecked``.
+UNCHECKED = (
+    "bulk",
+    "cli",
+    "formats",
+    "learn",
+    "reliability",
+    "server",
+    "share",
+    "studies",
+    "test_bench.py",
+    "test_constrained.py",
+    "test_train.py",
+)
 
 check = beartype(conf=BeartypeConf(is_pep484_tower=True))  # an int is welcome where a float is asked for
 

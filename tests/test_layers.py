@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
+parsed = cache(ast.parse)  # each text is asked for by several tests
 LAYERS = {
     "errors": 0,
     "": 1,  # the package itself, which fetches what is above on first use
@@ -46,27 +48,41 @@ def folder(module: str) -> str:
     return module.removeprefix("regard").removeprefix(".").partition(".")[0]
 
 
-def imports(module: str, tree: ast.AST, known: frozenset[str]) -> Iterator[str]:
-    """Modules of regard that a file imports, inside functions too; what only a type checker reads is left out."""
+def named(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Modules that a file imports from, inside functions too, and what from each ("" for the module itself); what only
+    a type checker reads is left out."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             continue
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in known)
-        elif isinstance(node, ast.ImportFrom) and node.level:
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (("." * node.level + (node.module or ""), alias.name) for alias in node.names)
+        elif not isinstance(node, ast.expr):
+            yield from named(node)
+
+
+@cache
+def imported(text: str) -> list[tuple[str, str]]:
+    return [*named(parsed(text))]
+
+
+def imports(text: str, known: frozenset[str]) -> Iterator[str]:
+    """Modules of regard that a file imports."""
+    for module, name in imported(text):
+        whole = f"{module}.{name}"
+        if module.startswith("."):
             yield "a relative import"
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "regard":
-            for alias in node.names:
-                whole = f"{node.module}.{alias.name}"
-                yield whole if whole in known else str(node.module)
-        else:
-            yield from imports(module, node, known)
+        elif not name and module in known:
+            yield module
+        elif name and module.split(".")[0] == "regard":
+            yield whole if whole in known else module
 
 
 def violations(sources: Mapping[str, str]) -> list[str]:
     """Every broken rule, given the text of each module."""
     known, found = frozenset(sources), []
-    graph = {module: set(imports(module, ast.parse(text), known)) for module, text in sources.items()}
+    graph = {module: set(imports(text, known)) for module, text in sources.items()}
     for module, targets in graph.items():
         own = LAYERS.get(folder(module))
         if own is None:
@@ -84,6 +100,7 @@ def violations(sources: Mapping[str, str]) -> list[str]:
     return found
 
 
+@cache
 def house() -> dict[str, str]:
     files = sorted((ROOT / "regard").rglob("*.py"))
     names = (".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for file in files)
@@ -101,7 +118,7 @@ def test_every_folder_of_the_table_is_there() -> None:
 def test_a_public_class_name_occurs_once() -> None:
     places: dict[str, list[str]] = {}
     for module, text in house().items():
-        for node in ast.parse(text).body:
+        for node in parsed(text).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(module)
     assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}
@@ -114,7 +131,7 @@ def test_no_docstring_opens_with_a_riddle() -> None:
     """Docstrings begin with a noun or a verb: the thing returned, or the deed."""
     found = []
     for module, text in house().items():
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(parsed(text)):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 first = (ast.get_docstring(node) or "").split(maxsplit=1)[:1]
                 found += [f"{module}: {getattr(node, 'name', 'the module')}"] if first and first[0] in OPENERS else []
@@ -125,7 +142,7 @@ def test_files_and_functions_fit_on_screens() -> None:
     """At most 400 lines a file, and 50 a function."""
     found = [module for module, text in house().items() if text.count("\n") > 400]
     for module, text in house().items():
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(parsed(text)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or 0) - node.lineno + 1
                 found += [f"{module}.{node.name}: {lines} lines"] if lines > 50 else []

@@ -47,10 +47,11 @@ class Draw:
         first = first.view(rows, length)
         columns = torch.arange(length).expand(rows, -1)
         restarted = columns - (columns * first).cummax(1).values if length else columns
+        given = restarted if packed else columns + first.cumsum(1)
         return self.span(rows, length)._replace(
             segment=first.cumsum(1),
-            given_position=() if not placed else restarted if packed else columns + first.cumsum(1),
-            visible_until=columns + self.integer(1, 3),
+            given_position=given if placed else (),
+            visible_until=(given if placed else columns) + self.integer(1, 3),  # in positions: each sees itself
             is_global=torch.tensor([[self.source.random() < 0.3 for _ in range(length)] for _ in range(rows)]).view(
                 rows, length
             ),
