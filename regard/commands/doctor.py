@@ -55,7 +55,6 @@ def doctor(*, markdown: Markdown = False, as_json: AsJson = False) -> None:
 
 def _versions() -> Iterator[tuple[str, str]]:
     from regard.engine.processor import bfloat16_in_hardware, int8_obstacle
-    from regard.native.library import find
     from regard.runs.run_folder import environment
 
     found = environment()
@@ -72,8 +71,17 @@ def _versions() -> Iterator[tuple[str, str]]:
     yield "vector instructions", found["vector_instructions"]
     yield "bfloat16 products", "in hardware" if bfloat16_in_hardware() else "emulated, hence slow"
     yield "8-bit products", int8_obstacle() or "exact"
-    kernels = find()
-    yield "kernels in C", f"for {kernels.library.set}" if kernels.library else f"none: {kernels.reason}"
+    yield "kernels in C", _kernels()
+
+
+def _kernels() -> str:
+    from regard.native.library import CHOICE, find
+
+    found, reason = find()
+    if found is None:
+        return f"none: {reason}"
+    why = f"by {CHOICE}" if os.environ.get(CHOICE) else "the quickest"
+    return f"for {found.set}, {why} of {', '.join(found.sets)}"
 
 
 def _machine() -> Iterator[tuple[str, str]]:

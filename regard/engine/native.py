@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterable
 from copy import deepcopy
 from threading import Lock
@@ -25,9 +24,9 @@ from regard.engine.transformer import obstacle as decoder_obstacle
 from regard.models.input import TokenInput
 from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.transformer import TransformerDecoder, TransformerEncoder
-from regard.native.library import Library, RowBatch, library
+from regard.native.library import Library, library
 from regard.native.program import Format, Program
-from regard.native.runner import Runner, tables
+from regard.native.runner import Call, Runner, Tables
 from regard.search.best_types import BestTypes
 from regard.search.contract import Reduce
 
@@ -125,8 +124,7 @@ class NativeEncoderDecoder:
             self.runner.refresh()
         if session.prepared is None:
             session.prepared = _PreparedRows(session)
-        token = tokens.to(torch.int32, copy=True)
-        self.runner.batch.token = token.data_ptr()
+        self.runner.batch.token = tokens.to(torch.int32, copy=True)
         session.prepared.fill(self.runner.batch)
         columns = max(last + ahead, session.columns)
         if ahead > 1:
@@ -145,16 +143,13 @@ class _PreparedRows:
         each = torch.tensor([session.time, session.slots, session.lengths], dtype=torch.int32)
         self.time, self._slot, self._length = each.repeat_interleave(width, 1).contiguous()
         self._place = torch.arange(width, dtype=torch.int32).repeat(len(session.slots))
-        self._cells = tables([(table.key, table.value) for table in session.cells])
-        self._sources = tables([(table.key, table.value) for table in session.sources])
+        self._cells = Tables([(table.key, table.value) for table in session.cells])
+        self._sources = Tables([(table.key, table.value) for table in session.sources])
 
-    def fill(self, batch: RowBatch) -> None:
-        _, places, times = self._history.shape
-        batch.time, batch.slot = self.time.data_ptr(), self._slot.data_ptr()
-        batch.place, batch.length = self._place.data_ptr(), self._length.data_ptr()
-        batch.history = self._history.data_ptr() if places > 1 else None
-        batch.times, batch.places = times, places
-        batch.cells, batch.sources = ctypes.addressof(self._cells), ctypes.addressof(self._sources)
+    def fill(self, batch: Call) -> None:
+        batch.time, batch.slot, batch.place, batch.length = self.time, self._slot, self._place, self._length
+        batch.history = self._history if self._history.shape[1] > 1 else None
+        batch.cells, batch.sources = self._cells, self._sources
 
 
 class _NativeEncoder:
@@ -198,9 +193,9 @@ class _NativeEncoder:
         end = (first + each[sentence]).int()
         time = (torch.arange(rows) - first).int()
         token = source[valid].int()
-        layers = tables([(table.key, table.value) for table in sources])
-        batch.token, batch.time, batch.slot = token.data_ptr(), time.data_ptr(), slot.data_ptr()
-        batch.begin, batch.end, batch.sources = begin.data_ptr(), end.data_ptr(), ctypes.addressof(layers)
+        layers = Tables([(table.key, table.value) for table in sources])
+        batch.token, batch.time, batch.slot = token, time, slot
+        batch.begin, batch.end, batch.sources = begin, end, layers
         if self.stack is None:
             states, _ = leading(self.encoder(source, valid).states, valid)
             kept = torch.cat([row[:length] for row, length in zip(states, lengths, strict=True)])

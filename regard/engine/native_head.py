@@ -35,7 +35,7 @@ class NativeHead:
         if isinstance(reduce, BestTypes) and reduce.count <= MOST_BEST:
             return self._best(reduce, found, lambda: self.runner.run(rows, columns, cuts))
         log_p = torch.empty(found, filled(self.types))
-        batch.best, batch.log_p = 0, log_p.data_ptr()
+        batch.best, batch.log_p = 0, log_p
         self.runner.run(rows, columns, cuts)
         return reduce(log_p[:, : self.types], slice(0, found))
 
@@ -53,21 +53,18 @@ class NativeHead:
         batch = self.runner.batch
         if wanted.suppressed != self._suppressed:
             self._suppressed, self._kept = wanted.suppressed, int32(wanted.suppressed)
-        batch.best, batch.value, batch.found = count, value.data_ptr(), token.data_ptr()
-        batch.suppressed, batch.suppressed_count = self._kept.data_ptr(), len(self._suppressed)
-        batch.asked, batch.every = None, 1
+        batch.best, batch.value, batch.found = count, value, token
+        batch.suppressed = self._kept
 
     def _best(self, wanted: BestTypes, rows: int, run: Callable[[], object]) -> tuple[Tensor, ...]:
         batch, count = self.runner.batch, min(wanted.count, self.types)
         value, token = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.int32)
-        every = batch.every
         self._ask(wanted, count, value, token)
-        batch.every = every
         if not wanted.forced:
             run()
             return value, token.long()
         asked, forced = int32([-1 if type is None else type for type in wanted.forced]), torch.empty(rows)
-        batch.asked, batch.asked_value = asked.data_ptr(), forced.data_ptr()
+        batch.asked, batch.asked_value = asked, forced
         run()
         found = token.long()
         wanted.force(value, found, wanted.forced, list(forced))

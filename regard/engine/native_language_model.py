@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from copy import deepcopy
 from threading import Lock
 from typing import cast
@@ -22,9 +21,9 @@ from regard.engine.native_layer import Attention
 from regard.engine.native_stack import NativeStack, native_obstacle
 from regard.models.input import TokenInput
 from regard.models.language_model import LanguageModel
-from regard.native.library import Table, library
+from regard.native.library import library
 from regard.native.program import Format
-from regard.native.runner import Runner, int32, tables
+from regard.native.runner import Runner, Tables, int32
 from regard.search.contract import Reduce
 
 __all__ = ["NativeLanguageModel", "obstacle"]
@@ -99,18 +98,18 @@ class NativeLanguageModel:
             state = CausalState([table.with_room(longest) for table in state.tables], state.time)
             if self.stack.grow(longest):
                 self.runner.refresh()
-            batch, cells = self.runner.batch, self._cells(state, longest)
+            batch = self.runner.batch
             token, time = tokens.int().flatten(), int32(state.time)[:, None] + torch.arange(length, dtype=torch.int32)
             slot = torch.arange(rows, dtype=torch.int32).repeat_interleave(length)
-            batch.token, batch.time, batch.slot = token.data_ptr(), time.data_ptr(), slot.data_ptr()
-            batch.cells = ctypes.addressof(cells)
+            batch.token, batch.time, batch.slot = token, time.flatten(), slot
+            batch.cells = self._cells(state, longest)
             cuts = None if length == 1 else range(0, rows * length + 1, length)
             found = self.head.run(reduce, rows * length, longest, every=every, cuts=cuts)
             return found, CausalState(state.tables, [time + length for time in state.time])
 
-    def _cells(self, state: CausalState, longest: int) -> ctypes.Array[Table]:
-        cells = tables([(table.key, table.value) for table in state.tables])
-        for layer, table, cell in zip(self._layers, state.tables, cells, strict=True):
+    def _cells(self, state: CausalState, longest: int) -> Tables:
+        cells = Tables([(table.key, table.value) for table in state.tables])
+        for layer, table, cell in zip(self._layers, state.tables, cells.array, strict=True):
             if table.most is not None:
                 cell.window, cell.ring = cast(int, table.window), table.most
             if layer.bias is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
+from collections.abc import Sequence
 from ctypes import POINTER, Structure, byref, c_char_p, c_float, c_int, c_int32, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 
 from regard.native.build import LIBRARY
 
-__all__ = ["Found", "Library", "NativeMatrix", "Operation", "Pool", "RowBatch", "Table", "find", "library"]
+__all__ = ["CHOICE", "Found", "Library", "NativeMatrix", "Operation", "Pool", "RowBatch", "Table", "find", "library"]
 
 ABI = 3
 CHOICE = "REGARD_NATIVE"
@@ -66,10 +67,13 @@ class Found(NamedTuple):
 
 
 class Library:
-    """The kernels for one instruction set."""
+    """The kernels for one instruction set.
 
-    def __init__(self, loaded: Any, name: str) -> None:
-        self._loaded, self.set = loaded, name
+    They take addresses as they are: ``Program`` and ``Runner`` check what lies there.
+    """
+
+    def __init__(self, loaded: Any, name: str, sets: Sequence[str]) -> None:
+        self._loaded, self.set, self.sets = loaded, name, tuple(sets)  # all of this processor's, the quickest first
         self._name = name.encode()
 
     def run(self, program: Any, count: int, batch: RowBatch, pool: Pool | None) -> None:
@@ -93,6 +97,11 @@ class Library:
         """Pack a matrix of float32 at an address."""
         if not self._loaded.regard_pack(self._name, weight, outputs, inputs, filled, format, to, scale):
             raise RuntimeError(f"the kernels for {self.set} cannot be run here")
+
+    def wrong(self, batch: RowBatch, ends: ctypes.Array[c_int64], slots: int) -> tuple[int, int] | None:
+        """The list, and the place in it, of the first number of a batch that is not below its end."""
+        found: int = self._loaded.regard_wrong(byref(batch), ends, slots)
+        return None if found < 0 else divmod(found, 2**32)
 
     def pool(self, threads: int) -> Pool | None:
         """Threads that wait for work; None for a single one, or where there are none to be had."""
@@ -135,7 +144,7 @@ def find(path: Path = LIBRARY, choice: str | None = None) -> Found:
         sets.append(name.decode())
     if choice and choice not in sets:
         return Found(None, f"{CHOICE} is {choice}, and this processor has {', '.join(sets)}")
-    return Found(Library(loaded, choice or sets[0]), None)
+    return Found(Library(loaded, choice or sets[0], sets), None)
 
 
 def library() -> Library | None:
@@ -150,6 +159,7 @@ def _declared(loaded: Any) -> Any:
         ("run", c_int, [c_char_p, c_void_p, c_int64, c_void_p, c_void_p]),
         ("run_ahead", c_int, [c_char_p, c_void_p, c_int64, *[c_void_p] * 4, c_int, c_int32]),
         ("pack", c_int, [c_char_p, c_void_p, *[c_int64] * 4, c_void_p, c_void_p]),
+        ("wrong", c_int64, [c_void_p, c_void_p, c_int64]),
     ):  # fmt: skip
         function = getattr(loaded, f"regard_{name}")
         function.restype, function.argtypes = result, arguments

@@ -9,12 +9,13 @@ import torch
 from jaxtyping import Float, Int32
 from torch import Tensor
 
-from regard.native.library import Pool, RowBatch, Table
-from regard.native.program import Program
+from regard.native.call import MOST_BEST, Call, CallSizes, Tables
+from regard.native.library import Pool, RowBatch
+from regard.native.needs import Needs
+from regard.native.program import Program, filled
 
-__all__ = ["MOST_BEST", "Runner", "int32", "tables"]
+__all__ = ["MOST_BEST", "Call", "Runner", "Tables", "int32"]
 
-MOST_BEST = 64
 PARTIAL = 128 + 8 * MOST_BEST  # bytes
 SHARED = 2 * 2**20  # bytes of matrices from which on threads share the few rows of a step
 ROWS_EACH = 4  # rows of a thread from which on each has rows of its own
@@ -22,16 +23,6 @@ ROWS_EACH = 4  # rows of a thread from which on each has rows of its own
 
 def int32(numbers: Sequence[int]) -> Int32[Tensor, "numbers"]:
     return torch.tensor(numbers, dtype=torch.int32)
-
-
-def tables(layers: Sequence[tuple[Tensor, Tensor]]) -> ctypes.Array[Table]:
-    """Tables of (keys, values), [slots, heads, columns, places, width] or without places, of each layer."""
-    found = []
-    for key, value in layers:
-        assert key.is_contiguous() and value.is_contiguous() and key.dtype == value.dtype == torch.float32
-        places = key.shape[3] if key.dim() == 5 else 1
-        found.append(Table(key=key.data_ptr(), value=value.data_ptr(), columns=key.shape[2], places=places, window=-1))
-    return (Table * len(found))(*found)
 
 
 class Runner:
@@ -42,34 +33,39 @@ class Runner:
 
     def __init__(self, program: Program, threads: int) -> None:
         self.program, self.library = program, program.library
-        self._operations, self._count = program.operations, len(program.operations)
+        self.refresh()
         self._pool: Pool | None = program.library.pool(threads)
         self._threads = self._pool.threads if self._pool else 1
         self._record = torch.zeros(0)
         self._scratch = torch.zeros(0, dtype=torch.uint8)
         self._partial = torch.zeros(0, dtype=torch.uint8)
-        self.batch = RowBatch(stride=program.stride, every=1)
+        self.batch = Call()
+        self._addresses = RowBatch(stride=program.stride)
 
     def run(
         self, rows: int, longest: int, cuts: Sequence[int] | None = None, *, ahead: int = 1, end: int = -1
     ) -> int:  # fmt: skip
-        """Run the program on the rows of ``batch``, which attend to ``longest`` columns at most.
+        """Run the program on the rows of ``batch``, which attend to ``longest`` columns at most; it is empty then.
 
         ``cuts``: rows at which sequences begin, and their number, where rows of one are to stay with one thread.
         ``ahead``: steps to run, each row fed with its best type, until one is ``end``; returns the number done.
         """
+        given, self.batch = self.batch, Call()
         if not rows:
             return 1
-        batch, pool = self.batch, self._pool
+        program, batch, pool = self.program, self._addresses, self._pool
+        sizes = CallSizes(rows, longest, ahead, program.types, filled(program.types))
+        given.fill(batch, self.library, self._needs, sizes)
         alone = rows < ROWS_EACH * self._threads or (cuts is not None and len(cuts) <= self._threads)
-        few = rows < ROWS_EACH * self._threads and self.program.bytes < SHARED
+        few = rows < ROWS_EACH * self._threads and program.bytes < SHARED
         if pool is not None and (few or not pool.alive):
             pool = None
         threads = pool.threads if pool else 1
-        batch.rows = rows
         batch.cut = None
         if pool is None or not alone:
-            cut = (ctypes.c_int64 * (threads + 1))(*_dealt(rows, threads, cuts))
+            dealt = _dealt(rows, threads, cuts)
+            self._check_cut(given, dealt, rows)
+            cut = (ctypes.c_int64 * (threads + 1))(*dealt)
             batch.cut = ctypes.addressof(cut)
         self._make_room(rows, longest, threads)
         if ahead > 1:
@@ -80,6 +76,16 @@ class Runner:
     def refresh(self) -> None:
         """Take over operations that were changed."""
         self._operations = self.program.operations
+        self._count, self._needs = len(self._operations), Needs.of(self._operations, self.program.looked_up)
+
+    def _check_cut(self, given: Call, dealt: list[int], rows: int) -> None:
+        """Sequences whose rows attend to each other are not dealt out to several threads."""
+        inner = [row for row in dealt[1:-1] if row != 0 and row != rows]
+        if inner and "attend-rows" in self._needs.kinds:
+            begin = given.begin
+            assert begin is not None
+            if any(row < 0 or int(begin[row]) != row for row in inner):
+                raise ValueError(f"threads share a sequence: none begins at each of the rows {inner}")
 
     def prepare(self, rows: int) -> Float[Tensor, "rows stride"]:
         """The records of the rows of the next call, to be filled."""
@@ -88,7 +94,7 @@ class Runner:
         return self._record[: rows * self.program.stride].view(rows, -1)
 
     def _make_room(self, rows: int, longest: int, threads: int) -> None:
-        batch, stride = self.batch, self.program.stride
+        batch, stride = self._addresses, self.program.stride
         each = rows * (stride + 4 * 64 + 12) + 4 * (longest + 32)
         each += -each % 64
         if len(self._record) < rows * stride:

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from regard.core.installation import Extra, extra_command, extras
+from regard.native.library import CHOICE, find
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +37,26 @@ def test_every_extra_is_named_with_what_it_is_for(regard, monkeypatch: pytest.Mo
     monkeypatch.setattr("regard.commands.doctor.extras", lambda: lacking)
     told = json.loads(regard("doctor", "--json").stdout)["facts"]["extra plot"]
     assert told == f"for pictures; lacks matplotlib: {extra_command('plot')}"
+
+
+@pytest.mark.parametrize("choice", ["", "off", "nonsense", "plain"])
+def test_it_tells_of_the_kernels(regard, choice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels, reason = find(choice="")
+    if kernels is None:
+        pytest.skip(f"needs the kernels: {reason}")
+    names = ", ".join(kernels.sets)
+    told = {
+        "": f"for {kernels.sets[0]}, the quickest of {names}",
+        "off": f"none: {CHOICE} is off",
+        "nonsense": f"none: {CHOICE} is nonsense, and this processor has {names}",
+        "plain": f"for plain, by {CHOICE} of {names}",
+    }[choice]
+    monkeypatch.setenv(CHOICE, choice)
+    find.cache_clear()
+    try:
+        assert json.loads(regard("doctor", "--json").stdout)["facts"]["kernels in C"] == told
+    finally:
+        find.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,16 @@ static int has_vnni(void) {  // AVX2, AVX-512 F, DQ, BW, VL, and VNNI
     return has(1u << 5 | 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31, 1u << 11, 0xe6);
 }
 #endif
+#if defined(__aarch64__)
+extern const Kernels regard_kernels_neon_dot;
+#if defined(__APPLE__)
+static int has_dot(void) { return 1; }  // of every processor by Apple that macOS runs on
+#else
+#include <sys/auxv.h>
+#define DOT_PRODUCTS (1ul << 20)  // HWCAP_ASIMDDP
+static int has_dot(void) { return (getauxval(AT_HWCAP) & DOT_PRODUCTS) != 0; }
+#endif
+#endif
 extern const Kernels regard_kernels_plain;
 static int always(void) { return 1; }
 
@@ -37,6 +47,9 @@ static const struct {
 #if defined(__x86_64__)
     {"avx512-vnni", &regard_kernels_vnni, has_vnni},
     {"avx2", &regard_kernels_avx2, has_avx2},
+#endif
+#if defined(__aarch64__)
+    {"neon-dot", &regard_kernels_neon_dot, has_dot},
 #endif
     {"plain", &regard_kernels_plain, always},
 };

@@ -81,7 +81,8 @@ static void merge(const Batch *b, int64_t parts, int64_t row) {
         float value = best->value[next[from]];
         b->value[row * b->best + i] = value <= -1e30f ? -INFINITY : value - shift;
         if (shift != shift) b->value[row * b->best + i] = NAN;
-        b->found[row * b->best + i] = best->type[next[from]++];
+        int32_t type = best->type[next[from]++];
+        b->found[row * b->best + i] = value <= -1e30f ? 0 : type;  // no type that there is not
     }
     if (b->asked && b->asked[row] >= 0) b->asked_value[row] -= shift;
 }

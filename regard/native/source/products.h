@@ -113,6 +113,23 @@ INLINE void whole_tile(const int rows, const Quantised *q, int64_t first, const 
                 total[r][1] = _mm256_add_epi32(total[r][1], _mm256_madd_epi16(two, ones));
             }
         }
+#elif defined(__ARM_FEATURE_DOTPROD)
+        int32x4_t total[WHOLE_ROWS][4];
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; r++) total[r][0] = total[r][1] = total[r][2] = total[r][3] = vdupq_n_s32(0);
+        for (int64_t k = 0; k < inputs; k += 4, p += 4 * STRIPE) {
+            int8x16_t b[4];
+#pragma GCC unroll 8
+            for (int i = 0; i < 4; i++) b[i] = vld1q_s8((const int8_t *)p + 16 * i);
+#pragma GCC unroll 8
+            for (int r = 0; r < rows; r++) {
+                int32_t four;
+                memcpy(&four, q->x + (first + r) * q->stride + k, 4);
+                int8x16_t a = vreinterpretq_s8_s32(vdupq_n_s32(four));
+#pragma GCC unroll 8
+                for (int i = 0; i < 4; i++) total[r][i] = vdotq_s32(total[r][i], b[i], a);
+            }
+        }
 #else
         int32_t total[WHOLE_ROWS][LANES] = {{0}};
         for (int64_t k = 0; k < inputs; k += 4, p += 4 * STRIPE)
@@ -179,7 +196,8 @@ static void quantise(const float *x, int64_t width, const Quantised *q, int64_t 
     int8_t *out = q->x + row * q->stride;
     for (int64_t i = 0; i < width; i += LANES) {
         Vector a = bad ? every(0) : load(x + i);
-        Whole whole = (Whole)(a * inverse + 12582912.0f) - 0x4B400000;
+        Vector scaled = a * inverse;  // rounded, whether or not the set fuses products and sums
+        Whole whole = (Whole)(scaled + 12582912.0f) - 0x4B400000;
         total += whole;
         *(LooseBytes *)(out + i) = __builtin_convertvector(whole, Bytes);
     }
@@ -207,6 +225,6 @@ static void pack(const float *w, int64_t outputs, int64_t inputs, int64_t filled
         scale[i] = bad ? NAN : most / 127;
         for (int64_t k = 0; k < filled; k++)
             ((uint8_t *)to)[begin + k / 4 * 4 * STRIPE + at * 4 + k % 4] =
-                (uint8_t)((k < inputs && !bad ? (int)lrintf(row[k] * 127 / most) : 0) + OFFSET);
+                (uint8_t)((k < inputs && !bad ? (int)lrintf(row[k] / most * 127) : 0) + OFFSET);
     }
 }
