@@ -213,10 +213,11 @@ def attended(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     key_heads=st.integers(1, 3),
     share=st.integers(1, 2),
     times=st.integers(1, 40),
+    half=st.booleans(),
     seed=st.integers(0, 99),
 )
 def test_attention_to_cells_of_a_history(
-    name: str, width: int, value_width: int, key_heads: int, share: int, times: int, seed: int
+    name: str, width: int, value_width: int, key_heads: int, share: int, times: int, half: bool, seed: int
 ) -> None:
     """Each row writes its cell, then attends to those of its history, whichever place they lie in."""
     heads, slots, places, rows = key_heads * share, 3, 2, 4
@@ -227,7 +228,8 @@ def test_attention_to_cells_of_a_history(
     program.embed(torch.zeros(1, 16), program.place(16))  # a token's cell is that of its row from then on
     program.keep(key, value, sizes, 0)
     program.attend(query, out, sizes, 0)
-    cells = [fill(drawn(slots, key_heads, times, places, each, seed=seed)) for each in (width, value_width)]
+    kept = torch.float16 if half else torch.float32
+    cells = [fill(drawn(slots, key_heads, times, places, each, seed=seed)).to(kept) for each in (width, value_width)]
     own = [fill(drawn(rows, each, w, seed=seed + at)) for at, (each, w) in enumerate(
         ((heads, width), (key_heads, width), (key_heads, value_width)))]  # fmt: skip
     draw = torch.Generator().manual_seed(seed)
@@ -244,8 +246,32 @@ def test_attention_to_cells_of_a_history(
         assert seen[-1] == place[row], "its own cell is its own"
         columns = torch.arange(len(seen))
         keys, values = (table[at].movedim(0, 2)[columns, seen] for table in cells)
-        assert torch.equal(keys[-1], own[1][row]) and torch.equal(values[-1], own[2][row])
-        torch.testing.assert_close(found[row], attended(own[0][row], keys, values), rtol=1e-4, atol=1e-5)
+        assert torch.equal(keys[-1], own[1][row].to(kept)) and torch.equal(values[-1], own[2][row].to(kept))
+        wanted = attended(own[0][row], keys.float(), values.float())
+        torch.testing.assert_close(found[row], wanted, rtol=1e-4, atol=1e-5)
+
+
+@every_set
+def test_floats_of_16_bits_are_those_of_the_standard(name: str) -> None:
+    """All of them are read, and floats between, beyond and below them are rounded to them as torch does it."""
+    every = torch.arange(2**16, dtype=torch.int32).to(torch.uint16).view(torch.float16)
+    between = every.float() * (1 + torch.linspace(-1e-3, 1e-3, len(every)))
+    sizes = FilledHeads(1, 1, 16, 64)
+    program = Program(kernels(name), "float32")
+    query, key, value = program.place(16), program.place(16), program.place(64)
+    out = program.place(64)
+    program.keep(key, value, sizes, 0)
+    program.attend(query, out, sizes, 0)
+    for x in (every.float(), between, torch.tensor([65519.9, 65520.0, 1e38, 2.9e-8, 3e-8]).repeat(64)):
+        x = x[: len(x) // 64 * 64].view(-1, 64)
+        rows = len(x)
+        table = torch.zeros(rows, 1, 1, 16, dtype=torch.float16), torch.zeros(rows, 1, 1, 64, dtype=torch.float16)
+        given = torch.cat([torch.zeros(rows, 32), x], 1)
+        slot = torch.arange(rows, dtype=torch.int32)
+        found = ran(program, given, query, time=slot * 0, slot=slot, cells=Tables([table]))
+        assert torch.equal(table[1].flatten().nan_to_num(7), x.half().flatten().nan_to_num(7))
+        read = found[:, out.first : out.first + 64].flatten()
+        assert torch.equal(read.nan_to_num(7), x.half().float().flatten().nan_to_num(7))
 
 
 @every_set

@@ -134,6 +134,7 @@ WRONG |= {
     "values of another width": {"sources": [(torch.zeros(SLOTS, 1, COLUMNS, 16), torch.zeros(SLOTS, 1, COLUMNS, 16))]},
     "keys and values of two shapes": {"sources": [(layer(SLOTS, 1, COLUMNS)[0], layer(SLOTS, 1, COLUMNS - 1)[1])]},
     "tables of another type": {"sources": [tuple(x.double() for x in layer(SLOTS, 1, COLUMNS))]},
+    "tables of two types": {"sources": [(layer(SLOTS, 1, COLUMNS)[0].half(), layer(SLOTS, 1, COLUMNS)[1])]},
     "tables not contiguous": {"sources": [tuple(x.transpose(0, 2) for x in layer(COLUMNS, 1, SLOTS))]},
     "tables that are one row": {"sources": [tuple(x[:1].expand(SLOTS, 1, -1, -1) for x in layer(1, 1, COLUMNS))]},
     "tables of three dimensions": {"sources": [tuple(x[0] for x in layer(SLOTS, 1, COLUMNS))]},
@@ -158,6 +159,7 @@ def test_a_right_call_is_run() -> None:
     call({"best": 0, "log_p": torch.zeros(ROWS, 32)})
     call({"asked": None, "asked_value": None, "suppressed": None})
     call({"best": 64, "value": torch.zeros(ROWS, 64), "found": torch.zeros(ROWS, 64, dtype=torch.int32)})
+    call({"sources": [tuple(x.half() for x in layer(SLOTS, 1, COLUMNS))]})
     call({}, rows=0)
 
 

@@ -25,7 +25,7 @@ from regard.models.input import TokenInput
 from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.transformer import TransformerDecoder, TransformerEncoder
 from regard.native.library import Library, library
-from regard.native.program import Format, Program
+from regard.native.program import KEPT, FilledHeads, Format, Program
 from regard.native.runner import Call, Runner, Tables
 from regard.search.best_types import BestTypes
 from regard.search.contract import Reduce
@@ -86,11 +86,17 @@ class NativeEncoderDecoder:
         """Encode the sources; the session has one row per sentence, before the first target token."""
         lengths = source_valid.sum(1).tolist()
         slots = len(lengths)
-        cells = [_table(sizes, slots, 2 * BUCKET, places=True) for sizes in self.own]
-        sources = [_table(sizes, slots, max(lengths, default=0)) for sizes in self.read]
+        cells = [self._table(sizes, slots, 2 * BUCKET, 1) for sizes in self.own]
+        sources = [self._table(sizes, slots, max(lengths, default=0)) for sizes in self.read]
         with self._lock:
             self.encoder.fill(sources, source, source_valid, lengths)
         return FastSession.of(cells, sources, lengths)
+
+    def _table(self, sizes: FilledHeads, slots: int, *columns: int) -> KeyValueTable:
+        shape, kept = (slots, sizes.key_heads, *columns), KEPT[self.stack.program.format]
+        return KeyValueTable(
+            torch.zeros(*shape, sizes.width, dtype=kept), torch.zeros(*shape, sizes.value_width, dtype=kept)
+        )
 
     @torch.no_grad()
     def step(
@@ -216,8 +222,3 @@ def _encoder_obstacle(encoder: Encoder) -> str | None:
         if reason is not None:
             return reason
     return None
-
-
-def _table(sizes: Any, slots: int, columns: int, *, places: bool = False) -> KeyValueTable:
-    shape = (slots, sizes.key_heads, columns, *((1,) if places else ()))
-    return KeyValueTable(torch.zeros(*shape, sizes.width), torch.zeros(*shape, sizes.value_width))

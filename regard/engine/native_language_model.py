@@ -22,7 +22,7 @@ from regard.engine.native_stack import NativeStack, native_obstacle
 from regard.models.input import TokenInput
 from regard.models.language_model import LanguageModel
 from regard.native.library import library
-from regard.native.program import Format
+from regard.native.program import KEPT, Format
 from regard.native.runner import Runner, Tables, int32
 from regard.search.contract import Reduce
 
@@ -66,7 +66,8 @@ class NativeLanguageModel:
     @torch.no_grad()
     def start(self, rows: int) -> CausalState:
         """The state before the first token of each row."""
-        return CausalState([layer.empty_table(rows) for layer in self._layers], [0] * rows)
+        kept = KEPT[self.stack.program.format]
+        return CausalState([layer.empty_table(rows, kept) for layer in self._layers], [0] * rows)
 
     @torch.no_grad()
     def step(
@@ -129,10 +130,10 @@ class _Layer:
         )
         self._biases = torch.zeros(self.sizes.heads, 0)
 
-    def empty_table(self, rows: int) -> CausalTable:
+    def empty_table(self, rows: int, kept: torch.dtype) -> CausalTable:
         """A table of so many rows before their first token."""
         shape = rows, self.sizes.key_heads, 0
-        key, value = torch.zeros(*shape, self.sizes.width), torch.zeros(*shape, self.sizes.value_width)
+        key, value = (torch.zeros(*shape, width, dtype=kept) for width in (self.sizes.width, self.sizes.value_width))
         return CausalTable(key, value, self.window, 0 if self.window is None else PIECE - 1)
 
     def biases(self, distances: int) -> Float[Tensor, "heads distances"]:

@@ -19,7 +19,7 @@ from regard.native.build import LIBRARY
 
 __all__ = ["CHOICE", "Found", "Library", "NativeMatrix", "Operation", "Pool", "RowBatch", "Table", "find", "library"]
 
-ABI = 3
+ABI = 4
 CHOICE = "REGARD_NATIVE"
 
 
@@ -43,7 +43,7 @@ class Operation(Structure):
 class Table(Structure):
     _fields_ = [
         ("key", c_void_p), ("value", c_void_p), ("columns", c_int32), ("places", c_int32), ("ring", c_int32),
-        ("window", c_int32), ("bias", c_void_p), ("distances", c_int64),
+        ("window", c_int32), ("bias", c_void_p), ("distances", c_int64), ("half", c_int64),
     ]  # fmt: skip
 
 

@@ -76,7 +76,18 @@ static void check_product(int64_t rows, int64_t inputs, int64_t outputs, int for
     release(&b), free(w), free(bias), free(scale), free(packed);
 }
 
-static void check_attention(int64_t width, int64_t value_width, int64_t times) {
+// The float that these 16 bits are; and the bits of a float near to x, with an exponent from -13 on.
+static float of_half(uint16_t h) {
+    float size = ldexpf((float)((h & 0x3ff) | 0x400), (h >> 10 & 31) - 25);
+    return h & 0x8000 ? -size : size;
+}
+static uint16_t as_half(float x) {
+    int power;
+    float size = frexpf(fmaxf(fabsf(x), 0x1p-13f), &power);
+    return (uint16_t)((x < 0) << 15 | (power + 14) << 10 | ((int)(size * 32) - 16) << 6);
+}
+
+static void check_attention(int64_t width, int64_t value_width, int64_t times, int half) {
     enum { HEADS = 4, KEY_HEADS = 2, SLOTS = 2, PLACES = 2, ROWS = 3 };
     int64_t query = 0, out = HEADS * width;
     Batch b = batch_of(ROWS, out + HEADS * value_width, times);
@@ -84,11 +95,16 @@ static void check_attention(int64_t width, int64_t value_width, int64_t times) {
     float *key = room(cells * width), *value = room(cells * value_width);
     for (int64_t i = 0; i < cells * width; i++) key[i] = drawn();
     for (int64_t i = 0; i < cells * value_width; i++) value[i] = drawn();
+    uint16_t *short_key = calloc((size_t)(cells * width), 2), *short_value = calloc((size_t)(cells * value_width), 2);
+    if (!short_key || !short_value) exit(2);
+    for (int64_t i = 0; half && i < cells * width; i++) key[i] = of_half(short_key[i] = as_half(key[i]));
+    for (int64_t i = 0; half && i < cells * value_width; i++) value[i] = of_half(short_value[i] = as_half(value[i]));
     int16_t *history = calloc(SLOTS * PLACES * (size_t)times, sizeof *history);
     if (!history) exit(2);
     for (int64_t i = 0; i < SLOTS * PLACES * times; i++) history[i] = drawn() > 0;
     int32_t slot[ROWS] = {1, 0, 1}, place[ROWS] = {0, 1, 1}, time[ROWS] = {(int32_t)times - 1, 0, (int32_t)times / 2};
-    Table table = {key, value, (int32_t)times, PLACES, 0, -1, 0, 0};
+    Table table = {(char *)key, (char *)value, (int32_t)times, PLACES, 0, -1, 0, 0, half};
+    if (half) table.key = (char *)short_key, table.value = (char *)short_value;
     b.slot = slot, b.place = place, b.time = time, b.history = history, b.times = times, b.places = PLACES, b.cells = &table;
     Operation o = {.kind = ATTEND_CELLS, .in = (int32_t)query, .out = (int32_t)out, .width = (int32_t)width, .groups = HEADS,
                    .key_groups = KEY_HEADS, .value_width = (int32_t)value_width};
@@ -113,7 +129,7 @@ static void check_attention(int64_t width, int64_t value_width, int64_t times) {
                 near("attention", i, found[i], wanted, 1e-5);
             }
         }
-    release(&b), free(key), free(value), free(history), free(p);
+    release(&b), free(key), free(value), free(short_key), free(short_value), free(history), free(p);
 }
 
 static void check_norm(int64_t width, int root) {
@@ -165,7 +181,8 @@ int main(void) {
                 check_product(rows, 1 + 37 * rows, 150 - 11 * rows, format, rows > 6 ? pool : 0);
                 check_product(rows, 64, 64, format, 0);
             }
-        for (int64_t times = 1; times < 40; times += 9) check_attention(16, 32, times), check_attention(80, 144, times);
+        for (int64_t times = 1; times < 40; times += 9)
+            for (int half = 0; half < 2; half++) check_attention(16, 32, times, half), check_attention(80, 144, times, half);
         for (int64_t width = 1; width < 70; width += 13) check_norm(width, 0), check_norm(width, 1);
         check_exponential();
         printf("%s\n", now);

@@ -17,7 +17,8 @@ INLINE Vector sums(Vector *a) {
 }
 
 typedef struct {  // the columns first, first + 1, … of one head
-    const float *key, *value;
+    const char *key, *value;
+    int half;                        // floats of 16 bits
     int64_t key_step, value_step;    // from column to column
     int64_t key_place, value_place;  // from place to place within a column
     const int16_t *history;         // by column; NULL: place 0
@@ -29,8 +30,15 @@ typedef struct {  // the columns first, first + 1, … of one head
 INLINE int64_t cell(const Columns *c, int64_t column) { return c->ring ? column % c->ring : column; }
 INLINE int64_t place(const Columns *c, int64_t column) { return c->history ? c->history[column] : 0; }
 
+// Sixteen floats of a table from number `i` on; where `next` is not 0, those that lie so far from them are fetched.
+INLINE Vector read(const char *table, int64_t i, int64_t next, const int half) {
+    if (next && (!half || i % (2 * LANES) == 0)) __builtin_prefetch(table + (half ? 2 : 4) * (i + next));
+    return half ? load_half((const uint16_t *)table + i) : load((const float *)table + i);
+}
+
 // Energies of the columns first, first + 1, … into `energy`, the last vector filled up; returns the greatest by lane.
-INLINE Vector energies(const float *query, const Columns *c, int64_t first, int64_t count, const int64_t width, float *energy) {
+INLINE Vector energies(const float *query, const Columns *c, int64_t first, int64_t count, const int64_t width,
+                       const int half, float *energy) {
     const Whole lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     Vector top = every(-3e38f);
     for (int64_t t = 0; t < count; t += LANES) {
@@ -41,12 +49,11 @@ INLINE Vector energies(const float *query, const Columns *c, int64_t first, int6
                 part[i] = every(0);
                 continue;
             }
-            const float *key = c->key + cell(c, first + t + i) * c->key_step + place(c, first + t + i) * c->key_place;
-            if (c->key_next)
-                for (int64_t j = 0; j < width; j += LANES) __builtin_prefetch(key + c->key_next + j);
-            part[i] = load(query) * load(key);
+            int64_t key = cell(c, first + t + i) * c->key_step + place(c, first + t + i) * c->key_place;
+            part[i] = load(query) * read(c->key, key, c->key_next, half);
 #pragma GCC unroll 8
-            for (int64_t j = LANES; j < width; j += LANES) part[i] += load(query + j) * load(key + j);
+            for (int64_t j = LANES; j < width; j += LANES)
+                part[i] += load(query + j) * read(c->key, key + j, c->key_next, half);
         }
         Vector e = sums(part);
         if (c->bias)
@@ -59,32 +66,26 @@ INLINE Vector energies(const float *query, const Columns *c, int64_t first, int6
 }
 
 // The values of so many columns, weighed, for `wide` vectors of them.
-INLINE void gather(const Columns *c, int64_t first, int64_t count, int64_t begin, const int wide, const float *weight,
-                   float share, float *out) {
+INLINE void gather(const Columns *c, int64_t first, int64_t count, int64_t begin, const int wide, const int half,
+                   const float *weight, float share, float *out) {
     Vector context[4] = {every(0), every(0), every(0), every(0)};
     for (int64_t t = 0; t < count; t++) {
-        const float *value = c->value + cell(c, first + t) * c->value_step + place(c, first + t) * c->value_place + begin;
-        if (c->value_next)
-            for (int i = 0; i < wide; i++) __builtin_prefetch(value + c->value_next + LANES * i);
+        int64_t value = cell(c, first + t) * c->value_step + place(c, first + t) * c->value_place + begin;
 #pragma GCC unroll 4
-        for (int i = 0; i < wide; i++) context[i] += load(value + LANES * i) * weight[t];
+        for (int i = 0; i < wide; i++) context[i] += read(c->value, value + LANES * i, c->value_next, half) * weight[t];
     }
     for (int i = 0; i < wide; i++) store(out + begin + LANES * i, context[i] * share);
 }
 
 // softmax(q · k + bias) v over columns first to last; `energy`: room for them, and 16 more.
-static void attend(const float *query, const Columns *c, int64_t first, int64_t last, int64_t width, int64_t value_width,
-                   float *energy, float *out) {
+INLINE void attend_as(const float *query, const Columns *c, int64_t first, int64_t last, int64_t width, int64_t value_width,
+                      const int half, float *energy, float *out) {
     int64_t count = last - first + 1;
-    if (count <= 0) {
-        for (int64_t i = 0; i < value_width; i += LANES) store(out + i, every(0));
-        return;
-    }
     Vector total = every(0), top;
     switch (width) {  // the usual ones, with loops of a known length
-    case 32: top = energies(query, c, first, count, 32, energy); break;
-    case 64: top = energies(query, c, first, count, 64, energy); break;
-    default: top = energies(query, c, first, count, width, energy);
+    case 32: top = energies(query, c, first, count, 32, half, energy); break;
+    case 64: top = energies(query, c, first, count, 64, half, energy); break;
+    default: top = energies(query, c, first, count, width, half, energy);
     }
     float most = greatest(top);
     for (int64_t t = 0; t < count; t += LANES) {
@@ -96,10 +97,21 @@ static void attend(const float *query, const Columns *c, int64_t first, int64_t 
     for (int64_t begin = 0; begin < value_width; begin += 4 * LANES) {
         int64_t left = value_width - begin;
         if (left >= 4 * LANES)
-            gather(c, first, count, begin, 4, energy, share, out);
+            gather(c, first, count, begin, 4, half, energy, share, out);
         else if (left == 2 * LANES)
-            gather(c, first, count, begin, 2, energy, share, out);
+            gather(c, first, count, begin, 2, half, energy, share, out);
         else
-            for (int64_t each = begin; each < value_width; each += LANES) gather(c, first, count, each, 1, energy, share, out);
+            for (int64_t each = begin; each < value_width; each += LANES)
+                gather(c, first, count, each, 1, half, energy, share, out);
     }
+}
+
+static void attend(const float *query, const Columns *c, int64_t first, int64_t last, int64_t width, int64_t value_width,
+                   float *energy, float *out) {
+    if (last < first)
+        for (int64_t i = 0; i < value_width; i += LANES) store(out + i, every(0));
+    else if (c->half)
+        attend_as(query, c, first, last, width, value_width, 1, energy, out);
+    else
+        attend_as(query, c, first, last, width, value_width, 0, energy, out);
 }

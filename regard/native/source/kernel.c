@@ -81,12 +81,18 @@ static void turn(const Operation *o, const Batch *b, int64_t row) {
     }
 }
 
+// So many floats into a table from number `i` on.
+static void write(char *table, int64_t i, const float *x, int64_t width, int64_t half) {
+    if (!half) memcpy((float *)table + i, x, 4 * (size_t)width);
+    for (int64_t j = 0; half && j < width; j += LANES) store_half((uint16_t *)table + i + j, load(x + j));
+}
+
 static void keep(const Operation *o, const Batch *b, int64_t row, int64_t head, const Table *table, int64_t column) {
     int64_t slot = (int64_t)b->slot[row] * o->key_groups + head;
     if (table->ring) column %= table->ring;
     int64_t to = (slot * table->columns + column) * table->places + (b->place ? b->place[row] : 0);
-    memcpy(table->key + to * o->width, at(b, row, o->in) + head * o->width, 4 * (size_t)o->width);
-    memcpy(table->value + to * o->value_width, at(b, row, o->other) + head * o->value_width, 4 * (size_t)o->value_width);
+    write(table->key, to * o->width, at(b, row, o->in) + head * o->width, o->width, table->half);
+    write(table->value, to * o->value_width, at(b, row, o->other) + head * o->value_width, o->value_width, table->half);
 }
 
 static void attend_table(const Operation *o, const Batch *b, Share *s, int64_t row, int64_t head) {
@@ -99,7 +105,9 @@ static void attend_table(const Operation *o, const Batch *b, Share *s, int64_t r
     next *= size;
     int64_t last = own ? b->time[row] : b->length[row] - 1;
     int64_t first = own && t->window >= 0 && last > t->window ? last - t->window : 0;
-    Columns c = {t->key + begin * o->width, t->value + begin * o->value_width, (int64_t)t->places * o->width,
+    int64_t bytes = t->half ? 2 : 4;
+    Columns c = {t->key + bytes * begin * o->width, t->value + bytes * begin * o->value_width, (int)t->half,
+                 (int64_t)t->places * o->width,
                  (int64_t)t->places * o->value_width, o->width, o->value_width,
                  own && b->history ? b->history + (b->slot[row] * b->places + b->place[row]) * b->times : 0, t->ring,
                  t->bias ? t->bias + head * t->distances : 0, next * o->width, next * o->value_width};
@@ -110,8 +118,8 @@ static void attend_table(const Operation *o, const Batch *b, Share *s, int64_t r
 // Attention of a row to all rows of its sequence.
 static void attend_rows(const Operation *o, const Batch *b, Share *s, int64_t row, int64_t head) {
     int64_t key_head = head / (o->groups / o->key_groups), begin = b->begin[row];
-    Columns c = {at(b, begin, o->other) + key_head * o->width,
-                 at(b, begin, o->other) + o->key_groups * o->width + key_head * o->value_width,
+    Columns c = {(char *)(at(b, begin, o->other) + key_head * o->width),
+                 (char *)(at(b, begin, o->other) + o->key_groups * o->width + key_head * o->value_width), 0,
                  b->stride, b->stride, 0, 0, 0, 0, 0, 0, 0};
     attend(at(b, row, o->in) + head * o->width, &c, 0, b->end[row] - begin - 1, o->width, o->value_width, s->energy,
            at(b, row, o->out) + head * o->value_width);

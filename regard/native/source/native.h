@@ -3,7 +3,7 @@
 #define REGARD_NATIVE_H
 #include <stdint.h>
 
-#define ABI 3
+#define ABI 4
 #define STRIPE 64  // outputs of a matrix that lie together
 #define LANES 16   // floats of a vector; every width is a multiple
 #define MOST_BEST 64
@@ -35,12 +35,13 @@ typedef struct {
 
 // Keys and values of one layer, [slots][heads][columns][places][width].
 typedef struct {
-    float *key, *value;
+    char *key, *value;
     int32_t columns, places;
     int32_t ring;           // columns that are written over and over; 0: each has one of its own
     int32_t window;         // how many columns before its own a row sees; negative: all
     const float *bias;      // [heads][distances], added to energies by distance; or NULL
     int64_t distances;
+    int64_t half;           // floats of 16 bits, instead of 32
 } Table;
 
 typedef struct {

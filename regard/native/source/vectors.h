@@ -13,6 +13,8 @@ typedef float Vector __attribute__((vector_size(64)));
 typedef int32_t Whole __attribute__((vector_size(64)));
 typedef int8_t Bytes __attribute__((vector_size(16)));
 typedef float LooseVector __attribute__((vector_size(64), aligned(4), may_alias));
+typedef uint16_t Halves __attribute__((vector_size(32)));  // floats of 16 bits
+typedef uint16_t LooseHalves __attribute__((vector_size(32), aligned(2), may_alias));
 typedef int8_t LooseBytes __attribute__((vector_size(16), aligned(1), may_alias));
 
 INLINE Vector load(const float *p) { return *(const LooseVector *)p; }
@@ -48,6 +50,40 @@ INLINE float sum(Vector a) {
 #endif
 }
 INLINE Vector absolute(Vector x) { return (Vector)((Whole)x & 0x7fffffff); }
+
+// Sixteen floats of 16 bits (IEEE 754), read and written as those of 32.
+#if defined(__AVX512F__)
+INLINE Vector load_half(const uint16_t *p) { return (Vector)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)p)); }
+INLINE void store_half(uint16_t *p, Vector x) {
+    _mm256_storeu_si256((void *)p, _mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT));
+}
+#elif defined(__F16C__)
+INLINE Vector load_half(const uint16_t *p) {
+    union { Vector all; __m256 part[2]; } x;
+    for (int i = 0; i < 2; i++) x.part[i] = _mm256_cvtph_ps(_mm_loadu_si128((const void *)(p + 8 * i)));
+    return x.all;
+}
+INLINE void store_half(uint16_t *p, Vector a) {
+    union { Vector all; __m256 part[2]; } x = {a};
+    for (int i = 0; i < 2; i++)
+        _mm_storeu_si128((void *)(p + 8 * i), _mm256_cvtps_ph(x.part[i], _MM_FROUND_TO_NEAREST_INT));
+}
+#else
+INLINE Vector load_half(const uint16_t *p) {
+    Whole half = __builtin_convertvector(*(const LooseHalves *)p, Whole), size = half & 0x7fff;
+    Whole x = (Whole)((Vector)(size << 13) * 0x1p112f);
+    x |= (size >= 0x7c00) & 0x7f800000;  // infinite, or no number
+    return (Vector)(x | (half & 0x8000) << 16);
+}
+INLINE void store_half(uint16_t *p, Vector x) {
+    Whole bits = (Whole)x & 0x7fffffff, scaled = (Whole)((Vector)bits * 0x1p-112f);
+    Whole half = (scaled + 0xfff + (scaled >> 13 & 1)) >> 13;
+    Whole beyond = half > 0x7c00;
+    half = (beyond & 0x7c00) | (~beyond & half);
+    half |= (bits > 0x7f800000) & 0x7e00;
+    *(LooseHalves *)p = __builtin_convertvector(half | ((Whole)x >> 16 & 0x8000), Halves);
+}
+#endif
 
 // e^x for x <= 0 to some 2e-7 of it; 0 below -87; no number stays none.
 INLINE Vector exponential(Vector x) {
