@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from threading import Lock
 from typing import Any, cast
@@ -32,6 +32,7 @@ from regard.search.contract import Reduce
 
 __all__ = ["NativeEncoderDecoder", "obstacle"]
 
+AT_ONCE = 256  # rows of a thread that the encoder reads at a time, whose records stay in its cache
 MOST_AHEAD = 32  # tokens that are decoded before others may enter
 
 
@@ -188,27 +189,36 @@ class _NativeEncoder:
         valid: Bool[Tensor, "sentences length"], lengths: list[int],
     ) -> None:  # fmt: skip
         """Read the sources, one after the other, into the tables."""
-        runner, batch, rows = self.runner, self.runner.batch, sum(lengths)
-        begins = [0]
-        for length in lengths:
-            begins.append(begins[-1] + length)
-        each = torch.tensor(lengths)
-        sentence = torch.arange(len(lengths)).repeat_interleave(each)
-        first = torch.tensor(begins)[sentence] if lengths else torch.zeros(0, dtype=torch.int64)
-        slot, begin = sentence.int(), first.int()
-        end = (first + each[sentence]).int()
-        time = (torch.arange(rows) - first).int()
-        token = source[valid].int()
-        layers = Tables([(table.key, table.value) for table in sources])
-        batch.token, batch.time, batch.slot = token, time, slot
-        batch.begin, batch.end, batch.sources = begin, end, layers
-        if self.stack is None:
-            states, _ = leading(self.encoder(source, valid).states, valid)
-            kept = torch.cat([row[:length] for row, length in zip(states, lengths, strict=True)])
-            runner.prepare(rows)[:, self.states.first : self.states.first + kept.shape[1]] = kept
-        elif self.stack.grow(max(lengths, default=0)):
+        runner, longest = self.runner, max(lengths, default=0)
+        states = None if self.stack else leading(self.encoder(source, valid).states, valid)[0]
+        if self.stack is not None and self.stack.grow(longest):
             runner.refresh()
-        runner.run(rows, max(lengths, default=0), begins)
+        tables = Tables([(table.key, table.value) for table in sources])
+        for first, last in _groups(lengths, AT_ONCE * runner.threads):
+            each = torch.tensor(lengths[first:last])
+            end = each.cumsum(0)
+            sentence = torch.arange(last - first).repeat_interleave(each)
+            begin = (end - each)[sentence]
+            batch, rows = runner.batch, int(end[-1])
+            batch.token = source[first:last][valid[first:last]].int()
+            batch.time, batch.slot = (torch.arange(rows) - begin).int(), (sentence + first).int()
+            batch.begin, batch.end, batch.sources = begin.int(), end[sentence].int(), tables
+            if states is not None:
+                kept = torch.cat([states[row, : lengths[row]] for row in range(first, last)])
+                runner.prepare(rows)[:, self.states.first : self.states.first + kept.shape[1]] = kept
+            runner.run(rows, longest, [0, *end.tolist()])
+
+
+def _groups(lengths: Sequence[int], rows: int) -> Iterator[tuple[int, int]]:
+    """Bounds of groups of sentences, of so many rows together or of a single sentence."""
+    first = total = 0
+    for number, length in enumerate(lengths):
+        if total + length > rows and number > first:
+            yield first, number
+            first, total = number, 0
+        total += length
+    if total:
+        yield first, len(lengths)
 
 
 def _encoder_obstacle(encoder: Encoder) -> str | None:

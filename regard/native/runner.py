@@ -35,7 +35,7 @@ class Runner:
         self.program, self.library = program, program.library
         self.refresh()
         self._pool: Pool | None = program.library.pool(threads)
-        self._threads = self._pool.threads if self._pool else 1
+        self.threads = self._pool.threads if self._pool else 1
         self._record = torch.zeros(0)
         self._scratch = torch.zeros(0, dtype=torch.uint8)
         self._partial = torch.zeros(0, dtype=torch.uint8)
@@ -56,8 +56,8 @@ class Runner:
         program, batch, pool = self.program, self._addresses, self._pool
         sizes = CallSizes(rows, longest, ahead, program.types, filled(program.types))
         given.fill(batch, self.library, self._needs, sizes)
-        alone = rows < ROWS_EACH * self._threads or (cuts is not None and len(cuts) <= self._threads)
-        few = rows < ROWS_EACH * self._threads and program.bytes < SHARED
+        alone = rows < ROWS_EACH * self.threads or (cuts is not None and len(cuts) <= self.threads)
+        few = rows < ROWS_EACH * self.threads and program.bytes < SHARED
         if pool is not None and (few or not pool.alive):
             pool = None
         threads = pool.threads if pool else 1
