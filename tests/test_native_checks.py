@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.native.library import ABI, NativeMatrix, Operation, RowBatch, Table, find
+from regard.native.library import ABI, Beam, NativeMatrix, Operation, RowBatch, Table, find
 from regard.native.program import FilledHeads, Program, Region
-from regard.native.runner import MOST_BEST, Runner, Tables, int32
+from regard.native.runner import MOST_BEST, BeamRows, Runner, Tables, int32
 
 kernels = find(choice="").library
 needs_kernels = pytest.mark.skipif(kernels is None, reason=f"needs the kernels: {find(choice='').reason}")
@@ -192,6 +193,34 @@ def test_several_steps_have_room_for_all_of_them() -> None:
             call(wrong, ahead=3)
 
 
+def beam(sentences: int, width: int, steps: int = 3, **changed: Tensor) -> dict[str, Any]:
+    """What is given for so many steps of a beam."""
+    total, least = torch.zeros(sentences, width, dtype=torch.float64), torch.zeros(sentences, dtype=torch.float64)
+    made = replace(BeamRows.of(total, least, steps), **changed)
+    return {"beam": made, "time": int32([0, POSITIONS - 3, 3, 4]), "asked": None, "asked_value": None}
+
+
+@needs_kernels
+def test_steps_of_a_beam_have_room_for_all_of_them() -> None:
+    call(beam(2, 2), ahead=3)
+    for wrong in (
+        beam(2, 2) | {"time": given()["time"]},
+        beam(3, 2),
+        beam(1, 2),
+        beam(2, 2, steps=2),
+        beam(2, 2, total=torch.zeros(2, 2)),
+        beam(2, 2, total=torch.zeros(4, dtype=torch.float64)),
+        beam(2, 2, least=torch.zeros(1, dtype=torch.float64)),
+        beam(2, 2, parent=torch.zeros(2, ROWS)),
+        beam(2, 2, gain=torch.zeros(2, ROWS + 1)),
+        beam(2, 2) | {"history": None},
+        beam(2, 2) | {"asked": int32([0] * ROWS), "asked_value": torch.zeros(ROWS)},
+        beam(2, 2) | {"value": torch.zeros(ROWS, 2)},
+    ):
+        with pytest.raises(ValueError):
+            call(wrong, ahead=3)
+
+
 def seen(rows: int) -> dict[str, Any]:
     """Results of so many rows of all."""
     found = torch.zeros(rows, 3, dtype=torch.int32)
@@ -339,12 +368,13 @@ long long regard_size(int what) {{ return (long long[]) {{{sizes}}}[what]; }}
 const char *regard_set(int number) {{ return number ? 0 : "plain"; }}
 int regard_run(void) {{ return 0; }}
 int regard_run_ahead(void) {{ return 0; }}
+int regard_run_beam(void) {{ return 0; }}
 int regard_pack(void) {{ return 0; }}
 long long regard_wrong(void) {{ return 0; }}
 void *regard_new_pool(void) {{ return 0; }}
 void regard_free_pool(void) {{}}
 """
-SIZE = [ctypes.sizeof(each) for each in (NativeMatrix, Operation, Table, RowBatch)]
+SIZE = [ctypes.sizeof(each) for each in (NativeMatrix, Operation, Table, RowBatch, Beam)]
 
 
 @pytest.mark.parametrize(
@@ -352,7 +382,7 @@ SIZE = [ctypes.sizeof(each) for each in (NativeMatrix, Operation, Table, RowBatc
     [
         (ABI, SIZE, None),
         (ABI + 1, SIZE, "is of another version"),
-        (ABI, [*SIZE[:3], SIZE[3] + 8], "is of another version"),
+        (ABI, [*SIZE[:4], SIZE[4] + 8], "is of another version"),
     ],
 )
 def test_a_library_of_another_version_is_refused(abi: int, sizes: list[int], told: str | None, tmp_path: Path) -> None:

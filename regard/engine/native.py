@@ -26,7 +26,7 @@ from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.transformer import TransformerDecoder, TransformerEncoder
 from regard.native.library import Library, library
 from regard.native.program import KEPT, FilledHeads, Format, Program
-from regard.native.runner import Call, Runner, Tables
+from regard.native.runner import MOST_BEST, Call, Runner, Tables
 from regard.search.best_types import BestTypes
 from regard.search.contract import Reduce
 
@@ -124,8 +124,8 @@ class NativeEncoderDecoder:
     def _run(self, tokens: Int[Tensor, "rows"], session: FastSession, reduce: Reduce) -> tuple[tuple[Tensor, ...], int]:
         """Tensors that ``reduce`` makes, and the number of tokens that were fed."""
         last = max(session.time, default=0)
-        ahead = 1
-        if isinstance(reduce, BestTypes) and reduce.count == 1 and len(tokens):
+        ahead, beam = 1, isinstance(reduce, BestTypes) and reduce.beam is not None
+        if isinstance(reduce, BestTypes) and len(tokens) and self._goes_ahead(reduce, session):
             ahead = min(reduce.ahead, session.history.shape[2] - last, MOST_AHEAD)
         if self.stack.grow(last + ahead):
             self.runner.refresh()
@@ -134,12 +134,20 @@ class NativeEncoderDecoder:
         self.runner.batch.token = tokens.to(torch.int32, copy=True)
         session.prepared.fill(self.runner.batch)
         columns = max(last + ahead, session.columns)
+        if ahead > 1 and beam:
+            return self.head.run_beam(cast(BestTypes, reduce), len(tokens), columns, ahead)
         if ahead > 1:
             found = self.head.run_ahead(cast(BestTypes, reduce), len(tokens), columns, ahead)
             return found, found[0].shape[1]
         found = self.head.run(reduce, len(tokens), columns)
         session.prepared.time += 1
         return found, 1
+
+    def _goes_ahead(self, wanted: BestTypes, session: FastSession) -> bool:
+        """Whether several steps can be run: greedy ones, or of beams whose hypotheses share the cells of a slot."""
+        if wanted.beam is None:
+            return wanted.count == 1
+        return wanted.count <= min(MOST_BEST, self.head.types) and session.width == wanted.beam.total.shape[1]
 
 
 class _PreparedRows:

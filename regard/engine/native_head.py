@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.native.program import filled
-from regard.native.runner import MOST_BEST, Runner, int32
+from regard.native.runner import MOST_BEST, BeamRows, Runner, int32
 from regard.search.best_types import BestTypes
 from regard.search.contract import Reduce
 
@@ -48,6 +48,21 @@ class NativeHead:
         self._ask(wanted, 1, value, token)
         done = self.runner.run(rows, columns, ahead=steps, end=wanted.end)
         return value[:done].t(), token[:done].t().long()
+
+    def run_beam(self, wanted: BestTypes, rows: int, columns: int, steps: int) -> tuple[tuple[Tensor, ...], int]:
+        """Result of ``BestTypes`` with a beam, and the number of steps that were run.
+
+        ``time`` of the batch goes on with them.
+        """
+        assert wanted.beam is not None
+        value, token = torch.empty(rows, wanted.count), torch.empty(rows, wanted.count, dtype=torch.int32)
+        self._ask(wanted, wanted.count, value, token)
+        beam = self.runner.batch.beam = BeamRows.of(*wanted.beam, steps)
+        done = self.runner.run(rows, columns, ahead=steps, end=wanted.end)
+        if done == 1:
+            return (value, token.long()), 1
+        before = (x[: done - 1] for x in (beam.parent.long(), beam.chosen.long(), beam.gain))
+        return (value, token.long(), *before, beam.total), done
 
     def _ask(self, wanted: BestTypes, count: int, value: Tensor, token: Tensor) -> None:
         batch = self.runner.batch

@@ -61,7 +61,7 @@ def build(to: Path = LIBRARY, machine: tuple[str, str] | None = None, extra: tup
             f"{name}.o": (*FLAGS, f"-mcpu={cpu}", f"-DSET={name}", "-c", str(SOURCE / "kernel.c"))
             for name, cpu in SETS[machine[1]].items()
         }
-        jobs |= {f"{name}.o": (*FLAGS, "-c", str(SOURCE / f"{name}.c")) for name in ("dispatch", "checks")}
+        jobs |= {f"{name}.o": (*FLAGS, "-c", str(SOURCE / f"{name}.c")) for name in ("dispatch", "checks", "search")}
         objects = [str(Path(folder) / name) for name in jobs]
         running = [
             subprocess.Popen([*compiler, *job, "-o", made]) for job, made in zip(jobs.values(), objects, strict=True)

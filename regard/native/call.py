@@ -15,13 +15,12 @@ import torch
 from jaxtyping import Float, Int16, Int32
 from torch import Tensor
 
+from regard.native.beam import MOST_BEST, BeamRows
 from regard.native.checks import expect, require, shaped
 from regard.native.library import Library, RowBatch, Table
 from regard.native.needs import Needs, Widths
 
-__all__ = ["MOST_BEST", "Call", "CallSizes", "Tables"]
-
-MOST_BEST = 64
+__all__ = ["Call", "CallSizes", "Tables"]
 
 
 class Tables:
@@ -102,18 +101,22 @@ class Call:
     best: int = 0
     suppressed: Int32[Tensor, "types"] | None = None
     asked: Int32[Tensor, "seen"] | None = None
-    value: Float[Tensor, "seen best"] | None = None  # [steps, rows] where several steps are run
+    value: Float[Tensor, "seen best"] | None = None  # [steps, rows] where several are run without a beam
     found: Int32[Tensor, "seen best"] | None = None
     asked_value: Float[Tensor, "seen"] | None = None
     log_p: Float[Tensor, "seen filled"] | None = None
+    beam: BeamRows | None = None  # where several steps of a beam are run
 
     def fill(self, batch: RowBatch, library: Library, needs: Needs, sizes: CallSizes) -> None:
         """Write the addresses of all of it into ``batch``; refuse what the program cannot be run with."""
         rows, longest, ahead, *_ = sizes
         require(rows >= 0 and longest >= 0, f"{rows} rows that attend to {longest} columns")
         require(self.every > 0 and rows % self.every == 0, f"{rows} rows, of each {self.every} of which one is seen")
-        alone = self.best == self.every == 1 and self.asked is None
-        require(ahead == 1 or alone, f"{ahead} steps are run with the best type of every row alone")
+        searched = self.history is not None if self.beam else self.best == 1
+        if ahead > 1 and not (searched and self.every == 1 and self.asked is None):
+            raise ValueError(
+                f"{ahead} steps are run with the best type of every row alone, or as a beam with a history"
+            )
         ends = self._ends(needs, sizes)
         for name in ADDRESSES:
             x = getattr(self, name)
@@ -191,7 +194,7 @@ class Call:
         if not self.best:
             shaped(self.log_p, (seen, sizes.filled), torch.float32, "log_p")
             return
-        results = (seen, self.best) if sizes.ahead == 1 else (sizes.ahead, sizes.rows)
+        results = (seen, self.best) if sizes.ahead == 1 or self.beam else (sizes.ahead, sizes.rows)
         shaped(self.value, results, torch.float32, "value")
         shaped(self.found, results, torch.int32, "found")
         if self.suppressed is not None:

@@ -17,7 +17,19 @@ from typing import Any, NamedTuple
 
 from regard.native.build import LIBRARY
 
-__all__ = ["CHOICE", "Found", "Library", "NativeMatrix", "Operation", "Pool", "RowBatch", "Table", "find", "library"]
+__all__ = [
+    "CHOICE",
+    "Beam",
+    "Found",
+    "Library",
+    "NativeMatrix",
+    "Operation",
+    "Pool",
+    "RowBatch",
+    "Table",
+    "find",
+    "library",
+]
 
 ABI = 4
 CHOICE = "REGARD_NATIVE"
@@ -59,6 +71,13 @@ class RowBatch(Structure):
     ]  # fmt: skip
 
 
+class Beam(Structure):
+    _fields_ = [
+        ("sentences", c_int64), ("width", c_int64),
+        *((name, c_void_p) for name in ("total", "least", "parent", "chosen", "gain")),
+    ]  # fmt: skip
+
+
 class Found(NamedTuple):
     """The library, or the reason why there is none."""
 
@@ -89,6 +108,18 @@ class Library:
         done: int = self._loaded.regard_run_ahead(
             self._name, program, count, byref(batch), handle, batch.token, batch.time, steps, end
         )
+        if not done:
+            raise RuntimeError(f"the kernels for {self.set} cannot be run here")
+        return done
+
+    def run_beam(
+        self, program: Any, count: int, batch: RowBatch, pool: Pool | None, steps: int, end: int, beam: Beam
+    ) -> int:  # fmt: skip
+        """Run steps of a beam search until one has to be decided on, or so many; the number of steps done."""
+        done: int = self._loaded.regard_run_beam(
+            self._name, program, count, byref(batch), pool and pool.handle, batch.token, batch.time, steps, end,
+            byref(beam),
+        )  # fmt: skip
         if not done:
             raise RuntimeError(f"the kernels for {self.set} cannot be run here")
         return done
@@ -134,9 +165,9 @@ def find(path: Path = LIBRARY, choice: str | None = None) -> Found:
         loaded = _declared(ctypes.CDLL(str(path)))
     except (OSError, AttributeError) as error:
         return Found(None, f"{path} cannot be loaded: {error}")
-    sizes = [loaded.regard_size(number) for number in range(4)]
+    sizes = [loaded.regard_size(number) for number in range(5)]
     if loaded.regard_abi() != ABI or sizes != [
-        ctypes.sizeof(each) for each in (NativeMatrix, Operation, Table, RowBatch)
+        ctypes.sizeof(each) for each in (NativeMatrix, Operation, Table, RowBatch, Beam)
     ]:
         return Found(None, f"{path} is of another version: python -m regard.native.build")
     sets: list[str] = []
@@ -158,6 +189,7 @@ def _declared(loaded: Any) -> Any:
         ("new_pool", c_void_p, [c_int]), ("free_pool", None, [c_void_p]),
         ("run", c_int, [c_char_p, c_void_p, c_int64, c_void_p, c_void_p]),
         ("run_ahead", c_int, [c_char_p, c_void_p, c_int64, *[c_void_p] * 4, c_int, c_int32]),
+        ("run_beam", c_int, [c_char_p, c_void_p, c_int64, *[c_void_p] * 4, c_int, c_int32, c_void_p]),
         ("pack", c_int, [c_char_p, c_void_p, *[c_int64] * 4, c_void_p, c_void_p]),
         ("wrong", c_int64, [c_void_p, c_void_p, c_int64]),
     ):  # fmt: skip

@@ -9,12 +9,13 @@ import torch
 from jaxtyping import Float, Int32
 from torch import Tensor
 
-from regard.native.call import MOST_BEST, Call, CallSizes, Tables
+from regard.native.beam import MOST_BEST, BeamRows
+from regard.native.call import Call, CallSizes, Tables
 from regard.native.library import Pool, RowBatch
 from regard.native.needs import Needs
 from regard.native.program import Program, filled
 
-__all__ = ["MOST_BEST", "Call", "Runner", "Tables", "int32"]
+__all__ = ["MOST_BEST", "BeamRows", "Call", "Runner", "Tables", "int32"]
 
 PARTIAL = 128 + 8 * MOST_BEST  # bytes
 SHARED = 2 * 2**20  # bytes of matrices from which on threads share the few rows of a step
@@ -48,7 +49,8 @@ class Runner:
         """Run the program on the rows of ``batch``, which attend to ``longest`` columns at most; it is empty then.
 
         ``cuts``: rows at which sequences begin, and their number, where rows of one are to stay with one thread.
-        ``ahead``: steps to run, each row fed with its best type, until one is ``end``; returns the number done.
+        ``ahead``: steps to run, each row fed with its best type until one is ``end``, or as a ``beam`` until one of the
+        best is; returns the number done.
         """
         given, self.batch = self.batch, Call()
         if not rows:
@@ -68,6 +70,9 @@ class Runner:
             cut = (ctypes.c_int64 * (threads + 1))(*dealt)
             batch.cut = ctypes.addressof(cut)
         self._make_room(rows, longest, threads)
+        if ahead > 1 and given.beam is not None:
+            beam = given.beam.filled(rows, ahead)
+            return self.library.run_beam(self._operations, self._count, batch, pool, ahead, end, beam)
         if ahead > 1:
             return self.library.run_ahead(self._operations, self._count, batch, pool, ahead, end)
         self.library.run(self._operations, self._count, batch, pool)

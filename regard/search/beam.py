@@ -8,13 +8,13 @@ from functools import partial
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Float64, Int, Shaped
 from torch import Tensor
 from torch.nn.functional import pad
 
 from regard.core.state import State, select
 from regard.search.batch_search import in_order, search
-from regard.search.best_types import BestTypes
+from regard.search.best_types import BestTypes, LiveTotals
 from regard.search.contract import (
     Finished,
     Hypothesis,
@@ -161,7 +161,20 @@ class _BeamState(SearchState):
 
     @property
     def reduce(self) -> Reduce:
-        return BestTypes(2 * self.width, self.symbols.suppressed, self._forced() if any(self._prefixes) else ())
+        count, forced = 2 * self.width, self._forced() if any(self._prefixes) else ()
+        if forced or self.watch is not None or self._tokens.shape[1] < self.width or self.width == 1:
+            return BestTypes(count, self.symbols.suppressed, forced)
+        left = [most - done for most, done in zip(self._max_lengths, self._position.tolist(), strict=True)]
+        live = LiveTotals(self._total, torch.tensor([self._least(block) for block in range(len(left))]).double())
+        return BestTypes(count, self.symbols.suppressed, ahead=min(left), end=self.symbols.end, beam=live)
+
+    def _least(self, block: int) -> float:
+        """The log P that a live hypothesis has to exceed for the search of a sentence to go on, rounded up."""
+        pool = self._pools[block]
+        if len(pool) < self.nbest:
+            return -math.inf
+        least = pool[-1].score * self.normalise(self._max_lengths[block])
+        return least + 1e-12 * abs(least)
 
     def _forced(self) -> list[int | None]:
         """The token that a prefix forces on each row."""
@@ -171,6 +184,9 @@ class _BeamState(SearchState):
         return found
 
     def advance(self, reduced: tuple[Tensor, ...], model_state: State) -> State:
+        if len(reduced) > 2:
+            self._catch_up(*reduced[2:])
+            reduced = reduced[:2]
         rows_each, count = self._tokens.shape[1], len(reduced[0])
         sentence = torch.arange(len(self.active_ids), device=reduced[0].device)[:, None]
         value, token_log_prob, parent, token = self._candidates(*reduced)
@@ -183,9 +199,9 @@ class _BeamState(SearchState):
                 self.watch(id, BeamStep(*candidates))
         parent, token = parent.gather(1, live), token.gather(1, live)
         self._total = value.gather(1, live).masked_fill(ends.gather(1, live), -math.inf)
-        self._tokens = _append(self._tokens, parent, token, self._position + 1)
+        self._tokens = _append(self._tokens, parent, token[..., None], self._position + 1)
         log_prob = token_log_prob.gather(1, live).to(self._log_probs.dtype)
-        self._log_probs = _append(self._log_probs, parent, log_prob, self._position)
+        self._log_probs = _append(self._log_probs, parent, log_prob[..., None], self._position)
         self._position = self._position + 1
         kept = self._unfinished()
         rows = (sentence * rows_each + parent)[kept].flatten()
@@ -195,6 +211,26 @@ class _BeamState(SearchState):
             self._keep(kept)
         unmoved = len(rows) == count and torch.equal(rows, torch.arange(len(rows), device=rows.device))
         return model_state if unmoved or not self.active_ids else select(model_state, rows)
+
+    def _catch_up(
+        self,
+        parent: Int[Tensor, "steps rows"],
+        token: Int[Tensor, "steps rows"],
+        token_log_prob: Float[Tensor, "steps rows"],
+        total: Float64[Tensor, "sentences width"],
+    ) -> None:
+        """Take over steps that were made without this state."""
+        rows, tokens, log_probs = torch.arange(parent.shape[1], device=parent.device), [], []
+        for step in reversed(range(len(parent))):  # back from each row to the one it began with
+            tokens.append(token[step, rows])
+            log_probs.append(token_log_prob[step, rows])
+            rows = parent[step, rows]
+        new = torch.stack(tokens[::-1], 1).view(*total.shape, -1)
+        gained = torch.stack(log_probs[::-1], 1).view(*total.shape, -1).to(self._log_probs.dtype)
+        ancestor = (rows % self.width).view(total.shape)
+        self._tokens = _append(self._tokens, ancestor, new, self._position + 1)
+        self._log_probs = _append(self._log_probs, ancestor, gained, self._position)
+        self._position, self._total = self._position + len(parent), total
 
     def _candidates(
         self, token_log_prob: Float[Tensor, "rows many"], token: Int[Tensor, "rows many"]
@@ -298,16 +334,16 @@ class _BeamState(SearchState):
 def _append(
     table: Shaped[Tensor, "sentences before length"],
     parent: Int[Tensor, "sentences width"],
-    column: Shaped[Tensor, "sentences width"],
+    columns: Shaped[Tensor, "sentences width added"],
     position: Int[Tensor, "sentences"],
 ) -> Shaped[Tensor, "sentences width grown"]:
-    """The rows of ``table`` reordered by parent, with ``column`` written at each sentence's position."""
-    index = parent[..., None].expand(-1, -1, table.shape[2])
-    table = table.gather(1, index)
-    if len(position) and int(position.max()) >= table.shape[2]:
-        table = pad(table, (0, 1))
-    place = position[:, None, None].expand(-1, column.shape[1], 1)
-    return table.scatter(2, place, column[..., None])
+    """The rows of ``table`` reordered by parent, with ``columns`` written from each sentence's position on."""
+    table, added = table.gather(1, parent[..., None].expand(-1, -1, table.shape[2])), columns.shape[2]
+    needed = int(position.max()) + added if len(position) else 0
+    if needed > table.shape[2]:
+        table = pad(table, (0, needed - table.shape[2]))
+    place = position[:, None, None] + torch.arange(added, device=position.device)
+    return table.scatter(2, place.expand(columns.shape), columns)
 
 
 def _stack(

@@ -5,25 +5,36 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
 from regard.search.contract import LogP
 
-__all__ = ["BestTypes", "best_types"]
+__all__ = ["BestTypes", "LiveTotals", "best_types"]
 
 CHUNK = 64  # types; the best are looked for in the chunks of a row with the highest maxima
 LARGE = 1024  # types from which on searching by chunks pays
+
+
+class LiveTotals(NamedTuple):
+    """Log P of a beam's live hypotheses, and what the greatest of a sentence has to exceed for its search to go on."""
+
+    total: Float64[Tensor, "sentences width"]
+    least: Float64[Tensor, "sentences"]
 
 
 @dataclass(frozen=True)
 class BestTypes:
     """A ``Reduce``: log-probability and id of the best types of each row, or of the one type that is forced.
 
-    ``ahead``: a decoder that can may feed each row its best type (``count`` 1) and so go on for so many tokens, until
-    one is ``end``; it then gives a column for each token.
+    ``ahead``: a decoder that can may go on for so many tokens. Without a ``beam`` it feeds each row its best type
+    (``count`` 1) until one is ``end``, and gives a column for each token. With one it extends the live hypotheses by
+    the best that do not end, until one of the ``width`` best ends or a sentence may be done; beside value and token of
+    the last step it then gives, of each step before: the row that each row went on from, its token, and the token's
+    log-probability; and ``total`` after them. The state has moved with these steps.
     """
 
     count: int
@@ -31,6 +42,7 @@ class BestTypes:
     forced: Sequence[int | None] = ()  # by row, of all rows; empty where none is
     ahead: int = 1
     end: int = -1
+    beam: LiveTotals | None = None
 
     def __call__(self, log_p: LogP, rows: slice) -> tuple[Tensor, ...]:
         value, token = best_types(log_p, self.count, self.suppressed)

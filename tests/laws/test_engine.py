@@ -23,7 +23,7 @@ from regard.native.program import Format as NativeFormat
 from regard.search.batch_search import search
 from regard.search.beam import beam_search, start_beam
 from regard.search.best_types import BestTypes
-from regard.search.contract import Symbols, chunked
+from regard.search.contract import Hypothesis, Symbols, chunked
 from regard.search.greedy import greedy_search, start_greedy
 from regard.search.sampling import start_sampling
 
@@ -272,6 +272,49 @@ def test_the_kernels_outputs_are_those_of_the_model(model: EncoderDecoder, width
     for (tokens, score), other in zip(found, wanted, strict=True):
         assert tokens == other[0]
         assert score == pytest.approx(other[1], rel=2e-5, abs=1e-4)
+
+
+@pytest.mark.unchecked
+@torch.no_grad()
+@needs_kernels
+@pytest.mark.parametrize(
+    ("shape", "width", "nbest", "penalty"), [("newer", 2, 1, 0.6), ("pre", 4, 3, 1.0), ("post", 7, 7, 0.0)]
+)
+@pytest.mark.parametrize("capacity", [1, 3])
+def test_steps_of_a_beam_that_the_kernels_run_alone_are_those_of_the_search(
+    shape: str, width: int, nbest: int, penalty: float, capacity: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the bit: sentences that enter and leave meanwhile, outputs beyond the best, prefixes, ends of all lengths."""
+    quick, quiet = native(model_of(SHAPES[shape], dtype=torch.float32), threads=2), []
+    run_beam = quick.head.run_beam
+
+    def counted(*given: Any) -> Any:
+        found, done = run_beam(*given)
+        quiet.append(done - 1)
+        return found, done
+
+    monkeypatch.setattr(quick.head, "run_beam", counted)
+
+    def made(rows: list[int], end: int) -> Any:
+        how: dict[str, Any] = {"width": width, "nbest": nbest, "length_penalty": penalty}
+        how["prefixes"] = [[5] * (row % 3) for row in rows]
+        source, valid = sources(rows)
+        limits = torch.tensor([9 + 3 * row for row in rows])
+        return start_beam(rows, Symbols(BEGIN, end), max_lengths=limits, **how), quick.session(source, valid)
+
+    def found(end: int) -> dict[int, list[Hypothesis]]:
+        waiting = [[row] for row in range(capacity, len(LENGTHS))]
+        refill = lambda free: made(waiting.pop(0), end) if waiting else None  # noqa: E731
+        return dict(search(quick.chunked_step, made(list(range(capacity)), end), refill, capacity=capacity))
+
+    # What is likely after some tokens ends hypotheses of many lengths.
+    ends = {END, *(token for row, each in found(END).items() for token in each[-1].tokens[3 + row : 4 + row])}
+    ahead = {end: found(end) for end in ends}
+    assert sum(quiet) > 0
+    assert any(each.finished for outputs in ahead.values() for hypotheses in outputs.values() for each in hypotheses)
+    monkeypatch.setattr(quick, "_goes_ahead", lambda wanted, session: False)
+    for end in ends:
+        assert found(end) == ahead[end]
 
 
 @torch.no_grad()

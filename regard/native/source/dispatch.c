@@ -178,25 +178,6 @@ int regard_run(const char *set, const Operation *program, int64_t count, const B
     return 1;
 }
 
-// Runs the program again and again, each row fed with its best type, until one is `end` or so many steps are done.
-// `token` and `time` of the batch go on; `value` and `found` have a row of results for each step. The steps done, 0 as above.
-int regard_run_ahead(const char *set, const Operation *program, int64_t count, Batch *batch, Pool *pool, int32_t *token,
-                     int32_t *time, int steps, int32_t end) {
-    for (int step = 1; step <= steps; step++) {
-        if (!regard_run(set, program, count, batch, pool)) return 0;
-        int ended = 0;
-        for (int64_t row = 0; row < batch->rows; row++) {
-            token[row] = batch->found[row];
-            time[row]++;
-            ended |= token[row] == end;
-        }
-        if (ended) return step;
-        batch->value += batch->rows;
-        batch->found += batch->rows;
-    }
-    return steps;
-}
-
 int regard_pack(const char *set, const float *w, int64_t outputs, int64_t inputs, int64_t filled, int64_t format, void *to,
                 float *scale) {
     const Kernels *kernels = kernels_of(set);
@@ -205,5 +186,5 @@ int regard_pack(const char *set, const float *w, int64_t outputs, int64_t inputs
 }
 // Sizes of the structures, by which Python sees that it speaks of the same.
 int64_t regard_size(int what) {
-    return what == 0 ? sizeof(Matrix) : what == 1 ? sizeof(Operation) : what == 2 ? sizeof(Table) : sizeof(Batch); }
+    return what == 0 ? sizeof(Matrix) : what == 1 ? sizeof(Operation) : what == 2 ? sizeof(Table) : what == 3 ? sizeof(Batch) : sizeof(Beam); }
 

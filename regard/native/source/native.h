@@ -73,6 +73,15 @@ typedef struct {
     void *partial;           // [threads][rows] of Best: what each part of the types gave
 } Batch;
 
+// Live hypotheses of sentences, a row each, those of a sentence side by side.
+typedef struct {
+    int64_t sentences, width;
+    double *total;        // [sentences][width] log P, the greatest first
+    const double *least;  // [sentences] what the greatest has to exceed, or else the sentence may be done
+    int32_t *parent, *chosen;  // [steps][rows] the row that a row goes on from, and its new token
+    float *gain;               // [steps][rows] log-probability of that
+} Beam;
+
 typedef struct Pool Pool;
 
 typedef struct {
@@ -81,4 +90,5 @@ typedef struct {
 } Kernels;
 
 void regard_barrier(Pool *pool);
+int regard_run(const char *set, const Operation *program, int64_t count, const Batch *batch, Pool *pool);
 #endif
