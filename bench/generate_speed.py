@@ -17,7 +17,6 @@ import json
 import statistics
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, cast
 
 import torch
@@ -29,8 +28,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from regard.engine.language_model import FastLanguageModel
 from regard.engine.native_language_model import NativeLanguageModel
 from regard.inference.causal_decoding import causal_decoder
-from regard.models.causal_config import CausalModelConfig
 from regard.models.language_model import LanguageModel
+from regard.runs.config import load_config
 from regard.search.best_types import BestTypes
 from regard.tasks.language_model.task import TASK
 
@@ -45,8 +44,9 @@ def model(layers: int, width: int, heads: int, types: int) -> LanguageModel:
     torch.manual_seed(SEED)
     shape = {"layers": layers, "width": width, "heads": heads, "feed_forward": width * 8 // 3, "init_std": 0.06}
     parts = {"normalisation": "rms", "activation": "swiglu", "position": {"kind": "rotary", "layout": "half"}}
-    options: Any = SimpleNamespace(model=CausalModelConfig.model_validate({**shape, **parts, "share": "none"}))
-    return cast(LanguageModel, TASK.build(options, {"types": types})).eval()
+    chosen = {**shape, **parts, "share": "none"}
+    config = load_config({"task": "language-model", "data": {"train": [], "context": 1024}, "model": chosen})
+    return cast(LanguageModel, TASK.build(config, {"types": types})).eval()
 
 
 @torch.no_grad()
