@@ -21,6 +21,7 @@ LEVELS: dict[str, dict[str, str]] = {
         "ATEN_CPU_CAPABILITY": "avx2",
         "MKL_ENABLE_INSTRUCTIONS": "AVX2",
         "CT2_FORCE_CPU_ISA": "AVX2",
+        "REGARD_NATIVE": "avx2",
     },
 }
 OURS = """
