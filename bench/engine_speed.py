@@ -4,7 +4,8 @@
 
 The product of the rows' features by the output matrix, and a greedy step of as many sentences: reading the sources and
 searching are in it. Milliseconds of one thread's own time, so that other work on the machine hardly counts; medians of
-rounds in which all formats take their turn. int8 is left out where its products are of no use, and that is said.
+rounds in which all formats take their turn. Steps are those of the engines, by the kernels in C where they compute
+them; int8 is left out where there are none, and its product is not timed alone.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from environments import ROOT
 from machine import machine
 from work import OUTPUT, decoding, fast, model
 
-from regard.engine.packed import Format, PackedMatrix, pack
-from regard.engine.processor import bfloat16_in_hardware, int8_obstacle
+from regard.engine.packed import PackedLinear, PackedMatrix
+from regard.engine.processor import bfloat16_in_hardware
+from regard.inference.decoding import Engine
+from regard.native.library import find
 
 FOLDER = ROOT / "runs" / "bench"
 TYPES, LENGTH = 8000, 16
@@ -31,7 +34,8 @@ TYPES, LENGTH = 8000, 16
 def main() -> None:
     arguments = _arguments()
     torch.set_num_threads(1)
-    kinds = ["float32", "bfloat16"] + (["int8"] if int8_obstacle() is None else [])
+    formats: list[Engine] = ["float32", "bfloat16"]
+    kinds: list[Engine] = formats if find().library is None else [*formats, "int8"]
     found: dict[str, dict[str, float]] = {}
     with torch.no_grad():
         for preset in arguments.presets:
@@ -39,7 +43,7 @@ def main() -> None:
             width = made.head.weight.shape[1]
             engines = {kind: fast(made, kind) for kind in kinds}
             for rows in arguments.rows:
-                products = {kind: _product(made.head.weight.detach(), kind, rows) for kind in kinds}
+                products = {kind: _product(made.head.weight.detach(), kind, rows) for kind in formats}
                 found[f"{rows} × {width} × {TYPES}"] = _in_turn(products, arguments.rounds, 1)
                 steps = {
                     kind: decoding(engine, batch=rows, length=LENGTH, types=TYPES, beam=None)
@@ -50,19 +54,19 @@ def main() -> None:
     report = {"machine": machine(), "settings": vars(arguments), "milliseconds": found}
     (FOLDER / "engines.json").write_text(json.dumps(report, indent=2))
     print("instructions:", ", ".join(report["machine"]["instructions"]))
-    print("bfloat16:", "in hardware" if bfloat16_in_hardware() else "emulated", "· int8:", int8_obstacle() or "exact")
+    print(
+        "bfloat16:",
+        "in hardware" if bfloat16_in_hardware() else "emulated",
+        "· kernels in C:",
+        find().reason or "built",
+    )
     for name, each in found.items():
         print(f"{name:28}", *(f"{kind} {milliseconds:9.3f} ms" for kind, milliseconds in each.items()))
 
 
 def _product(weight: torch.Tensor, kind: str, rows: int) -> Callable[[], object]:
     dtype = torch.bfloat16 if kind == "bfloat16" else torch.float32
-    format: Format = "int8" if kind == "int8" else "float"
-    packed, x = (
-        pack(PackedMatrix(weight.to(dtype)), format, alone=format == "float"),
-        torch.randn(rows, weight.shape[1]),
-    )
-    x = x.to(dtype)
+    packed, x = PackedLinear(PackedMatrix(weight.to(dtype)), alone=True), torch.randn(rows, weight.shape[1]).to(dtype)
     return lambda: packed(x)
 
 

@@ -28,7 +28,7 @@ from work import OUTPUT, decoding, fast, model, reading, update
 
 FOLDER = ROOT / "runs" / "bench"
 TYPES, LENGTH, ROWS = 8000, 16, 64
-PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "_linear_pointwise", "qlinear_pointwise", "_weight_int8pack_mm")
+PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "_linear_pointwise")
 BEST_OF, WITHIN = 5, 0.05  # seconds
 ENOUGH = 2.0  # seconds of timing the whole
 

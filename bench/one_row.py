@@ -15,7 +15,7 @@ from collections.abc import Callable
 import torch
 from machine import machine
 
-from regard.engine.packed import PackedMatrix, pack
+from regard.engine.packed import PackedLinear, PackedMatrix
 
 NAMES = ("packed", "plain")
 WITHIN = 1.0  # seconds of calls
@@ -35,7 +35,7 @@ def measure(rows: list[int], width: int, within: float = WITHIN) -> dict[int, tu
     """Seconds of a product in float32, for each number of rows, in the order of NAMES."""
     torch.manual_seed(1)
     matrix = PackedMatrix(torch.randn(width, width) / width**0.5)
-    packed, plain = pack(matrix, "float"), matrix.weight.t()
+    packed, plain = PackedLinear(matrix), matrix.weight.t()
     inputs = {number: torch.randn(number, width) for number in rows}
     return {
         number: (_shortest(lambda x=x: packed(x), within), _shortest(lambda x=x: x.mm(plain), within))

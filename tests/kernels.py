@@ -1,7 +1,7 @@
 """Computes with each engine in forked children, one an instruction set, and writes what oneDNN says that it ran.
 
-A line of JSON for each: ``instructions``, ``engine``, ``obstacle`` to 8 bits, and ``kernels`` of its products. oneDNN
-reads both of its settings when it is first used, so each child sets its own; torch is imported once for all.
+A line of JSON for each: ``instructions``, ``engine``, and ``kernels`` of its products. oneDNN reads both of its
+settings when it is first used, so each child sets its own; torch is imported once for all.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 
-from regard.engine.processor import int8_obstacle
 from regard.engine.transformer import FastEncoderDecoder
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
@@ -27,7 +26,7 @@ TYPES, SENTENCES = 500, (1, 20)
 def main() -> None:
     torch.set_num_threads(1)  # others would not live through a fork
     for instructions in sys.argv[1:]:
-        for engine in ("float32", "bfloat16", "int8"):
+        for engine in ("float32", "bfloat16"):
             with tempfile.NamedTemporaryFile() as said:
                 if (child := os.fork()) == 0:
                     _compute(instructions, engine, Path(said.name))
@@ -37,21 +36,17 @@ def main() -> None:
 
 def _compute(instructions: str, engine: str, said: Path) -> None:
     os.environ |= {"ONEDNN_MAX_CPU_ISA": instructions, "ONEDNN_VERBOSE": "0"}
-    obstacle = int8_obstacle()
-    said.write_text(json.dumps({"instructions": instructions, "engine": engine, "obstacle": obstacle}) + "\n")
+    said.write_text(json.dumps({"instructions": instructions, "engine": engine}) + "\n")
     os.dup2(os.open(said, os.O_WRONLY | os.O_APPEND), 1)
     torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON).__enter__()
-    if engine != "int8" or obstacle is None:
-        _decode(engine)
+    _decode(engine)
     os._exit(0)
 
 
 @torch.no_grad()
 def _decode(engine: str) -> None:
     model = build(ModelConfig(**SIZES), source_types=TYPES, target_types=TYPES).eval()
-    dtype = torch.bfloat16 if engine == "bfloat16" else torch.float32
-    format: Any = "int8" if engine == "int8" else "float"
-    quick = FastEncoderDecoder(model.encoder, model.decoder, model.head.weight, dtype=dtype, format=format)
+    quick = FastEncoderDecoder(model.encoder, model.decoder, model.head.weight, dtype=getattr(torch, engine))
     for sentences in SENTENCES:
         source = torch.randint(4, TYPES, (sentences, 7))
         quick.step(torch.full((sentences, 2), 2), quick.session(source, torch.ones_like(source, dtype=torch.bool)))

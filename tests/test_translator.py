@@ -11,13 +11,13 @@ import torch
 
 from regard.config.settings import SearchConfig
 from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
-from regard.engine.processor import int8_obstacle
+from regard.engine.transformer import FastEncoderDecoder
 from regard.errors import ConfigError, ModelError, TrainingError
-from regard.inference.decoding import Engine, possible
+from regard.inference.decoding import Engine, native_obstacle
 from regard.inference.results import Translation
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.native.library import Found
+from regard.native.library import Found, library
 from regard.tasks.translation.translator import Translator
 
 LONGEST, PIECES = 9, 8
@@ -80,29 +80,31 @@ def test_an_engine_that_the_model_has_not_is_told() -> None:
     assert "not the Transformer's" in str(caught.value.why)
 
 
-@pytest.mark.parametrize("hardware", [True, False])
-def test_a_processor_of_no_use_for_8_bits_is_told(monkeypatch: pytest.MonkeyPatch, hardware: bool) -> None:
-    """And bfloat16 is advised only where it is quick. The kernels in C have 8-bit products everywhere."""
-    monkeypatch.setattr("regard.inference.decoding.find", lambda: Found(None, "not built"))
-    monkeypatch.setattr("regard.inference.decoding.int8_obstacle", lambda: "its sums overflow")
-    monkeypatch.setattr("regard.inference.decoding.bfloat16_in_hardware", lambda: hardware)
+def test_8_bits_without_the_kernels_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the reason, and what to do; float32 is then computed by torch."""
+    monkeypatch.setattr("regard.inference.decoding.find", lambda: Found(None, "it was not built"))
     model = build(ModelConfig(width=8, heads=2, feed_forward=8), source_types=len(WORDS), target_types=len(WORDS))
-    with pytest.raises(ConfigError, match="processor cannot decode in int8") as caught:
-        Translator(model, WORDS, WORDS, SearchConfig(), max_length=PIECES, engine="int8")
-    assert caught.value.why == "its sums overflow"
-    assert ("bfloat16" in str(caught.value.help)) is hardware
-
-
-def test_8_bits_on_an_accelerator_are_told() -> None:
     with pytest.raises(ConfigError, match="cannot decode in int8") as caught:
-        possible("int8", None, torch.device("meta"))
-    assert "the model is on meta" in str(caught.value.why)
+        Translator(model, WORDS, WORDS, SearchConfig(), max_length=PIECES, engine="int8")
+    assert caught.value.why == "8-bit products need the kernels in C: it was not built"
+    assert "leave it out" in str(caught.value.help) and "regard doctor" in str(caught.value.help)
+    plain = Translator(model, WORDS, WORDS, SearchConfig(), max_length=PIECES, engine="float32")
+    assert isinstance(plain.decoding._model, FastEncoderDecoder)
+
+
+def test_8_bits_that_the_kernels_do_not_have_for_a_model_are_told() -> None:
+    """As for one on an accelerator, and in another number format."""
+    model = build(ModelConfig(width=8, heads=2, feed_forward=8), source_types=len(WORDS), target_types=len(WORDS))
+    assert "the model is in float32 on meta" in str(native_obstacle(model.to("meta")))
+    with pytest.raises(ConfigError, match="cannot decode in int8") as caught:
+        Translator(model.double(), WORDS, WORDS, SearchConfig(), max_length=PIECES, engine="int8")
+    assert "the model is in float64" in str(caught.value.why)
 
 
 @pytest.mark.parametrize("engine", ["bfloat16", "int8"])
 def test_every_engine_translates(engine: Engine) -> None:
-    if engine == "int8" and int8_obstacle() is not None:
-        pytest.skip("8-bit products are not exact on this processor")
+    if engine == "int8" and library() is None:
+        pytest.skip("needs the kernels")
     torch.manual_seed(1)
     sizes: dict[str, Any] = {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16}
     model = build(ModelConfig(**sizes), source_types=len(WORDS), target_types=len(WORDS))

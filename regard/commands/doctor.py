@@ -54,7 +54,7 @@ def doctor(*, markdown: Markdown = False, as_json: AsJson = False) -> None:
 
 
 def _versions() -> Iterator[tuple[str, str]]:
-    from regard.engine.processor import bfloat16_in_hardware, int8_obstacle
+    from regard.engine.processor import bfloat16_in_hardware
     from regard.runs.run_folder import environment
 
     found = environment()
@@ -70,18 +70,19 @@ def _versions() -> Iterator[tuple[str, str]]:
     yield "processor", found["processor"]
     yield "vector instructions", found["vector_instructions"]
     yield "bfloat16 products", "in hardware" if bfloat16_in_hardware() else "emulated, hence slow"
-    yield "8-bit products", int8_obstacle() or "exact"
-    yield "kernels in C", _kernels()
+    yield from _kernels()
 
 
-def _kernels() -> str:
+def _kernels() -> Iterator[tuple[str, str]]:
     from regard.native.library import CHOICE, find
 
     found, reason = find()
+    yield "8-bit products", "none: they need the kernels in C" if found is None else "exact, by the kernels in C"
     if found is None:
-        return f"none: {reason}"
-    why = f"by {CHOICE}" if os.environ.get(CHOICE) else "the quickest"
-    return f"for {found.set}, {why} of {', '.join(found.sets)}"
+        yield "kernels in C", f"none: {reason}"
+    else:
+        why = f"by {CHOICE}" if os.environ.get(CHOICE) else "the quickest"
+        yield "kernels in C", f"for {found.set}, {why} of {', '.join(found.sets)}"
 
 
 def _machine() -> Iterator[tuple[str, str]]:

@@ -74,8 +74,8 @@ EngineName = Annotated[
     Literal["reference", "float32", "bfloat16", "int8"] | None,
     typer.Option(
         "--engine",
-        help="Decoding engine: float32 (the outputs of reference, but faster), bfloat16 or int8 (fewer bits), or "
-        "reference.",
+        help="Decoding engine: float32 (the outputs of reference, but faster), int8 (fewer bits, by kernels in C), "
+        "bfloat16 (fewer bits, by torch), or reference.",
         show_default="float32",
     ),
 ]

@@ -18,7 +18,6 @@ from regard.attention.mechanisms.dot import Dot
 from regard.attention.positions.distance_bias import Alibi, T5CausalBias, alibi_slopes
 from regard.engine.causal_state import CausalState, CausalTable
 from regard.engine.heads import FastHeads, Projected, Turns
-from regard.engine.packed import Format
 from regard.engine.parts import Frame, Rows, Start, feed_forward
 from regard.models.transformer.layer import TransformerLayer
 
@@ -84,17 +83,13 @@ class NextColumns:
 class FastCausalLayer:
     """Self-attention and feed-forward with packed matrices; keys and values are kept in ``table_dtype``."""
 
-    def __init__(
-        self, layer: TransformerLayer, format: Format, table_dtype: torch.dtype, turns: Turns | None
-    ) -> None:  # fmt: skip
+    def __init__(self, layer: TransformerLayer, table_dtype: torch.dtype, turns: Turns | None) -> None:
         mixer = cast(SelfAttention, layer.mixer)
-        own = mixer.rotary is not None
-        self.heads = FastHeads(
-            mixer.attention, format, of_self=True, rotary=mixer.rotary, turns=turns if own else None
-        )  # fmt: skip
+        own = turns if mixer.rotary is not None else None
+        self.heads = FastHeads(mixer.attention, of_self=True, rotary=mixer.rotary, turns=own)
         self.window = next((part.radius for part in mixer.mask.conjuncts() if isinstance(part, Window)), None)
         self.bias = bias_by_distance(cast(Dot, mixer.attention.mechanism).bias, mixer.attention.heads)
-        self.start, self.feed_forward = Start(layer.start_mix), feed_forward(layer.feed_forward, format)
+        self.start, self.feed_forward = Start(layer.start_mix), feed_forward(layer.feed_forward)
         self.table_dtype, self.frames = table_dtype, (Frame(layer.around_mixer), Frame(layer.around_feed_forward))
 
     def empty_table(self, rows: int, device: torch.device) -> CausalTable:

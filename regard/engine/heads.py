@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from regard.attention.heads import MultiHead, SelfAttention
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.positions.rotary import Rotary, relayout
-from regard.engine.packed import Format, PackedMatrix, pack, stacked
+from regard.engine.packed import PackedLinear, PackedMatrix, stacked
 from regard.engine.parts import Rows, norm, padded
 from regard.models.transformer.layer import TransformerLayer
 
@@ -96,9 +96,8 @@ class FastHeads:
     """
 
     def __init__(
-        self, attention: MultiHead, format: Format, *, of_self: bool, rotary: Rotary | None = None,
-        turns: Turns | None = None,
-    ) -> None:  # fmt: skip
+        self, attention: MultiHead, *, of_self: bool, rotary: Rotary | None = None, turns: Turns | None = None
+    ) -> None:
         self.sizes, self.turns = HeadSizes.of(attention), turns
         half = rotary is not None and rotary.layout == "half"
         query, key, value, output = (
@@ -118,9 +117,9 @@ class FastHeads:
         gate = [] if attention.gate is None else [PackedMatrix.of(attention.gate)]
         self.gated = len(gate[0].weight) if gate else 0
         parts = [query, key, value, *gate] if of_self else [query, *gate]
-        self.projection = pack(stacked(*parts), format, alone=True)
-        self.key_value = None if of_self else pack(stacked(key, value), format)
-        self.output = pack(output, format, alone=True)
+        self.projection = PackedLinear(stacked(*parts), alone=True)
+        self.key_value = None if of_self else PackedLinear(stacked(key, value))
+        self.output = PackedLinear(output, alone=True)
 
     def project(self, x: Rows, count: int, dtype: torch.dtype, turn: Turn | None = None) -> Projected:
         """Queries, and where there are any keys, values and gates, of the first ``count`` rows, in ``dtype``.

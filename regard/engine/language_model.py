@@ -17,7 +17,7 @@ from regard.engine.causal_state import CausalState
 from regard.engine.heads import shared_turns
 from regard.engine.obstacles import layer_obstacle, unknown_parameters
 from regard.engine.output import FastHead
-from regard.engine.packed import Format, rounded
+from regard.engine.packed import rounded
 from regard.engine.parts import norm, padded
 from regard.models.head import Head
 from regard.models.input import TokenInput
@@ -46,30 +46,28 @@ def obstacle(model: LanguageModel) -> str | None:
 class FastLanguageModel:
     """``start`` and ``step`` like LanguageModel's, with a CausalState as the state.
 
-    ``format`` ``int8`` computes products in 8 bits and everything else in float32, but the layers of a single column
-    in bfloat16. ValueError where there is an ``obstacle``.
+    ValueError where there is an ``obstacle``.
 
     Args:
         model: the language model, which is copied.
         dtype: the number format to compute in; that of the model unless given.
-        format: ``float`` for products in ``dtype``, ``int8`` for products in 8 bits.
     """
 
-    def __init__(self, model: LanguageModel, *, dtype: torch.dtype | None = None, format: Format = "float") -> None:
+    def __init__(self, model: LanguageModel, *, dtype: torch.dtype | None = None) -> None:
         if (reason := obstacle(model)) is not None:
             raise ValueError(f"there is no fast form of this language model: {reason}")
         self.dtype = dtype = dtype or model.head.weight.dtype
-        self.format, self.device = format, model.head.weight.device
+        self.device = model.head.weight.device
         model = deepcopy(model).eval().to(dtype)
         tokens = cast(TokenInput, model.embedding)
         self.embedding = tokens.weight.detach() * tokens.scale
         self.place = None if type(tokens.position) is NoPosition else tokens.position
-        self.head, self.norm = FastHead(model.head.weight, model.head.bias, dtype, format), norm(model.norm)
+        self.head, self.norm = FastHead(model.head.weight, model.head.bias, dtype), norm(model.norm)
         # One query against a few dozen keys gains nothing from matrix units: on a CPU float32 takes half the time.
         quicker = dtype == torch.bfloat16 and self.device.type == "cpu"
         self.table_dtype = torch.float32 if quicker else dtype
         turns = shared_turns(model.stack, self.table_dtype)
-        self.layers = [FastCausalLayer(layer, format, self.table_dtype, turns) for layer in model.stack]
+        self.layers = [FastCausalLayer(layer, self.table_dtype, turns) for layer in model.stack]
 
     @torch.no_grad()
     def start(self, rows: int) -> CausalState:
@@ -109,8 +107,6 @@ class FastLanguageModel:
         x = x.flatten(0, 1)
         if columns.count > 1:
             x = padded(x, rounded(columns.count))
-        elif self.format == "int8":
-            x = x.bfloat16()
         embedded = x
         for layer, table in zip(self.layers, state.tables, strict=True):
             x = layer(x, embedded, table, columns)

@@ -15,7 +15,6 @@ from torch import Tensor
 from regard.attention.heads import AttentionReader, SelfAttention
 from regard.engine.cache import FastSession, KeyValueTable
 from regard.engine.heads import FastHeads, HeadSizes, Turns
-from regard.engine.packed import Format
 from regard.engine.parts import Frame, Rows, Start, feed_forward, padded
 from regard.models.transformer.layer import TransformerLayer
 
@@ -99,15 +98,13 @@ class StepLayout:
 
 
 class FastLayer:
-    """One decoder layer with fused projections packed for ``format``; keys and values are kept in ``table_dtype``."""
+    """One decoder layer with fused and packed projections; keys and values are kept in ``table_dtype``."""
 
-    def __init__(
-        self, layer: TransformerLayer, format: Format, table_dtype: torch.dtype, turns: Turns | None
-    ) -> None:  # fmt: skip
+    def __init__(self, layer: TransformerLayer, table_dtype: torch.dtype, turns: Turns | None) -> None:
         mixer, reader = cast(SelfAttention, layer.mixer), cast(AttentionReader, layer.reader)
-        self.own = FastHeads(mixer.attention, format, of_self=True, rotary=mixer.rotary, turns=turns)
-        self.other, self.table_dtype = FastHeads(reader.attention, format, of_self=False), table_dtype
-        self.start, self.feed_forward = Start(layer.start_mix), feed_forward(layer.feed_forward, format)
+        self.own = FastHeads(mixer.attention, of_self=True, rotary=mixer.rotary, turns=turns)
+        self.other, self.table_dtype = FastHeads(reader.attention, of_self=False), table_dtype
+        self.start, self.feed_forward = Start(layer.start_mix), feed_forward(layer.feed_forward)
         self.frames = [Frame(x) for x in (layer.around_mixer, layer.around_reader, layer.around_feed_forward)]
 
     def source_table(

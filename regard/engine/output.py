@@ -6,8 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.engine.packed import ROUND, Format, Packed, PackedMatrix, pack
-from regard.engine.parts import padded
+from regard.engine.packed import PackedLinear, PackedMatrix
 from regard.search.contract import Reduce
 
 __all__ = ["FastHead"]
@@ -17,18 +16,13 @@ PROJECTED, REDUCED = 64, 16
 
 
 class FastHead:
-    """A packed output projection that computes in ``dtype``, or in 8 bits."""
+    """A packed output projection that computes in ``dtype``."""
 
     def __init__(
-        self,
-        weight: Float[Tensor, "types width"],
-        bias: Float[Tensor, "types"] | None,
-        dtype: torch.dtype,
-        format: Format,
+        self, weight: Float[Tensor, "types width"], bias: Float[Tensor, "types"] | None, dtype: torch.dtype
     ) -> None:
         output = PackedMatrix(weight.detach().to(dtype, copy=True), None if bias is None else bias.detach().to(dtype))
-        self.dtype, self.types = dtype, len(weight)
-        self.projection: Packed = pack(output, format, alone=format == "float")
+        self.projection = PackedLinear(output, alone=True)
 
     def log_probabilities(self, features: Float[Tensor, "padded width"], count: int) -> Float[Tensor, "{count} types"]:
         """Log-probabilities of the first ``count`` rows, in float32 or wider."""
@@ -37,9 +31,6 @@ class FastHead:
 
     def reduce(self, features: Float[Tensor, "padded width"], count: int, reduce: Reduce) -> tuple[Tensor, ...]:
         """Tensors that ``reduce`` makes of the first ``count`` rows, few at a time, so that they stay in the cache."""
-        if features.dtype != self.dtype:
-            # Back to ``dtype``, so that probabilities are not rounded; here many products take as long as one.
-            features = padded(features.to(self.dtype), ROUND)
         found = []
         for start in range(0, max(count, 1), PROJECTED):
             logits = self.projection(features[start : start + PROJECTED])[: count - start]

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from regard.engine.packed import Format, PackedMatrix, pack, stacked
+from regard.engine.packed import PackedLinear, PackedMatrix, stacked
 from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward
 from regard.models.transformer.norms import PostNorm, Residual
 
@@ -31,7 +31,7 @@ def norm(layer: nn.Module, scale: float = 1.0) -> Callable[[Tensor], Tensor]:
         return lambda x: torch.layer_norm(x, layer.normalized_shape, weight, bias, layer.eps)
     if type(layer) is nn.RMSNorm:
         gains = layer.weight.detach() * scale
-        scales = {dtype: gains.to(dtype) for dtype in (layer.weight.dtype, torch.float32, torch.bfloat16)}
+        scales = {dtype: gains.to(dtype) for dtype in (layer.weight.dtype, torch.float32)}
         return _RootMeanSquare(scales, layer.normalized_shape[0], layer.eps)
     return _same if type(layer) is nn.Identity else layer
 
@@ -76,8 +76,8 @@ class Frame:
 class _FeedForward:
     """Two packed matrices around an activation."""
 
-    def __init__(self, layer: FeedForward, format: Format) -> None:
-        self.up, self.down = (pack(PackedMatrix.of(x), format, alone=True) for x in (layer.up, layer.down))
+    def __init__(self, layer: FeedForward) -> None:
+        self.up, self.down = (PackedLinear(PackedMatrix.of(x), alone=True) for x in (layer.up, layer.down))
         self.activation = layer.activation
 
     def __call__(self, x: Rows, residual: Rows) -> Rows:
@@ -89,15 +89,15 @@ class _FeedForward:
 class _GatedFeedForward:
     """A gated feed-forward with its first two matrices stacked into one."""
 
-    def __init__(self, layer: GatedFeedForward, format: Format) -> None:
-        self.up = pack(stacked(PackedMatrix.of(layer.gate), PackedMatrix.of(layer.up)), format, alone=True)
-        self.down, self.activation = pack(PackedMatrix.of(layer.down), format, alone=True), layer.activation
+    def __init__(self, layer: GatedFeedForward) -> None:
+        self.up = PackedLinear(stacked(PackedMatrix.of(layer.gate), PackedMatrix.of(layer.up)), alone=True)
+        self.down, self.activation = PackedLinear(PackedMatrix.of(layer.down), alone=True), layer.activation
 
     def __call__(self, x: Rows, residual: Rows) -> Rows:
         gate, inner = self.up(x).chunk(2, 1)
         return self.down.add_to(residual, self.activation(gate) * inner)
 
 
-def feed_forward(layer: FeedForward | GatedFeedForward, format: Format) -> Callable[[Rows, Rows], Rows]:
+def feed_forward(layer: FeedForward | GatedFeedForward) -> Callable[[Rows, Rows], Rows]:
     """The feed-forward of packed matrices: (x, residual) to residual + FFN(x)."""
-    return _FeedForward(layer, format) if isinstance(layer, FeedForward) else _GatedFeedForward(layer, format)
+    return _FeedForward(layer) if isinstance(layer, FeedForward) else _GatedFeedForward(layer)

@@ -16,7 +16,7 @@ from regard.engine.heads import shared_turns
 from regard.engine.layer import FastLayer, StepLayout
 from regard.engine.obstacles import layer_obstacle
 from regard.engine.output import FastHead
-from regard.engine.packed import ROUND, Format, pack_layers
+from regard.engine.packed import ROUND, pack_layers
 from regard.engine.parts import norm, padded
 from regard.models.input import TokenInput
 from regard.models.transformer.transformer import TransformerDecoder
@@ -37,9 +37,7 @@ def obstacle(decoder: Decoder) -> str | None:
 class FastEncoderDecoder:
     """``session`` and ``step`` like EncoderDecoder's, with a FastSession as the state.
 
-    ``format`` ``int8`` computes products in 8 bits and everything else in float32, but the layers of a single row in
-    bfloat16; so a sentence decoded alone may get another output than in a batch. ValueError where there is an
-    ``obstacle``.
+    ValueError where there is an ``obstacle``.
 
     Args:
         encoder: the model's encoder, which is copied.
@@ -47,28 +45,26 @@ class FastEncoderDecoder:
         projection: the output projection.
         bias: the bias of the output projection.
         dtype: the number format to compute in; that of ``projection`` unless given.
-        format: ``float`` for products in ``dtype``, ``int8`` for products in 8 bits.
     """
 
     def __init__(
         self, encoder: Encoder, decoder: Decoder, projection: Float[Tensor, "types width"],
-        *, bias: Float[Tensor, "types"] | None = None, dtype: torch.dtype | None = None, format: Format = "float",
+        *, bias: Float[Tensor, "types"] | None = None, dtype: torch.dtype | None = None,
     ) -> None:  # fmt: skip
         if (reason := obstacle(decoder)) is not None:
             raise ValueError(f"there is no fast form of this decoder: {reason}")
         self.dtype = dtype = dtype or projection.dtype
-        self.format = format
         encoder, decoder = deepcopy((encoder, decoder))  # in one call: they may share an embedding
         encoder, decoder = encoder.eval().to(dtype), decoder.eval().to(dtype)
         assert isinstance(decoder, TransformerDecoder)
         self.encoder, self.embedding, self.norm = encoder, cast(TokenInput, decoder.embedding), norm(decoder.norm)
-        self.head = FastHead(projection, bias, dtype, format)
+        self.head = FastHead(projection, bias, dtype)
         # One query against a few dozen keys gains nothing from matrix units: on a CPU float32 takes half the time.
         quicker = dtype == torch.bfloat16 and projection.device.type == "cpu"
         self.table_dtype = torch.float32 if quicker else dtype
         turns = shared_turns(decoder.stack, self.table_dtype)
-        self.layers = [FastLayer(layer, format, self.table_dtype, turns) for layer in decoder.stack]
-        pack_layers(encoder, format)
+        self.layers = [FastLayer(layer, self.table_dtype, turns) for layer in decoder.stack]
+        pack_layers(encoder)
 
     @torch.no_grad()
     def session(
@@ -105,7 +101,7 @@ class FastEncoderDecoder:
         rows = len(tokens)
         layout = StepLayout(session, rows if rows == 1 else rows + -rows % ROUND, self.table_dtype)
         x = self.embedding.embed(padded(tokens, layout.padded)[:, None], layout.position()[:, None])[:, 0]
-        x = embedded = x.bfloat16() if self.format == "int8" and rows == 1 else x
+        embedded = x
         for layer, cells, source in zip(self.layers, session.cells, session.sources, strict=True):
             x = layer(x, embedded, cells, source, layout)
         return self.norm(x)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from regard.attention.positions.absolute import NoPosition
 from regard.engine.language_model import FastLanguageModel
 from regard.engine.native_language_model import NativeLanguageModel, obstacle
-from regard.inference.decoding import Engine, kernels_missing, number_format
+from regard.inference.decoding import Engine, kernels_missing, torch_dtype
 from regard.models.input import TokenInput
 from regard.models.language_model import LanguageModel
 
@@ -18,8 +18,7 @@ def causal_decoder(model: LanguageModel, engine: Engine) -> LanguageModel | Fast
         return model
     if engine in ("float32", "int8") and native_obstacle(model) is None:
         return NativeLanguageModel(model, format=engine)
-    dtype, format = number_format(engine)
-    return FastLanguageModel(model, dtype=dtype, format=format)
+    return FastLanguageModel(model, dtype=torch_dtype(engine))
 
 
 def native_obstacle(model: LanguageModel) -> str | None:

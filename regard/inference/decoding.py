@@ -15,8 +15,6 @@ from regard.data.pairs import pad_sources
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD
 from regard.engine.native import NativeEncoderDecoder
 from regard.engine.native import obstacle as decoder_obstacle
-from regard.engine.packed import Format
-from regard.engine.processor import bfloat16_in_hardware, int8_obstacle
 from regard.engine.transformer import FastEncoderDecoder
 from regard.errors import ConfigError, ModelError
 from regard.models.encoder_decoder import EncoderDecoder
@@ -35,8 +33,8 @@ __all__ = [
     "fast_form",
     "kernels_missing",
     "native_obstacle",
-    "number_format",
     "possible",
+    "torch_dtype",
 ]
 
 Engine = Literal["reference", "float32", "bfloat16", "int8"]
@@ -107,8 +105,7 @@ def fast_form(model: EncoderDecoder, engine: Engine) -> FastEncoderDecoder | Nat
     }  # fmt: skip
     if engine in ("float32", "int8") and native_obstacle(model) is None:
         return NativeEncoderDecoder(**parts, format=engine)
-    dtype, format = number_format(engine)
-    return FastEncoderDecoder(**parts, dtype=dtype, format=format)
+    return FastEncoderDecoder(**parts, dtype=torch_dtype(engine))
 
 
 def native_obstacle(model: EncoderDecoder) -> str | None:
@@ -119,7 +116,8 @@ def native_obstacle(model: EncoderDecoder) -> str | None:
 def kernels_missing(weight: Tensor) -> str | None:
     """The reason why there are no kernels for a model with such weights; None where there are."""
     if weight.device.type != "cpu" or weight.dtype != torch.float32:
-        return "the kernels compute float32 on a CPU"
+        dtype = str(weight.dtype).removeprefix("torch.")
+        return f"they are for float32 on a CPU, and the model is in {dtype} on {weight.device.type}"
     return find().reason
 
 
@@ -135,30 +133,26 @@ def _require_probabilities(found: tuple[Tensor, ...]) -> None:
         )
 
 
-def possible(engine: Engine | None, reason: str | None, device: torch.device, *, native: bool = False) -> Engine:
+def possible(engine: Engine | None, reason: str | None, missing: str | None) -> Engine:
     """The engine that was asked for, or the best of those with the model's own outputs.
 
-    ``reason``: why the model has no fast form; None if it has one. ``device``: where the model is. ``native``: whether
-    the kernels in C compute it, which have 8-bit products on any processor.
+    ``reason``: why the model has no fast form; None if it has one. ``missing``: why the kernels in C do not compute it,
+    which alone have 8-bit products; None if they do.
     """
     if engine is None:
         return "float32" if reason is None else "reference"
+    if engine == "int8" and reason is None and missing is not None:
+        raise ConfigError(
+            "this model cannot decode in int8", where="engine", why=f"8-bit products need the kernels in C: {missing}",
+            help="leave it out: float32 gives the model's own outputs; regard doctor tells of the kernels",
+        )  # fmt: skip
     if reason is not None and engine != "reference":
         raise ConfigError(
             f"this model cannot decode in {engine}", where="engine", why=reason, help="leave it out, or say reference"
         )
-    if engine == "int8" and not native and (why := _int8_obstacle(device)) is not None:
-        other = "leave it out, or say bfloat16" if bfloat16_in_hardware() else "leave it out"
-        raise ConfigError("this processor cannot decode in int8", where="engine", why=why, help=other)
     return engine
 
 
-def number_format(engine: Engine) -> tuple[torch.dtype | None, Format]:
-    """The number format that a fast engine computes in, None for that of the model, and the format of its products."""
-    dtype = {"bfloat16": torch.bfloat16, "int8": torch.float32}.get(engine)
-    return dtype, "int8" if engine == "int8" else "float"
-
-
-def _int8_obstacle(device: torch.device) -> str | None:
-    cpu = device.type == "cpu"
-    return int8_obstacle() if cpu else f"8-bit products are made for the CPU, and the model is on {device.type}"
+def torch_dtype(engine: Engine) -> torch.dtype | None:
+    """The number format that torch computes an engine in, None for that of the model."""
+    return torch.bfloat16 if engine == "bfloat16" else None

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -60,18 +61,18 @@ def test_it_tells_of_the_kernels(regard, choice: str, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("hardware", "obstacle", "told"),
+    ("hardware", "kernels", "told"),
     [
-        (True, None, ("in hardware", "exact")),
-        (False, "its sums overflow", ("emulated, hence slow", "its sums overflow")),
+        (True, SimpleNamespace(set="plain", sets=("plain",)), ("in hardware", "exact, by the kernels in C")),
+        (False, None, ("emulated, hence slow", "none: they need the kernels in C")),
     ],
 )
 def test_what_the_fast_engines_can_use(
-    regard, monkeypatch: pytest.MonkeyPatch, hardware: bool, obstacle: str | None, told: tuple[str, str]
+    regard, monkeypatch: pytest.MonkeyPatch, hardware: bool, kernels: Any, told: tuple[str, str]
 ) -> None:
     """That oneDNN calls bfloat16 supported says nothing: it emulates it."""
     monkeypatch.setattr("regard.engine.processor.bfloat16_in_hardware", lambda: hardware)
-    monkeypatch.setattr("regard.engine.processor.int8_obstacle", lambda: obstacle)
+    monkeypatch.setattr("regard.native.library.find", lambda: (kernels, "not built"))
     found = json.loads(regard("doctor", "--json").stdout)["facts"]
     assert (found["bfloat16 products"], found["8-bit products"]) == told
 

@@ -12,14 +12,14 @@ from regard.attention.mask import Padding, VisibleUntil
 from regard.core.state import join, repeat, select, truncate
 from regard.engine import output
 from regard.engine.native import NativeEncoderDecoder
-from regard.engine.packed import Format, Int8Linear, PackedMatrix, pack, rounded
+from regard.engine.packed import PackedLinear, PackedMatrix, rounded
 from regard.engine.transformer import FastEncoderDecoder, obstacle
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.transformer.layer import TransformerLayer
 from regard.native.library import find, library
-from regard.native.program import Format as NativeFormat
+from regard.native.program import Format
 from regard.search.batch_search import search
 from regard.search.beam import beam_search, start_beam
 from regard.search.best_types import BestTypes
@@ -63,11 +63,11 @@ def model_of(shape: dict[str, Any], *, dtype: torch.dtype = torch.float64) -> En
     return model.to(dtype).eval()
 
 
-def fast(model: EncoderDecoder, dtype: torch.dtype | None = None, format: Format = "float") -> FastEncoderDecoder:
-    return FastEncoderDecoder(model.encoder, model.decoder, model.head.weight, dtype=dtype, format=format)
+def fast(model: EncoderDecoder, dtype: torch.dtype | None = None) -> FastEncoderDecoder:
+    return FastEncoderDecoder(model.encoder, model.decoder, model.head.weight, dtype=dtype)
 
 
-def native(model: EncoderDecoder, format: NativeFormat = "float32", threads: int = 1) -> NativeEncoderDecoder:
+def native(model: EncoderDecoder, format: Format = "float32", threads: int = 1) -> NativeEncoderDecoder:
     parts = model.encoder, model.decoder, model.head.weight
     return NativeEncoderDecoder(*parts, bias=model.head.bias, format=format, threads=threads)
 
@@ -321,7 +321,7 @@ def test_steps_of_a_beam_that_the_kernels_run_alone_are_those_of_the_search(
 @needs_kernels
 @pytest.mark.parametrize("format", ["float32", "int8"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_row_of_the_kernels_is_the_same_in_any_company(format: NativeFormat, threads: int) -> None:
+def test_a_row_of_the_kernels_is_the_same_in_any_company(format: Format, threads: int) -> None:
     """To the bit: by itself, among others, in a beam, and whatever the threads."""
     model = model_of(SHAPES["newer"], dtype=torch.float32)
     quick, lone = native(model, format, threads), native(model, format)
@@ -354,18 +354,15 @@ def test_the_kernels_find_the_types_that_a_search_asks_for(count: int, suppresse
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    ("dtype", "format", "error"),
-    [(torch.float32, "float", 1e-5), (torch.bfloat16, "float", 0.1), (torch.float32, "int8", 0.2)],
+    ("engine", "error"), [("float32", 1e-5), ("bfloat16", 0.1), pytest.param("int8", 0.2, marks=needs_kernels)]
 )
 @pytest.mark.parametrize("rows", [[0, 1, 2], [3]])  # a row alone goes through products of its own
 @pytest.mark.parametrize("shape", ["post", "pre", "biases", "gated", "grouped"])
-def test_packed_matrices_compute_the_same(
-    dtype: torch.dtype, format: Format, error: float, rows: list[int], shape: str
-) -> None:
+def test_packed_matrices_compute_the_same(engine: str, error: float, rows: list[int], shape: str) -> None:
     model = model_of(SHAPES[shape], dtype=torch.float32)
     tokens = torch.randint(0, TYPES, (len(rows), 12), generator=torch.Generator().manual_seed(1))
     wanted, _ = model.step(tokens, model.session(*sources(rows)))
-    quick = fast(model, dtype, format)
+    quick = native(model, "int8") if engine == "int8" else fast(model, getattr(torch, engine))
     found, _ = quick.step(tokens, quick.session(*sources(rows)))
     assert found.dtype == torch.float32
     assert float((found - wanted).abs().mean()) < error
@@ -383,49 +380,14 @@ def drawn(rows: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor
 def test_a_packed_matrix_is_its_formula(dtype: torch.dtype, rows: int) -> None:
     x, w, b, z = drawn(rows, dtype)
     plain = x @ w.T + b
-    found = pack(PackedMatrix(w, b), "float", alone=True)
+    found = PackedLinear(PackedMatrix(w, b), alone=True)
     for one, wanted in (
         (found(x), plain),
-        (pack(PackedMatrix(w), "float")(x), x @ w.T),
+        (PackedLinear(PackedMatrix(w))(x), x @ w.T),
         (found.relu(x), plain.clamp_min(0)),
         (found.add_to(z, x), z + plain),
     ):
         torch.testing.assert_close(one, wanted, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("rows", [1, 5, 64])
-def test_a_matrix_in_8_bits_is_its_formula(rows: int) -> None:
-    x, w, b, z = drawn(rows, torch.float32)
-    row = x.abs().amax(1, keepdim=True) / 127
-    scale = Int8Linear(PackedMatrix(w, b)).scale[:, None]
-    least = w.abs().amax(1, keepdim=True) / 127
-    assert bool((scale >= least).all() and (scale <= least * (1 + 2**-7)).all())
-    assert torch.equal(scale, scale.bfloat16().float())
-    whole = (x / row).round().double() @ (w / scale).round().double().T
-    wanted = (whole * scale.T * row + b).float()
-    found = Int8Linear(PackedMatrix(w, b))
-    torch.testing.assert_close(found(x), wanted, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(found.relu(x), wanted.clamp_min(0), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(found.add_to(z, x), z + wanted, rtol=1e-5, atol=1e-5)
-    assert float((wanted - (x @ w.T + b)).abs().mean()) < 0.05
-
-
-@pytest.mark.parametrize("rows", [1, 2])
-@pytest.mark.parametrize("biased", [True, False])
-def test_a_row_in_bfloat16_meets_a_matrix_in_8_bits(rows: int, biased: bool) -> None:
-    """Nothing of the row is rounded but what it gives."""
-    x, w, b, z = (each.bfloat16() for each in drawn(rows, torch.float32))
-    found = Int8Linear(PackedMatrix(w, b if biased else None), alone=True)
-    wanted = x.double() @ (found.narrow[:, :24].double() * found.scale[:, None].double()).T + (
-        b.double() if biased else 0
-    )
-    for one, other in (
-        (found(x), wanted),
-        (found.relu(x), wanted.clamp_min(0)),
-        (found.add_to(z, x), z.double() + wanted),
-    ):
-        assert one.dtype == torch.bfloat16
-        torch.testing.assert_close(one.double(), other, rtol=2**-7, atol=2**-5)
 
 
 def test_rows_are_padded_to_few_numbers_and_by_little() -> None:
@@ -438,19 +400,7 @@ def test_rows_are_padded_to_few_numbers_and_by_little() -> None:
 def test_a_number_that_is_none_stays_none() -> None:
     x, w, b, _ = drawn(5, torch.float32)
     x[2, 3] = float("nan")
-    for format in ("float", "int8"):
-        assert pack(PackedMatrix(w, b), format).relu(x)[2].isnan().all()
-    assert Int8Linear(PackedMatrix(w, b), alone=True).relu(x[2:3].bfloat16()).isnan().all()
-
-
-def test_a_row_in_8_bits_does_not_depend_on_those_beside_it() -> None:
-    x, w, b, _ = drawn(64, torch.float32)
-    found = Int8Linear(PackedMatrix(w, b))
-    x[7] *= 1e4
-    x[9] = 0.0
-    together = found(x)
-    assert all(torch.equal(found(x[row : row + 1])[0], together[row]) for row in range(64))
-    assert torch.equal(together[9], b)
+    assert PackedLinear(PackedMatrix(w, b)).relu(x)[2].isnan().all()
 
 
 def test_a_class_of_another_name_is_not_taken_for_what_it_is_made_of() -> None:

@@ -79,7 +79,7 @@ class Generator:
         self.model, self.tokenizer = model.eval(), tokenizer
         self.settings, self.context = settings, context
         self.device = model.head.weight.device
-        self._engine = possible(engine, obstacle(model), self.device, native=native_obstacle(model) is None)
+        self._engine = possible(engine, obstacle(model), native_obstacle(model))
 
     @cached_property
     def _decoding(self) -> WindowDecoding:

@@ -50,7 +50,8 @@ class Translator:
 
     ``engine`` says what decodes. None is the fast form of the model in float32 where there is one, which gives what
     the model itself gives, ``reference``; that scores and shows its attention in any case. ``bfloat16`` and ``int8``
-    compute in fewer bits and may choose other words. ConfigError where the model has no fast form.
+    compute in fewer bits and may choose other words; 8 bits are for the kernels in C. ConfigError where the model has
+    no such form.
     ``language`` is the target's, by which metrics cut text.
     """
 
@@ -68,7 +69,7 @@ class Translator:
         self.model, self.source, self.target = model.eval(), source, target
         self.search, self.max_length, self.language = search, max_length, language
         self.device = model.head.weight.device
-        self._engine = possible(engine, obstacle(model.decoder), self.device, native=native_obstacle(model) is None)
+        self._engine = possible(engine, obstacle(model.decoder), native_obstacle(model))
         self._observing = threading.Lock()
 
     def __repr__(self) -> str:
