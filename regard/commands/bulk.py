@@ -130,6 +130,9 @@ def run_bulk(bulk: Bulk, run: Path, spec: Mapping[str, Any], *, doing: str) -> N
     from regard.bulk.merge import merge
     from regard.bulk.worker import Order, Share, open_order, parse_share
 
+    if spec.get("engine") == "auto":
+        why = "each machine would choose its own, and outputs would depend on where a block was done"
+        raise ConfigError("work in bulk has one engine", where="--engine", why=why, help="--engine float32, or int8")
     out = bulk.require(spec["verb"])
     share = Share() if bulk.shard is None else parse_share(bulk.shard)
     workers = bulk.workers or 1

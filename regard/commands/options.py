@@ -13,7 +13,8 @@ from regard.errors import ConfigError
 
 if TYPE_CHECKING:
     from regard.config.settings import SearchConfig
-    from regard.tasks.translation.translator import Engine, Translator
+    from regard.inference.decoding import Wanted
+    from regard.tasks.translation.translator import Translator
 
 __all__ = [
     "AsJson",
@@ -71,11 +72,12 @@ Threads = Annotated[
     int | None, typer.Option("--threads", min=1, metavar="N", help="Number of CPU threads.", show_default="all cores")
 ]
 EngineName = Annotated[
-    Literal["reference", "float32", "bfloat16", "int8"] | None,
+    Literal["auto", "reference", "float32", "torch", "bfloat16", "int8"] | None,
     typer.Option(
         "--engine",
         help="Decoding engine: float32 (the outputs of reference, but faster), int8 (fewer bits, by kernels in C), "
-        "bfloat16 (fewer bits, by torch), or reference.",
+        "bfloat16 (fewer bits, by torch), torch (float32 without kernels), reference, or auto (the fastest that is "
+        "exact enough here, by a trial of seconds that is remembered in the run folder).",
         show_default="float32",
     ),
 ]
@@ -114,20 +116,20 @@ def set_threads(threads: int | None) -> None:
 
 
 def open_model(
-    run: Path, *, checkpoint: str | None, device: str | None, threads: int | None, engine: Engine | None = None,
+    run: Path, *, checkpoint: str | None, device: str | None, threads: int | None, engine: Wanted | None = None,
     mapped: bool = False,
 ) -> Translator:  # fmt: skip
     """Load the trained model of a run; raises ConfigError for an absent device and ModelError for a damaged run."""
     from regard.tasks.translation.translator import load
 
     set_up(device, threads)
-    model = load(run, checkpoint=checkpoint, device=device, engine=engine, mapped=mapped)
+    model = load(run, checkpoint=checkpoint, device=device, engine=engine, mapped=mapped, say=_tell)
     _warn_if_emulated(engine, model.device.type)
     return model
 
 
 def open_predictor(
-    run: Path, *, checkpoint: str | None, device: str | None, threads: int | None, engine: Engine | None = None,
+    run: Path, *, checkpoint: str | None, device: str | None, threads: int | None, engine: Wanted | None = None,
     mapped: bool = False,
 ) -> Any:  # fmt: skip
     """Load the trained model of a run of any task, in the same way; ``engine`` for one that has engines."""
@@ -135,7 +137,7 @@ def open_predictor(
 
     set_up(device, threads)
     options = {} if engine is None else {"engine": engine}
-    model = load(run, checkpoint=checkpoint, device=device, mapped=mapped, **options)
+    model = load(run, checkpoint=checkpoint, device=device, mapped=mapped, say=_tell, **options)
     if engine is not None:
         _warn_if_emulated(engine, model.device.type)
     return model
@@ -148,7 +150,11 @@ def set_up(device: str | None, threads: int | None) -> None:
         _require_device(device)
 
 
-def _warn_if_emulated(engine: Engine | None, device: str) -> None:
+def _tell(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+def _warn_if_emulated(engine: Wanted | None, device: str) -> None:
     from regard.engine.processor import bfloat16_in_hardware
 
     if engine == "bfloat16" and device == "cpu" and not bfloat16_in_hardware():

@@ -14,13 +14,13 @@ from regard.errors import ConfigError, ModelError
 if TYPE_CHECKING:
     import uvicorn
 
+    from regard.inference.decoding import Wanted
     from regard.server.batching.metrics import ServerMetrics
     from regard.server.batching.models import ModelRegistry
     from regard.server.batching.served import Served
     from regard.server.client_state import ClientState
     from regard.server.draining_server import DrainingServer
     from regard.server.settings import ServerSettings
-    from regard.tasks.translation.translator import Engine
 
 __all__ = ["ServerPlan", "bound_socket", "free_port", "log_requests", "require_libraries"]
 
@@ -169,7 +169,7 @@ def _settings(kind: type[ServerSettings], given: dict[str, Any]) -> ServerSettin
 
 
 def _served(
-    given: str, settings: ServerSettings, metrics: ServerMetrics, *, engine: Engine | None = None,
+    given: str, settings: ServerSettings, metrics: ServerMetrics, *, engine: Wanted | None = None,
     checkpoint: str | None = None, device: str | None = None, threads: int | None = None, mapped: bool = False,
 ) -> Served[Any, Any]:  # fmt: skip
     """Open a run to be served; weights are read with the first request."""

@@ -157,7 +157,7 @@ def translate(
     search = search_settings(model.search, **wanted)
     form = _as_json if as_json else _as_table if search.nbest > 1 else _as_text
     work = _Translation(model, search, requested, form, secrets.randbits(32) if seed is None else seed)
-    job = _job_of(run, checkpoint, engine, seed, work)
+    job = _job_of(run, checkpoint, model.engine if engine == "auto" else engine, seed, work)
     unknown = _translate_lines(work, bulk, job=job, resume=resume, seeded=seed is not None)
     if unknown:
         typer.echo(_never_seen(unknown), err=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ __all__ = [
     "SYMBOLS",
     "Decoding",
     "Engine",
+    "Wanted",
     "fast_form",
     "kernels_missing",
     "native_obstacle",
@@ -37,7 +38,8 @@ __all__ = [
     "torch_dtype",
 ]
 
-Engine = Literal["reference", "float32", "bfloat16", "int8"]
+Engine = Literal["reference", "float32", "torch", "bfloat16", "int8"]
+Wanted = Engine | Literal["auto"]  # auto: by trial, of a run
 SYMBOLS = Symbols(BEGIN, END, suppressed=(PAD, BEGIN))
 
 
@@ -133,7 +135,7 @@ def _require_probabilities(found: tuple[Tensor, ...]) -> None:
         )
 
 
-def possible(engine: Engine | None, reason: str | None, missing: str | None) -> Engine:
+def possible(engine: Wanted | None, reason: str | None, missing: str | None) -> Engine:
     """The engine that was asked for, or the best of those with the model's own outputs.
 
     ``reason``: why the model has no fast form; None if it has one. ``missing``: why the kernels in C do not compute it,
@@ -141,6 +143,9 @@ def possible(engine: Engine | None, reason: str | None, missing: str | None) -> 
     """
     if engine is None:
         return "float32" if reason is None else "reference"
+    if engine == "auto" or engine not in get_args(Engine):
+        why = "a run's folder says what it is: regard.load" if engine == "auto" else None
+        raise ConfigError(f"{engine!r} is no engine", where="engine", why=why, help=", ".join(get_args(Engine)))
     if engine == "int8" and reason is None and missing is not None:
         raise ConfigError(
             "this model cannot decode in int8", where="engine", why=f"8-bit products need the kernels in C: {missing}",

@@ -9,6 +9,7 @@ from typing import Any
 
 from regard.config.settings import SearchConfig
 from regard.errors import ConfigError
+from regard.inference.decoding import Wanted
 from regard.inspection.aligner import Aligner, find_aligner
 from regard.inspection.build_document import Part, inspect_text
 from regard.inspection.document import Inspection
@@ -17,7 +18,7 @@ from regard.inspection.run_inspector import PredictorInspector, RunInspector
 from regard.runs.run_folder import RunFolder
 from regard.tasks.load import load
 from regard.tasks.translation.config import TranslationConfig, translation_config
-from regard.tasks.translation.translator import Engine, Translator
+from regard.tasks.translation.translator import Translator
 
 __all__ = ["Inspector", "inspect", "run_inspector"]
 
@@ -81,7 +82,7 @@ def inspect(
     *,
     checkpoint: str | None = None,
     device: str | None = None,
-    engine: Engine | None = None,
+    engine: Wanted | None = None,
     include: Collection[Part] | None = None,
     sentence: int | None = None,
 ) -> Any:

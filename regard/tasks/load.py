@@ -10,26 +10,36 @@ import torch
 from torch import Tensor, nn
 
 from regard.core.out_of_memory import explain_out_of_memory
+from regard.core.task import Report
 from regard.core.task_table import locate
 from regard.errors import ConfigError
 from regard.runs.checkpoint import load as read_checkpoint
 from regard.runs.run_folder import RunFolder
 from regard.runs.size_check import require_fitting
+from regard.tasks.automatic_engine import automatic_engine
 
-__all__ = ["load", "load_net", "require_task"]
+__all__ = ["ignore", "load", "load_net", "require_task"]
+
+
+def ignore(line: str) -> None:
+    """A ``Report`` that nobody reads."""
 
 
 def load(
-    path: str | Path, *, checkpoint: str | None = None, device: str | None = None, mapped: bool = False, **options: Any
-) -> Any:
+    path: str | Path, *, checkpoint: str | None = None, device: str | None = None, mapped: bool = False,
+    say: Report = ignore, **options: Any,
+) -> Any:  # fmt: skip
     """The predictor of a run folder: a ``Translator``, a ``Generator``, … ``regard.load("runs/m30k")("A dog.").text``.
 
     ``checkpoint``: ``average``, ``best``, ``last`` or a step; the first of these that exists unless given. ``device``:
     as torch names it; CUDA if there is any, else the CPU. ``mapped``: on the CPU, the weights are the checkpoint's own
     pages, which several processes share; nobody may overwrite that file in place. ``options`` are the predictor's, such
-    as ``engine`` of a Translator. Raises ModelError where the folder is not whole.
+    as ``engine`` of a Translator; ``auto`` is the fastest that is exact enough by a trial of seconds, remembered in
+    ``engine.json`` of the folder, and ``say`` is told which it is. Raises ModelError where the folder is not whole.
     """
     net, codecs, run = load_net(path, checkpoint=checkpoint, device=device, mapped=mapped)
+    if options.get("engine") == "auto":
+        options["engine"] = automatic_engine(run, net, codecs, run.weights_path(checkpoint).path, say)
     return run.task.predictor(net, codecs, run.config, **options)
 
 

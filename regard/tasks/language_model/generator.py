@@ -79,12 +79,12 @@ class Generator:
         self.model, self.tokenizer = model.eval(), tokenizer
         self.settings, self.context = settings, context
         self.device = model.head.weight.device
-        self._engine = possible(engine, obstacle(model), native_obstacle(model))
+        self.engine = possible(engine, obstacle(model), native_obstacle(model))
 
     @cached_property
     def _decoding(self) -> WindowDecoding:
         """The model in the layout of its engine, made when first asked for."""
-        model, context = causal_decoder(self.model, self._engine), sys.maxsize if forgets(self.model) else self.context
+        model, context = causal_decoder(self.model, self.engine), sys.maxsize if forgets(self.model) else self.context
         return WindowDecoding(model, context=context, types=len(self.tokenizer), device=self.device)
 
     @overload

@@ -23,13 +23,13 @@ from regard.config.settings import SearchConfig
 from regard.core.notebook import shortened
 from regard.core.out_of_memory import explain_out_of_memory
 from regard.core.state import State
-from regard.core.task import Indices, MetricSums, never
+from regard.core.task import Indices, MetricSums, Report, never
 from regard.data.order import batches_in_order
 from regard.data.pairs import PairExamples, pad_sources
 from regard.data.tokenizers.catalogue import BEGIN, UNKNOWN, Tokenizer
 from regard.engine.transformer import obstacle
 from regard.errors import ConfigError, DataError
-from regard.inference.decoding import Decoding, Engine, native_obstacle, possible
+from regard.inference.decoding import Decoding, Engine, Wanted, native_obstacle, possible
 from regard.inference.results import Candidate, Translation
 from regard.models.encoder_decoder import EncoderDecoder, shift_right
 from regard.runs.run_folder import RunFolder
@@ -37,8 +37,8 @@ from regard.search.batch_search import search
 from regard.search.beam import length_normaliser
 from regard.search.contract import Hypothesis, Reduce, StatePair
 from regard.search.coverage_penalty import reranked
+from regard.tasks.load import ignore, require_task
 from regard.tasks.load import load as load_predictor
-from regard.tasks.load import require_task
 from regard.tasks.translation.long_lines import cut
 from regard.tasks.translation.measure import measure
 
@@ -50,8 +50,8 @@ class Translator:
 
     ``engine`` says what decodes. None is the fast form of the model in float32 where there is one, which gives what
     the model itself gives, ``reference``; that scores and shows its attention in any case. ``bfloat16`` and ``int8``
-    compute in fewer bits and may choose other words; 8 bits are for the kernels in C. ConfigError where the model has
-    no such form.
+    compute in fewer bits and may choose other words; 8 bits are for the kernels in C, and ``torch`` is float32 without
+    them. ConfigError where the model has no such form.
     ``language`` is the target's, by which metrics cut text.
     """
 
@@ -69,13 +69,12 @@ class Translator:
         self.model, self.source, self.target = model.eval(), source, target
         self.search, self.max_length, self.language = search, max_length, language
         self.device = model.head.weight.device
-        self._engine = possible(engine, obstacle(model.decoder), native_obstacle(model))
+        self.engine = possible(engine, obstacle(model.decoder), native_obstacle(model))
         self._observing = threading.Lock()
 
     def __repr__(self) -> str:
         count = sum(parameter.numel() for parameter in self.model.parameters())
-        engine = self._engine or "reference"
-        return f"Translator({count:,} parameters, {len(self.target):,} target pieces, {engine} on {self.device})"
+        return f"Translator({count:,} parameters, {len(self.target):,} target pieces, {self.engine} on {self.device})"
 
     @overload
     def __call__(self, text: str, **options: Any) -> Translation: ...
@@ -209,7 +208,7 @@ class Translator:
     @cached_property
     def decoding(self) -> Decoding:
         """The decoder in the layout of its engine, made when first asked for."""
-        return Decoding(self.model, self._engine)
+        return Decoding(self.model, self.engine)
 
     @cached_property
     def _twin(self) -> EncoderDecoder:
@@ -380,17 +379,19 @@ class Translator:
 
 
 def load(
-    path: str | Path, *, checkpoint: str | None = None, device: str | None = None, engine: Engine | None = None,
-    mapped: bool = False,
+    path: str | Path, *, checkpoint: str | None = None, device: str | None = None, engine: Wanted | None = None,
+    mapped: bool = False, say: Report = ignore,
 ) -> Translator:  # fmt: skip
     """The model of a run folder: ``regard.load("runs/m30k")("A dog runs.").text``.
 
     ``checkpoint``: ``average``, ``best``, ``last`` or a step; the first of these that exists unless given. Computes
-    in float32, unless ``engine`` says otherwise (see Translator). ``mapped``: as in ``regard.load``.
+    in float32, unless ``engine`` says otherwise (see Translator). ``mapped``, ``say``: as in ``regard.load``.
     Raises ModelError where the folder is not whole.
     """
     require_task(RunFolder.open(Path(path)), "translation")
-    found: Translator = load_predictor(path, checkpoint=checkpoint, device=device, mapped=mapped, engine=engine)
+    found: Translator = load_predictor(
+        path, checkpoint=checkpoint, device=device, mapped=mapped, say=say, engine=engine
+    )
     return found
 
 
