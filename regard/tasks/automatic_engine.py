@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -75,10 +76,11 @@ def lines_of(run: RunFolder, net: nn.Module, codecs: Any) -> Lines | None:
     for name in ("valid-0", "train-0"):
         try:
             if isinstance(net, EncoderDecoder):
-                found = _pairs(Corpus.open(run.data / name), len(codecs.source), len(codecs.target), positions)
+                most = min(config.data.max_length, sys.maxsize if positions is None else positions - 1)  # END
+                found = _pairs(Corpus.open(run.data / name), codecs, most)
             else:
                 longest = min(COLUMNS, config.data.context, positions or COLUMNS)
-                found = _text(_tokens(run.data / name), len(codecs.tokenizer), longest)
+                found = _text(_tokens(run.data / name), codecs, longest)
         except (DataError, StorageError):
             continue
         if found is not None:
@@ -86,11 +88,10 @@ def lines_of(run: RunFolder, net: nn.Module, codecs: Any) -> Lines | None:
     return None
 
 
-def _pairs(corpus: Corpus, source_types: int, target_types: int, positions: int | None) -> Lines | None:
+def _pairs(corpus: Corpus, codecs: Any, most: int) -> Lines | None:
     rows = _spread(len(corpus), ROWS)
-    most = None if positions is None else positions - 1  # the end symbol
     sources, targets = ([side(row)[:most].tolist() for row in rows] for side in (corpus.source, corpus.target))
-    if not rows or _highest(sources) >= source_types or _highest(targets) >= target_types:
+    if not rows or _highest(sources) >= len(codecs.source) or _highest(targets) >= len(codecs.target):
         return None
     source, source_valid = pad_sources(sources)
     wanted, counted = (each[:, :COLUMNS] for each in pad_sources(targets))
@@ -103,12 +104,14 @@ def _tokens(folder: Path) -> Tensor:
     except DataError:
         found = DocumentStream.open(folder)
     length = len(found.tokens)
+    if length < 2:
+        raise DataError("There is no text here.", where=str(folder))
     places = np.array(_spread(max(length - COLUMNS, 1), ROWS))[:, None] + np.arange(COLUMNS + 1)
     return torch.from_numpy(found.tokens[np.minimum(places, length - 1)].astype(np.int64))
 
 
-def _text(tokens: Tensor, types: int, longest: int) -> Lines | None:
-    if int(tokens.max()) >= types:
+def _text(tokens: Tensor, codecs: Any, longest: int) -> Lines | None:
+    if int(tokens.max()) >= len(codecs.tokenizer):
         return None
     given, wanted = tokens[:, :longest], tokens[:, 1 : longest + 1]
     return Lines(given, wanted, torch.ones_like(wanted, dtype=torch.bool))

@@ -11,12 +11,17 @@ import pytest
 import torch
 
 import regard as package
+from regard.data.document_stream import open_or_prepare_documents
+from regard.data.documents import Cut
+from regard.data.stream import TextConfig
+from regard.data.tokenizers.catalogue import BEGIN, END
 from regard.errors import ConfigError
-from regard.inference.engine_choice import Judged, candidates
+from regard.inference.engine_choice import Judged, candidates, trial_of
 from regard.native.library import library
 from regard.runs.run_folder import RunFolder
 from regard.tasks import automatic_engine
 from regard.tasks.load import load_net
+from regard.tasks.translation.translator import Translation, Translator
 from tests.cli.conftest import TinyRun
 
 pytestmark = pytest.mark.skipif(library() is None, reason="needs the kernels")
@@ -101,6 +106,104 @@ def test_training_lines_serve_where_there_are_no_others(run: Path) -> None:
     shutil.rmtree(run / "data" / "valid-0")
     net, codecs, folder = load_net(run)
     assert automatic_engine.lines_of(folder, net, codecs) is not None
+
+
+@pytest.fixture
+def text_run(language_model: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(language_model, tmp_path / "text"))
+
+
+def test_language_models_choose_too(regard: Any, text_run: Path, measured: list[str]) -> None:
+    said = regard("generate", text_run, "--prompt", "the", "--seed", "1", "--engine", "auto")
+    assert said.exit_code == 0 and f"engine {FASTEST}: float32 200 ms, torch 100 ms" in said.stderr
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("engine", ["float32", "torch"])
+def test_lines_are_judged_as_the_model_itself_judges_them(run: Path, text_run: Path, engine: Any) -> None:
+    net, codecs, folder = load_net(run)
+    lines = automatic_engine.lines_of(folder, net, codecs)
+    assert lines is not None and lines.source is not None and len(lines.given) == automatic_engine.ROWS
+    assert (lines.given[:, 0] == BEGIN).all() and ((lines.wanted == END).sum(1) == 1).all()
+    log_p = torch.log_softmax(net.head(net(lines.source, lines.source_valid, lines.given, lines.counted)), -1)
+    texts, texts_codecs, texts_folder = load_net(text_run)
+    text = automatic_engine.lines_of(texts_folder, texts, texts_codecs)
+    assert text is not None and (text.given[:, 1:] == text.wanted[:, :-1]).all() and text.given.shape[1] == 16
+    for each, of, wanted in (
+        (lines, net, log_p),
+        (text, texts, texts.step(text.given, texts.start(len(text.given)))[0]),
+    ):
+        found = trial_of(of, engine, each).judged()
+        torch.testing.assert_close(found.log_p, wanted.gather(-1, each.wanted[..., None])[..., 0][each.counted])
+        assert (found.best == wanted.argmax(-1)[each.counted]).all()
+
+
+def test_documents_are_lines(text_run: Path) -> None:
+    net, codecs, folder = load_net(text_run)
+    (text_run / "lines.txt").write_text("the cat\nsat on\nthe mat\n")
+    shutil.rmtree(folder.data / "valid-0")
+    text = TextConfig(source=str(text_run / "lines.txt"))
+    open_or_prepare_documents(text, Cut("line"), codecs.tokenizer, folder.data / "valid-0")
+    lines = automatic_engine.lines_of(folder, net, codecs)
+    assert lines is not None and int((lines.given == BEGIN).any()) and lines.given.shape[1] == 16
+
+
+@pytest.mark.parametrize("name", ["source.tokens", "target.tokens"])
+def test_pieces_that_no_vocabulary_has_are_no_lines(run: Path, name: str) -> None:
+    """As where somebody else made the files."""
+    shutil.rmtree(run / "data" / "train-0")
+    path = run / "data" / "valid-0" / name
+    path.write_bytes(b"\xff" * path.stat().st_size)
+    net, codecs, folder = load_net(run)
+    assert automatic_engine.lines_of(folder, net, codecs) is None
+
+
+@pytest.mark.parametrize(("content", "tokens"), [(b"", 0), (b"\x02\x00", 1), (b"\xff\xff" * 40, 40)])
+def test_text_that_is_none_is_no_line(text_run: Path, content: bytes, tokens: int) -> None:
+    shutil.rmtree(text_run / "data" / "train-0")
+    folder = text_run / "data" / "valid-0"
+    (folder / "tokens").write_bytes(content)
+    head = json.loads((folder / "stream.json").read_text())
+    (folder / "stream.json").write_text(json.dumps(head | {"tokens": tokens}))
+    net, codecs, run = load_net(text_run)
+    assert automatic_engine.lines_of(run, net, codecs) is None
+
+
+def test_a_task_without_engines_has_nothing_to_choose(own_run: Path) -> None:
+    assert package.load(own_run, engine="auto") is not None and not (own_run / "engine.json").exists()
+
+
+def test_what_goes_on_after_an_interruption_has_the_engine_of_before(
+    regard: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measured: list[str]
+) -> None:
+    """That which was chosen; not the word."""
+    monkeypatch.setattr("regard.commands.translate.BATCHES", 1)
+    monkeypatch.setattr(Translator, "translate", interrupted := Interrupted())
+    (tmp_path / "in").write_text("a b\n" * 100)
+    call = ("translate", run, tmp_path / "in", "-o", tmp_path / "out", "--beam", "1")
+    assert "64 lines are done" in regard(*call, "--engine", "auto").stderr
+    interrupted.after = 9
+    error = regard(*call, "--engine", "int8", "--resume").exception
+    assert isinstance(error, ConfigError) and "differs in engine" in str(error.why)
+    assert regard(*call, "--engine", FASTEST, "--resume").exit_code == 0
+
+
+class Interrupted:
+    """``Translator.translate`` that is interrupted after so many calls."""
+
+    after = 1
+
+    def __init__(self) -> None:
+        self.whole, self.calls = Translator.translate, 0
+
+    def __get__(self, model: Translator, kind: type) -> Any:
+        return lambda lines, **options: self(model, lines, **options)
+
+    def __call__(self, model: Translator, lines: list[str], **options: Any) -> list[Translation]:
+        if (calls := self.calls) >= self.after:
+            raise KeyboardInterrupt
+        self.calls = calls + 1
+        return self.whole(model, lines, **options)
 
 
 def test_real_engines_are_measured(run: Path) -> None:
