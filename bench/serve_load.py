@@ -1,6 +1,7 @@
 """A server under load: clients that each ask for a sentence, wait for it, and ask for the next.
 
     .venv/bin/python bench/serve_load.py RUN TEXT                # 1, 8 and 64 clients, batching against one at a time
+    .venv/bin/python bench/serve_load.py RUN TEXT --beside TREE  # this version against another one, in the tree TREE
     .venv/bin/python bench/serve_load.py RUN TEXT --soak 10      # ten minutes of mixed load: does its memory grow?
 
 ``RUN`` is a trained run, ``TEXT`` lines in the language that it reads. Both servers are ``regard serve`` with the same
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
 import re
 import statistics
@@ -62,6 +64,8 @@ def main() -> None:
     }
     if arguments.soak:
         result["soak"] = _soak(arguments, lines)
+    elif arguments.beside:
+        _compare(arguments, lines)
     else:
         result["load"] = _load(arguments, lines)
         result["overload"] = _overload(arguments, lines)
@@ -79,17 +83,20 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--engine", default="float32")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--beside", type=Path, help="a working tree of another version, which is served instead")
     parser.add_argument("--soak", type=float, help="minutes of mixed load instead")
     return parser.parse_args()
 
 
 @contextmanager
-def _serving(arguments: argparse.Namespace, *options: str) -> Iterator[Server]:
+def _serving(arguments: argparse.Namespace, *options: str, tree: Path = ROOT) -> Iterator[Server]:
     command = [
-        sys.executable, "-c", "from regard.cli import main; main()", "serve", str(arguments.run), "--port", "0",
-        "--threads", str(arguments.threads), "--engine", arguments.engine, "--req-limit", "1000000", *options,
+        sys.executable, "-c", "from regard.cli import main; main()", "serve", str(arguments.run.resolve()),
+        "--port", "0", "--threads", str(arguments.threads), "--engine", arguments.engine, "--req-limit", "1000000",
+        *options,
     ]  # fmt: skip
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    environment = os.environ | {"PYTHONPATH": str(tree.resolve())}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd=tree)
     try:
         assert process.stderr is not None
         found = next(filter(None, (re.search(r"running on http://127.0.0.1:(\d+)", line) for line in process.stderr)))
@@ -129,6 +136,26 @@ def _load(arguments: argparse.Namespace, lines: list[str]) -> dict[str, Any]:
             found[str(count)]["ratio"] = ratio
             _tell(count, found[str(count)])
     return found
+
+
+def _compare(arguments: argparse.Namespace, lines: list[str]) -> None:
+    with _serving(arguments) as ours, _serving(arguments, tree=arguments.beside) as theirs:
+        sides = {"this version": ours, "the other": theirs}
+        for server in sides.values():
+            asyncio.run(clients(server.port, lines, 8, 3))
+        for count in arguments.clients:
+            loads: dict[str, list[Load]] = {name: [] for name in sides}
+            for _ in range(arguments.rounds):
+                for name, server in sides.items():
+                    loads[name].append(asyncio.run(clients(server.port, lines, count, arguments.seconds)))
+            found: dict[str, Any] = {name: figures(each) for name, each in loads.items()}
+            ratios = [rate(one) / rate(other) for one, other in zip(*loads.values(), strict=True)]
+            for name, each in found.items():
+                print(f"{count:>3} clients  {name:14} {each['rate']:7.1f} sentences/s  p50 {each['p50']:7.0f} ms  "
+                      f"p99 {each['p99']:7.0f} ms  {each['statuses']}")  # fmt: skip
+            print(
+                f"{count:>3} clients  {statistics.median(ratios):.2f} [{min(ratios):.2f} {max(ratios):.2f}]", flush=True
+            )
 
 
 def _tell(count: int, found: dict[str, Any]) -> None:
