@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
@@ -13,11 +13,15 @@ from regard.config.settings import SearchConfig
 from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
 from regard.engine.transformer import FastEncoderDecoder
 from regard.errors import ConfigError, ModelError, TrainingError
-from regard.inference.decoding import Engine, native_obstacle
+from regard.inference.causal_decoding import causal_decoder
+from regard.inference.decoding import Engine, fast_form, native_obstacle
 from regard.inference.results import Translation
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
+from regard.models.language_model import LanguageModel
 from regard.native.library import Found, library
+from regard.runs.config import load_config
+from regard.tasks.language_model.task import TASK
 from regard.tasks.translation.translator import Translator
 
 LONGEST, PIECES = 9, 8
@@ -90,6 +94,17 @@ def test_8_bits_without_the_kernels_are_told(monkeypatch: pytest.MonkeyPatch) ->
     assert "leave it out" in str(caught.value.help) and "regard doctor" in str(caught.value.help)
     plain = Translator(model, WORDS, WORDS, SearchConfig(), max_length=PIECES, engine="float32")
     assert isinstance(plain.decoding._model, FastEncoderDecoder)
+
+
+def test_nothing_else_is_computed_under_the_name_of_8_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("native", "native_language_model"):
+        monkeypatch.setattr(f"regard.engine.{module}.library", lambda: None)
+    model = build(ModelConfig(width=8, heads=2, feed_forward=8), source_types=len(WORDS), target_types=len(WORDS))
+    with pytest.raises(ValueError, match="they are not there"):
+        fast_form(model, "int8")
+    config: Any = load_config({"task": "language-model", "data": {"train": []}, "model": {"width": 8, "heads": 2}})
+    with pytest.raises(ValueError, match="they are not there"):
+        causal_decoder(cast(LanguageModel, TASK.build(config, {"types": 9})), "int8")
 
 
 def test_8_bits_that_the_kernels_do_not_have_for_a_model_are_told() -> None:

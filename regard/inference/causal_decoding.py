@@ -13,10 +13,13 @@ __all__ = ["causal_decoder", "forgets", "native_obstacle"]
 
 
 def causal_decoder(model: LanguageModel, engine: Engine) -> LanguageModel | FastLanguageModel | NativeLanguageModel:
-    """``start`` and ``step`` of the model, made for one ``engine``; by the kernels in C where they know the model."""
+    """``start`` and ``step`` of the model, made for one ``engine``; by the kernels in C where they know the model.
+
+    ValueError for 8 bits without the kernels.
+    """
     if engine == "reference":
         return model
-    if engine in ("float32", "int8") and native_obstacle(model) is None:
+    if engine == "int8" or (engine == "float32" and native_obstacle(model) is None):
         return NativeLanguageModel(model, format=engine)
     return FastLanguageModel(model, dtype=torch_dtype(engine))
 

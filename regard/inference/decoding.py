@@ -101,11 +101,11 @@ class Decoding:
 
 
 def fast_form(model: EncoderDecoder, engine: Engine) -> FastEncoderDecoder | NativeEncoderDecoder:
-    """Kernels in C where they know the model and its format, torch elsewhere."""
+    """Kernels in C where they know the model and its format, torch elsewhere. ValueError for 8 bits without kernels."""
     parts: dict[str, Any] = {
         "encoder": model.encoder, "decoder": model.decoder, "projection": model.head.weight, "bias": model.head.bias,
     }  # fmt: skip
-    if engine in ("float32", "int8") and native_obstacle(model) is None:
+    if engine == "int8" or (engine == "float32" and native_obstacle(model) is None):
         return NativeEncoderDecoder(**parts, format=engine)
     return FastEncoderDecoder(**parts, dtype=torch_dtype(engine))
 
