@@ -16,4 +16,9 @@ TASKS = {
         "regard.tasks.language_model.task:TASK",
         "generate",
     ),
+    "masked": (
+        "regard.tasks.masked.config:MaskedConfig",
+        "regard.tasks.masked.task:TASK",
+        "fill",
+    ),
 }

@@ -1,0 +1,34 @@
+"""Continuous bag of words as an encoder: at each token the mean of the embeddings around it, its own left out."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from regard.attention.contract import Encoded, Encoder, mean_state
+from regard.attention.mask import Span
+from regard.models.input import Input
+
+__all__ = ["ContextMeanEncoder"]
+
+
+class ContextMeanEncoder(Encoder):
+    """h_i = mean of E[x_j], 0 < |i − j| ≤ window (Mikolov et al. 2013, CBOW); ``window`` None: all other tokens.
+
+    Differs from the paper, whose context is summed over words drawn from the window. A token alone has h = 0.
+    """
+
+    def __init__(self, embedding: Input, window: int | None) -> None:
+        super().__init__()
+        self.embedding, self.window = embedding, window
+        self.width = self.summary = embedding.width
+
+    def forward(self, tokens: Int[Tensor, "sentences length"], valid: Bool[Tensor, "sentences length"]) -> Encoded:
+        embedded, span, _ = self.embedding(tokens, Span.of(valid))
+        place = torch.arange(tokens.shape[1], device=tokens.device)
+        apart = (place[:, None] - place).abs()
+        near = (apart > 0) if self.window is None else (apart > 0) & (apart <= self.window)
+        weight = (near & valid[:, None]).to(embedded.dtype)
+        states = (weight @ embedded) / weight.sum(-1, keepdim=True).clamp_min(1)
+        return Encoded(states, embedded, mean_state(states, span), span)

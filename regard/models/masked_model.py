@@ -1,0 +1,57 @@
+"""A masked model: an encoder that sees both sides of each token, and the output projection of its states."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.attention.contract import Encoder
+from regard.models.build import ARCHITECTURES
+from regard.models.context_mean import ContextMeanEncoder
+from regard.models.head import Head
+from regard.models.input import TokenInput
+from regard.models.masked_config import ContextMeanConfig, MaskedModelConfig
+
+__all__ = ["MaskedModel", "build_masked_model"]
+
+
+class MaskedModel(nn.Module):
+    """P(token | all that is read) at each place (Devlin et al. 2019, without the layer before the output).
+
+    Embeddings have a type more than the output: the mask, the last, which nothing predicts.
+    """
+
+    def __init__(self, encoder: Encoder, head: Head) -> None:
+        super().__init__()
+        self.encoder, self.head = encoder, head
+
+    def forward(
+        self, tokens: Int[Tensor, "rows length"], valid: Bool[Tensor, "rows length"]
+    ) -> Float[Tensor, "rows length width"]:
+        """Features of each column, given all valid columns of its row."""
+        states: Tensor = self.encoder(tokens, valid).states
+        return states
+
+    def log_probabilities(self, features: Float[Tensor, "*shape width"]) -> Float[Tensor, "*shape types"]:
+        """Log-probabilities of every type, the mask's last, in float32 or wider."""
+        return self.head.log_probabilities(features)
+
+
+def build_masked_model(config: MaskedModelConfig, types: int) -> MaskedModel:
+    """Model for a vocabulary of so many types, initialised from torch's default generator."""
+    side = config.encoder
+    std = getattr(side, "init_std", None)
+    embedding = _matrix(types + 1, side.embedding_width, std)
+    projection = embedding if config.share == "all" else _matrix(types + 1, side.features, std)
+    encoder: Encoder
+    if isinstance(side, ContextMeanConfig):
+        encoder = ContextMeanEncoder(TokenInput(embedding, dropout=side.dropout), side.window)
+    else:
+        encoder = ARCHITECTURES[side.kind].encoder(side, embedding)
+    bias = nn.Parameter(torch.zeros(types + 1)) if config.output_bias else None
+    return MaskedModel(encoder, Head(projection, bias))
+
+
+def _matrix(types: int, width: int, std: float | None) -> nn.Parameter:
+    return nn.Parameter(torch.empty(types, width).normal_(std=std or width**-0.5))

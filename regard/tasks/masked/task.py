@@ -1,0 +1,221 @@
+"""Masked modelling as a task: texts with gaps, cross-entropy of what stood there, accuracy, fill-in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.core import atomic_files
+from regard.core.task import (
+    Advance,
+    Card,
+    Carry,
+    CodecsAndSpec,
+    Data,
+    LossTerms,
+    Metric,
+    MetricSums,
+    Objective,
+    Report,
+    RunFiles,
+    Task,
+)
+from regard.core.untrusted_files import LARGE, parse_json, read_bytes
+from regard.data.document_stream import DocumentStream, open_or_prepare_documents
+from regard.data.documents import read_documents
+from regard.data.masked_examples import MaskedBatch, MaskedExamples
+from regard.data.masking import word_starts
+from regard.data.stream import TextConfig
+from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer, train_tokenizer
+from regard.data.tokenizers.tokenizer import SPECIALS
+from regard.errors import DataError, ModelError
+from regard.models.masked_model import MaskedModel, build_masked_model
+from regard.tasks.masked.config import MaskedConfig, MaskedDataConfig
+from regard.tasks.masked.filler import Filler
+
+__all__ = ["TASK"]
+
+COUNTS = "counts.json"  # how often each type stands in the training data: for the unigram model beside the figures
+
+
+class MaskedCodec(NamedTuple):
+    """The tokenizer of a run, and the probability of each type by its share of the training data, if it is known."""
+
+    tokenizer: Tokenizer
+    frequencies: Tensor | None
+
+
+def _open(run: RunFiles) -> CodecsAndSpec:
+    tokenizer = load_tokenizer(run.tokenizers, "text")
+    return CodecsAndSpec(
+        MaskedCodec(tokenizer, _frequencies(run.tokenizers / COUNTS, len(tokenizer))), {"types": len(tokenizer)}
+    )
+
+
+def _frequencies(path: Path, types: int) -> Tensor | None:
+    """Shares of the types, each counted once more than it occurs, none of them special."""
+    if not path.is_file():
+        return None
+    try:
+        counts = np.array(parse_json(read_bytes(path, LARGE)), np.int64)
+        if counts.shape != (types,) or (counts < 0).any():
+            raise ValueError(f"it has not a count for each of {types:,} types")
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ModelError("The counts of this run are damaged.", where=str(path), why=str(error)) from error
+    smoothed = torch.from_numpy(counts).double() + 1
+    smoothed[: len(SPECIALS)] = 0
+    return smoothed / smoothed.sum()
+
+
+def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data:
+    config: MaskedConfig = run.config
+    if run.makes_codecs:
+        tokenizer = train_tokenizer(_lines(config.data), config.data.tokenizer)
+        say(f"vocabulary: {len(tokenizer):,} {config.data.tokenizer.kind} pieces")
+        tokenizer.save(run.tokenizers, "text")
+        atomic_files.fault_point("vocabulary")
+    tokenizer = load_tokenizer(run.tokenizers, "text")
+    parts = {
+        part: [_documents(run, tokenizer, text, f"{part}-{number}", say, progress) for number, text in enumerate(texts)]
+        for part, texts in (("valid", config.data.valid or ()), ("train", config.data.train))
+    }
+    if run.makes_codecs:
+        counts = sum(np.bincount(stream.tokens, minlength=len(tokenizer)) for stream in parts["train"])
+        atomic_files.write_json(run.tokenizers / COUNTS, np.asarray(counts).tolist())
+    examples = {part: _examples(config, streams, tokenizer) for part, streams in parts.items() if streams}
+    for part, found in examples.items():
+        if not len(found):
+            where = ", ".join(stream.name for stream in found.streams)
+            raise DataError(f"there is nothing to mask ({part})", where=where, why="it holds no known token")
+    digests = {stream.folder.name: stream.content for streams in parts.values() for stream in streams}
+    codecs, spec = _open(run)
+    return Data(examples["train"], examples.get("valid"), codecs, spec, digests, config.data.context)
+
+
+def _lines(data: MaskedDataConfig) -> Iterator[str]:
+    """The lines that a tokenizer learns from."""
+    for text in data.train:
+        for document in read_documents(text, data.cut):
+            yield from document.text.splitlines()
+
+
+def _documents(
+    run: RunFiles, tokenizer: Tokenizer, text: TextConfig, name: str, say: Report, progress: Advance | None
+) -> DocumentStream:
+    data: MaskedDataConfig = run.config.data
+    stream = open_or_prepare_documents(
+        text, data.cut, tokenizer, run.data / name, content=(run.contents or {}).get(name, ""),
+        processes=data.processes, progress=progress,
+    )  # fmt: skip
+    tokens = len(stream) - 2 * stream.documents
+    told = f"{tokens:,} tokens in {stream.documents:,} texts"
+    if unknown := stream.unknown():
+        told += f", {unknown / max(tokens, 1):.1%} unknown, which are never masked"
+    say(f"{stream.name}: {told} ({name.partition('-')[0]})")
+    atomic_files.fault_point("corpus")
+    return stream
+
+
+def _examples(config: MaskedConfig, streams: list[DocumentStream], tokenizer: Tokenizer) -> MaskedExamples:
+    return MaskedExamples(
+        streams, config.masking, types=len(tokenizer), starts=word_starts(tokenizer), context=config.data.context,
+        tokens=config.train.batch_tokens, seed=config.seed,
+    )  # fmt: skip
+
+
+def _build(config: MaskedConfig, spec: Mapping[str, int]) -> MaskedModel:
+    return build_masked_model(config.model, spec["types"])
+
+
+def _objective(config: MaskedConfig) -> Objective:
+    """Cross-entropy at the chosen places, in nats; in evaluation, how many of them the likeliest type is right at."""
+    smoothing = config.train.label_smoothing
+
+    def loss(net: nn.Module, batch: MaskedBatch, carry: Carry = ()) -> LossTerms:
+        model = cast(MaskedModel, net)
+        features, wanted = model(batch.input, batch.valid)[batch.chosen], batch.target[batch.chosen]
+        found = model.head.loss(features, wanted, smoothing=smoothing)
+        sums = {"nll": found.nll.detach(), "tokens": batch.chosen.sum()}
+        if not net.training:
+            with torch.no_grad():
+                sums["correct"] = (model.head(features).argmax(-1) == wanted).sum()
+        return LossTerms(found.smoothed, sums)
+
+    return loss
+
+
+def _compute_metrics(sums: MetricSums) -> dict[str, float]:
+    """``loss``: nats per masked token, without smoothing; ``unigram_…``: of a model that knows frequencies alone."""
+    loss = float(sums["nll"]) / float(sums["tokens"])
+    found = {"loss": loss, "perplexity": _exp(loss)}
+    if "correct" in sums:
+        found["accuracy"] = float(sums["correct"]) / float(sums["tokens"])
+    if "pseudo_nll" in sums:
+        found["pseudo_perplexity"] = _exp(float(sums["pseudo_nll"]) / float(sums["pseudo_tokens"]))
+    if "unigram_nll" in sums:
+        found["unigram_loss"] = float(sums["unigram_nll"]) / float(sums["unigram_tokens"])
+        found["unigram_accuracy"] = float(sums["unigram_correct"]) / float(sums["unigram_tokens"])
+    return found
+
+
+def _exp(nats: float) -> float:
+    return math.exp(min(nats, 700.0))
+
+
+def _predictor(net: nn.Module, codecs: MaskedCodec, config: MaskedConfig, *, engine: str | None = None) -> Filler:
+    return Filler(
+        cast(MaskedModel, net), codecs.tokenizer, config.fill, context=config.data.context,
+        frequencies=codecs.frequencies,
+    )  # fmt: skip
+
+
+def _evaluated_as(config: MaskedConfig) -> dict[str, Any]:
+    masking = config.masking
+    return {
+        "context": config.data.context, "documents": config.data.documents,
+        "masked": f"{masking.share:.0%} by {masking.unit}, all read as the mask, seed {masking.seed}",
+    }  # fmt: skip
+
+
+def _sample(folder: Path) -> dict[str, Any]:
+    """A few rhyming lines."""
+    lines = ["the cat sat on the mat", "the rat sat on the hat", "a cat", "the bat ate a rat on the mat"] * 3
+    (folder / "sample.txt").write_text("".join(f"{line} {at % 2}\n" for at, line in enumerate(lines)), encoding="utf-8")
+    texts = {part: [{"source": str(folder / "sample.txt")}] for part in ("train", "valid")}
+    return {
+        "data": {**texts, "context": 8},
+        "masking": {"share": 0.4},
+        "model": {"layers": 1, "width": 16, "feed_forward": 16, "heads": 2, "dropout": 0.1},
+        "train": {"batch_tokens": 32},
+    }
+
+
+TASK = Task(
+    name="masked",
+    open=_open,
+    prepare=_prepare,
+    build=_build,
+    small_spec={"types": 8},
+    objective=_objective,
+    predictor=_predictor,
+    compute_metrics=_compute_metrics,
+    metrics={
+        "perplexity": Metric(lower_is_better=True),
+        "accuracy": Metric(lower_is_better=False),
+        "pseudo_perplexity": Metric(lower_is_better=True, by_predictor=True),
+        "unigram_loss": Metric(lower_is_better=True, by_predictor=True),
+        "unigram_accuracy": Metric(lower_is_better=False, by_predictor=True),
+    },
+    sample=_sample,
+    sample_lines=("the ___ sat", "a ___ on the ___", "___"),
+    evaluated_as=_evaluated_as,
+    card=Card(
+        "fill-mask", 'print(model(["A dog ___ over the fence"])[0].text)', 'fill {run} "A dog ___ over the fence"'
+    ),
+)
