@@ -28,6 +28,7 @@ from regard.commands import (
     doctor,
     evaluate,
     export,
+    fill,
     generate,
     import_,
     info,
@@ -48,8 +49,8 @@ __all__ = ["VERBS", "build_app", "main", "run"]
 
 # In the order of ``regard --help``. A verb's module has ``register(app)``, and its function imports what is heavy.
 VERBS: tuple[ModuleType, ...] = (
-    train, translate, generate, predict, inspect, serve, keys, export, import_, evaluate, score, info, average, check,
-    data, compare, study, doctor, demo,
+    train, translate, generate, fill, predict, inspect, serve, keys, export, import_, evaluate, score, info, average,
+    check, data, compare, study, doctor, demo,
 )  # fmt: skip
 
 EXIT_CODES = (

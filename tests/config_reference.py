@@ -22,12 +22,14 @@ from pydantic_core import PydanticUndefined
 from regard.attention.catalogue import MECHANISMS, PLACED
 from regard.config.settings import SearchConfig, TrainConfig
 from regard.data.corpora import CorpusConfig
+from regard.data.masking import MaskingConfig
 from regard.data.stream import TextConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.attention_config import MechanismConfig, MixerConfig
 from regard.models.causal_config import CausalModelConfig, CausalStackConfig
 from regard.models.configuration import ModelConfig
 from regard.models.convolutional.config import ConvolutionalDecoderConfig, ConvolutionalEncoderConfig
+from regard.models.masked_config import ContextMeanConfig, MaskedModelConfig
 from regard.models.origin_config import Origin, Started
 from regard.models.position_config import LearnedConfig, RotaryConfig, ShawConfig, T5Config
 from regard.models.presets import PRESETS
@@ -35,6 +37,7 @@ from regard.models.recurrent.config import CellConfig, RecurrentDecoderConfig, R
 from regard.models.transformer.config import TransformerDecoderConfig, TransformerStackConfig
 from regard.runs.config import TaskSection, recipe_names
 from regard.tasks.language_model.config import GenerateConfig, TextDataConfig
+from regard.tasks.masked.config import FillConfig, MaskedDataConfig
 from regard.tasks.translation.config import DataConfig, TranslationConfig
 
 __all__ = ["PAGE", "meanings", "page"]
@@ -80,6 +83,12 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("[model] `language-model`", CausalModelConfig, "Keys of the decoder may stand here, too."),
     ("[model.decoder] `language-model`", CausalStackConfig, "The stack of layers."),
     ("[generate] `language-model`", GenerateConfig, "How text is generated; options of `regard generate`, too."),
+    ("[data] `masked`", MaskedDataConfig, "Texts, what a text is, and how they become tokens."),
+    ("[[data.train]] `masked`", TextConfig, "As of a language model; `[[data.valid]]` has the same keys."),
+    ("[masking]", MaskingConfig, "Of `masked`: places that are predicted, and what is read there."),
+    ("[model] `masked`", MaskedModelConfig, "Keys of the encoder may stand here, too."),
+    ("[model.encoder] `context-mean`", ContextMeanConfig, "Of `masked`: the continuous bag of words."),
+    ("[fill]", FillConfig, "Of `masked`: how gaps are filled."),
 )
 
 MEANINGS = {
@@ -90,7 +99,7 @@ MEANINGS = {
     "train": "table, see below",
     "search": "table, see below",
     "task": "the kind of work, see below",
-    "task.kind": "`translation`, `language-model`, or `package.module:NAME` of a task of your own",
+    "task.kind": "`translation`, `language-model`, `masked`, or `package.module:NAME` of a task of your own",
     "data.train": "one table a corpus, see below",
     "data.valid": "as `data.train`; without it the last checkpoint counts as the best",
     "data.source_tokenizer": "of the source alone; needs `joint = false`",

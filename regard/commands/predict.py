@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +17,7 @@ from regard.commands.output import open_output
 from regard.commands.progress import progress
 from regard.tasks import TASKS
 
-__all__ = ["register", "register_verbs"]
+__all__ = ["answer_lines", "register", "register_verbs"]
 
 CHUNK = 64  # lines predicted together at most
 
@@ -81,7 +82,7 @@ def predict(
     With -o OUT/ files are work in bulk: in blocks, by --workers that may die, and the same command goes on.
     """
     from regard.config.toml_layers import parse_override
-    from regard.tasks.prediction import predict_lines, read_inputs, require_settings
+    from regard.tasks.prediction import require_settings
 
     settings = {".".join(map(str, key)): value for key, value in map(parse_override, set_ or [])}
     opened: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads}
@@ -91,11 +92,19 @@ def predict(
         return
     model = open_predictor(run, **opened)
     require_settings(model, settings)
-    source = bulk.source
+    answer_lines(model, bulk.source, settings, as_json=as_json)
+
+
+def answer_lines(
+    model: Any, source: Path | None, settings: Mapping[str, Any], *, as_json: bool, doing: str = "predicting"
+) -> None:
+    """Print the output of each line of a file or of standard input, in order, as its lines come."""
+    from regard.tasks.prediction import predict_lines, read_inputs
+
     name = str(source or "standard input")
     with (
         open_output(None, source, job={}, resume=False) as lines,
-        progress("predicting", count_lines(source), hidden=sys.stdout.isatty()) as advance,
+        progress(doing, count_lines(source), hidden=sys.stdout.isatty()) as advance,
         open_lines(source, watched=True) as (read, ready),
     ):
         number = 1

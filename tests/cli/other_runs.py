@@ -31,3 +31,14 @@ def train_means(folder: Path) -> Path:
     train = {"steps": 2, "threads": 1, "precision": "float32", "best_by": "error"}
     tables = {"task": OWN, "data": data | {"valid": data["train"]}, "train": train}
     return regard.train(tables, folder / "mean")
+
+
+def train_masked(folder: Path) -> Path:
+    (folder / "lines.txt").write_text(TEXT, encoding="utf-8")
+    texts = [{"source": str(folder / "lines.txt")}]
+    tables: dict[str, Any] = {
+        "task": "masked", "data": {"train": texts, "valid": texts, "context": 16},
+        "model": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16, "dropout": 0.0},
+        "train": {"steps": 4, "batch_tokens": 64, "threads": 1, "precision": "float32", "learning_rate": 0.02},
+    }  # fmt: skip
+    return regard.train(tables, folder / "gaps")
