@@ -22,7 +22,7 @@ class ContextMeanConfig(StackConfig):
     kind: Literal["context-mean"] = "context-mean"
     layers: Literal[1] = Field(1, description="there is one")
     window: int | None = Field(
-        5, ge=1, le=1 << 20, description="tokens of each side that are averaged; `none`: all of the text"
+        None, ge=1, le=1 << 20, description="tokens of each side that are averaged; unset: all of the text"
     )
 
     @property
@@ -39,7 +39,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "tiny": dict(layers=4, width=128, feed_forward=512, heads=4, dropout=0.1, **_HABITS),
     "small": dict(layers=6, width=256, feed_forward=1024, heads=4, dropout=0.1, **_HABITS),
     "base": dict(layers=12, width=768, feed_forward=3072, heads=12, dropout=0.1, **_HABITS),
-    "cbow": dict(kind="context-mean", width=128, dropout=0.0),
+    "cbow": dict(kind="context-mean", width=128, window=5, dropout=0.0),
 }
 
 
