@@ -27,7 +27,7 @@ from regard.search.contract import ChunkedStep
 __all__ = ["EngineFigures", "Judged", "Lines", "Trial", "candidates", "choose", "explain", "measure", "trial_of"]
 
 DIFFERENCE = 0.02  # nats; mean distance of log-probabilities from those of float32
-AGREEMENT = 0.98  # share of places, along given outputs, where the likeliest type is that of float32
+AGREEMENT = 0.99  # share of places, along given outputs, where the likeliest type is that of float32
 GAIN = 0.95  # of float32's time at most: what differs by less may change with the weather of a machine
 ROUNDS, SECONDS = 5, 2.0  # rounds in which all take their turn, the last of which begins within so many seconds
 NONE = 1e9  # nats; the difference of what are no numbers
