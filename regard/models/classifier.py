@@ -1,0 +1,64 @@
+"""An encoder that ends in classes: states, pooled to one vector, and a linear layer."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.attention.contract import Encoder
+from regard.models.build import ARCHITECTURES
+from regard.models.classifier_config import ClassifierModelConfig
+from regard.models.dropout import Dropout
+
+__all__ = ["Classified", "SequenceClassifier", "build_classifier"]
+
+
+class Classified(NamedTuple):
+    """Logits of the classes, and what each column weighs in the vector that they come from."""
+
+    logits: Float[Tensor, "rows classes"]
+    weights: Float[Tensor, "rows length"]
+
+
+class SequenceClassifier(nn.Module):
+    """W Σ_j α_j h_j + b. α is one column's, the same for each valid one, or softmax(v·tanh(U h_j)) (``pooling``).
+
+    The last is additive attention with one learned query (Yang et al. 2016, §2.2).
+    """
+
+    def __init__(self, encoder: Encoder, classes: int, *, pooling: str, dropout: float) -> None:
+        super().__init__()
+        self.encoder, self.pooling, self.dropout = encoder, pooling, Dropout(dropout)
+        self.output = nn.Linear(encoder.width, classes)
+        if pooling == "attention":
+            self.key, self.query = nn.Linear(encoder.width, encoder.width), nn.Linear(encoder.width, 1, bias=False)
+
+    def forward(self, tokens: Int[Tensor, "rows length"], valid: Bool[Tensor, "rows length"]) -> Classified:
+        encoded = self.encoder(tokens, valid)
+        weights = self._weigh(encoded.states, encoded.span.valid)
+        pooled = torch.einsum("rl,rlw->rw", weights, encoded.states)
+        return Classified(self.output(self.dropout(pooled)), weights)
+
+    def _weigh(
+        self, states: Float[Tensor, "rows length width"], valid: Bool[Tensor, "rows length"]
+    ) -> Float[Tensor, "rows length"]:
+        """Weights of the columns; padding has none."""
+        if self.pooling == "attention":
+            energy = self.query(torch.tanh(self.key(states)))[..., 0]
+            return energy.masked_fill(~valid, -torch.inf).softmax(-1)
+        length = valid.sum(1, keepdim=True)
+        if self.pooling == "mean":
+            return valid.to(states.dtype) / length
+        column = torch.arange(valid.shape[1], device=valid.device)
+        return (column == (length - 1 if self.pooling == "last" else 0)).to(states.dtype).expand(len(valid), -1)
+
+
+def build_classifier(config: ClassifierModelConfig, *, types: int, classes: int) -> SequenceClassifier:
+    """A classifier of that config, initialised from torch's default generator."""
+    width = config.encoder.embedding_width
+    embedding = nn.Parameter(torch.empty(types, width).normal_(std=width**-0.5))
+    encoder = ARCHITECTURES[config.encoder.kind].encoder(config.encoder, embedding)
+    return SequenceClassifier(encoder, classes, pooling=config.pooling, dropout=config.encoder.dropout)

@@ -1,0 +1,1 @@
+"""Classification: one or several texts to a label."""

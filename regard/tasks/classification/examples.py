@@ -1,0 +1,111 @@
+"""Labelled texts as examples: batches of padded token numbers with their classes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from regard.core.task import ExampleIndices
+from regard.data.order import batches_in_order, by_length
+from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, Tokenizer
+from regard.errors import DataError
+from regard.tasks.classification.codecs import LabelCodec
+from regard.tasks.classification.config import LabelledConfig, LabelledDataConfig
+from regard.tasks.classification.labelled_text import read_labelled
+
+__all__ = ["LabelledBatch", "LabelledExamples", "encode_texts", "pad_rows"]
+
+
+class LabelledBatch(NamedTuple):
+    """Padded texts and their classes; ``cost`` is what each row's loss is multiplied by; ``weight`` counts rows."""
+
+    tokens: Tensor  # (rows, length)
+    valid: Tensor  # (rows, length)
+    label: Tensor  # (rows,)
+    cost: Tensor  # (rows,)
+    index: Tensor  # type: ignore[assignment]  # (rows,); hides tuple.index
+    weight: float
+
+
+class LabelledExamples:
+    """The labelled texts of files as ``core.task.Examples``, in memory."""
+
+    def __init__(
+        self, corpora: Sequence[LabelledConfig], data: LabelledDataConfig, codec: LabelCodec, *, tokens: int, seed: int
+    ) -> None:
+        self._tokens, self._seed = tokens, seed
+        found = list(read_labelled(corpora, data))
+        if not found:
+            raise DataError("there is no example", where=corpora[0].name, why="the files, or their share, are empty")
+        self._places = [each.where for each in found]
+        self.rows, self.cut = encode_texts(codec.tokenizer, [each.texts for each in found], data.max_length)
+        numbers = {label: number for number, label in enumerate(codec.labels)}
+        for each in found:
+            if each.label not in numbers:
+                known = ", ".join(codec.labels[:10])
+                raise DataError(
+                    f"the label {each.label!r} is unknown", where=each.where, why=f"training had {known}",
+                    help="mend the label, or train on examples of it",
+                )  # fmt: skip
+        self.labels = np.array([numbers[each.label] for each in found], np.int64)
+        count, balanced = np.array(codec.counts), data.class_weights == "balanced"
+        self._costs = count.sum() / (len(count) * count) if balanced else np.ones(len(count))
+        self._lengths = np.fromiter(map(len, self.rows), np.int32, len(self.rows))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def batches(self, epoch: int | None) -> list[ExampleIndices]:
+        """See ``core.task.Examples``: by like length, drawn from (seed, epoch)."""
+        if epoch is None:
+            parts = batches_in_order(self._lengths, self._tokens)
+            return [ExampleIndices(part, np.zeros_like(part)) for part in parts]
+        every = np.arange(len(self))
+        chosen = ExampleIndices(every, np.full_like(every, epoch))
+        return by_length(self._lengths, chosen, self._tokens, seed=self._seed, epoch=epoch, where=self.where)
+
+    def token_counts(self) -> npt.NDArray[np.int64]:
+        return np.ones(len(self), np.int64)
+
+    def collate(self, examples: ExampleIndices) -> LabelledBatch:
+        tokens, valid = pad_rows([self.rows[index] for index in examples.index])
+        label = self.labels[examples.index]
+        cost = torch.from_numpy(self._costs[label]).float()
+        index = torch.from_numpy(np.asarray(examples.index, np.int64).copy())
+        return LabelledBatch(tokens, valid, torch.from_numpy(label), cost, index, float(len(label)))
+
+    def where(self, index: int) -> str:
+        return self._places[index]
+
+    def digest(self) -> str:
+        """A sha256 of all that training sees of the examples."""
+        whole = hashlib.sha256(self.labels.tobytes() + self._lengths.tobytes())
+        whole.update(np.concatenate([np.asarray(row, np.int64) for row in self.rows]).tobytes())
+        return whole.hexdigest()
+
+
+def encode_texts(
+    tokenizer: Tokenizer, examples: Sequence[Sequence[str]], max_length: int
+) -> tuple[list[list[int]], list[bool]]:
+    """BEGIN, then each text of an example and END; and whether a text was cut to ``max_length`` pieces."""
+    pieces = iter(tokenizer.encode_lines([text for texts in examples for text in texts]))
+    rows, cut = [], []
+    for texts in examples:
+        parts = [next(pieces) for _ in texts]
+        rows.append([BEGIN, *(piece for part in parts for piece in (*part[:max_length], END))])
+        cut.append(any(len(part) > max_length for part in parts))
+    return rows, cut
+
+
+def pad_rows(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """Rows of numbers as one table, and which of its columns are theirs."""
+    width = max(map(len, rows))
+    tokens = torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows])
+    length = torch.tensor([len(row) for row in rows])
+    return tokens, torch.arange(width) < length[:, None]

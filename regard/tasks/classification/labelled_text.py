@@ -1,0 +1,98 @@
+"""Labelled texts from TSV and JSON lines, strict about what they accept."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from regard.core.untrusted_files import parse_json, shortened
+from regard.data.file_names import named_files
+from regard.data.reading import read_lines, refuse_pipe, told_keys
+from regard.errors import DataError
+from regard.tasks.classification.config import LabelledConfig, LabelledDataConfig
+
+__all__ = ["LabelledText", "read_labelled"]
+
+
+class LabelledText(NamedTuple):
+    """The texts of one example, its label, and where they stand."""
+
+    texts: tuple[str, ...]
+    label: str
+    where: str
+
+
+def read_labelled(corpora: Sequence[LabelledConfig], data: LabelledDataConfig) -> Iterator[LabelledText]:
+    """The examples of files, in their order. DataError, with file and line, for one without a text or a label."""
+    for corpus in corpora:
+        for path in named_files(corpus.source):
+            refuse_pipe(path)
+            for found in _of_file(path, data):
+                if not found.label.strip():
+                    what = "an example has no label"
+                    raise DataError(what, where=found.where, why=f"{data.label!r} is empty", help="give it one")
+                if _falls_into(found.texts, corpus.share):
+                    yield found
+
+
+def _of_file(path: Path, data: LabelledDataConfig) -> Iterator[LabelledText]:
+    columns = (*data.text, data.label)
+    places: list[int] | None = None
+    if path.name.removesuffix(".gz").endswith((".jsonl", ".ndjson")):
+        keys = ("text", "label") if columns == (1, 2) else columns
+        for number, line in enumerate(read_lines(path), start=1):
+            where = f"{path}:{number}"
+            *texts, label = _values(line, keys, where)
+            yield LabelledText(tuple(texts), label, where)
+        return
+    for number, line in enumerate(read_lines(path), start=1):
+        where, cells = f"{path}:{number}", line.split("\t")
+        if places is None:
+            places = _places(columns, cells, where)
+            if isinstance(columns[0], str):
+                continue
+        if len(cells) <= max(places):
+            raise DataError(
+                f"the line has {len(cells)} columns",
+                where=where,
+                why=f"columns {', '.join(map(str, columns))} are read",
+                help="a tab stands between columns; --set data.text=1 --set data.label=2 says which are read",
+            )
+        *texts, label = (cells[place] for place in places)
+        yield LabelledText(tuple(texts), label, where)
+
+
+def _places(columns: Sequence[int | str], first: Sequence[str], where: str) -> list[int]:
+    """Places of columns, by number or by the names in the first line."""
+    for column in columns:
+        if isinstance(column, str) and column not in first:
+            names = ", ".join(shortened(name) for name in first)
+            raise DataError(f"there is no column {column}", where=where, why=f"the first line names {names}")
+    return [column - 1 if isinstance(column, int) else list(first).index(column) for column in columns]
+
+
+def _values(line: str, keys: Sequence[int | str], where: str) -> list[str]:
+    try:
+        row = parse_json(line)
+    except ValueError as error:
+        raise DataError("the line is not JSON", where=where, why=str(error)) from error
+    if not isinstance(row, dict):
+        raise DataError("the line is no JSON object", where=where, why="an example is an object with text and label")
+    return [_value(row, key, where) for key in keys]
+
+
+def _value(row: dict[str, Any], key: int | str, where: str) -> str:
+    value = row.get(str(key))
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | bool):
+        return str(value)
+    help = "--set data.text=KEY --set data.label=KEY name others"
+    raise DataError(f"the line has no text under {key}", where=where, why=told_keys(row), help=help)
+
+
+def _falls_into(texts: Sequence[str], share: tuple[float, float]) -> bool:
+    digest = hashlib.blake2b("\t".join(texts).encode(), digest_size=8).digest()
+    return share[0] <= int.from_bytes(digest) / 2**64 < share[1]

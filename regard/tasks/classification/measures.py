@@ -1,0 +1,66 @@
+"""Measures of a classifier as sums over examples, and the ratios that they end in."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.core.task import MetricSums
+
+__all__ = ["ClassFigures", "class_figures", "compute_metrics", "prediction_sums"]
+
+BINS = 15  # of the confidence, for the calibration error
+
+
+def prediction_sums(log_p: Tensor, label: Tensor) -> MetricSums:
+    """Sums of (rows, classes) log-probabilities against labels (rows,).
+
+    ``confusion`` (classes, classes) counts label by prediction; ``reliability`` (3, bins) holds examples, right ones
+    and the sum of confidences by the probability of the prediction.
+    """
+    classes = log_p.shape[1]
+    probability, predicted = log_p.double().exp().max(-1)
+    confusion = torch.bincount(label * classes + predicted, minlength=classes**2).reshape(classes, classes)
+    place = (probability * BINS).long().clamp(max=BINS - 1)
+    terms = torch.stack([torch.ones_like(probability), (label == predicted).double(), probability])
+    reliability = terms.new_zeros(3, BINS).index_add(1, place, terms)
+    return {"confusion": confusion.double(), "reliability": reliability}
+
+
+class ClassFigures(NamedTuple):
+    """Precision, recall and F1 of one class, 0 where nothing was found, and its number of examples."""
+
+    precision: float
+    recall: float
+    f1: float
+    examples: int
+
+
+def class_figures(confusion: Tensor) -> list[ClassFigures]:
+    """The figures of each class, by a table of counts, label by prediction."""
+    right, actual, predicted = confusion.diagonal(), confusion.sum(1), confusion.sum(0)
+    return [
+        ClassFigures(hit / max(found, 1.0), hit / max(there, 1.0), 2 * hit / max(there + found, 1.0), int(there))
+        for hit, there, found in zip(right.tolist(), actual.tolist(), predicted.tolist(), strict=True)
+    ]
+
+
+def compute_metrics(sums: MetricSums) -> dict[str, float]:
+    """``loss``: nats an example. ``macro_f1``: the mean over the classes that occur, or are predicted.
+
+    ``majority``: the accuracy of always saying the label that these examples have most. ``calibration_error``: how far
+    confidence is from accuracy, the mean over bins of confidence (Guo et al. 2017, equation 3).
+    """
+    confusion, (number, right, confidence) = sums["confusion"], sums["reliability"]
+    total = float(confusion.sum())
+    seen = (confusion.sum(0) + confusion.sum(1)) > 0
+    f1 = [each.f1 for each, counts in zip(class_figures(confusion), seen.tolist(), strict=True) if counts]
+    return {
+        "loss": float(sums["nll"]) / total,
+        "accuracy": float(confusion.diagonal().sum()) / total,
+        "macro_f1": sum(f1) / len(f1),
+        "calibration_error": float((right - confidence).abs().sum()) / float(number.sum()),
+        "majority": float(confusion.sum(1).max()) / total,
+    }
