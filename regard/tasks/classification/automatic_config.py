@@ -57,7 +57,7 @@ _SHARES = {"train": [0.0, 0.9], "valid": [0.9, 1.0]}
 
 
 def _labels(path: Path) -> Counter[str] | None:
-    """How often each label occurs in the lines looked at; None where the second column is none."""
+    """Count each label in the lines looked at; None where the second column is none."""
     counts: Counter[str] = Counter()
     try:
         for line in islice(read_lines(path), LOOKED_AT):
