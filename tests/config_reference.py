@@ -27,6 +27,7 @@ from regard.data.stream import TextConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.attention_config import MechanismConfig, MixerConfig
 from regard.models.causal_config import CausalModelConfig, CausalStackConfig
+from regard.models.classifier_config import ClassifierModelConfig
 from regard.models.configuration import ModelConfig
 from regard.models.convolutional.config import ConvolutionalDecoderConfig, ConvolutionalEncoderConfig
 from regard.models.masked_config import ContextMeanConfig, MaskedModelConfig
@@ -36,6 +37,7 @@ from regard.models.presets import PRESETS
 from regard.models.recurrent.config import CellConfig, RecurrentDecoderConfig, RecurrentEncoderConfig
 from regard.models.transformer.config import TransformerDecoderConfig, TransformerStackConfig
 from regard.runs.config import TaskSection, recipe_names
+from regard.tasks.classification.config import LabelledConfig, LabelledDataConfig
 from regard.tasks.language_model.config import GenerateConfig, TextDataConfig
 from regard.tasks.masked.config import FillConfig, MaskedDataConfig
 from regard.tasks.translation.config import DataConfig, TranslationConfig
@@ -83,6 +85,9 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("[model] `language-model`", CausalModelConfig, "Keys of the decoder may stand here, too."),
     ("[model.decoder] `language-model`", CausalStackConfig, "The stack of layers."),
     ("[generate] `language-model`", GenerateConfig, "How text is generated; options of `regard generate`, too."),
+    ("[data] `classification`", LabelledDataConfig, "Labelled texts, and how they become tokens and classes."),
+    ("[[data.train]] `classification`", LabelledConfig, "One table a corpus; `[[data.valid]]` has the same keys."),
+    ("[model] `classification`", ClassifierModelConfig, "Keys of the encoder may stand here, too."),
     ("[data] `masked`", MaskedDataConfig, "Texts, what a text is, and how they become tokens."),
     ("[[data.train]] `masked`", TextConfig, "As of a language model; `[[data.valid]]` has the same keys."),
     ("[masking]", MaskingConfig, "Of `masked`: places that are predicted, and what is read there."),
@@ -99,7 +104,7 @@ MEANINGS = {
     "train": "table, see below",
     "search": "table, see below",
     "task": "the kind of work, see below",
-    "task.kind": "`translation`, `language-model`, `masked`, or `package.module:NAME` of a task of your own",
+    "task.kind": "`translation`, `language-model`, `masked`, `classification`, or `package.module:NAME` of your own",
     "data.train": "one table a corpus, see below",
     "data.valid": "as `data.train`; without it the last checkpoint counts as the best",
     "data.source_tokenizer": "of the source alone; needs `joint = false`",
