@@ -23,6 +23,8 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     """A classifier where the second of two columns is a label; None for any other files."""
     if len(files) != 1 or not files[0].name.removesuffix(".gz").endswith(".tsv"):
         return None
+    if not files[0].is_file():  # a pipe can be read once, by nobody who only looks
+        return None
     counts = _labels(files[0])
     if counts is None:
         return None
