@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 SOURCE = HERE / "source"
 LIBRARY = HERE / f"kernels.{'dylib' if platform.system() == 'Darwin' else 'so'}"
 SETS = {
-    "x86_64": {"vnni": "cascadelake", "avx2": "haswell", "plain": "x86_64"},
+    "x86_64": {"amx": "cascadelake+amx_tile+amx_int8", "vnni": "cascadelake", "avx2": "haswell", "plain": "x86_64"},
     "aarch64": {"neon_dot": "generic+dotprod", "plain": "generic"},
 }
 TARGETS = {

@@ -1,7 +1,7 @@
 """The compiled kernels, where they were built and this processor has instructions for them.
 
-``REGARD_NATIVE`` names an instruction set (``avx512-vnni``, ``avx2``, ``plain``) to take instead of the quickest;
-``off`` takes none.
+``REGARD_NATIVE`` names an instruction set (``amx``, ``avx512-vnni``, ``avx2``, ``plain``) to take instead of the
+quickest; ``off`` takes none.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
     "library",
 ]
 
-ABI = 4
+ABI = 5
 CHOICE = "REGARD_NATIVE"
 
 

@@ -19,6 +19,7 @@ __all__ = ["MOST_BEST", "BeamRows", "Call", "Runner", "Tables", "int32"]
 
 PARTIAL = 128 + 8 * MOST_BEST  # bytes
 SHARED = 2 * 2**20  # bytes of matrices from which on threads share the few rows of a step
+SPARE_ROWS = 32  # room behind the quantised rows, which tiles read in vain
 ROWS_EACH = 4  # rows of a thread from which on each has rows of its own
 
 
@@ -100,7 +101,7 @@ class Runner:
 
     def _make_room(self, rows: int, longest: int, threads: int) -> None:
         batch, stride = self._addresses, self.program.stride
-        each = rows * (stride + 4 * 64 + 12) + 4 * (longest + 32)
+        each = SPARE_ROWS * stride + rows * (stride + 4 * 64 + 12) + 4 * (longest + 32)
         each += -each % 64
         if len(self._record) < rows * stride:
             self._record = torch.zeros(rows * stride)

@@ -1,4 +1,5 @@
 // The one door: which instruction sets this processor has, threads, and calls of the kernels of one of them.
+#define _DEFAULT_SOURCE  // of syscall
 #include "native.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,7 +12,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-extern const Kernels regard_kernels_vnni, regard_kernels_avx2;
+#if defined(__linux__)
+#include <sys/syscall.h>
+#endif
+extern const Kernels regard_kernels_amx, regard_kernels_vnni, regard_kernels_avx2;
 // Whether the processor has all of these bits of leaf 7 (EBX, ECX), and the system keeps these registers (XCR0).
 static int has(unsigned ebx, unsigned ecx, unsigned registers) {
     unsigned a, b, c, d, low, high;
@@ -24,6 +28,18 @@ static int has(unsigned ebx, unsigned ecx, unsigned registers) {
 static int has_avx2(void) { return has(1u << 5, 0, 0x6); }
 static int has_vnni(void) {  // AVX2, AVX-512 F, DQ, BW, VL, and VNNI
     return has(1u << 5 | 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31, 1u << 11, 0xe6);
+}
+// VNNI, and tiles of 8 bits, which Linux has to be asked for once a process.
+static int has_amx(void) {
+#if defined(__linux__)
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    unsigned a, b, c, d;
+    if (!has_vnni() || !has(0, 0, 0x60000) || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
+    if (!(d & 1u << 24) || !(d & 1u << 25)) return 0;
+    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+#else
+    return 0;
+#endif
 }
 #endif
 #if defined(__aarch64__)
@@ -45,6 +61,7 @@ static const struct {
     int (*usable)(void);
 } sets[] = {
 #if defined(__x86_64__)
+    {"amx", &regard_kernels_amx, has_amx},
     {"avx512-vnni", &regard_kernels_vnni, has_vnni},
     {"avx2", &regard_kernels_avx2, has_avx2},
 #endif

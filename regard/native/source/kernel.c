@@ -24,7 +24,7 @@ static Share share_of(const Batch *b, int thread, int threads) {
     }
     char *room = b->scratch + thread * b->scratch_bytes;
     s.quantised = (Quantised){(int8_t *)room, 0, 0, b->stride};
-    room += b->rows * b->stride;
+    room += (b->rows + SPARE_ROWS) * b->stride;
     s.quantised.scale = (float *)room, room += 4 * b->rows;
     s.quantised.sum = (int32_t *)room, room += 4 * b->rows;
     s.logits = (float *)room, room += 4 * b->rows * STRIPE;
@@ -192,6 +192,9 @@ static int flows(const Operation *o, const Operation *next) {
 
 static void run(const Operation *program, int64_t count, const Batch *b, int thread, int threads, Pool *pool) {
     Share s = share_of(b, thread, threads);
+#if defined(__AMX_INT8__)
+    set_tiles();
+#endif
     for (int64_t i = 0; i < count; i++) {
         if (program[i].kind == HEAD)
             head(program + i, b, &s, pool);
@@ -199,6 +202,9 @@ static void run(const Operation *program, int64_t count, const Batch *b, int thr
             operate(program + i, b, &s);
         if (!b->cut && !(i + 1 < count && flows(program + i, program + i + 1))) regard_barrier(pool);
     }
+#if defined(__AMX_INT8__)
+    _tile_release();
+#endif
 }
 
 #define NAME_(set) regard_kernels_##set

@@ -3,10 +3,11 @@
 #define REGARD_NATIVE_H
 #include <stdint.h>
 
-#define ABI 4
+#define ABI 5
 #define STRIPE 64  // outputs of a matrix that lie together
 #define LANES 16   // floats of a vector; every width is a multiple
 #define MOST_BEST 64
+#define SPARE_ROWS 32  // room behind the quantised rows, which tiles read in vain
 
 enum { FLOAT32, INT8 };
 enum { NONE, RELU, RELU2, GELU, GELU_TANH, SWISH, SIGMOID };

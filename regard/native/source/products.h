@@ -149,6 +149,10 @@ INLINE void whole_tile(const int rows, const Quantised *q, int64_t first, const 
 }
 #endif
 
+#if defined(__AMX_INT8__)
+#include "tiles.h"
+#endif
+
 // Rows from `first` on by one stripe of a matrix; `out`: of the first of them.
 static void stripe(const float *x, int64_t stride, const Quantised *q, int64_t first, int64_t rows, const Matrix *m,
                    int64_t number, int activation, int add, float *out, int64_t out_stride) {
@@ -166,6 +170,12 @@ static void stripe(const float *x, int64_t stride, const Quantised *q, int64_t f
         break;
     const int64_t most = m->format == INT8 ? WHOLE_ROWS : ROWS;
     int64_t blocks = (rows + most - 1) / most;
+#if defined(__AMX_INT8__)
+    if (m->format == INT8 && rows >= FEWEST_ROWS && m->inputs % TILE_INPUTS == 0) {
+        tiled_stripe(q, first, rows, m, number, add, out, out_stride);
+        blocks = 0;
+    }
+#endif
     for (int64_t block = 0; block < blocks; block++) {
         int64_t from = rows * block / blocks, to = rows * (block + 1) / blocks;
         switch (to - from) {
