@@ -146,19 +146,31 @@ def _write_batches(path: Path, ready: TrainingInputs, config: TranslationConfig,
 
 def _write_settings(path: Path, ready: TrainingInputs, config: TranslationConfig) -> None:
     special = {"pad": PAD, "unknown": UNKNOWN, "begin": BEGIN, "end": END}
-    settings = config.model_dump(mode="json", include={"model", "train"})
+    settings = config.model_dump(mode="json", include={"train"}) | {"model": sizes(config)}
     settings |= {"types": ready.data.spec["target_types"], "special": special, "threads": config.train.threads}
     path.write_text(json.dumps(settings))
 
 
+def sizes(config: TranslationConfig) -> dict[str, Any]:
+    """Sizes of a model of which both sides are alike but for their number of layers."""
+    sides = config.model.model_dump(mode="json", include={"encoder", "decoder"})
+    encoder, decoder = sides["encoder"], sides["decoder"]
+    alike = {key: encoder[key] for key in ("width", "feed_forward", "heads", "dropout", "attention_bias")}
+    if any(decoder[key] != value for key, value in alike.items()):
+        sys.exit("the two sides differ in more than their layers, which the peers know no settings for")
+    return alike | {"encoder_layers": encoder["layers"], "decoder_layers": decoder["layers"]}
+
+
 def _check(hello: dict[str, dict[str, Any]], turns: dict[str, list[Turn]], config: TranslationConfig) -> None:
     """The comparison is one of like with like, or there is none."""
-    model = config.model
+    model = sizes(config)
     tokens = {name: [turn.answer["tokens"] for turn in each] for name, each in turns.items()}
     if len({tuple(each) for each in tokens.values()}) > 1:
         sys.exit(f"the workers saw different batches: {tokens}")
     # The peers' four projections of an attention have biases, the paper's have none; all else must be equal.
-    biases = 0 if model.attention_bias else 4 * model.width * (model.encoder_layers + 2 * model.decoder_layers)
+    biases = 0
+    if not model["attention_bias"]:
+        biases = 4 * model["width"] * (model["encoder_layers"] + 2 * model["decoder_layers"])
     ours = next(said["parameters"] for name, said in hello.items() if name.startswith("regard"))
     for name, said in hello.items():
         expected = ours + (0 if name.startswith("regard") else biases)

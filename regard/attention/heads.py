@@ -24,6 +24,7 @@ from regard.attention.contract import (
 )  # fmt: skip
 from regard.attention.key_value import KeyValue
 from regard.attention.mask import Bound, Causal, Mask, Padding, Segments, Span, Window
+from regard.attention.norm import RootMeanSquareNorm
 from regard.attention.positions.forgetting import ForgetGate
 from regard.attention.positions.rotary import Rotary
 from regard.core.state import State, select
@@ -132,9 +133,9 @@ class MultiHead(nn.Module):
             _projection(name, *sizes[name], bias=name in bias, linear=name in project) for name in PROJECTIONS
         )
         self.mechanism = mechanism
-        self.query_norm = nn.RMSNorm(self.query_width, eps=1e-6) if normalise else None
-        self.key_norm = nn.RMSNorm(self.key_width, eps=1e-6) if normalise else None
-        self.context_norm = nn.RMSNorm(self.value_width, eps=1e-6) if normalise_context else None
+        self.query_norm = RootMeanSquareNorm(self.query_width, eps=1e-6) if normalise else None
+        self.key_norm = RootMeanSquareNorm(self.key_width, eps=1e-6) if normalise else None
+        self.context_norm = RootMeanSquareNorm(self.value_width, eps=1e-6) if normalise_context else None
         self.gate = nn.Linear(width, heads * self.value_width, bias=False) if gated else None
 
     def queries(self, x: Float[Tensor, "batch query width"]) -> Float[Tensor, "batch heads query query_width"]:

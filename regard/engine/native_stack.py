@@ -28,7 +28,7 @@ def native_obstacle(layer: TransformerLayer) -> str | None:
     if not known_activation(layer.feed_forward):
         return "its activation is none that the kernels know"
     norms = [frame.norm for name, frame in layer.named_children() if name.startswith("around_")]
-    if any(type(norm) not in (nn.LayerNorm, nn.RMSNorm, nn.Identity) for norm in norms):
+    if not all(isinstance(norm, (nn.LayerNorm, nn.RMSNorm, nn.Identity)) for norm in norms):
         return "its normalisation is none that the kernels know"
     return None
 

@@ -29,7 +29,7 @@ def norm(layer: nn.Module, scale: float = 1.0) -> Callable[[Tensor], Tensor]:
     if type(layer) is nn.LayerNorm:
         weight, bias = layer.weight.detach() * scale, layer.bias.detach() * scale
         return lambda x: torch.layer_norm(x, layer.normalized_shape, weight, bias, layer.eps)
-    if type(layer) is nn.RMSNorm:
+    if isinstance(layer, nn.RMSNorm):
         gains = layer.weight.detach() * scale
         scales = {dtype: gains.to(dtype) for dtype in (layer.weight.dtype, torch.float32)}
         return _RootMeanSquare(scales, layer.normalized_shape[0], layer.eps)

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Literal
+
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 from regard.core.randomness import generator
 from regard.core.reference_mode import in_reference_mode
+from regard.native.passes import covers, drop
 
-__all__ = ["Dropout"]
+__all__ = ["RECTIFIERS", "Dropout", "Rectifier"]
+
+Rectifier = Literal["relu", "relu2"]
+
+
+def squared_relu(x: Tensor) -> Tensor:
+    """max(0, x)² (So et al. 2021, Primer, §4)."""
+    return torch.relu(x).square()
+
+
+RECTIFIERS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "relu2": squared_relu}
 
 
 class Dropout(nn.Module):
@@ -27,20 +41,29 @@ class Dropout(nn.Module):
             raise ValueError(f"a dropout probability lies in [0, 1), not {probability}")
         self.probability, self.threshold = probability, round(probability * 256)
 
-    def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    def forward(self, x: Float[Tensor, "*shape"], after: Rectifier | None = None) -> Float[Tensor, "*shape"]:
+        """``after``: dropout of max(0, x), or of its square, in one pass over memory where there are kernels."""
+        quick = covers(x) and not in_reference_mode()
+        if after is not None and not quick:
+            x = RECTIFIERS[after](x)
         if not self.training:
-            return x
+            return drop(x, None, 0, activation=after) if quick and after else x
         if in_reference_mode() and self.probability:
             kept = torch.rand(x.shape, device=x.device, generator=generator()) >= self.probability
             return x * kept / (1 - self.probability)
-        if self.threshold == 0:
+        draws = self._draws(x) if self.threshold else None
+        if quick and (after or draws is not None):
+            return drop(x, draws, self.threshold, activation=after or "none")
+        if draws is None:
             return x
-        words = torch.empty(-(-x.numel() // 8), dtype=torch.int64, device=x.device)
-        words.random_(-(2**63), None, generator=generator())
-        draws = words.view(torch.uint8)[: x.numel()].view(x.shape)
         # Written in the type of x: by way of bool it takes eight times as long.
         keep = torch.ge(draws, self.threshold, out=torch.empty_like(draws, dtype=x.dtype))
         return x * keep.mul_(256 / (256 - self.threshold))
+
+    def _draws(self, x: Float[Tensor, "*shape"]) -> UInt8[Tensor, "*shape"]:
+        words = torch.empty(-(-x.numel() // 8), dtype=torch.int64, device=x.device)
+        words.random_(-(2**63), None, generator=generator())
+        return words.view(torch.uint8)[: x.numel()].view(x.shape)
 
     def extra_repr(self) -> str:
         return f"probability={self.threshold / 256:.4f}"

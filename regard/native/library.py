@@ -24,6 +24,7 @@ __all__ = [
     "Library",
     "NativeMatrix",
     "Operation",
+    "Pass",
     "Pool",
     "RowBatch",
     "Table",
@@ -31,7 +32,7 @@ __all__ = [
     "library",
 ]
 
-ABI = 5
+ABI = 6
 CHOICE = "REGARD_NATIVE"
 
 
@@ -75,6 +76,18 @@ class Beam(Structure):
     _fields_ = [
         ("sentences", c_int64), ("width", c_int64),
         *((name, c_void_p) for name in ("total", "least", "parent", "chosen", "gain")),
+    ]  # fmt: skip
+
+
+class Pass(Structure):
+    _fields_ = [
+        *((name, c_int32) for name in ("kind", "format", "activation", "threshold", "halves")),
+        ("scale", c_float),
+        *((name, c_int64) for name in ("rows", "heads", "places", "width")),
+        ("x", c_void_p), ("g", c_void_p), ("y", c_void_p),
+        *((name, c_int64 * 3) for name in ("x_step", "g_step", "y_step")),
+        ("first", c_void_p), ("second", c_void_p), ("table_batch", c_int64), ("kept", c_void_p), ("part", c_void_p),
+        ("draw", c_void_p),
     ]  # fmt: skip
 
 
@@ -124,6 +137,11 @@ class Library:
             raise RuntimeError(f"the kernels for {self.set} cannot be run here")
         return done
 
+    def run_pass(self, given: Pass, pool: Pool | None) -> None:
+        """Run one pass of training."""
+        if not self._loaded.regard_pass(self._name, byref(given), pool and pool.handle):
+            raise RuntimeError(f"the kernels for {self.set} cannot be run here")
+
     def pack(self, weight: int, outputs: int, inputs: int, filled: int, format: int, to: int, scale: int) -> None:
         """Pack a matrix of float32 at an address."""
         if not self._loaded.regard_pack(self._name, weight, outputs, inputs, filled, format, to, scale):
@@ -165,9 +183,9 @@ def find(path: Path = LIBRARY, choice: str | None = None) -> Found:
         loaded = _declared(ctypes.CDLL(str(path)))
     except (OSError, AttributeError) as error:
         return Found(None, f"{path} cannot be loaded: {error}")
-    sizes = [loaded.regard_size(number) for number in range(5)]
+    sizes = [loaded.regard_size(number) for number in range(6)]
     if loaded.regard_abi() != ABI or sizes != [
-        ctypes.sizeof(each) for each in (NativeMatrix, Operation, Table, RowBatch, Beam)
+        ctypes.sizeof(each) for each in (NativeMatrix, Operation, Table, RowBatch, Beam, Pass)
     ]:
         return Found(None, f"{path} is of another version: python -m regard.native.build")
     sets: list[str] = []
@@ -190,6 +208,7 @@ def _declared(loaded: Any) -> Any:
         ("run", c_int, [c_char_p, c_void_p, c_int64, c_void_p, c_void_p]),
         ("run_ahead", c_int, [c_char_p, c_void_p, c_int64, *[c_void_p] * 4, c_int, c_int32]),
         ("run_beam", c_int, [c_char_p, c_void_p, c_int64, *[c_void_p] * 4, c_int, c_int32, c_void_p]),
+        ("pass", c_int, [c_char_p, c_void_p, c_void_p]),
         ("pack", c_int, [c_char_p, c_void_p, *[c_int64] * 4, c_void_p, c_void_p]),
         ("wrong", c_int64, [c_void_p, c_void_p, c_int64]),
     ):  # fmt: skip

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from regard.attention.norm import RootMeanSquareNorm
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward, feed_forward
@@ -102,7 +103,7 @@ def test_both_frames_with_every_kind(kind):
     assert torch.equal(pre.add(x, y), x + y)
 
 
-@pytest.mark.parametrize("kind, made", [("rms", nn.RMSNorm), ("batch", BatchNorm), ("none", nn.Identity)])
+@pytest.mark.parametrize("kind, made", [("rms", RootMeanSquareNorm), ("batch", BatchNorm), ("none", nn.Identity)])
 def test_a_config_names_it_for_every_frame_and_the_last_norm(kind, made):
     config = ModelConfig(**SIZES, norm="pre", normalisation=kind)
     model = build(config, source_types=9, target_types=9)

@@ -8,6 +8,9 @@ import torch
 from jaxtyping import Float, Float64, Int
 from torch import Tensor, nn
 
+from regard.core.reference_mode import in_reference_mode
+from regard.native.passes import covers, turn
+
 __all__ = ["Layout", "Rotary", "relayout"]
 
 Layout = Literal["interleaved", "half"]
@@ -53,6 +56,10 @@ class Rotary(nn.Module):
         precision = torch.promote_types(x.dtype, torch.float32)
         angle = self.angles(position)[:, None]
         cos, sin = angle.cos().to(precision), angle.sin().to(precision)
+        if covers(x) and not in_reference_mode():
+            turned = turn(x, cos[:, 0], sin[:, 0], halves=self.layout == "half")
+            if turned is not None:
+                return turned
         shape, along = PAIRS[self.layout]
         one, two = x.unflatten(-1, shape).unbind(along)
         rotated = torch.stack([one * cos - two * sin, one * sin + two * cos], along)

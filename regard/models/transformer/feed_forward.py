@@ -10,17 +10,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import gelu, silu
 
-from regard.models.dropout import Dropout
+from regard.models.dropout import RECTIFIERS, Dropout
 
 __all__ = ["Activation", "FeedForward", "GatedFeedForward", "feed_forward"]
 
 Activation = Literal["relu", "relu2", "gelu", "gelu-tanh", "swish", "glu", "geglu", "swiglu"]
 Elementwise = Callable[[Tensor], Tensor]
-
-
-def squared_relu(x: Tensor) -> Tensor:
-    """max(0, x)² (So et al. 2021, Primer, §4)."""
-    return torch.relu(x).square()
 
 
 def tanh_gelu(x: Tensor) -> Tensor:
@@ -29,7 +24,7 @@ def tanh_gelu(x: Tensor) -> Tensor:
 
 
 PLAIN: dict[str, Elementwise] = {
-    "relu": torch.relu, "relu2": squared_relu, "gelu": gelu, "gelu-tanh": tanh_gelu, "swish": silu,
+    **RECTIFIERS, "gelu": gelu, "gelu-tanh": tanh_gelu, "swish": silu,
 }  # fmt: skip
 GATES: dict[str, Elementwise] = {"glu": torch.sigmoid, "geglu": gelu, "swiglu": silu}
 
@@ -46,9 +41,13 @@ class FeedForward(nn.Module):
         super().__init__()
         self.up, self.down = nn.Linear(width, inner), nn.Linear(inner, width)
         self.activation, self.dropout = activation, Dropout(dropout)
+        self._rectifier = next((kind for kind, known in RECTIFIERS.items() if known is activation), None)
 
     def forward(self, x: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length width"]:
-        return self.down(self.dropout(self.activation(self.up(x))))
+        inner = self.up(x)
+        if self._rectifier is not None:
+            return self.down(self.dropout(inner, self._rectifier))
+        return self.down(self.dropout(self.activation(inner)))
 
 
 class GatedFeedForward(nn.Module):

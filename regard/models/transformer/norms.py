@@ -9,6 +9,7 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.attention.norm import RootMeanSquareNorm
 from regard.models.dropout import Dropout
 
 __all__ = ["BatchNorm", "Normalisation", "PostNorm", "PreNorm", "Residual", "normalisation"]
@@ -32,7 +33,7 @@ class BatchNorm(nn.BatchNorm1d):
 
 NORMALISATIONS: dict[str, Callable[[int, float | None], nn.Module]] = {
     "layer": lambda width, epsilon: nn.LayerNorm(width, eps=epsilon or 1e-5),
-    "rms": lambda width, epsilon: nn.RMSNorm(width, eps=epsilon or 1e-6),
+    "rms": lambda width, epsilon: RootMeanSquareNorm(width, eps=epsilon or 1e-6),
     "batch": lambda width, epsilon: BatchNorm(width, eps=epsilon or 1e-5),
     "none": lambda width, epsilon: nn.Identity(),
 }

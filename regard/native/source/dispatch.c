@@ -95,6 +95,7 @@ struct Pool {
     const Operation *program;
     int64_t count;
     const Batch *batch;
+    const Pass *pass;  // to run instead of the program, or NULL
 };
 
 // Spins for some microseconds, then sleeps.
@@ -142,7 +143,10 @@ static void *serve(void *given) {
     for (int seen = 0;; seen++) {
         wait_while(p, &p->round, seen);
         if (atomic_load(&p->stopped)) return 0;
-        p->kernels->run(p->program, p->count, p->batch, own.thread, p->threads, p);
+        if (p->pass)
+            p->kernels->pass(p->pass, own.thread, p->threads);
+        else
+            p->kernels->run(p->program, p->count, p->batch, own.thread, p->threads, p);
         regard_barrier(p);
     }
 }
@@ -188,9 +192,23 @@ int regard_run(const char *set, const Operation *program, int64_t count, const B
         kernels->run(program, count, batch, 0, 1, 0);
         return 1;
     }
-    pool->kernels = kernels, pool->program = program, pool->count = count, pool->batch = batch;
+    pool->kernels = kernels, pool->program = program, pool->count = count, pool->batch = batch, pool->pass = 0;
     advance(pool, &pool->round);
     kernels->run(program, count, batch, 0, pool->threads, pool);
+    regard_barrier(pool);
+    return 1;
+}
+
+int regard_pass(const char *set, const Pass *pass, Pool *pool) {
+    const Kernels *kernels = kernels_of(set);
+    if (!kernels || (pool && pool->process != getpid())) return 0;
+    if (!pool || pool->threads == 1) {
+        kernels->pass(pass, 0, 1);
+        return 1;
+    }
+    pool->kernels = kernels, pool->pass = pass;
+    advance(pool, &pool->round);
+    kernels->pass(pass, 0, pool->threads);
     regard_barrier(pool);
     return 1;
 }
@@ -203,5 +221,5 @@ int regard_pack(const char *set, const float *w, int64_t outputs, int64_t inputs
 }
 // Sizes of the structures, by which Python sees that it speaks of the same.
 int64_t regard_size(int what) {
-    return what == 0 ? sizeof(Matrix) : what == 1 ? sizeof(Operation) : what == 2 ? sizeof(Table) : what == 3 ? sizeof(Batch) : sizeof(Beam); }
+    return what == 0 ? sizeof(Matrix) : what == 1 ? sizeof(Operation) : what == 2 ? sizeof(Table) : what == 3 ? sizeof(Batch) : what == 4 ? sizeof(Beam) : sizeof(Pass); }
 

@@ -207,6 +207,8 @@ static void run(const Operation *program, int64_t count, const Batch *b, int thr
 #endif
 }
 
+#include "training.h"
+
 #define NAME_(set) regard_kernels_##set
 #define NAME(set) NAME_(set)
-const Kernels NAME(SET) = {run, pack};
+const Kernels NAME(SET) = {run, pack, pass};

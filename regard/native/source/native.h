@@ -3,15 +3,15 @@
 #define REGARD_NATIVE_H
 #include <stdint.h>
 
-#define ABI 5
+#define ABI 6
 #define STRIPE 64  // outputs of a matrix that lie together
 #define LANES 16   // floats of a vector; every width is a multiple
 #define MOST_BEST 64
 #define SPARE_ROWS 32  // room behind the quantised rows, which tiles read in vain
 
-enum { FLOAT32, INT8 };
+enum { FLOAT32, INT8, BRAIN };  // BRAIN: bfloat16, in training alone
 enum { NONE, RELU, RELU2, GELU, GELU_TANH, SWISH, SIGMOID };
-enum { LAYER, ROOT };
+enum { LAYER, ROOT };  // norms
 enum { EMBED, POSITION, NORM, PRODUCT, GLU, TURN, KEEP, ATTEND_CELLS, ATTEND_SOURCE, ATTEND_ROWS, GATE, MIX, COPY, HEAD, KEEP_SOURCE };
 
 // y = x Wᵀ + b, packed: outputs in stripes of 64, of which the last is filled up with zeros.
@@ -83,11 +83,27 @@ typedef struct {
     float *gain;               // [steps][rows] log-probability of that
 } Beam;
 
+enum { TURN_PAIRS, ROOT_FORWARD, ROOT_BACK, DROP, DROP_BACK };
+// One pass of training over numbers: over rows of (batch, head, place), or without rows over all of them.
+typedef struct {
+    int32_t kind, format, activation, threshold, halves;
+    float scale;             // of what is kept; 1 or -1, the direction of a turn; what a norm adds to the mean
+    int64_t rows, heads, places, width;  // rows: numbers, where there are no rows
+    const char *x, *g;       // numbers and the gradient of the result; the pass forward has no g
+    char *y;
+    int64_t x_step[3], g_step[3], y_step[3];  // in numbers: of batch, head, place
+    const float *first, *second;  // gains; or cosines and sines [batch or 1][places][width / 2]
+    int64_t table_batch;
+    float *kept, *part;      // [rows] inverse roots; [chunks][width] gradients of gains, which were zeros
+    const uint8_t *draw;     // a byte a number; below `threshold` it is dropped. NULL: no dropout
+} Pass;
+
 typedef struct Pool Pool;
 
 typedef struct {
     void (*run)(const Operation *, int64_t, const Batch *, int, int, Pool *);
     void (*pack)(const float *, int64_t, int64_t, int64_t, int64_t, void *, float *);
+    void (*pass)(const Pass *, int, int);
 } Kernels;
 
 void regard_barrier(Pool *pool);

@@ -1,0 +1,217 @@
+"""Passes over memory in training, forward and backward, by the kernels: rotation, root mean square, dropout.
+
+Dropout, and rotation in float32, give the bits of torch's own operations; the rest differs by rounding.
+``covers`` tells of a tensor whether they take it; torch's operations compute all others.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from threading import Lock
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from regard.native.library import Pass, Pool, library
+
+__all__ = ["Activation", "covers", "drop", "root_mean_square", "turn"]
+
+Activation = Literal["none", "relu", "relu2"]
+FORMATS = {torch.float32: 0, torch.bfloat16: 2}
+KINDS = {"turn": 0, "root": 1, "root-back": 2, "drop": 3, "drop-back": 4}
+ACTIVATIONS: dict[str, int] = {"none": 0, "relu": 1, "relu2": 2}
+LANES, CHUNK_ROWS = 16, 64
+ALONE = 2**16  # numbers up to which one thread is as quick as several
+
+
+def covers(x: Tensor) -> bool:
+    """Whether the passes take this tensor: of training on a CPU, in float32 or bfloat16, where kernels were built."""
+    return (
+        x.is_cpu
+        and x.requires_grad
+        and x.dtype in FORMATS
+        and x.numel() % LANES == 0
+        and torch.is_grad_enabled()
+        and not torch.compiler.is_compiling()
+        and type(x) is Tensor
+        and library() is not None
+    )
+
+
+def turn(
+    x: Float[Tensor, "batch heads place width"],
+    cosine: Float[Tensor, "#batch place half"],
+    sine: Float[Tensor, "#batch place half"],
+    *,
+    halves: bool,
+) -> Float[Tensor, "batch heads place width"] | None:
+    """Each pair of features turned by its angle; None where the width is not a multiple of 32.
+
+    ``halves``: pairs are features i and i + width / 2, else 2i and 2i + 1.
+    """
+    if x.shape[-1] % (2 * LANES):
+        return None
+    turned: Tensor = _Turn.apply(x, cosine.contiguous(), sine.contiguous(), halves)
+    return turned
+
+
+def root_mean_square(
+    x: Float[Tensor, "batch *heads place width"], gain: Float[Tensor, "width"], epsilon: float
+) -> Float[Tensor, "batch *heads place width"] | None:
+    """x / √(mean of x² + ε) · g over the last dimension; None where its width is not a multiple of 16."""
+    if x.shape[-1] % LANES or x.dim() not in (3, 4):
+        return None
+    normed: Tensor = _RootMeanSquare.apply(x if x.dim() == 4 else x[:, None], gain, epsilon)
+    return normed if x.dim() == 4 else normed[:, 0]
+
+
+def drop(
+    x: Float[Tensor, "*shape"],
+    draws: UInt8[Tensor, "*shape"] | None,
+    threshold: int,
+    *,
+    activation: Activation = "none",
+) -> Float[Tensor, "*shape"]:
+    """act(x) · 256 / (256 - threshold) where a byte's draw is at least the threshold, else 0; without draws act(x)."""
+    dropped: Tensor = _Drop.apply(x, draws, threshold, activation)
+    return dropped
+
+
+class _Turn(torch.autograd.Function):
+    """y = R x, ∂x = Rᵀ ∂y: the same pass with the angles' sines negated."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor, cosine: Tensor, sine: Tensor, halves: bool) -> Tensor:
+        context.save_for_backward(cosine, sine)
+        context.halves = halves
+        return _turned(_rows(x), cosine, sine, halves, 1, torch.empty(x.shape, dtype=x.dtype))
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, upstream: Tensor) -> tuple[Tensor, None, None, None]:
+        cosine, sine = context.saved_tensors
+        return _turned(_rows(upstream), cosine, sine, context.halves, -1, _by_place(upstream)), None, None, None
+
+
+def _turned(x: Tensor, cosine: Tensor, sine: Tensor, halves: bool, direction: int, y: Tensor) -> Tensor:
+    given = _pass("turn", x, y)
+    given.first, given.second, given.halves, given.scale = cosine.data_ptr(), sine.data_ptr(), halves, direction
+    given.table_batch = 0 if len(cosine) == 1 else cosine[0].numel()
+    _run(given, x.numel())
+    return y
+
+
+class _RootMeanSquare(torch.autograd.Function):
+    """With r = 1 / √(mean of x² + ε): ∂x = r (g ∘ ∂y − x r² mean(g ∘ ∂y ∘ x)), ∂g = Σ ∂y ∘ x r."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
+        x, context.type, gain = _rows(x), gain.dtype, gain.float()
+        y, roots = torch.empty(x.shape, dtype=x.dtype), torch.empty(x.numel() // x.shape[-1])
+        given = _pass("root", x, y)
+        given.first, given.kept, given.scale = gain.data_ptr(), roots.data_ptr(), epsilon
+        _run(given, x.numel())
+        context.save_for_backward(x, gain, roots)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, upstream: Tensor) -> tuple[Tensor, Tensor, None]:
+        x, gain, roots = context.saved_tensors
+        upstream, y = _rows(upstream), _by_place(x)
+        parts = torch.zeros(-(-len(roots) // CHUNK_ROWS), len(gain))
+        given = _pass("root-back", x, y, upstream)
+        given.first, given.kept, given.part = gain.data_ptr(), roots.data_ptr(), parts.data_ptr()
+        _run(given, x.numel())
+        return y, parts.sum(0).to(context.type), None
+
+
+class _Drop(torch.autograd.Function):
+    """y = m ∘ act(x), ∂x = act'(x) ∘ m ∘ ∂y, with m of 0 and 1 / P(keep)."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor, draws: Tensor | None, threshold: int, activation: Activation) -> Tensor:
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        given = _flat("drop", x, y, draws, threshold, activation)
+        _run(given, x.numel())
+        context.save_for_backward(x if activation != "none" else None, draws)
+        context.threshold, context.activation = threshold, activation
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, upstream: Tensor) -> tuple[Tensor, None, None, None]:
+        x, draws = context.saved_tensors
+        upstream = upstream.contiguous()
+        y = torch.empty_like(upstream)
+        given = _flat("drop-back", x, y, draws, context.threshold, context.activation, upstream)
+        _run(given, upstream.numel())
+        return y, None, None, None
+
+
+def _rows(x: Float[Tensor, "batch heads place width"]) -> Float[Tensor, "batch heads place width"]:
+    """As it is where the features of a row lie side by side, else a copy."""
+    return x if x.stride(-1) == 1 else x.contiguous()
+
+
+def _by_place(x: Float[Tensor, "batch heads place width"]) -> Float[Tensor, "batch heads place width"]:
+    """Room of this shape in which the heads of a place lie side by side, as projections read them."""
+    batch, heads, places, width = x.shape
+    return torch.empty(batch, places, heads, width, dtype=x.dtype).transpose(1, 2)
+
+
+def _pass(kind: str, x: Tensor, y: Tensor, upstream: Tensor | None = None) -> Pass:
+    """A pass over rows."""
+    given = Pass(kind=KINDS[kind], format=FORMATS[x.dtype], rows=x.numel() // x.shape[-1], width=x.shape[-1])
+    given.heads, given.places, given.x, given.y = x.shape[1], x.shape[2], x.data_ptr(), y.data_ptr()
+    given.x_step[:], given.y_step[:] = x.stride()[:3], y.stride()[:3]
+    if upstream is not None:
+        given.g, given.g_step[:] = upstream.data_ptr(), upstream.stride()[:3]
+    return given
+
+
+def _flat(
+    kind: str,
+    x: Tensor | None,
+    y: Tensor,
+    draws: Tensor | None,
+    threshold: int,
+    activation: Activation,
+    upstream: Tensor | None = None,
+) -> Pass:
+    """A pass over numbers that lie one after the other."""
+    given = Pass(kind=KINDS[kind], format=FORMATS[y.dtype], rows=y.numel(), y=y.data_ptr(), threshold=threshold)
+    given.activation, given.scale = ACTIVATIONS[activation], _scale(threshold, y.dtype)
+    for name, tensor in (("x", x), ("g", upstream), ("draw", draws)):
+        if tensor is not None:
+            setattr(given, name, tensor.data_ptr())
+    return given
+
+
+@cache
+def _scale(threshold: int, type: torch.dtype) -> float:
+    """1 / P(keep), as a number of this type."""
+    return float(torch.tensor(256 / (256 - threshold), dtype=type))
+
+
+_pools: dict[int, Pool | None] = {}  # by the number of threads
+_busy = Lock()  # a pool serves one pass at a time
+
+
+def _run(given: Pass, numbers: int) -> None:
+    kernels, threads = library(), torch.get_num_threads()
+    assert kernels is not None
+    if threads == 1 or numbers <= ALONE or not _busy.acquire(blocking=False):
+        kernels.run_pass(given, None)
+        return
+    try:
+        pool = _pools.get(threads)
+        if pool is None or not pool.alive:
+            pool = _pools[threads] = kernels.pool(threads)
+        kernels.run_pass(given, pool)
+    finally:
+        _busy.release()

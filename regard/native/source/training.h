@@ -1,0 +1,149 @@
+// Passes over memory of training, forward and backward: rotations, norms by the root mean square, dropout.
+// Each number is rounded where torch's own operations round it, so nothing is fused here.
+#pragma clang fp contract(off)
+
+#define CHUNK_ROWS 64       // of which each gives a part of a gradient of gains, whatever the number of threads
+#define CHUNK_NUMBERS 8192  // of a pass without rows
+
+INLINE Vector load_brain(const uint16_t *p) {
+    return (Vector)(__builtin_convertvector(*(const LooseHalves *)p, Whole) << 16);
+}
+// To the nearest, of two the even one.
+INLINE Vector rounded(Vector x, const int format) {
+    if (format == FLOAT32) return x;
+    Whole bits = (Whole)x, even = (bits >> 16) & 1;
+    Whole none = (bits & 0x7fffffff) > 0x7f800000;
+    return choose(none, (Vector)((Whole){0} + 0x7fc00000), (Vector)((bits + 0x7fff + even) & (int32_t)0xffff0000));
+}
+INLINE Vector load_as(const char *p, int64_t i, const int format) {
+    return format == FLOAT32 ? load((const float *)p + i) : load_brain((const uint16_t *)p + i);
+}
+INLINE void store_as(char *p, int64_t i, Vector x, const int format) {
+    if (format == FLOAT32)
+        store((float *)p + i, x);
+    else
+        *(LooseHalves *)((uint16_t *)p + i) = __builtin_convertvector((Whole)rounded(x, format) >> 16, Halves);
+}
+
+typedef struct {
+    const char *x, *g;
+    char *y;
+    int64_t batch, place;
+} Line;
+
+// Where the numbers of a row lie, of which (batch, head, place) are the digits.
+INLINE Line line(const Pass *p, int64_t row, const int format) {
+    const int64_t bytes = format == FLOAT32 ? 4 : 2, place = row % p->places, rest = row / p->places;
+    const int64_t at[3] = {rest / p->heads, rest % p->heads, place};
+    Line found = {p->x, p->g, p->y, at[0], place};
+    for (int i = 0; i < 3; i++) {
+        found.x += bytes * at[i] * p->x_step[i], found.y += bytes * at[i] * p->y_step[i];
+        if (p->g) found.g += bytes * at[i] * p->g_step[i];
+    }
+    return found;
+}
+
+#define EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
+#define ODD 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
+#define LOW 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+
+// Pairs turned by their angles; backward by the same, the other way round: `scale` is 1 or -1.
+INLINE void turn_row(const Pass *p, int64_t row, const int format) {
+    Line l = line(p, row, format);
+    const int64_t half = p->width / 2, from = l.batch * p->table_batch + l.place * half;
+    for (int64_t i = 0; i < half; i += LANES) {
+        Vector cosine = load(p->first + from + i), sine = load(p->second + from + i) * p->scale, one, two;
+        if (p->halves) {
+            one = load_as(l.x, i, format), two = load_as(l.x, half + i, format);
+        } else {
+            Vector a = load_as(l.x, 2 * i, format), b = load_as(l.x, 2 * i + LANES, format);
+            one = PAIRS(a, b, EVEN), two = PAIRS(a, b, ODD);
+        }
+        Vector new_one = one * cosine - two * sine, new_two = one * sine + two * cosine;
+        if (p->halves) {
+            store_as(l.y, i, new_one, format), store_as(l.y, half + i, new_two, format);
+        } else {
+            store_as(l.y, 2 * i, PAIRS(new_one, new_two, LOW), format);
+            store_as(l.y, 2 * i + LANES, PAIRS(new_one, new_two, HIGH), format);
+        }
+    }
+}
+
+INLINE void root_row(const Pass *p, int64_t row, const int format) {
+    Line l = line(p, row, format);
+    Vector squares = every(0);
+    for (int64_t i = 0; i < p->width; i += LANES) {
+        Vector x = load_as(l.x, i, format);
+        squares += x * x;
+    }
+    float inverse = 1 / sqrtf(sum(squares) / (float)p->width + p->scale);
+    p->kept[row] = inverse;
+    for (int64_t i = 0; i < p->width; i += LANES)
+        store_as(l.y, i, load_as(l.x, i, format) * inverse * load(p->first + i), format);
+}
+
+// ∂x = r (g ∘ ∂y − x r² mean(g ∘ ∂y ∘ x)), and ∂g += ∂y ∘ x r of each chunk.
+INLINE void root_row_back(const Pass *p, int64_t row, const int format) {
+    Line l = line(p, row, format);
+    float inverse = p->kept[row], *gains = p->part + row / CHUNK_ROWS * p->width;
+    Vector products = every(0);
+    for (int64_t i = 0; i < p->width; i += LANES) {
+        Vector x = load_as(l.x, i, format), g = load_as(l.g, i, format);
+        products += g * load(p->first + i) * x;
+        store(gains + i, load(gains + i) + g * x * inverse);
+    }
+    float mean = sum(products) / (float)p->width * inverse * inverse;
+    for (int64_t i = 0; i < p->width; i += LANES) {
+        Vector x = load_as(l.x, i, format), g = load_as(l.g, i, format) * load(p->first + i);
+        store_as(l.y, i, (g - x * mean) * inverse, format);
+    }
+}
+
+// What dropout multiplies by, of sixteen draws.
+INLINE Vector kept(const Pass *p, int64_t i) {
+    if (!p->draw) return every(1);
+    typedef uint8_t Draws __attribute__((vector_size(16), aligned(1), may_alias));
+    Whole draws = __builtin_convertvector(*(const Draws *)(p->draw + i), Whole);
+    return choose(draws >= p->threshold, every(p->scale), every(0));
+}
+
+INLINE void drop(const Pass *p, int64_t i, const int format) {
+    Vector x = load_as(p->x, i, format);
+    if (p->activation != NONE) x = greater(every(0), x);
+    if (p->activation == RELU2) x = rounded(x * x, format);
+    store_as(p->y, i, p->draw ? x * kept(p, i) : x, format);
+}
+
+INLINE void drop_back(const Pass *p, int64_t i, const int format) {
+    Vector g = load_as(p->g, i, format);
+    if (p->draw) g = rounded(g * kept(p, i), format);
+    if (p->activation != NONE) {
+        Vector x = load_as(p->x, i, format);
+        if (p->activation == RELU2) g = rounded(g * (greater(every(0), x) * 2.0f), format);
+        g = choose(x > 0, g, every(0));
+    }
+    store_as(p->y, i, g, format);
+}
+
+INLINE void pass_as(const Pass *p, int64_t from, int64_t to, const int format) {
+    switch (p->kind) {
+    case TURN_PAIRS: for (int64_t r = from; r < to; r++) turn_row(p, r, format); return;
+    case ROOT_FORWARD: for (int64_t r = from; r < to; r++) root_row(p, r, format); return;
+    case ROOT_BACK: for (int64_t r = from; r < to; r++) root_row_back(p, r, format); return;
+    case DROP: for (int64_t i = from; i < to; i += LANES) drop(p, i, format); return;
+    case DROP_BACK: for (int64_t i = from; i < to; i += LANES) drop_back(p, i, format); return;
+    }
+}
+
+// A thread's chunks; numbers of a pass without rows are a multiple of 16.
+static void pass(const Pass *p, int thread, int threads) {
+    int64_t chunk = p->kind == DROP || p->kind == DROP_BACK ? CHUNK_NUMBERS : CHUNK_ROWS;
+    int64_t chunks = (p->rows + chunk - 1) / chunk, from = chunks * thread / threads * chunk;
+    int64_t to = chunks * (thread + 1) / threads * chunk;
+    to = to < p->rows ? to : p->rows;
+    if (p->format == FLOAT32)
+        pass_as(p, from, to, FLOAT32);
+    else
+        pass_as(p, from, to, BRAIN);
+}

@@ -1,0 +1,209 @@
+"""Passes of training in C, against torch's own operations: for every instruction set of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard.attention.norm import RootMeanSquareNorm
+from regard.attention.positions.rotary import Rotary
+from regard.core.reference_mode import reference_mode
+from regard.models.dropout import RECTIFIERS, Dropout, Rectifier
+from regard.models.transformer.feed_forward import FeedForward
+from regard.native import passes
+from regard.native.library import find
+
+quickest = find(choice="").library
+if quickest is None:
+    pytest.skip(f"needs the kernels: {find(choice='').reason}", allow_module_level=True)
+FORMATS = (torch.float32, torch.bfloat16)
+each_format = pytest.mark.parametrize("type", FORMATS, ids=str)
+
+
+@pytest.fixture(params=quickest.sets, autouse=True)
+def instructions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    found = find(choice=request.param).library
+    monkeypatch.setattr(passes, "library", lambda: found)
+    monkeypatch.setattr(passes, "_pools", {})
+    yield request.param
+
+
+def drawn(*shape: int, type: torch.dtype = torch.float32, seed: int = 1) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(type)
+
+
+def ran(function: Callable[[Tensor], Tensor], x: Tensor, upstream: Tensor) -> tuple[Tensor, Tensor]:
+    """The result of a function of a tensor that is laid out as projections are, and the gradient of that tensor."""
+    x = x.clone().requires_grad_()
+    y = function(x)
+    y.backward(upstream.to(y.dtype))
+    assert x.grad is not None
+    return y.detach(), x.grad
+
+
+def by_torch(function: Callable[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatch) -> Callable[[Tensor], Tensor]:
+    """The function with torch's own operations, and with the same draws."""
+
+    def computed(x: Tensor) -> Tensor:
+        with monkeypatch.context() as patched:
+            for module in ("attention.positions.rotary", "attention.norm", "models.dropout"):
+                patched.setattr(f"regard.{module}.covers", lambda x: False)
+            return function(x)
+
+    return computed
+
+
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The passes that are run from now on."""
+    kinds, run = [], passes._run
+    monkeypatch.setattr(
+        passes, "_run", lambda given, numbers: (kinds.append(list(passes.KINDS)[given.kind]), run(given, numbers))
+    )
+    return kinds
+
+
+@each_format
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+@pytest.mark.parametrize("width", [32, 96])
+def test_rotation(layout: str, width: int, type: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bits of torch's operations; a gradient in bfloat16 is rounded once where theirs is rounded thrice."""
+    rotary = Rotary(width, layout=layout)
+    x, upstream = drawn(3, 7, 2, width, type=type), drawn(3, 2, 7, width, type=type, seed=2)
+    for position in (torch.arange(7).expand(3, 7), torch.arange(21).view(3, 7) % 11):
+
+        def rotated(x: Tensor, position: Tensor = position) -> Tensor:
+            return rotary(x.transpose(1, 2), position)
+
+        kinds = taken(monkeypatch)
+        y, gradient = ran(rotated, x, upstream)
+        assert kinds == ["turn", "turn"]
+        wanted, wanted_gradient = ran(by_torch(rotated, monkeypatch), x, upstream)
+        assert torch.equal(y, wanted)
+        if type is torch.float32:
+            assert torch.equal(gradient, wanted_gradient)
+        torch.testing.assert_close(gradient, wanted_gradient, rtol=0.02, atol=0.02)
+
+
+@each_format
+@pytest.mark.parametrize("gain_type", FORMATS, ids=str)
+def test_norm_by_the_root_mean_square(
+    type: torch.dtype, gain_type: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    norm = RootMeanSquareNorm(48, eps=0.1)
+    norm.weight.data = drawn(48, type=gain_type, seed=3)
+    for shape, turned in (((5, 30, 3, 48), True), ((5, 30, 48), False)):
+        x, upstream = drawn(*shape, type=type), drawn(*shape, type=type, seed=2)
+        upstream = upstream.transpose(1, 2) if turned else upstream
+
+        def normed(x: Tensor, turned: bool = turned) -> Tensor:
+            return norm(x.transpose(1, 2) if turned else x)
+
+        kinds = taken(monkeypatch)
+        norm.weight.grad = None
+        y, gradient = ran(normed, x, upstream)
+        assert kinds == ["root", "root-back"] and norm.weight.grad.dtype is gain_type
+        wide = x.double().requires_grad_()
+        gains = norm.weight.detach().double().requires_grad_()
+        exact = wide * (wide.square().mean(-1, keepdim=True) + 0.1).rsqrt() * gains
+        exact.backward((upstream.transpose(1, 2) if turned else upstream).double())
+        assert wide.grad is not None and gains.grad is not None
+        close = {"rtol": 1e-5, "atol": 1e-5} if type is torch.float32 else {"rtol": 0.01, "atol": 0.01}
+        torch.testing.assert_close((y.transpose(1, 2) if turned else y).double(), exact.detach(), **close)
+        torch.testing.assert_close(gradient.double(), wide.grad, **close)
+        close = close if gain_type is torch.float32 else {"rtol": 0.01, "atol": 0.01}
+        torch.testing.assert_close(norm.weight.grad.double(), gains.grad, **close)
+
+
+@each_format
+@pytest.mark.parametrize("after", [None, "relu", "relu2"])
+@pytest.mark.parametrize("probability", [0.0, 0.1, 0.5])
+def test_dropout_has_the_bits_of_torchs_operations(
+    probability: float, after: Rectifier | None, type: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropout, x, upstream = Dropout(probability), drawn(9, 16, 48, type=type), drawn(9, 16, 48, type=type, seed=2)
+    x[0] = 0  # where a rectifier has no slope
+
+    def dropped(x: Tensor) -> Tensor:
+        torch.manual_seed(5)
+        return dropout(x * 1, after)
+
+    kinds = taken(monkeypatch)
+    y, gradient = ran(dropped, x, upstream)
+    assert kinds == (["drop", "drop-back"] if probability or after else [])
+    wanted, wanted_gradient = ran(by_torch(dropped, monkeypatch), x, upstream)
+    assert torch.equal(y, wanted) and torch.equal(gradient, wanted_gradient)
+    assert (y == 0).any() or not (probability or after)
+
+
+@pytest.mark.parametrize("activation", [*RECTIFIERS.values(), torch.tanh])
+def test_a_feed_forward_is_activated_once(
+    activation: Callable[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = FeedForward(16, 32, activation=activation)
+    x = drawn(2, 5, 16).requires_grad_()
+    found = part(x)
+    torch.testing.assert_close(found, part.down(activation(part.up(x))))
+    with reference_mode():
+        torch.testing.assert_close(part(x), found)
+
+
+@each_format
+def test_numbers_are_the_same_by_one_thread_and_by_two(type: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    rotary, norm, dropout = Rotary(64), RootMeanSquareNorm(64, eps=1e-6), Dropout(0.3)
+    x, upstream = drawn(8, 160, 4, 64, type=type), drawn(8, 4, 160, 64, type=type, seed=2)
+
+    def computed(x: Tensor) -> Tensor:
+        torch.manual_seed(5)
+        return dropout(rotary(norm(x.transpose(1, 2)), torch.arange(160).expand(8, 160)))
+
+    found, threads = [], torch.get_num_threads()
+    for count in (1, 2):
+        torch.set_num_threads(count)
+        norm.weight.grad = None
+        try:
+            found.append((*ran(computed, x, upstream), norm.weight.grad))
+        finally:
+            torch.set_num_threads(threads)
+    assert x.numel() > passes.ALONE and list(passes._pools) == [2]
+    assert all(torch.equal(one, two) for one, two in zip(*found, strict=True))
+
+
+def test_what_is_no_training_is_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = taken(monkeypatch)
+    norm, rotary, position = RootMeanSquareNorm(32, eps=1e-6), Rotary(32), torch.arange(4)[None]
+    x = drawn(1, 2, 4, 32)
+    norm.weight.requires_grad_(False)
+    rotary(norm(x), position)
+    wide = x.double().requires_grad_()
+    rotary(wide, position)
+    with torch.no_grad():
+        norm(x.clone().requires_grad_())
+    with reference_mode():
+        Dropout(0.5)(rotary(norm(x.clone().requires_grad_()), position))
+    Dropout(0.5)(x[..., :1].clone().requires_grad_())  # eight numbers fill no register
+    Rotary(16)(x[..., :16].clone().requires_grad_(), position)  # nor do eight pairs
+    assert kinds == []
+    monkeypatch.setattr(passes, "library", lambda: None)
+    assert not passes.covers(x.clone().requires_grad_())
+
+
+@pytest.mark.parametrize(
+    "part", [Rotary(32), RootMeanSquareNorm(32, eps=1e-6), Dropout(0.25)], ids=lambda x: type(x).__name__
+)
+def test_any_layout_of_memory_will_do(part: torch.nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Features that do not lie side by side, and gradients that are one number."""
+    x = drawn(2, 4, 32, 6)
+
+    def total(x: Tensor) -> Tensor:
+        torch.manual_seed(5)
+        turned = x.transpose(2, 3)
+        return (part(turned, torch.arange(6).expand(2, 6)) if isinstance(part, Rotary) else part(turned)).sum()
+
+    kinds = taken(monkeypatch)
+    found = ran(total, x, torch.tensor(1.0))
+    assert len(kinds) == 2
+    for one, other in zip(found, ran(by_torch(total, monkeypatch), x, torch.tensor(1.0)), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-4)
