@@ -14,6 +14,7 @@ from regard.core.reference_mode import in_reference_mode
 __all__ = ["Loss", "output_loss", "projected_cross_entropy", "smoothed_cross_entropy"]
 
 CHUNK = 512  # rows of logits alive at a time: they stay in the cache between the passes over them
+CHUNK_SEEN = 128  # where no gradient is wanted: larger ones are given back to the system and fetched anew each time
 
 
 class Loss(NamedTuple):
@@ -69,7 +70,7 @@ def projected_cross_entropy(
     if not torch.is_grad_enabled():
         parts = [
             smoothed_cross_entropy(linear(x, weight), y, smoothing=smoothing)
-            for x, y in zip(features.split(CHUNK), target.split(CHUNK), strict=True)
+            for x, y in zip(features.split(CHUNK_SEEN), target.split(CHUNK_SEEN), strict=True)
         ]
         return Loss(*(torch.stack(sums).sum() for sums in zip(*parts, strict=True)))
     smoothed, nll = _Projected.apply(features, weight, target, smoothing)
