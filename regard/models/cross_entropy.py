@@ -104,7 +104,7 @@ class _Projected(torch.autograd.Function):
             target_nll = _nll(logits, slope, y, wide)
             nll += target_nll.sum()
             log_total += (logits.gather(1, y).to(wide) + target_nll).sum()
-            slope.scatter_(1, y, slope.gather(1, y) + (smoothing - 1))
+            slope[torch.arange(len(y), device=y.device), y[:, 0]] += smoothing - 1  # scatter_ would copy all of it
             torch.mm(slope, weight, out=to_features[start : start + CHUNK])
             to_weight += slope.T @ rows
         all_rows, all_types = features.sum(0, dtype=wide), weight.sum(0, dtype=wide)
