@@ -130,7 +130,11 @@ class _RootMeanSquare(torch.autograd.Function):
 
 
 class _Drop(torch.autograd.Function):
-    """y = m ∘ act(x), ∂x = act'(x) ∘ m ∘ ∂y, with m of 0 and 1 / P(keep)."""
+    """y = m ∘ act(x), ∂x = act'(x) ∘ m ∘ ∂y, with m of 0 and 1 / P(keep).
+
+    Where act is max(0, x), y tells all: ∂x = ∂y / P(keep) where y > 0. What comes next keeps y anyway, so
+    neither x nor the draws are kept.
+    """
 
     @staticmethod
     def forward(context: Any, x: Tensor, draws: Tensor | None, threshold: int, activation: Activation) -> Tensor:
@@ -138,7 +142,8 @@ class _Drop(torch.autograd.Function):
         y = torch.empty_like(x)
         given = _flat("drop", x, y, draws, threshold, activation)
         _run(given, x.numel())
-        context.save_for_backward(x if activation != "none" else None, draws)
+        kept = {"none": (None, draws), "relu": (y, None), "relu2": (x, draws)}
+        context.save_for_backward(*kept[activation])
         context.threshold, context.activation = threshold, activation
         return y
 

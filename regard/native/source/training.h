@@ -102,7 +102,7 @@ INLINE void root_row_back(const Pass *p, int64_t row, const int format) {
 
 // What dropout multiplies by, of sixteen draws.
 INLINE Vector kept(const Pass *p, int64_t i) {
-    if (!p->draw) return every(1);
+    if (!p->draw) return every(p->scale);
     typedef uint8_t Draws __attribute__((vector_size(16), aligned(1), may_alias));
     Whole draws = __builtin_convertvector(*(const Draws *)(p->draw + i), Whole);
     return choose(draws >= p->threshold, every(p->scale), every(0));
@@ -115,9 +115,10 @@ INLINE void drop(const Pass *p, int64_t i, const int format) {
     store_as(p->y, i, p->draw ? x * kept(p, i) : x, format);
 }
 
+// Without draws, of a result that is 0 where it was dropped: `x` is that result.
 INLINE void drop_back(const Pass *p, int64_t i, const int format) {
     Vector g = load_as(p->g, i, format);
-    if (p->draw) g = rounded(g * kept(p, i), format);
+    if (p->draw || p->scale != 1) g = rounded(g * kept(p, i), format);
     if (p->activation != NONE) {
         Vector x = load_as(p->x, i, format);
         if (p->activation == RELU2) g = rounded(g * (greater(every(0), x) * 2.0f), format);
