@@ -17,7 +17,7 @@ from regard.tasks.classification.automatic_config import choose
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.classification.config import LabelledConfig, LabelledDataConfig
 from regard.tasks.classification.labelled_text import read_labelled
-from regard.tasks.classification.measures import class_figures, compute_metrics, prediction_sums
+from regard.tasks.classification.measures import class_figures, class_tables, compute_metrics, prediction_sums
 from regard.testing import TaskCase
 
 
@@ -84,6 +84,14 @@ def test_figures_of_classes_by_pencil() -> None:
     assert first == (3 / 5, 3 / 4, 6 / 9, 4)
     assert second == (4 / 5, 4 / 6, 8 / 11, 6)
     assert third == (0, 0, 0, 0)
+
+
+def test_tables_of_classes_by_pencil() -> None:
+    tables = class_tables({"confusion": torch.tensor([[3.0, 1], [2, 4]])}, ["no", "yes"])
+    assert tables["classes"].columns == ("class", "precision", "recall", "f1", "examples")
+    assert tables["classes"].rows[0] == ("no", 3 / 5, 3 / 4, 6 / 9, 4)
+    assert tables["confusion"].square and tables["confusion"].columns == ("label", "no", "yes")
+    assert tables["confusion"].rows == (("no", 3, 1), ("yes", 2, 4))
 
 
 @pytest.mark.parametrize("kind", ["transformer", "recurrent", "convolutional"])

@@ -24,13 +24,19 @@ from regard.commands.options import (
 )
 from regard.commands.progress import progress
 from regard.commands.several_ranks import several_ranks
+from regard.core.atomic_files import explain_os_errors
+from regard.core.installation import extra_command
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
+    from regard.core.task import MetricTable
     from regard.runs.run_folder import RunFolder
     from regard.tasks.evaluation import Evaluation
 
 __all__ = ["register"]
+
+MOST_ROWS = 20  # of a table that is printed; --json has the others
+MOST_LETTERS = 16  # of a name in it
 
 EPILOG = epilog(
     "regard evaluate runs/m30k test.en test.de --metric bleu,chrf",
@@ -81,6 +87,14 @@ Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Write the outputs to this file, a line for each line."),
 ]
+Draw = Annotated[
+    Path | None,
+    typer.Option(
+        "--draw",
+        metavar="FOLDER",
+        help="Draw a classifier's table of labels and predictions as figure.png and figure.svg of this folder.",
+    ),
+]
 Stride = Annotated[
     int | None,
     typer.Option(
@@ -110,6 +124,7 @@ def evaluate(
     coverage_penalty: CoveragePenalty = None,
     against: Against = None,
     output: Output = None,
+    draw: Draw = None,
     as_json: AsJson = False,
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
@@ -131,6 +146,8 @@ def evaluate(
     if folder.config.task.kind == "translation":
         if cut:
             raise ConfigError("this option does not apply", where="--stride", why=f"{run} is a run of translation")
+        if draw is not None:
+            raise ConfigError("this option does not apply", where="--draw", why=f"{run} is a run of translation")
         from regard.commands.translation_scores import evaluate_translation
 
         opening: dict[str, Any] = {"device": device, "threads": threads, "engine": engine}
@@ -142,10 +159,12 @@ def evaluate(
         return
     _refuse(folder, search | {"against": against, "output": output, "engine": engine})
     set_up(device, threads)
-    _evaluate(folder, files, names, as_json=as_json, checkpoint=checkpoint, device=device, **cut)
+    _evaluate(folder, files, names, draw, as_json=as_json, checkpoint=checkpoint, device=device, **cut)
 
 
-def _evaluate(folder: RunFolder, files: list[Path], names: list[str] | None, *, as_json: bool, **given: Any) -> None:
+def _evaluate(
+    folder: RunFolder, files: list[Path], names: list[str] | None, draw: Path | None, *, as_json: bool, **given: Any
+) -> None:
     """Measure a run of any other task, and print its figures: on rank 0, where several share the data."""
     from regard.tasks.evaluation import evaluate_run
 
@@ -157,6 +176,25 @@ def _evaluate(folder: RunFolder, files: list[Path], names: list[str] | None, *, 
         print(json.dumps(_as_json(found), indent=2))
     elif leads:
         _print(found)
+    if leads and draw is not None:
+        _draw(found, draw)
+
+
+def _draw(found: Evaluation, folder: Path) -> None:
+    """Draw the table that is a square of counts, and say where it is."""
+    from regard.core.figure import can_draw, draw_counts, save_figure
+
+    squares = [table for table in found.tables.values() if table.square]
+    if not squares:
+        raise ConfigError("there is nothing to draw", where="--draw", why="this task counts no label by prediction")
+    if not can_draw():
+        raise ConfigError(
+            "there is no picture", where="--draw", why="matplotlib is not installed", help=extra_command("plot")
+        )
+    with explain_os_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = save_figure(lambda figure: draw_counts(figure, squares[0]), folder)
+    typer.echo(f"in {folder}: {', '.join(path.name for path in paths)}", err=True)
 
 
 def _refuse(run: RunFolder, options: dict[str, Any]) -> None:
@@ -171,6 +209,9 @@ def _print(found: Evaluation) -> None:
     width = max(map(len, found.figures))
     for name, value in found.figures.items():
         print(f"{name:<{width}}  {value:.4f}" + (" nats" if name == "loss" and "nll" in found.sums else ""))
+    for table in found.tables.values():
+        if len(table.rows) <= MOST_ROWS:
+            print("\n" + _aligned(table) + "\n")
     counts = [f"{int(value):,} {name}" for name, value in found.sums.items() if value.is_integer()]
     cut = [
         f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in found.settings.items()
@@ -179,6 +220,34 @@ def _print(found: Evaluation) -> None:
     print(", ".join(told))
 
 
+def _table_as_json(table: MetricTable) -> object:
+    """A square as its names and rows of counts, any other table as an object a row."""
+    if table.square:
+        return {"names": list(table.columns[1:]), "counts": [list(row[1:]) for row in table.rows]}
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+def _aligned(table: MetricTable) -> str:
+    """Columns side by side: names to the left, numbers to the right."""
+    lines = [list(table.columns)]
+    lines += [[f"{each:.4f}" if isinstance(each, float) else _short(each) for each in row] for row in table.rows]
+    lines[0] = [_short(name) for name in lines[0]]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if at else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    )
+
+
+def _short(cell: str | float) -> str:
+    told = f"{cell:,}" if isinstance(cell, int) else str(cell)
+    return told if len(told) <= MOST_LETTERS else told[: MOST_LETTERS - 1] + "…"
+
+
 def _as_json(found: Evaluation) -> dict[str, object]:
-    described = found._asdict() | {"seconds": round(found.seconds, 3)}
+    tables = {name: _table_as_json(table) for name, table in found.tables.items()}
+    described = found._asdict() | {"seconds": round(found.seconds, 3), "tables": tables}
     return {name: value for name, value in described.items() if name not in ("signatures", "outputs")}

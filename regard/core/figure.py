@@ -16,9 +16,12 @@ from regard.core.atomic_files import write_bytes_atomically
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["can_draw", "save_figure"]
+    from regard.core.task import MetricTable
+
+__all__ = ["can_draw", "draw_counts", "save_figure"]
 
 SIZE = (9.0, 3.6)  # inches
+MOST_NUMBERED = 12  # rows of a square whose numbers are written in
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "regard",
     "svg.fonttype": "none",
@@ -59,3 +62,22 @@ def save_figure(draw: Callable[[Figure], None], folder: Path) -> list[Path]:
             write_bytes_atomically(folder / f"figure.{kind}", file.getvalue())
             paths.append(folder / f"figure.{kind}")
     return paths
+
+
+def draw_counts(figure: Figure, table: MetricTable) -> None:
+    """Draw a square of counts, each row coloured by its shares; numbers are written in where there is room."""
+    side = min(2.5 + 0.3 * len(table.rows), 12.0)
+    figure.set_size_inches(side + 2.2, side + 1)
+    counts = [[float(number) for number in row[1:]] for row in table.rows]
+    shares = [[number / max(sum(row), 1.0) for number in row] for row in counts]
+    axes = figure.subplots()
+    picture = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    names = [str(name) for name in table.columns[1:]]
+    axes.set_xticks(range(len(names)), names, rotation=45, ha="right")
+    axes.set_yticks(range(len(names)), names)
+    axes.set(xlabel="predicted", ylabel=table.columns[0])
+    figure.colorbar(picture, label=f"share of the {table.columns[0]}")
+    for place, row in enumerate(counts if len(names) <= MOST_NUMBERED else []):
+        for column, number in enumerate(row):
+            shade = "white" if shares[place][column] > 0.5 else "black"
+            axes.text(column, place, f"{number:,.0f}", ha="center", va="center", color=shade)

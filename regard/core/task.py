@@ -31,6 +31,7 @@ __all__ = [
     "LossTerms",
     "Metric",
     "MetricSums",
+    "MetricTable",
     "Objective",
     "Predictor",
     "Report",
@@ -134,6 +135,17 @@ class Metric(NamedTuple):
     by_predictor: bool = False  # its sums come from ``Predictor.measure``; otherwise from the objective
 
 
+class MetricTable(NamedTuple):
+    """Figures of an evaluation that are more than one number: rows under the names of columns.
+
+    ``square``: after its first column, which names the rows, a square of counts: it can be drawn.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | int | float, ...], ...]
+    square: bool = False
+
+
 class Card(NamedTuple):
     """The task's lines of a model card."""
 
@@ -217,6 +229,8 @@ class Task:
     sample_lines: Sequence[str]  # a few inputs for ``Predictor.read``, for the laws
     evaluated_as: Callable[[Any], Mapping[str, Any]] = lambda config: {}
     # how given data are cut for evaluation, for people: {"context": 256, "stride": 256}
+    tables: Callable[[MetricSums, Any], Mapping[str, MetricTable]] = lambda sums, codecs: {}
+    # of the sums of an evaluation and the codecs: figures by class, and the like
 
 
 def find_task(kind: str, *, saved: bool = False) -> Task:

@@ -12,7 +12,7 @@ import torch
 from pydantic import ValidationError
 
 from regard.config.explain import explain
-from regard.core.task import Advance, Examples
+from regard.core.task import Advance, Examples, MetricTable
 from regard.core.wording import did_you_mean
 from regard.errors import ConfigError, DataError
 from regard.runs.config import RunConfig
@@ -33,6 +33,7 @@ class Evaluation(NamedTuple):
     figures: dict[str, float]  # loss, perplexity, bleu …
     signatures: dict[str, str]  # of figures that go by several definitions: how each was computed
     sums: dict[str, float]  # tokens, bytes …: what the figures are ratios of, where it is one number
+    tables: dict[str, MetricTable]  # figures by class, and the like
     settings: dict[str, Any]  # of the search, or how the data were cut
     examples: int
     checkpoint: str
@@ -80,6 +81,7 @@ def evaluate_run(
         figures={name: found[name] for name in dict.fromkeys(["loss", *names]) if name in found},
         signatures={},
         sums={name: float(value) for name, value in sums.items() if value.numel() == 1},
+        tables=dict(task.tables(sums, codecs)),
         settings=dict(task.evaluated_as(config)),
         examples=number,
         checkpoint=str(run.weights_path(checkpoint)),

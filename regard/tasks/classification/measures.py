@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from regard.core.task import MetricSums
+from regard.core.task import MetricSums, MetricTable
 
-__all__ = ["ClassFigures", "class_figures", "compute_metrics", "prediction_sums"]
+__all__ = ["ClassFigures", "class_figures", "class_tables", "compute_metrics", "prediction_sums"]
 
 BINS = 15  # of the confidence, for the calibration error
 
@@ -45,6 +46,20 @@ def class_figures(confusion: Tensor) -> list[ClassFigures]:
         ClassFigures(hit / max(found, 1.0), hit / max(there, 1.0), 2 * hit / max(there + found, 1.0), int(there))
         for hit, there, found in zip(right.tolist(), actual.tolist(), predicted.tolist(), strict=True)
     ]
+
+
+def class_tables(sums: MetricSums, labels: Sequence[str]) -> dict[str, MetricTable]:
+    """``classes``: figures of each. ``confusion``: how many examples of a label (row) got each label (column)."""
+    figures = class_figures(sums["confusion"])
+    counts = sums["confusion"].long().tolist()
+    return {
+        "classes": MetricTable(
+            ("class", *ClassFigures._fields), tuple((label, *each) for label, each in zip(labels, figures, strict=True))
+        ),
+        "confusion": MetricTable(
+            ("label", *labels), tuple((label, *row) for label, row in zip(labels, counts, strict=True)), square=True
+        ),
+    }
 
 
 def compute_metrics(sums: MetricSums) -> dict[str, float]:

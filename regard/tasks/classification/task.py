@@ -17,7 +17,7 @@ from regard.tasks.classification.classifier import Classifier
 from regard.tasks.classification.codecs import LabelCodec, make_codec, open_codec, open_run
 from regard.tasks.classification.config import ClassificationConfig, LabelledConfig
 from regard.tasks.classification.examples import LabelledBatch, LabelledExamples
-from regard.tasks.classification.measures import compute_metrics, prediction_sums
+from regard.tasks.classification.measures import class_tables, compute_metrics, prediction_sums
 
 __all__ = ["TASK"]
 
@@ -100,5 +100,6 @@ TASK = Task(
     },
     sample=_sample,
     sample_lines=("a fine film", "dull", "it is", ""),
+    tables=lambda sums, codec: class_tables(sums, codec.labels),
     card=Card("text-classification", 'print(model(["…"])[0].label)', "classify {run} < in.txt"),
 )

@@ -78,6 +78,7 @@ def measured(
         figures={score.metric: score.value for score in scores},
         signatures={score.metric: score.signature for score in scores},
         sums={"distinct_sources": len(texts)},
+        tables={},
         settings=search.model_dump(mode="json", exclude_none=True),
         examples=len(examples.sources),
         checkpoint=str(run.weights_path(checkpoint)),
