@@ -105,7 +105,9 @@ def run(arguments: Sequence[str], *, verbs: Sequence[ModuleType] = VERBS, debug:
 
 
 def _nearest_choice(what: str) -> str | None:
-    """Ask for the value that was probably meant, if the option takes one of a few."""
+    """Ask for the value that was probably meant, if the option takes one of a few, or for its brother."""
+    if what == "Option '--valid' requires 2 arguments.":
+        return "one file of sources and targets, or of a text: --valid-file FILE"
     given, found, known = what.partition(" is not one of ")
     return did_you_mean(given.rpartition(" ")[2].strip("'"), re.findall(r"'([^']+)'", known)) if found else None
 

@@ -75,11 +75,18 @@ def train(
         raise ConfigError(
             f"{name!r} is no name of a run folder", where="--name", help="--runs says where run folders lie"
         )
-    held_out = [*(valid or ()), *([valid_file] if valid_file else ())]
-    wanted = _Wanted(what or [], held_out, set_ or [], name, runs)
+    wanted = _Wanted(what or [], _held_out(valid, valid_file), set_ or [], name, runs)
     display = partial(open_display, tensorboard=tensorboard)
     work = partial(_train_on_ranks, timeout=rank_timeout) if "RANK" in os.environ else _train
     raise typer.Exit(work(resume or wanted, display))
+
+
+def _held_out(valid: tuple[Path, Path] | None, valid_file: Path | None) -> list[Path]:
+    """The files to validate on. ConfigError where --valid took the next option for its second file."""
+    if valid is not None and str(valid[1]).startswith("-"):
+        what, help = "two files follow --valid, of sources and of targets", f"one of both: --valid-file {valid[0]}"
+        raise ConfigError(what, where=f"--valid {valid[0]}", help=help)
+    return [*(valid or ()), *([valid_file] if valid_file else ())]
 
 
 class _Wanted(NamedTuple):

@@ -553,3 +553,10 @@ def test_the_same_command_works_once_the_corpus_is_mended(call, pair: tuple[Path
     pair[1].write_text(good)
     assert call(*same).code == 0
     assert json.loads((run / "plan.json").read_text())["steps"] == 2
+
+
+@pytest.mark.parametrize("further", [(), ("--name", "z")])
+def test_one_file_after_valid_is_told_its_own_option(call, pair: tuple[Path, Path], further: tuple[str, ...]) -> None:
+    told = call("train", *pair, "--valid", pair[0], *further)
+    assert told.code == 2
+    assert "--valid-file" in told.error and "no such file" not in told.error
