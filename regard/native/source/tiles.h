@@ -13,24 +13,31 @@ static void set_tiles(void) {
 }
 
 // 32 rows, or 16, by 32 outputs; the tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 weights.
-#define SUMS_OF_TILES(rows)                                                           \
-    _tile_zero(0), _tile_zero(1);                                                     \
-    if (rows == 2) _tile_zero(2), _tile_zero(3);                                      \
-    for (int64_t k = 0; k < inputs; k += TILE_INPUTS, w += TILE_INPUTS * STRIPE) {    \
-        _tile_loadd(4, x + k, stride);                                                \
-        _tile_loadd(6, w, 4 * STRIPE);                                                \
-        _tile_dpbsud(0, 4, 6);                                                        \
-        _tile_loadd(7, w + 4 * LANES, 4 * STRIPE);                                    \
-        _tile_dpbsud(1, 4, 7);                                                        \
-        if (rows == 2) {                                                              \
-            _tile_loadd(5, x + TILE_ROWS * stride + k, stride);                       \
-            _tile_dpbsud(2, 5, 6);                                                    \
-            _tile_dpbsud(3, 5, 7);                                                    \
-        }                                                                             \
-    }                                                                                 \
-    _tile_stored(0, to, 4 * STRIPE), _tile_stored(1, to + LANES, 4 * STRIPE);         \
-    if (rows == 2)                                                                    \
-        _tile_stored(2, to + TILE_ROWS * STRIPE, 4 * STRIPE), _tile_stored(3, to + TILE_ROWS * STRIPE + LANES, 4 * STRIPE);
+#define SUMS_OF_TILES(rows)                                                        \
+    _tile_zero(0);                                                                 \
+    _tile_zero(1);                                                                 \
+    if (rows == 2) {                                                               \
+        _tile_zero(2);                                                             \
+        _tile_zero(3);                                                             \
+    }                                                                              \
+    for (int64_t k = 0; k < inputs; k += TILE_INPUTS, w += TILE_INPUTS * STRIPE) { \
+        _tile_loadd(4, x + k, stride);                                             \
+        _tile_loadd(6, w, 4 * STRIPE);                                             \
+        _tile_dpbsud(0, 4, 6);                                                     \
+        _tile_loadd(7, w + 4 * LANES, 4 * STRIPE);                                 \
+        _tile_dpbsud(1, 4, 7);                                                     \
+        if (rows == 2) {                                                           \
+            _tile_loadd(5, x + TILE_ROWS * stride + k, stride);                    \
+            _tile_dpbsud(2, 5, 6);                                                 \
+            _tile_dpbsud(3, 5, 7);                                                 \
+        }                                                                          \
+    }                                                                              \
+    _tile_stored(0, to, 4 * STRIPE);                                               \
+    _tile_stored(1, to + LANES, 4 * STRIPE);                                       \
+    if (rows == 2) {                                                               \
+        _tile_stored(2, to + TILE_ROWS * STRIPE, 4 * STRIPE);                      \
+        _tile_stored(3, to + TILE_ROWS * STRIPE + LANES, 4 * STRIPE);              \
+    }
 
 static void sums_of_tiles(int tiles, const int8_t *x, int64_t stride, const uint8_t *w, int64_t inputs, int32_t *to) {
     if (tiles == 2) {

@@ -1,6 +1,8 @@
 // Passes over memory of training, forward and backward: rotations, norms by the root mean square, dropout.
 // Each number is rounded where torch's own operations round it, so nothing is fused here.
+#if defined(__clang__)  // gcc fuses nothing where it is told of a standard
 #pragma clang fp contract(off)
+#endif
 
 #define CHUNK_ROWS 64       // of which each gives a part of a gradient of gains, whatever the number of threads
 #define CHUNK_NUMBERS 8192  // of a pass without rows
