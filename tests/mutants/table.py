@@ -90,7 +90,7 @@ TRAINING = {
     "fast dropout without 1/(1 - p)": Mutant(
         Edit(Dropout.forward, "keep.mul_(256 / (256 - self.threshold))", "keep"),
         test_dropout.test_what_is_kept_is_scaled_so_that_the_mean_stays,
-        {"probability": 0.1, "form": "fast"},
+        {"probability": 0.1, "form": "fast, by torch"},
     ),
     "textbook dropout without 1/(1 - p)": Mutant(
         Edit(Dropout.forward, "x * kept / (1 - self.probability)", "x * kept"),
