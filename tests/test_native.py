@@ -117,6 +117,18 @@ def test_a_row_does_not_depend_on_those_beside_it(name: str, format: Format) -> 
         )
 
 
+@every_set
+@pytest.mark.parametrize("width", [1, 17, 48])
+def test_a_norm_of_numbers_far_from_zero(name: str, width: int) -> None:
+    """What fills a vector up counts for nothing, not even where it is subtracted again."""
+    x = drawn(9, width) + 1000
+    program = Program(kernels(name), "float32")
+    at, out = program.place(filled(width)), program.place(filled(width))
+    program.norm(at, out, torch.ones(width), torch.zeros(width), 1e-5, groups=1)
+    found = ran(program, fill(x), at)[:, out.first : out.first + width]
+    torch.testing.assert_close(found, functional.layer_norm(x.double(), (width,)).float(), rtol=2e-3, atol=2e-3)
+
+
 ACTIVATED: dict[Any, Callable[[Tensor], Tensor]] = {
     "none": lambda x: x,
     "relu": torch.relu,

@@ -47,6 +47,7 @@ static void product(const Operation *o, const Batch *b, Share *s) {
 }
 
 static void norm(const Operation *o, const Batch *b, int64_t row) {
+    const Whole lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     for (int g = 0; g < o->groups; g++) {
         const float *x = at(b, row, o->in) + g * o->width;
         float *y = at(b, row, o->out) + g * o->width, mean = 0;
@@ -57,10 +58,10 @@ static void norm(const Operation *o, const Batch *b, int64_t row) {
         }
         for (int i = 0; i < o->width; i += LANES) {
             Vector d = load(x + i) - mean;
+            if (i + LANES > o->real) d = choose(lane < o->real - i, d, every(0));  // filling has no part in it
             squares += d * d;
         }
-        float spread = sum(squares) - (float)(o->width - o->real) * mean * mean;
-        float inverse = 1 / sqrtf(spread / o->real + o->a);
+        float inverse = 1 / sqrtf(sum(squares) / o->real + o->a);
         for (int i = 0; i < o->width; i += LANES) {
             Vector d = (load(x + i) - mean) * inverse * load(o->first + i);
             store(y + i, o->second ? d + load(o->second + i) : d);
