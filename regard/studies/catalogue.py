@@ -112,7 +112,7 @@ _ALL = (
         "best of three rates, and by rotary positions, QK-norm, squared ReLU, outputs from zero and a residual from "
         "the embedding; and by both a lower one than by either.",
         source="Jordan et al. 2024; Su et al. 2021; Henry et al. 2020; So et al. 2021; Zhang et al. 2019",
-        seconds=3600,
+        seconds=2595,
         needs_text=True,
     ),
 )
