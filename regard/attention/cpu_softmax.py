@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, UInt8
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
+
+from regard.native.short_attention import attend_by_kernels, covers_attention
 
 __all__ = ["attend_short"]
 
 # torch's softmax of bfloat16 runs whole registers of 32 numbers; a shorter row falls back to one number at a time.
 REGISTER = 32
 WORTH_PADDING = 12  # below so many keys the padding costs more than it saves
+
+
+@runtime_checkable
+class ByteDropout(Protocol):
+    """Dropout by one random byte a number: those whose draw is below ``threshold`` are dropped."""
+
+    threshold: int
+
+    def draws(self, shape: Sequence[int]) -> UInt8[Tensor, "*shape"]:
+        """A random byte a number of this shape."""
 
 
 def attend_short(
@@ -32,14 +45,33 @@ def attend_short(
     ``dropping`` is dropout of the weights: a module that multiplies each number by 0 or by 1 / P(keep).
 
     Against the same written in operations of torch: the scale goes in with the mask, matrices are laid out once for the
-    products of both passes, of which they and the weights are kept, and rows of weights fill registers. Cannot be
-    differentiated twice.
+    products of both passes, of which they and the weights are kept, and rows of weights fill registers. Where there are
+    kernels they do it in one pass. Cannot be differentiated twice.
     """
+    if covers_attention(query, key, value, added) and (dropping is None or isinstance(dropping, ByteDropout)):
+        return _by_kernels(query, key, value, added, empty, scale, dropping)
     kept = None
     if dropping is not None:
         kept = dropping(query.new_ones(*query.shape[:3], key.shape[2]))
     context: Tensor = _Short.apply(query, key, value, added, empty, kept, scale)
     return context
+
+
+def _by_kernels(
+    query: Float[Tensor, "batch heads query width"],
+    key: Float[Tensor, "batch heads key width"],
+    value: Float[Tensor, "batch heads key value"],
+    added: Float[Tensor, "#batch #heads #query key"],
+    empty: Bool[Tensor, "#batch #query"] | None,
+    scale: float,
+    dropping: ByteDropout | None,
+) -> Float[Tensor, "batch heads query value"]:
+    if dropping is None or not dropping.threshold:
+        return attend_by_kernels(query, key, value, added, empty, scale=scale)
+    draws = dropping.draws((*query.shape[:3], key.shape[2]))
+    return attend_by_kernels(
+        query, key, value, added, empty, scale=scale, draws=draws, threshold=dropping.threshold
+    )  # fmt: skip
 
 
 class _Short(torch.autograd.Function):

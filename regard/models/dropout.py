@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
@@ -51,7 +52,7 @@ class Dropout(nn.Module):
         if in_reference_mode() and self.probability:
             kept = torch.rand(x.shape, device=x.device, generator=generator()) >= self.probability
             return x * kept / (1 - self.probability)
-        draws = self._draws(x) if self.threshold else None
+        draws = self.draws(x.shape, x.device) if self.threshold else None
         if quick and (after or draws is not None):
             return drop(x, draws, self.threshold, activation=after or "none")
         if draws is None:
@@ -60,10 +61,12 @@ class Dropout(nn.Module):
         keep = torch.ge(draws, self.threshold, out=torch.empty_like(draws, dtype=x.dtype))
         return x * keep.mul_(256 / (256 - self.threshold))
 
-    def _draws(self, x: Float[Tensor, "*shape"]) -> UInt8[Tensor, "*shape"]:
-        words = torch.empty(-(-x.numel() // 8), dtype=torch.int64, device=x.device)
+    def draws(self, shape: Sequence[int], device: torch.device | None = None) -> UInt8[Tensor, "*shape"]:
+        """A random byte an element; those below ``threshold`` are dropped."""
+        numbers = math.prod(shape)
+        words = torch.empty(-(-numbers // 8), dtype=torch.int64, device=device)
         words.random_(-(2**63), None, generator=generator())
-        return words.view(torch.uint8)[: x.numel()].view(x.shape)
+        return words.view(torch.uint8)[:numbers].view(*shape)
 
     def extra_repr(self) -> str:
         return f"probability={self.threshold / 256:.4f}"

@@ -27,12 +27,13 @@ __all__ = [
     "Pass",
     "Pool",
     "RowBatch",
+    "ShortAttention",
     "Table",
     "find",
     "library",
 ]
 
-ABI = 6
+ABI = 7
 CHOICE = "REGARD_NATIVE"
 
 
@@ -87,7 +88,22 @@ class Pass(Structure):
         ("x", c_void_p), ("g", c_void_p), ("y", c_void_p),
         *((name, c_int64 * 3) for name in ("x_step", "g_step", "y_step")),
         ("first", c_void_p), ("second", c_void_p), ("table_batch", c_int64), ("kept", c_void_p), ("part", c_void_p),
-        ("draw", c_void_p),
+        ("draw", c_void_p), ("attention", c_void_p),
+    ]  # fmt: skip
+
+
+class ShortAttention(Structure):
+    _fields_ = [
+        *((name, c_int64) for name in ("batch", "heads", "queries", "keys", "width", "value_width")),
+        ("scale", c_float), ("dropped", c_float), ("threshold", c_int32), ("wide", c_int32),
+        *((name, c_void_p) for name in (
+            "query", "key", "value", "upstream", "context", "to_query", "to_key", "to_value",
+        )),
+        *((f"{name}_step", c_int64 * 3) for name in (
+            "query", "key", "value", "upstream", "context", "to_query", "to_key", "to_value",
+        )),
+        ("added", c_void_p), ("added_step", c_int64 * 3), ("empty", c_void_p), ("empty_step", c_int64 * 2),
+        ("draw", c_void_p), ("weights", c_void_p), ("scratch", c_void_p), ("room", c_int64),
     ]  # fmt: skip
 
 
@@ -183,9 +199,9 @@ def find(path: Path = LIBRARY, choice: str | None = None) -> Found:
         loaded = _declared(ctypes.CDLL(str(path)))
     except (OSError, AttributeError) as error:
         return Found(None, f"{path} cannot be loaded: {error}")
-    sizes = [loaded.regard_size(number) for number in range(6)]
+    sizes = [loaded.regard_size(number) for number in range(7)]
     if loaded.regard_abi() != ABI or sizes != [
-        ctypes.sizeof(each) for each in (NativeMatrix, Operation, Table, RowBatch, Beam, Pass)
+        ctypes.sizeof(each) for each in (NativeMatrix, Operation, Table, RowBatch, Beam, Pass, ShortAttention)
     ]:
         return Found(None, f"{path} is of another version: python -m regard.native.build")
     sets: list[str] = []

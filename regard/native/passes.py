@@ -6,6 +6,7 @@ Dropout, and rotation in float32, give the bits of torch's own operations; the r
 
 from __future__ import annotations
 
+import ctypes
 from functools import cache
 from threading import Lock
 from typing import Any, Literal
@@ -15,13 +16,16 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.native.library import Pass, Pool, library
+from regard.native.library import Pass, Pool, ShortAttention, library
 
-__all__ = ["Activation", "covers", "drop", "root_mean_square", "turn"]
+__all__ = [
+    "FORMATS", "LANES", "Activation", "by_place", "covers", "drop", "keep_scale", "root_mean_square", "run_heads",
+    "turn", "with_rows",
+]  # fmt: skip
 
 Activation = Literal["none", "relu", "relu2"]
 FORMATS = {torch.float32: 0, torch.bfloat16: 2}
-KINDS = {"turn": 0, "root": 1, "root-back": 2, "drop": 3, "drop-back": 4}
+KINDS = {"turn": 0, "root": 1, "root-back": 2, "drop": 3, "drop-back": 4, "attend": 5, "attend-back": 6}
 ACTIVATIONS: dict[str, int] = {"none": 0, "relu": 1, "relu2": 2}
 LANES, CHUNK_ROWS = 16, 64
 ALONE = 2**16  # numbers up to which one thread is as quick as several
@@ -87,13 +91,18 @@ class _Turn(torch.autograd.Function):
     def forward(context: Any, x: Tensor, cosine: Tensor, sine: Tensor, halves: bool) -> Tensor:
         context.save_for_backward(cosine, sine)
         context.halves = halves
-        return _turned(_rows(x), cosine, sine, halves, 1, torch.empty(x.shape, dtype=x.dtype))
+        return _turned(with_rows(x), cosine, sine, halves, 1, torch.empty(x.shape, dtype=x.dtype))
 
     @staticmethod
     @once_differentiable
     def backward(context: Any, upstream: Tensor) -> tuple[Tensor, None, None, None]:
         cosine, sine = context.saved_tensors
-        return _turned(_rows(upstream), cosine, sine, context.halves, -1, _by_place(upstream)), None, None, None
+        return (
+            _turned(with_rows(upstream), cosine, sine, context.halves, -1, by_place(upstream.shape, upstream.dtype)),
+            None,
+            None,
+            None,
+        )
 
 
 def _turned(x: Tensor, cosine: Tensor, sine: Tensor, halves: bool, direction: int, y: Tensor) -> Tensor:
@@ -109,7 +118,7 @@ class _RootMeanSquare(torch.autograd.Function):
 
     @staticmethod
     def forward(context: Any, x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
-        x, context.type, gain = _rows(x), gain.dtype, gain.float()
+        x, context.type, gain = with_rows(x), gain.dtype, gain.float()
         y, roots = torch.empty(x.shape, dtype=x.dtype), torch.empty(x.numel() // x.shape[-1])
         given = _pass("root", x, y)
         given.first, given.kept, given.scale = gain.data_ptr(), roots.data_ptr(), epsilon
@@ -121,7 +130,7 @@ class _RootMeanSquare(torch.autograd.Function):
     @once_differentiable
     def backward(context: Any, upstream: Tensor) -> tuple[Tensor, Tensor, None]:
         x, gain, roots = context.saved_tensors
-        upstream, y = _rows(upstream), _by_place(x)
+        upstream, y = with_rows(upstream), by_place(x.shape, x.dtype)
         parts = torch.zeros(-(-len(roots) // CHUNK_ROWS), len(gain))
         given = _pass("root-back", x, y, upstream)
         given.first, given.kept, given.part = gain.data_ptr(), roots.data_ptr(), parts.data_ptr()
@@ -158,15 +167,17 @@ class _Drop(torch.autograd.Function):
         return y, None, None, None
 
 
-def _rows(x: Float[Tensor, "batch heads place width"]) -> Float[Tensor, "batch heads place width"]:
+def with_rows(x: Float[Tensor, "batch heads place width"]) -> Float[Tensor, "batch heads place width"]:
     """As it is where the features of a row lie side by side, else a copy."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
-def _by_place(x: Float[Tensor, "batch heads place width"]) -> Float[Tensor, "batch heads place width"]:
+def by_place(
+    shape: torch.Size | tuple[int, int, int, int], type: torch.dtype
+) -> Float[Tensor, "batch heads place width"]:
     """Room of this shape in which the heads of a place lie side by side, as projections read them."""
-    batch, heads, places, width = x.shape
-    return torch.empty(batch, places, heads, width, dtype=x.dtype).transpose(1, 2)
+    batch, heads, places, width = shape
+    return torch.empty(batch, places, heads, width, dtype=type).transpose(1, 2)
 
 
 def _pass(kind: str, x: Tensor, y: Tensor, upstream: Tensor | None = None) -> Pass:
@@ -190,7 +201,7 @@ def _flat(
 ) -> Pass:
     """A pass over numbers that lie one after the other."""
     given = Pass(kind=KINDS[kind], format=FORMATS[y.dtype], rows=y.numel(), y=y.data_ptr(), threshold=threshold)
-    given.activation, given.scale = ACTIVATIONS[activation], _scale(threshold, y.dtype)
+    given.activation, given.scale = ACTIVATIONS[activation], keep_scale(threshold, y.dtype)
     for name, tensor in (("x", x), ("g", upstream), ("draw", draws)):
         if tensor is not None:
             setattr(given, name, tensor.data_ptr())
@@ -198,13 +209,22 @@ def _flat(
 
 
 @cache
-def _scale(threshold: int, type: torch.dtype) -> float:
+def keep_scale(threshold: int, type: torch.dtype) -> float:
     """1 / P(keep), as a number of this type."""
     return float(torch.tensor(256 / (256 - threshold), dtype=type))
 
 
 _pools: dict[int, Pool | None] = {}  # by the number of threads
 _busy = Lock()  # a pool serves one pass at a time
+
+
+def run_heads(kind: Literal["attend", "attend-back"], given: ShortAttention, type: torch.dtype) -> None:
+    """Run attention, or its gradient, head by head; gives each thread its scratch."""
+    heads, pairs = given.batch * given.heads, given.batch * given.heads * given.queries * given.keys
+    scratch = torch.empty(torch.get_num_threads(), given.room)
+    given.scratch = scratch.data_ptr()
+    whole = Pass(kind=KINDS[kind], format=FORMATS[type], rows=heads, attention=ctypes.addressof(given))
+    _run(whole, pairs * given.width)
 
 
 def _run(given: Pass, numbers: int) -> None:

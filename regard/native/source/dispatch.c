@@ -221,5 +221,6 @@ int regard_pack(const char *set, const float *w, int64_t outputs, int64_t inputs
 }
 // Sizes of the structures, by which Python sees that it speaks of the same.
 int64_t regard_size(int what) {
-    return what == 0 ? sizeof(Matrix) : what == 1 ? sizeof(Operation) : what == 2 ? sizeof(Table) : what == 3 ? sizeof(Batch) : what == 4 ? sizeof(Beam) : sizeof(Pass); }
+    return what == 0 ? sizeof(Matrix) : what == 1 ? sizeof(Operation) : what == 2 ? sizeof(Table) : what == 3 ? sizeof(Batch) : what == 4 ? sizeof(Beam)
+         : what == 5 ? sizeof(Pass) : sizeof(ShortAttention); }
 

@@ -208,6 +208,8 @@ static void run(const Operation *program, int64_t count, const Batch *b, int thr
 #endif
 }
 
+#include "formats.h"
+#include "short_attention.h"
 #include "training.h"
 
 #define NAME_(set) regard_kernels_##set

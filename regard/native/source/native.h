@@ -3,7 +3,7 @@
 #define REGARD_NATIVE_H
 #include <stdint.h>
 
-#define ABI 6
+#define ABI 7
 #define STRIPE 64  // outputs of a matrix that lie together
 #define LANES 16   // floats of a vector; every width is a multiple
 #define MOST_BEST 64
@@ -83,7 +83,26 @@ typedef struct {
     float *gain;               // [steps][rows] log-probability of that
 } Beam;
 
-enum { TURN_PAIRS, ROOT_FORWARD, ROOT_BACK, DROP, DROP_BACK };
+// Attention of training: softmax(scale Q Kᵀ + added) V of each head of each sentence, and its gradients.
+typedef struct {
+    int64_t batch, heads, queries, keys, width, value_width;  // widths a multiple of 16
+    float scale, dropped;                 // `dropped`: what dropout multiplies kept weights by
+    int32_t threshold, wide;              // `wide`: whether `added` has 32 bits
+    const char *query, *key, *value, *upstream;
+    char *context, *to_query, *to_key, *to_value;
+    int64_t query_step[3], key_step[3], value_step[3], upstream_step[3], context_step[3];  // batch, head, place
+    int64_t to_query_step[3], to_key_step[3], to_value_step[3];
+    const char *added;                    // mask and bias in one; its keys lie side by side
+    int64_t added_step[3];                // batch, head, query
+    const uint8_t *empty;                 // not 0 where a query sees nothing; NULL: all see something
+    int64_t empty_step[2];                // batch, query
+    const uint8_t *draw;                  // [batch][heads][queries][keys] as in Pass; NULL: no dropout
+    char *weights;                        // [batch][heads][queries][keys, filled up to a multiple of 16 with zeros]
+    float *scratch;                       // [threads][room]
+    int64_t room;
+} ShortAttention;
+
+enum { TURN_PAIRS, ROOT_FORWARD, ROOT_BACK, DROP, DROP_BACK, ATTEND_SHORT, ATTEND_SHORT_BACK };
 // One pass of training over numbers: over rows of (batch, head, place), or without rows over all of them.
 typedef struct {
     int32_t kind, format, activation, threshold, halves;
@@ -96,6 +115,7 @@ typedef struct {
     int64_t table_batch;
     float *kept, *part;      // [rows] inverse roots; [chunks][width] gradients of gains, which were zeros
     const uint8_t *draw;     // a byte a number; below `threshold` it is dropped. NULL: no dropout
+    const ShortAttention *attention;  // whose heads are the rows; NULL: another kind of pass
 } Pass;
 
 typedef struct Pool Pool;

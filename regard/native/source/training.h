@@ -7,26 +7,6 @@
 #define CHUNK_ROWS 64       // of which each gives a part of a gradient of gains, whatever the number of threads
 #define CHUNK_NUMBERS 8192  // of a pass without rows
 
-INLINE Vector load_brain(const uint16_t *p) {
-    return (Vector)(__builtin_convertvector(*(const LooseHalves *)p, Whole) << 16);
-}
-// To the nearest, of two the even one.
-INLINE Vector rounded(Vector x, const int format) {
-    if (format == FLOAT32) return x;
-    Whole bits = (Whole)x, even = (bits >> 16) & 1;
-    Whole none = (bits & 0x7fffffff) > 0x7f800000;
-    return choose(none, (Vector)((Whole){0} + 0x7fc00000), (Vector)((bits + 0x7fff + even) & (int32_t)0xffff0000));
-}
-INLINE Vector load_as(const char *p, int64_t i, const int format) {
-    return format == FLOAT32 ? load((const float *)p + i) : load_brain((const uint16_t *)p + i);
-}
-INLINE void store_as(char *p, int64_t i, Vector x, const int format) {
-    if (format == FLOAT32)
-        store((float *)p + i, x);
-    else
-        *(LooseHalves *)((uint16_t *)p + i) = __builtin_convertvector((Whole)rounded(x, format) >> 16, Halves);
-}
-
 typedef struct {
     const char *x, *g;
     char *y;
@@ -129,8 +109,10 @@ INLINE void drop_back(const Pass *p, int64_t i, const int format) {
     store_as(p->y, i, g, format);
 }
 
-INLINE void pass_as(const Pass *p, int64_t from, int64_t to, const int format) {
+INLINE void pass_as(const Pass *p, int64_t from, int64_t to, int thread, const int format) {
     switch (p->kind) {
+    case ATTEND_SHORT: for (int64_t r = from; r < to; r++) attend_short(p->attention, r, thread, format); return;
+    case ATTEND_SHORT_BACK: for (int64_t r = from; r < to; r++) attend_short_back(p->attention, r, thread, format); return;
     case TURN_PAIRS: for (int64_t r = from; r < to; r++) turn_row(p, r, format); return;
     case ROOT_FORWARD: for (int64_t r = from; r < to; r++) root_row(p, r, format); return;
     case ROOT_BACK: for (int64_t r = from; r < to; r++) root_row_back(p, r, format); return;
@@ -141,12 +123,12 @@ INLINE void pass_as(const Pass *p, int64_t from, int64_t to, const int format) {
 
 // A thread's chunks; numbers of a pass without rows are a multiple of 16.
 static void pass(const Pass *p, int thread, int threads) {
-    int64_t chunk = p->kind == DROP || p->kind == DROP_BACK ? CHUNK_NUMBERS : CHUNK_ROWS;
+    int64_t chunk = p->kind == DROP || p->kind == DROP_BACK ? CHUNK_NUMBERS : p->attention ? 1 : CHUNK_ROWS;
     int64_t chunks = (p->rows + chunk - 1) / chunk, from = chunks * thread / threads * chunk;
     int64_t to = chunks * (thread + 1) / threads * chunk;
     to = to < p->rows ? to : p->rows;
     if (p->format == FLOAT32)
-        pass_as(p, from, to, FLOAT32);
+        pass_as(p, from, to, thread, FLOAT32);
     else
-        pass_as(p, from, to, BRAIN);
+        pass_as(p, from, to, thread, BRAIN);
 }

@@ -1,0 +1,21 @@
+// Sixteen numbers of training, in 32 bits or as bfloat16, read and written as floats.
+
+INLINE Vector load_brain(const uint16_t *p) {
+    return (Vector)(__builtin_convertvector(*(const LooseHalves *)p, Whole) << 16);
+}
+// To the nearest, of two the even one.
+INLINE Vector rounded(Vector x, const int format) {
+    if (format == FLOAT32) return x;
+    Whole bits = (Whole)x, even = (bits >> 16) & 1;
+    Whole none = (bits & 0x7fffffff) > 0x7f800000;
+    return choose(none, (Vector)((Whole){0} + 0x7fc00000), (Vector)((bits + 0x7fff + even) & (int32_t)0xffff0000));
+}
+INLINE Vector load_as(const char *p, int64_t i, const int format) {
+    return format == FLOAT32 ? load((const float *)p + i) : load_brain((const uint16_t *)p + i);
+}
+INLINE void store_as(char *p, int64_t i, Vector x, const int format) {
+    if (format == FLOAT32)
+        store((float *)p + i, x);
+    else
+        *(LooseHalves *)((uint16_t *)p + i) = __builtin_convertvector((Whole)rounded(x, format) >> 16, Halves);
+}
