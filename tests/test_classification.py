@@ -10,6 +10,7 @@ import torch
 
 from regard.core.task import find_task
 from regard.errors import DataError, RegardError
+from regard.metrics.classes import class_figures, class_metrics, class_tables, prediction_sums
 from regard.models.classifier import build_classifier
 from regard.models.classifier_config import ClassifierModelConfig
 from regard.runs.config import load_config
@@ -17,7 +18,6 @@ from regard.tasks.classification.automatic_config import choose
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.classification.config import LabelledConfig, LabelledDataConfig
 from regard.tasks.classification.labelled_text import read_labelled
-from regard.tasks.classification.measures import class_figures, class_tables, compute_metrics, prediction_sums
 from regard.testing import TaskCase
 
 
@@ -72,7 +72,7 @@ def test_figures_by_pencil() -> None:
     p = torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.3, 0.7]])
     sums = prediction_sums(p.log(), torch.tensor([0, 1, 1, 0])) | {"nll": torch.tensor(2.0)}
     assert sums["confusion"].tolist() == [[1, 1], [1, 1]]
-    figures = compute_metrics(sums)
+    figures = class_metrics(sums)
     assert figures["loss"] == 0.5
     assert figures["accuracy"] == figures["macro_f1"] == figures["majority"] == 0.5
     # each alone in its bin: |1 − .9|, |0 − .6|, |1 − .8|, |0 − .7|

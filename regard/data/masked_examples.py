@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,10 @@ from regard.core.task import ExampleIndices, Indices
 from regard.data.document_stream import DocumentStream
 from regard.data.masking import Flags, Masked, MaskingConfig, Tokens, hidden, masked, number_masked
 from regard.data.order import batches_in_order, epoch_batches
-from regard.data.tokenizers.tokenizer import BEGIN, END, PAD
+from regard.data.padding import padded
+from regard.data.tokenizers.tokenizer import BEGIN, END
 
-__all__ = ["EDGES", "MaskedBatch", "MaskedExamples", "evaluation_generator", "padded"]
+__all__ = ["EDGES", "MaskedBatch", "MaskedExamples", "evaluation_generator"]
 
 MASKS = 1  # the stream of draws
 EDGES = 2  # BEGIN and END, around every piece
@@ -122,15 +123,6 @@ def evaluation_generator(seed: int, tokens: Tokens) -> np.random.Generator:
     """The draws of a text in evaluation: of the seed and its tokens alone."""
     digest = hashlib.blake2b(tokens.astype("<i8").tobytes(), digest_size=8).digest()
     return np.random.default_rng((seed, MASKS, int.from_bytes(digest, "little")))
-
-
-def padded(rows: Sequence[npt.NDArray[Any]]) -> tuple[Tensor, Tensor]:
-    """Rows side by side, PAD after their ends, and which columns are valid."""
-    lengths = np.array([len(row) for row in rows])
-    found = np.full((len(rows), int(lengths.max())), PAD, np.int64)
-    for number, row in enumerate(rows):
-        found[number, : len(row)] = row
-    return torch.from_numpy(found), torch.from_numpy(np.arange(found.shape[1]) < lengths[:, None])
 
 
 def _cut(stream: DocumentStream, most: int) -> Indices:

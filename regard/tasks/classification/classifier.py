@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import torch
 
 from regard.core.task import Indices, MetricSums, never
+from regard.data.padding import padded
 from regard.models.classifier import SequenceClassifier
 from regard.tasks.classification.codecs import LabelCodec
 from regard.tasks.classification.config import ClassificationConfig
-from regard.tasks.classification.examples import encode_texts, pad_rows
+from regard.tasks.classification.examples import encode_texts
 
 __all__ = ["Classification", "Classifier"]
 
@@ -41,7 +42,7 @@ class Classifier:
     @property
     def labels(self) -> tuple[str, ...]:
         """The labels in the order of the classes."""
-        return self.codec.labels
+        return self.codec.labels.names
 
     def __call__(self, inputs: Sequence[str | Sequence[str]], *, abstain_below: float = 0.0) -> list[Classification]:
         """One outcome for each text, or for each tuple of texts where the model reads several columns."""
@@ -60,7 +61,7 @@ class Classifier:
     @torch.no_grad()
     def _classify(self, rows: Sequence[Sequence[int]], abstain_below: float) -> list[Classification]:
         device = next(self.net.parameters()).device
-        tokens, valid = (table.to(device) for table in pad_rows(rows))
+        tokens, valid = (table.to(device) for table in padded(rows))
         logits, weights = self.net(tokens, valid)
         outcomes = []
         for row, p, weight in zip(rows, logits.double().softmax(-1).tolist(), weights.tolist(), strict=True):

@@ -13,13 +13,14 @@ from torch import Tensor
 
 from regard.core.task import ExampleIndices
 from regard.data.order import batches_in_order, by_length
-from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, Tokenizer
+from regard.data.padding import padded
+from regard.data.tokenizers.tokenizer import BEGIN, END, Tokenizer
 from regard.errors import DataError
 from regard.tasks.classification.codecs import LabelCodec
 from regard.tasks.classification.config import LabelledConfig, LabelledDataConfig
 from regard.tasks.classification.labelled_text import read_labelled
 
-__all__ = ["LabelledBatch", "LabelledExamples", "encode_texts", "pad_rows"]
+__all__ = ["LabelledBatch", "LabelledExamples", "encode_texts"]
 
 
 class LabelledBatch(NamedTuple):
@@ -45,16 +46,16 @@ class LabelledExamples:
             raise DataError("there is no example", where=corpora[0].name, why="the files, or their share, are empty")
         self._places = [each.where for each in found]
         self.rows, self.cut = encode_texts(codec.tokenizer, [each.texts for each in found], data.max_length)
-        numbers = {label: number for number, label in enumerate(codec.labels)}
+        numbers = {label: number for number, label in enumerate(codec.labels.names)}
         for each in found:
             if each.label not in numbers:
-                known = ", ".join(codec.labels[:10])
+                known = ", ".join(codec.labels.names[:10])
                 raise DataError(
                     f"the label {each.label!r} is unknown", where=each.where, why=f"training had {known}",
                     help="mend the label, or train on examples of it",
                 )  # fmt: skip
         self.labels = np.array([numbers[each.label] for each in found], np.int64)
-        count, balanced = np.array(codec.counts), data.class_weights == "balanced"
+        count, balanced = np.array(codec.labels.counts), data.class_weights == "balanced"
         self._costs = count.sum() / (len(count) * count) if balanced else np.ones(len(count))
         self._lengths = np.fromiter(map(len, self.rows), np.int32, len(self.rows))
 
@@ -74,7 +75,7 @@ class LabelledExamples:
         return np.ones(len(self), np.int64)
 
     def collate(self, examples: ExampleIndices) -> LabelledBatch:
-        tokens, valid = pad_rows([self.rows[index] for index in examples.index])
+        tokens, valid = padded([self.rows[index] for index in examples.index])
         label = self.labels[examples.index]
         cost = torch.from_numpy(self._costs[label]).float()
         index = torch.from_numpy(np.asarray(examples.index, np.int64).copy())
@@ -101,11 +102,3 @@ def encode_texts(
         rows.append([BEGIN, *(piece for part in parts for piece in (*part[:max_length], END))])
         cut.append(any(len(part) > max_length for part in parts))
     return rows, cut
-
-
-def pad_rows(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Rows of numbers as one table, and which of its columns are theirs."""
-    width = max(map(len, rows))
-    tokens = torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows])
-    length = torch.tensor([len(row) for row in rows])
-    return tokens, torch.arange(width) < length[:, None]

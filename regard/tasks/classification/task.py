@@ -12,12 +12,12 @@ from regard.core import atomic_files
 from regard.core.state import State
 from regard.core.task import Advance, Card, Data, LossTerms, Metric, Objective, Report, RunFiles, Task
 from regard.errors import DataError
+from regard.metrics.classes import class_metrics, class_tables, prediction_sums
 from regard.models.classifier import SequenceClassifier, build_classifier
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.classification.codecs import LabelCodec, make_codec, open_codec, open_run
 from regard.tasks.classification.config import ClassificationConfig, LabelledConfig
 from regard.tasks.classification.examples import LabelledBatch, LabelledExamples
-from regard.tasks.classification.measures import class_tables, compute_metrics, prediction_sums
 
 __all__ = ["TASK"]
 
@@ -91,7 +91,7 @@ TASK = Task(
     small_spec={"types": 8, "classes": 2},
     objective=_objective,
     predictor=_predictor,
-    compute_metrics=compute_metrics,
+    compute_metrics=class_metrics,
     metrics={
         "accuracy": Metric(lower_is_better=False),
         "macro_f1": Metric(lower_is_better=False),
@@ -100,6 +100,6 @@ TASK = Task(
     },
     sample=_sample,
     sample_lines=("a fine film", "dull", "it is", ""),
-    tables=lambda sums, codec: class_tables(sums, codec.labels),
+    tables=lambda sums, codec: class_tables(sums, codec.labels.names),
     card=Card("text-classification", 'print(model(["…"])[0].label)', "classify {run} < in.txt"),
 )

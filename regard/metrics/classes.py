@@ -1,4 +1,4 @@
-"""Measures of a classifier as sums over examples, and the ratios that they end in."""
+"""Measures of classes told as sums over examples, and the ratios that they end in."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.core.task import MetricSums, MetricTable
 
-__all__ = ["ClassFigures", "class_figures", "class_tables", "compute_metrics", "prediction_sums"]
+__all__ = ["ClassFigures", "class_figures", "class_metrics", "class_tables", "prediction_sums"]
 
 BINS = 15  # of the confidence, for the calibration error
 
@@ -62,7 +62,7 @@ def class_tables(sums: MetricSums, labels: Sequence[str]) -> dict[str, MetricTab
     }
 
 
-def compute_metrics(sums: MetricSums) -> dict[str, float]:
+def class_metrics(sums: MetricSums) -> dict[str, float]:
     """``loss``: nats an example. ``macro_f1``: the mean over the classes that occur, or are predicted.
 
     ``majority``: the accuracy of always saying the label that these examples have most. ``calibration_error``: how far

@@ -1,0 +1,63 @@
+"""The names of classes, and how often training met each: a file of the run folder."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from regard.core.untrusted_files import SMALL, parse_json, read_bytes
+from regard.errors import DataError, ModelError
+
+__all__ = ["MOST_CLASSES", "Labels"]
+
+MOST_CLASSES = 10_000
+
+
+class Labels(NamedTuple):
+    """The labels in the order of the classes, and how many training examples each had."""
+
+    names: tuple[str, ...]
+    counts: tuple[int, ...]
+
+    @classmethod
+    def of(cls, counts: Counter[str], *, where: str, help: str) -> Labels:
+        """Sorted by name. DataError where there are not two, or too many."""
+        if not 2 <= len(counts) <= MOST_CLASSES:
+            raise DataError(
+                f"{len(counts):,} labels are not to be learned", where=where,
+                why=f"there are 2 to {MOST_CLASSES:,} classes", help=help,
+            )  # fmt: skip
+        names = tuple(sorted(counts))
+        return cls(names, tuple(counts[name] for name in names))
+
+    @classmethod
+    def open(cls, path: Path) -> Labels:
+        """The saved labels. ModelError where they are missing or damaged."""
+        try:
+            head = parse_json(read_bytes(path, SMALL))
+            names, counts = tuple(head["labels"]), tuple(head["counts"])
+            if len({*names}) != len(counts) or not all(isinstance(name, str) for name in names):
+                raise ValueError("labels are different texts, each with a count")
+            if not all(isinstance(count, int) and count > 0 for count in counts):
+                raise ValueError("counts are whole numbers above 0")
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ModelError(
+                "the labels of the model cannot be read",
+                where=str(path),
+                why=str(error),
+                help="copy the whole run again",
+            ) from error
+        return cls(names, counts)
+
+    def save(self, path: Path) -> None:
+        """Write the file that ``open`` reads."""
+        content = {"labels": list(self.names), "counts": list(self.counts)}
+        path.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+    def told(self) -> str:
+        """The number of labels, and the shares of the most frequent ones."""
+        counts = Counter(dict(zip(self.names, self.counts, strict=True)))
+        shares = ", ".join(f"{label} {count / counts.total():.1%}" for label, count in counts.most_common(8))
+        return f"{len(counts)}: {shares}{' …' if len(counts) > 8 else ''}"
