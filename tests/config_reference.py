@@ -35,11 +35,13 @@ from regard.models.origin_config import Origin, Started
 from regard.models.position_config import LearnedConfig, RotaryConfig, ShawConfig, T5Config
 from regard.models.presets import PRESETS
 from regard.models.recurrent.config import CellConfig, RecurrentDecoderConfig, RecurrentEncoderConfig
+from regard.models.tagger_config import TaggerModelConfig
 from regard.models.transformer.config import TransformerDecoderConfig, TransformerStackConfig
 from regard.runs.config import TaskSection, recipe_names
 from regard.tasks.classification.config import LabelledConfig, LabelledDataConfig
 from regard.tasks.language_model.config import GenerateConfig, TextDataConfig
 from regard.tasks.masked.config import FillConfig, MaskedDataConfig
+from regard.tasks.tagging.config import TaggedConfig, TaggedDataConfig
 from regard.tasks.translation.config import DataConfig, TranslationConfig
 
 __all__ = ["PAGE", "meanings", "page"]
@@ -88,6 +90,9 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("[data] `classification`", LabelledDataConfig, "Labelled texts, and how they become tokens and classes."),
     ("[[data.train]] `classification`", LabelledConfig, "One table a corpus; `[[data.valid]]` has the same keys."),
     ("[model] `classification`", ClassifierModelConfig, "Keys of the encoder may stand here, too."),
+    ("[data] `tagging`", TaggedDataConfig, "Tagged sentences, and how their tokens become numbers."),
+    ("[[data.train]] `tagging`", TaggedConfig, "One table a corpus; `[[data.valid]]` has the same keys."),
+    ("[model] `tagging`", TaggerModelConfig, "Keys of the encoder may stand here, too."),
     ("[data] `masked`", MaskedDataConfig, "Texts, what a text is, and how they become tokens."),
     ("[[data.train]] `masked`", TextConfig, "As of a language model; `[[data.valid]]` has the same keys."),
     ("[masking]", MaskingConfig, "Of `masked`: places that are predicted, and what is read there."),
@@ -104,7 +109,7 @@ MEANINGS = {
     "train": "table, see below",
     "search": "table, see below",
     "task": "the kind of work, see below",
-    "task.kind": "`translation`, `language-model`, `masked`, `classification`, or `package.module:NAME` of your own",
+    "task.kind": "`translation`, `language-model`, `masked`, `classification`, `tagging`, or `package.module:NAME`",
     "data.train": "one table a corpus, see below",
     "data.valid": "as `data.train`; without it the last checkpoint counts as the best",
     "data.source_tokenizer": "of the source alone; needs `joint = false`",

@@ -160,8 +160,10 @@ class Encoder(nn.Module, ABC):
     summary: int
 
     @abstractmethod
-    def forward(self, tokens: Int[Tensor, "sentences length"], valid: Bool[Tensor, "sentences length"]) -> Encoded:
-        """Encode a batch of sentences; ``valid`` is False for padding."""
+    def forward(
+        self, tokens: Int[Tensor, "sentences length *numbers"], valid: Bool[Tensor, "sentences length"]
+    ) -> Encoded:
+        """Encode a batch of sentences; ``valid`` is False for padding; a column is what its Input reads."""
 
 
 class RowMap(NamedTuple):

@@ -9,9 +9,19 @@ from pathlib import Path
 
 from regard.errors import DataError
 
-__all__ = ["FileNames", "first_file", "named_files", "paired_files", "spelled"]
+__all__ = [
+    "CONLL_U", "JSON_LINES", "FileNames", "first_file", "has_ending", "named_files", "paired_files", "spelled",
+]  # fmt: skip
 
 FileNames = Path | tuple[Path, ...]  # each may be a pattern; one that is the name of a file is that file
+
+
+JSON_LINES, CONLL_U = (".jsonl", ".ndjson"), (".conllu",)
+
+
+def has_ending(path: Path, endings: Sequence[str]) -> bool:
+    """Whether a file is of one of these kinds, by its name; ``.gz`` does not count."""
+    return path.name.removesuffix(".gz").endswith(tuple(endings))
 
 
 def named_files(names: FileNames) -> list[Path]:

@@ -24,7 +24,9 @@ class ContextMeanEncoder(Encoder):
         self.embedding, self.window = embedding, window
         self.width = self.summary = embedding.width
 
-    def forward(self, tokens: Int[Tensor, "sentences length"], valid: Bool[Tensor, "sentences length"]) -> Encoded:
+    def forward(
+        self, tokens: Int[Tensor, "sentences length *numbers"], valid: Bool[Tensor, "sentences length"]
+    ) -> Encoded:
         embedded, span, _ = self.embedding(tokens, Span.of(valid))
         place = torch.arange(tokens.shape[1], device=tokens.device)
         apart = (place[:, None] - place).abs()

@@ -70,5 +70,10 @@ class TokenInput(Input):
         self, tokens: Int[Tensor, "rows length"], position: Int[Tensor, "rows length"]
     ) -> Float[Tensor, "rows length width"]:
         """Vectors of tokens at absolute positions."""
-        embedded = nn.functional.embedding(tokens, self.weight) * self.scale
-        return self.dropout(self.position(embedded, position))
+        return self.place(nn.functional.embedding(tokens, self.weight), position)
+
+    def place(
+        self, x: Float[Tensor, "rows length width"], position: Int[Tensor, "rows length"]
+    ) -> Float[Tensor, "rows length width"]:
+        """Scaled vectors with their positions, after dropout."""
+        return self.dropout(self.position(x * self.scale, position))

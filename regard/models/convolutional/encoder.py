@@ -71,7 +71,9 @@ class ConvolutionalEncoder(Encoder):
             Convolution(last_width, width),
         )
 
-    def forward(self, tokens: Int[Tensor, "sentences length"], valid: Bool[Tensor, "sentences length"]) -> Encoded:
+    def forward(
+        self, tokens: Int[Tensor, "sentences length *numbers"], valid: Bool[Tensor, "sentences length"]
+    ) -> Encoded:
         embedded, span, _ = self.embedding(tokens, Span.of(valid))
         x: Tensor = self.input_proj(embedded)
         for layer in self.layers:

@@ -50,7 +50,9 @@ class RecurrentEncoder(Encoder):
     def stack(self) -> Iterable[Iterable[Cell]]:
         return cast(Iterable[Iterable[Cell]], self.layers)
 
-    def forward(self, tokens: Int[Tensor, "sentences length"], valid: Bool[Tensor, "sentences length"]) -> Encoded:
+    def forward(
+        self, tokens: Int[Tensor, "sentences length *numbers"], valid: Bool[Tensor, "sentences length"]
+    ) -> Encoded:
         embedded, span, _ = self.embedding(tokens, Span.of(valid))
         length = span.length
         backwards = _reversing(length, embedded.shape[1])

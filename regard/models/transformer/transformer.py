@@ -40,7 +40,9 @@ class TransformerEncoder(Encoder):
         self.execution = execution or Plain()
         self.width = self.summary = embedding.width
 
-    def forward(self, tokens: Int[Tensor, "sentences length"], valid: Bool[Tensor, "sentences length"]) -> Encoded:
+    def forward(
+        self, tokens: Int[Tensor, "sentences length *numbers"], valid: Bool[Tensor, "sentences length"]
+    ) -> Encoded:
         embedded, span, values = self.embedding(tokens, Span.of(valid))
         steps = [partial(layer, span=span, embedded=embedded, values=values) for layer in self.layers]
         x, _ = self.execution.run(steps, embedded)

@@ -1,0 +1,43 @@
+"""An encoder that ends in a class of each column."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.attention.contract import Encoder
+from regard.models.affix_input import AffixInput
+from regard.models.build import ARCHITECTURES
+from regard.models.dropout import Dropout
+from regard.models.input import TokenInput
+from regard.models.tagger_config import TaggerModelConfig
+
+__all__ = ["TokenTagger", "build_tagger"]
+
+
+class TokenTagger(nn.Module):
+    """W h_j + b for each column j: the logits of its classes, each told for itself."""
+
+    def __init__(self, encoder: Encoder, classes: int, *, dropout: float) -> None:
+        super().__init__()
+        self.encoder, self.dropout = encoder, Dropout(dropout)
+        self.output = nn.Linear(encoder.width, classes)
+
+    def forward(
+        self, tokens: Int[Tensor, "rows length *numbers"], valid: Bool[Tensor, "rows length"]
+    ) -> Float[Tensor, "rows length classes"]:
+        logits: Tensor = self.output(self.dropout(self.encoder(tokens, valid).states))
+        return logits
+
+
+def build_tagger(config: TaggerModelConfig, *, types: int, classes: int) -> TokenTagger:
+    """A tagger of that config, initialised from torch's default generator."""
+    width = config.encoder.embedding_width
+    embedding = nn.Parameter(torch.empty(types, width).normal_(std=width**-0.5))
+    encoder = ARCHITECTURES[config.encoder.kind].encoder(config.encoder, embedding)
+    if config.affixes:
+        encoder.embedding = AffixInput(cast(TokenInput, encoder.embedding), config.affixes)
+    return TokenTagger(encoder, classes, dropout=config.encoder.dropout)

@@ -1,0 +1,1 @@
+"""Tagging: a class of each token."""

@@ -1,0 +1,87 @@
+"""The vocabulary, the tags and the most frequent tag of each word: learned from training files, kept in the run."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from regard.core import atomic_files
+from regard.core.task import CodecsAndSpec, Report, RunFiles
+from regard.core.untrusted_files import LARGE, parse_json, read_bytes
+from regard.data.labels import Labels
+from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer, train_tokenizer
+from regard.errors import ModelError
+from regard.tasks.tagging.tagged_text import read_tagged
+
+__all__ = ["TagCodec", "make_codec", "open_codec", "open_run"]
+
+TAGS, WORDS = "tags.json", "words.json"
+
+
+class TagCodec(NamedTuple):
+    """The tokenizer, the tags, and the number of the tag that each training word has most often: a baseline."""
+
+    tokenizer: Tokenizer
+    tags: Labels
+    words: dict[str, int]
+
+    @property
+    def spec(self) -> dict[str, int]:
+        """The sizes of the network's tables."""
+        return {"types": len(self.tokenizer), "classes": len(self.tags.names)}
+
+    @property
+    def usual(self) -> int:
+        """The tag that the training data have most often."""
+        return max(range(len(self.tags.counts)), key=self.tags.counts.__getitem__)
+
+    def most_frequent(self, tokens: Sequence[str]) -> list[int]:
+        """The tag that each token had most often in training; for an unknown one the most frequent tag of all."""
+        return [self.words.get(token, self.usual) for token in tokens]
+
+
+def make_codec(run: RunFiles, say: Report) -> TagCodec:
+    """Learn tags and vocabulary, and save both in the run. DataError where there are not two tags."""
+    data = run.config.data
+    seen: dict[str, Counter[str]] = defaultdict(Counter)
+    counts: Counter[str] = Counter()
+    for sentence in read_tagged(data.train, data):
+        counts.update(sentence.tags)
+        for token, tag in zip(sentence.tokens, sentence.tags, strict=True):
+            seen[token][tag] += 1
+    tags = Labels.of(counts, where=data.train[0].name, help="--set data.tag=4 reads the tags from another column")
+    tokenizer = train_tokenizer((token for token, of in seen.items() for _ in range(of.total())), data.tokenizer)
+    number = {tag: at for at, tag in enumerate(tags.names)}
+    words = {word: number[min(of, key=lambda tag: (-of[tag], tag))] for word, of in seen.items()}
+    say(f"vocabulary: {len(tokenizer):,} {data.tokenizer.kind} pieces of {len(words):,} different words")
+    say(f"tags: {tags.told()}")
+    tokenizer.save(run.tokenizers, "text")
+    tags.save(run.tokenizers / TAGS)
+    atomic_files.write_json(run.tokenizers / WORDS, words)
+    atomic_files.fault_point("vocabulary")
+    return TagCodec(tokenizer, tags, words)
+
+
+def open_codec(run: RunFiles) -> TagCodec:
+    """The saved tokenizer, tags and words. ModelError where they are missing or damaged."""
+    tokenizer, tags, path = (
+        load_tokenizer(run.tokenizers, "text"),
+        Labels.open(run.tokenizers / TAGS),
+        run.tokenizers / WORDS,
+    )
+    try:
+        words = parse_json(read_bytes(path, LARGE))
+        classes = range(len(tags.names))
+        if not isinstance(words, dict) or not all(type(tag) is int and tag in classes for tag in words.values()):
+            raise ValueError("it is a table of words and the numbers of their tags")
+    except (OSError, ValueError) as error:
+        what = "the words of the model cannot be read"
+        raise ModelError(what, where=str(path), why=str(error), help="copy the whole run again") from error
+    return TagCodec(tokenizer, tags, words)
+
+
+def open_run(run: RunFiles) -> CodecsAndSpec:
+    """See ``core.task.Task.open``."""
+    codec = open_codec(run)
+    return CodecsAndSpec(codec, codec.spec)

@@ -1,0 +1,158 @@
+"""A trained tagger at work: tokens to tags with their probabilities."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from regard.attention.observe import observe, twin
+from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
+from regard.core.task import Indices, MetricSums, never
+from regard.core.untrusted_files import parse_json
+from regard.data.padding import padded
+from regard.errors import ConfigError
+from regard.models.tagger import TokenTagger
+from regard.tasks.tagging.codecs import TagCodec
+from regard.tasks.tagging.config import TaggingConfig
+from regard.tasks.tagging.examples import TaggedExamples, token_rows
+from regard.tasks.tagging.spans import TagSpan, are_spans, best_path, spans
+
+__all__ = ["Tagger", "Tagging"]
+
+ROWS = 64  # tagged together
+SHOWN = 256  # columns; the weights of each head are their number squared
+ALTERNATIVES = 10
+
+
+class Tagging(NamedTuple):
+    """The tag of each token, its probability, and the spans that the tags spell where they do."""
+
+    tokens: tuple[str, ...]
+    tags: tuple[str, ...]
+    probabilities: tuple[float, ...]
+    spans: tuple[TagSpan, ...] = ()
+
+
+class Tagger:
+    """A network with its vocabulary and tags: ``regard.load("runs/tags")(["A dog runs ."])[0].tags``."""
+
+    def __init__(self, net: TokenTagger, codec: TagCodec, config: TaggingConfig) -> None:
+        self.net, self.codec, self.config = net.eval(), codec, config
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags in the order of the classes."""
+        return self.codec.tags.names
+
+    @cached_property
+    def spells_spans(self) -> bool:
+        """Whether the tags are those of spans; what cannot follow is then not told."""
+        return are_spans(self.tags)
+
+    def __call__(self, inputs: Sequence[str | Sequence[str]]) -> list[Tagging]:
+        """One outcome for each sentence: a list of tokens, or a text with spaces between them."""
+        sentences = [_tokens(each) for each in inputs]
+        found = []
+        for tokens, log_p in zip(sentences, self._log_probabilities(sentences), strict=True):
+            numbers = best_path(log_p, self.tags) if self.spells_spans and tokens else log_p.argmax(1).tolist()
+            tags = tuple(self.tags[number] for number in numbers)
+            p = tuple(np.exp(log_p[np.arange(len(numbers)), numbers]).tolist())
+            found.append(Tagging(tokens, tags, p, tuple(spans(tags)) if self.spells_spans else ()))
+        return found
+
+    @torch.no_grad()
+    def _log_probabilities(self, sentences: Sequence[Sequence[str]]) -> list[Any]:
+        """(tokens, tags) of each sentence."""
+        parts = token_rows(self.codec.tokenizer, sentences, self.config)
+        rows = [(at, row) for at, found in enumerate(parts) for row in found]
+        result = [np.zeros((len(sentence), len(self.tags))) for sentence in sentences]
+        order = sorted(range(len(rows)), key=lambda place: len(rows[place][1].columns))
+        for begin in range(0, len(order), ROWS):
+            chosen = [rows[place] for place in order[begin : begin + ROWS]]
+            tokens, valid = (each.to(self._device) for each in padded([row.columns for _, row in chosen]))
+            log_p = self.net(tokens, valid).double().log_softmax(-1).cpu().numpy()
+            for number, (at, row) in enumerate(chosen):
+                result[at][row.begin : row.begin + len(row.first)] = log_p[number, row.first]
+        return result
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self.net.parameters()).device
+
+    def read(self, line: str) -> tuple[str, ...]:
+        """Tokens with spaces between them, or a JSON list of tokens."""
+        if not line.lstrip().startswith("["):
+            return tuple(line.split())
+        found = parse_json(line)
+        if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+            raise ValueError("a sentence is a text, or a JSON list of tokens")
+        return tuple(found)
+
+    def write(self, output: Tagging, *, json: bool) -> str:
+        """``token/TAG`` with spaces between, or an object with probabilities, and with spans where tags spell them."""
+        if not json:
+            return " ".join(f"{token}/{tag}" for token, tag in zip(output.tokens, output.tags, strict=True))
+        told: dict[str, Any] = {
+            "tokens": output.tokens, "tags": output.tags, "probabilities": [round(p, 6) for p in output.probabilities],
+        }  # fmt: skip
+        if self.spells_spans:
+            told["spans"] = [
+                each._asdict() | {"text": " ".join(output.tokens[each.begin : each.end])} for each in output.spans
+            ]
+        return jsonlib.dumps(told, ensure_ascii=False)
+
+    def measure(
+        self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = never
+    ) -> MetricSums:
+        """Spans that are in the file, that were told, and that are both; a sentence counts at its first part."""
+        found: TaggedExamples = examples
+        whole = dict.fromkeys(found.sentence[at] for at in indices.tolist() if found.rows[at].begin == 0)
+        if "entity_f1" not in names or not self.spells_spans:
+            return {}
+        counts = np.zeros(3)
+        told = self([found.sentences[at].tokens for at in whole])
+        for at, output in zip(whole, told, strict=True):
+            wanted = {*spans(found.tags(at))}
+            counts += (len(wanted), len(output.spans), len(wanted & {*output.spans}))
+        return {"spans": torch.from_numpy(counts)}
+
+    @torch.no_grad()
+    def inspect(self, sentence: str | Sequence[str]) -> Observation:
+        """Attention over the pieces of a sentence, and the likeliest tags of each token. ConfigError: too long."""
+        tokens = _tokens(sentence)
+        parts = token_rows(self.codec.tokenizer, [tokens], self.config)[0]
+        if len(parts) != 1 or len(parts[0].columns) > SHOWN:
+            what = "there is no sentence to look at" if not parts else "this sentence is too long to look at"
+            raise ConfigError(
+                what, why=f"the model reads {self.config.data.max_length} pieces, and {SHOWN} can be shown"
+            )
+        (row,) = parts
+        columns, valid = (each.to(self._device) for each in padded([row.columns]))
+        shared = twin(self.net)  # hooks on the model itself would be seen by whoever tags meanwhile
+        with observe(shared) as seen:
+            log_p = shared(columns, valid)[0].double().log_softmax(-1).cpu()
+        pieces = row.columns[:, 0] if row.columns.ndim == 2 else row.columns
+        labels = tuple(self.codec.tokenizer.pieces(pieces.tolist()))
+        axes = Axis("token", labels), Axis("token looked at", labels)
+        steps = tuple(
+            self._step(" " * (place > 1) + token, log_p[place])
+            for token, place in zip(tokens, row.first.tolist(), strict=True)
+        )
+        attention = {name: AttentionWeights(weights[0].cpu(), *axes) for name, weights in seen.items()}
+        return Observation(" ".join(tokens), attention, steps)
+
+    def _step(self, token: str, log_p: torch.Tensor) -> ObservedStep:
+        value, number = log_p.topk(min(ALTERNATIVES, len(log_p)))
+        best = tuple(
+            Alternative(self.tags[each], one) for each, one in zip(number.tolist(), value.tolist(), strict=True)
+        )
+        return ObservedStep(token, best[0].log_probability, best)
+
+
+def _tokens(sentence: str | Sequence[str]) -> tuple[str, ...]:
+    return tuple(sentence.split()) if isinstance(sentence, str) else tuple(sentence)
