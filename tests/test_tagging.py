@@ -204,15 +204,17 @@ def test_long_sentences_are_learned_from_and_tagged_in_parts(tmp_path: Path, cas
 
 def test_training_hides_tokens_anew_each_time_and_evaluation_none(tmp_path: Path, case: TaskCase) -> None:
     content = "".join(f"w{n}\t{'XY'[n % 2]}\n" for n in range(200)) + "\n"
-    run, train = prepared(tmp_path, content, case.tables, hidden_tokens=0.3)
-    valid = TaggedExamples("valid", run.config, find_task("tagging").open(run).codecs)
+    tables = {**case.tables, "train": {"batch_tokens": 256}}
+    _, train = prepared(tmp_path, content, tables, hidden_tokens=0.3)
 
-    def unknown(examples: TaggedExamples, visit: int) -> list[bool]:
-        batch = examples.collate(ExampleIndices(np.array([0]), np.array([visit])))
+    def unknown(visit: int) -> list[bool]:
+        batch = train.collate(ExampleIndices(np.array([0]), np.array([visit])))
         return (batch.tokens[0, 1:-1, 0] == 1).tolist()
 
-    first, second = unknown(train, 1), unknown(train, 2)
-    assert first == unknown(train, 1) != second and not any(unknown(valid, 0))
+    first, second = unknown(1), unknown(2)
+    assert first == unknown(1) != second
+    assert [each.visit.tolist() for each in train.batches(0)] == [[1]]
+    assert [each.visit.tolist() for each in train.batches(None)] == [[0]] and not any(unknown(0))
     assert 40 < sum(first) < 80 and 40 < sum(second) < 80
 
 

@@ -55,7 +55,7 @@ class TaggedExamples:
 
     def __init__(self, name: str, config: TaggingConfig, codec: TagCodec) -> None:
         self._config, corpora = config, (config.data.train if name == "train" else config.data.valid) or ()
-        self._hidden = config.data.hidden_tokens if name == "train" else 0.0
+        self._hidden = config.data.hidden_tokens
         self.sentences = list(read_tagged(corpora, config.data))
         if not self.sentences:
             raise DataError("there is no sentence", where=corpora[0].name, why="the files, or their share, are empty")
@@ -116,9 +116,9 @@ class TaggedExamples:
         return whole.hexdigest()
 
     def _shown(self, index: int, visit: int) -> npt.NDArray[np.int64]:
-        """The columns of an example, some of its tokens unknown where training hides them."""
+        """The columns of an example, some of its tokens unknown in training, whose visits count from 1."""
         row = self.rows[index]
-        if not self._hidden:
+        if not self._hidden or not visit:
             return row.columns
         draws = example_generator(self._config.seed, HIDDEN, index, visit).random(len(row.first))
         columns = row.columns.copy()
