@@ -22,6 +22,7 @@ import regard
 from regard.commands import (
     average,
     check,
+    classify,
     compare,
     data,
     demo,
@@ -38,6 +39,7 @@ from regard.commands import (
     score,
     serve,
     study,
+    tag,
     train,
     translate,
 )
@@ -49,8 +51,8 @@ __all__ = ["VERBS", "build_app", "main", "run"]
 
 # In the order of ``regard --help``. A verb's module has ``register(app)``, and its function imports what is heavy.
 VERBS: tuple[ModuleType, ...] = (
-    train, translate, generate, fill, predict, inspect, serve, keys, export, import_, evaluate, score, info, average,
-    check, data, compare, study, doctor, demo,
+    train, translate, generate, fill, classify, tag, predict, inspect, serve, keys, export, import_, evaluate,
+    score, info, average, check, data, compare, study, doctor, demo,
 )  # fmt: skip
 
 EXIT_CODES = (

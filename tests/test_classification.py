@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from regard.core.task import find_task
-from regard.errors import DataError, RegardError
-from regard.metrics.classes import class_figures, class_metrics, class_tables, prediction_sums
+from regard.errors import DataError, ModelError, RegardError
+from regard.metrics.classes import calibration_error, class_figures, class_metrics, class_tables, prediction_sums
+from regard.metrics.label_sets import label_set_metrics, label_set_sums, label_set_tables
+from regard.metrics.numbers import number_metrics, number_sums
 from regard.models.classifier import build_classifier
 from regard.models.classifier_config import ClassifierModelConfig
 from regard.runs.config import load_config
+from regard.runs.run_folder import RunFolder
 from regard.tasks.classification.automatic_config import choose
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.classification.config import LabelledConfig, LabelledDataConfig
@@ -27,7 +33,7 @@ def data_of(path: Path, **keys: object) -> LabelledDataConfig:
 
 def read(path: Path, **keys: object) -> list[tuple[tuple[str, ...], str]]:
     data = data_of(path, **keys)
-    return [(each.texts, each.label) for each in read_labelled(data.train, data)]
+    return [(each.texts, each.labels[0]) for each in read_labelled(data.train, data)]
 
 
 def test_columns_are_numbers_or_names_of_the_first_line(tmp_path: Path) -> None:
@@ -135,8 +141,6 @@ def test_an_unknown_label_of_validation_is_named_by_line(tmp_path: Path, case: T
     tables = dict(case.tables)
     (tmp_path / "valid.tsv").write_text("a film\tgood\na film\tstrange\n")
     tables["data"] = tables["data"] | {"valid": [{"source": str(tmp_path / "valid.tsv")}]}
-    from regard.runs.run_folder import RunFolder
-
     run = RunFolder.create(tmp_path / "run", load_config({"task": "classification", **tables}))
     with pytest.raises(DataError, match="strange") as caught:
         case.task.prepare(run, lambda message: None, None)
@@ -144,8 +148,6 @@ def test_an_unknown_label_of_validation_is_named_by_line(tmp_path: Path, case: T
 
 
 def test_balanced_classes_cost_alike(tmp_path: Path, case: TaskCase) -> None:
-    from regard.runs.run_folder import RunFolder
-
     (tmp_path / "a.tsv").write_text("a\tx\n" * 3 + "b\ty\n")
     data = {"train": [{"source": str(tmp_path / "a.tsv")}], "class_weights": "balanced"}
     run = RunFolder.create(tmp_path / "run", load_config({**case.tables, "task": "classification", "data": data}))
@@ -167,3 +169,170 @@ def test_a_file_of_texts_and_labels_is_recognised(tmp_path: Path) -> None:
 def test_columns_of_two_kinds_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RegardError, match="data"):
         load_config({"task": "classification", "data": {"train": [{"source": "a.tsv"}], "text": ["a"], "label": 2}})
+
+
+def trained_files(folder: Path, lines: str, tables: dict[str, object], **data: object) -> tuple[RunFolder, Any]:
+    """A run over these lines, prepared, and its task."""
+    (folder / "a.tsv").write_text(lines)
+    corpus = [{"source": str(folder / "a.tsv")}]
+    config = load_config({**tables, "task": "classification", "data": {"train": corpus, "valid": corpus, **data}})
+    run = RunFolder.create(folder / "run", config)
+    return run, find_task("classification").prepare(run, lambda message: None, None)
+
+
+def sums_of(run: RunFolder, data: Any, net: torch.nn.Module) -> dict[str, torch.Tensor]:
+    objective = find_task("classification").objective(run.config)
+    parts = [objective(net.eval(), data.train.collate(each), ()).sums for each in data.train.batches(None)]
+    return {name: torch.stack([part[name] for part in parts]).sum(0) for name in parts[0]}
+
+
+def test_label_sets_are_read_from_cells_and_lists(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("one\tx, y,x\ntwo\t\n")
+    data = data_of(tmp_path / "a.tsv", label_kind="several")
+    assert [each.labels for each in read_labelled(data.train, data)] == [("x", "y"), ()]
+    (tmp_path / "a.jsonl").write_text('{"text": "a", "label": ["x", "y"]}\n{"text": "b", "label": "y;x"}\n')
+    data = data_of(tmp_path / "a.jsonl", label_kind="several", label_separator=";")
+    assert [each.labels for each in read_labelled(data.train, data)] == [("x", "y"), ("y", "x")]
+
+
+def test_figures_of_label_sets_by_pencil() -> None:
+    told = torch.tensor([[True, False, True], [False, False, True], [False, False, False]])
+    wanted = torch.tensor([[True, True, False], [False, False, True], [True, False, False]])
+    found = label_set_metrics(label_set_sums(told, wanted) | {"nll": torch.tensor(6.0)})
+    assert found["loss"] == 2 and found["exact_match"] == pytest.approx(1 / 3)
+    assert found["micro_f1"] == pytest.approx(2 * 2 / (3 + 4))
+    assert found["macro_f1"] == pytest.approx((2 / 3 + 0 + 2 / 3) / 3)
+    assert found["usual_micro_f1"] == pytest.approx(2 * 2 / (3 + 4))  # "the first" three times, twice right
+    rows = label_set_tables(label_set_sums(told, wanted), ["a", "b", "c"])["classes"].rows
+    assert rows == (
+        ("a", 1.0, 0.5, pytest.approx(2 / 3), 2),
+        ("b", 0.0, 0.0, 0.0, 1),
+        ("c", 0.5, 1.0, pytest.approx(2 / 3), 1),
+    )
+
+
+def test_figures_of_numbers_by_pencil() -> None:
+    told, wanted = torch.tensor([1.0, 2.0, 4.0]), torch.tensor([2.0, 2.0, 5.0])
+    rest = number_sums(told[1:], wanted[1:])
+    sums = {name: value + rest[name] for name, value in number_sums(told[:1], wanted[:1]).items()}
+    found = number_metrics(sums | {"nll": torch.tensor(3.0)})
+    assert (
+        found["loss"] == 1 and found["mae"] == pytest.approx(2 / 3) and found["rmse"] == pytest.approx((2 / 3) ** 0.5)
+    )
+    assert found["mean_rmse"] == pytest.approx(2**0.5)
+    assert found["pearson"] == pytest.approx(float(torch.corrcoef(torch.stack([told, wanted]))[0, 1]), abs=1e-6)
+    flat = number_sums(torch.zeros(3), wanted) | {"nll": torch.tensor(0.0)}
+    assert number_metrics(flat)["pearson"] == 0
+
+
+def test_several_labels_are_told_apart(tmp_path: Path, case: TaskCase) -> None:
+    run, data = trained_files(tmp_path, "a b\tx,y\na\tx\nc\t\n", case.tables, label_kind="several")
+    batch = data.train.collate(data.train.batches(None)[0])
+    assert sorted(batch.label.tolist()) == [[0, 0], [1, 0], [1, 1]]
+    net = build_classifier(run.config.model, types=len(data.codecs.tokenizer), classes=2)
+    torch.nn.init.zeros_(net.output.weight)
+    net.output.bias.data = torch.tensor([2.0, -1.0])
+    sums = sums_of(run, data, net)
+    wanted = sum(float(torch.tensor(each).sigmoid().log()) for each in (2, 2, -2, 1, 1, -1))
+    assert float(sums["nll"]) == pytest.approx(-wanted, rel=1e-5)
+    assert find_task("classification").compute_metrics(sums)["exact_match"] == pytest.approx(1 / 3)
+    model = Classifier(net, data.codecs, run.config)
+    (found,) = model(["a"])
+    assert found.labels == ("x",) and model.write(found, json=False) == "x"
+    assert found.probabilities == {"x": pytest.approx(0.880797, abs=1e-6), "y": pytest.approx(0.268941, abs=1e-6)}
+    assert (
+        model(["a"], threshold=0.2)[0].labels == ("x", "y")
+        and model.write(model(["a"], threshold=1.0)[0], json=False) == ""
+    )
+    assert json.loads(model.write(found, json=True)) == {
+        "labels": ["x"],
+        "probabilities": {"x": 0.880797, "y": 0.268941},
+    }
+
+
+def test_numbers_are_told_in_the_unit_of_the_labels(tmp_path: Path, case: TaskCase) -> None:
+    run, data = trained_files(tmp_path, "a\t10\nb\t14\nc\t1.2e1\n", case.tables, label_kind="number")
+    scale = data.codecs.scale
+    assert scale.mean == 12 and scale.deviation == pytest.approx((8 / 3) ** 0.5) and data.spec["classes"] == 1
+    net = build_classifier(run.config.model, types=len(data.codecs.tokenizer), classes=1)
+    torch.nn.init.zeros_(net.output.weight)
+    net.output.bias.data = torch.tensor([1.0])
+    model = Classifier(net, data.codecs, run.config)
+    (found,) = model(["a"])
+    assert found.value == pytest.approx(12 + scale.deviation) and model.write(found, json=False) == f"{found.value:.6g}"
+    assert json.loads(model.write(found, json=True)) == {"value": round(found.value, 6)}
+    figures = find_task("classification").compute_metrics(sums_of(run, data, net))
+    assert figures["mean_rmse"] == pytest.approx(scale.deviation)
+    assert figures["rmse"] == pytest.approx((2 * scale.deviation**2) ** 0.5)  # one deviation off, and the spread
+    assert find_task("classification").open(run).codecs.scale == scale
+    for damaged in (
+        "{}",
+        '{"mean": 1, "deviation": 0}',
+        '{"mean": NaN, "deviation": 1}',
+        "[",
+        '{"mean": 1, "deviation": "x"}',
+    ):
+        (run.path / "tokenizer" / "labels.json").write_text(damaged)
+        with pytest.raises(ModelError, match="scale"):
+            find_task("classification").open(run)
+
+
+@pytest.mark.parametrize("label", ["many", "", "nan", "inf"])
+def test_a_label_that_is_no_number_is_named_by_line(tmp_path: Path, case: TaskCase, label: str) -> None:
+    with pytest.raises(DataError) as caught:
+        trained_files(tmp_path, f"a\t1\nb\t{label}\n", case.tables, label_kind="number")
+    assert str(caught.value.where).endswith(":2")
+
+
+@pytest.mark.parametrize(
+    ("data", "train", "told"),
+    [
+        ({"label_kind": "number", "class_weights": "balanced"}, {}, "class_weights"),
+        ({"label_kind": "several"}, {"best_by": "accuracy"}, "micro_f1"),
+        ({"label_kind": "number"}, {"best_by": "micro_f1"}, "rmse"),
+    ],
+)
+def test_settings_that_do_not_fit_the_kind_of_label(data: dict[str, str], train: dict[str, str], told: str) -> None:
+    corpus = [{"source": "a.tsv"}]
+    tables = {"task": "classification", "data": {"train": corpus, "valid": corpus, **data}, "train": train}
+    with pytest.raises(RegardError) as caught:
+        load_config(tables)
+    assert told in f"{caught.value} {caught.value.where} {caught.value.help}"
+
+
+def test_probabilities_are_divided_by_the_temperature_of_validation(tmp_path: Path, case: TaskCase) -> None:
+    """Logits that are thrice too large: validation is likeliest under a temperature of 3."""
+    run, data = trained_files(tmp_path, "a\tx\n" * 3 + "a\ty\n", case.tables)
+    net = build_classifier(run.config.model, types=len(data.codecs.tokenizer), classes=2)
+    torch.nn.init.zeros_(net.output.weight)
+    net.output.bias.data = torch.tensor([3 * math.log(3), 0.0])  # p(x) = 3/4 under a temperature of 3
+    figures = find_task("classification").compute_metrics(sums_of(run, data, net))
+    assert figures["temperature"] == pytest.approx(3, rel=0.06)
+    records = [
+        {"step": 1, "validation": {"loss": 1.0, "temperature": 2.0}},
+        {"step": 2, "validation": {"loss": 2.0, "temperature": 4.0}},
+    ]
+    (run.path / "metrics.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    codec = find_task("classification").open(run).codecs
+    assert codec.temperature == 4  # of the last, where none is the best
+    (run.path / "checkpoints").mkdir(exist_ok=True)
+    best = {"checkpoint": "step-000001", "step": 1, "metric": "loss", "value": 1.0}
+    (run.path / "checkpoints" / "best.json").write_text(json.dumps(best))
+    codec = find_task("classification").open(run).codecs
+    assert codec.temperature == 2
+    model = Classifier(net, codec, run.config)
+    assert model(["a"])[0].probability == pytest.approx(1 / (1 + 3**-1.5))
+    scaled = Classifier(net, codec._replace(temperature=3.0), run.config)
+    sums = scaled.measure(data.train, np.arange(4), ["scaled_calibration_error"])
+    assert calibration_error(sums["scaled_reliability"]) == pytest.approx(0, abs=1e-7)
+    assert figures["calibration_error"] > 0.2 and scaled.measure(data.train, np.arange(4), ["accuracy"]) == {}
+
+
+def test_what_a_classifier_looked_at(case: TaskCase) -> None:
+    seen = case.predictor.inspect("a fine film")
+    labels = seen.attention["pooling"].key.labels
+    assert labels[1:4] == ("a", "fine", "film") and seen.attention["pooling"].weights.shape == (1, 1, 5)
+    assert len(seen.attention) == 2 and {each.label for each in seen.following} == {"good", "bad"}
+    assert sum(math.exp(each.log_probability) for each in seen.following) == pytest.approx(1)
+    with pytest.raises(RegardError, match="too long"):
+        case.predictor.inspect("film " * 300)

@@ -17,7 +17,7 @@ from regard.commands.output import open_output
 from regard.commands.progress import progress
 from regard.tasks import TASKS
 
-__all__ = ["answer_lines", "register", "register_verbs"]
+__all__ = ["AsJson", "Input", "Settings", "answer", "answer_lines", "register", "register_verbs"]
 
 CHUNK = 64  # lines predicted together at most
 
@@ -81,11 +81,24 @@ def predict(
     spells is the task's own: a sentence, a prompt, numbers, JSON. Settings are those of the model in Python.
     With -o OUT/ files are work in bulk: in blocks, by --workers that may die, and the same command goes on.
     """
+    answer(run, files, {}, output, as_json, set_, bulk, checkpoint=checkpoint, device=device, threads=threads)
+
+
+def answer(
+    run: Path,
+    files: list[Path] | None,
+    settings: Mapping[str, Any],
+    output: str | None,
+    as_json: bool,
+    set_: list[str] | None,
+    bulk: Bulk,
+    **opened: Any,
+) -> None:
+    """Answer lines, or files in bulk, under settings of the prediction; ``opened``: see ``open_predictor``."""
     from regard.config.toml_layers import parse_override
     from regard.tasks.prediction import require_settings
 
-    settings = {".".join(map(str, key)): value for key, value in map(parse_override, set_ or [])}
-    opened: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads}
+    settings = {**settings, **{".".join(map(str, key)): value for key, value in map(parse_override, set_ or [])}}
     if (bulk := bulk.of(files, output, folder=True)).wanted:
         spec = {"verb": "predict", "settings": settings, "json": as_json, "seed": None}
         run_bulk(bulk, run, spec | opened, doing="predicting")

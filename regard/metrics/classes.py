@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.core.task import MetricSums, MetricTable
 
-__all__ = ["ClassFigures", "class_figures", "class_metrics", "class_tables", "prediction_sums"]
+__all__ = ["ClassFigures", "calibration_error", "class_figures", "class_metrics", "class_tables", "prediction_sums"]
 
 BINS = 15  # of the confidence, for the calibration error
 
@@ -62,13 +62,18 @@ def class_tables(sums: MetricSums, labels: Sequence[str]) -> dict[str, MetricTab
     }
 
 
+def calibration_error(reliability: Tensor) -> float:
+    """Mean distance of confidence from accuracy, over bins of confidence (Guo et al. 2017, Eq. 3)."""
+    number, right, confidence = reliability
+    return float((right - confidence).abs().sum()) / max(float(number.sum()), 1.0)
+
+
 def class_metrics(sums: MetricSums) -> dict[str, float]:
     """``loss``: nats an example. ``macro_f1``: the mean over the classes that occur, or are predicted.
 
-    ``majority``: the accuracy of always saying the label that these examples have most. ``calibration_error``: how far
-    confidence is from accuracy, the mean over bins of confidence (Guo et al. 2017, equation 3).
+    ``majority``: the accuracy of always saying the label that these examples have most.
     """
-    confusion, (number, right, confidence) = sums["confusion"], sums["reliability"]
+    confusion = sums["confusion"]
     total = float(confusion.sum())
     seen = (confusion.sum(0) + confusion.sum(1)) > 0
     f1 = [each.f1 for each, counts in zip(class_figures(confusion), seen.tolist(), strict=True) if counts]
@@ -76,6 +81,6 @@ def class_metrics(sums: MetricSums) -> dict[str, float]:
         "loss": float(sums["nll"]) / total,
         "accuracy": float(confusion.diagonal().sum()) / total,
         "macro_f1": sum(f1) / len(f1),
-        "calibration_error": float((right - confidence).abs().sum()) / float(number.sum()),
+        "calibration_error": calibration_error(sums["reliability"]),
         "majority": float(confusion.sum(1).max()) / total,
     }

@@ -51,3 +51,15 @@ def test_a_number_a_row_cannot_be_drawn() -> None:
     found = Evaluation({}, {}, {}, {}, {}, 1, "best", 0.0, [])
     with pytest.raises(RegardError, match="nothing to draw"):
         _draw(found, Path("unused"))
+
+
+def test_classify_abstains_and_says_what_it_is_for(regard, trained: tuple[Path, Path]) -> None:
+    run, _ = trained
+    certain = regard("classify", run, input="fine film\n").stdout
+    assert certain.startswith("good\t")
+    assert regard("classify", run, "--abstain-below", "1", input="fine film\n").stdout.startswith("?\t")
+    assert json.loads(regard("classify", run, "--json", input="fine film\n").stdout)["label"] == "good"
+    told = regard("classify", "--help").stdout
+    assert "--abstain-below" in told and "--threshold" in told
+    wrong = regard("tag", run, input="fine film\n").exception
+    assert isinstance(wrong, RegardError) and "regard classify" in str(wrong.help)

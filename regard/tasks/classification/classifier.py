@@ -1,4 +1,4 @@
-"""A trained classifier at work: texts to labels with their probabilities."""
+"""A trained classifier at work: texts to labels with their probabilities, to sets of labels, or to numbers."""
 
 from __future__ import annotations
 
@@ -6,18 +6,25 @@ import json as jsonlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from torch import Tensor
 
+from regard.attention.observe import observe, twin
+from regard.core.observation import Alternative, AttentionWeights, Axis, Observation
 from regard.core.task import Indices, MetricSums, never
 from regard.data.padding import padded
+from regard.errors import ConfigError
+from regard.metrics.classes import prediction_sums
 from regard.models.classifier import SequenceClassifier
 from regard.tasks.classification.codecs import LabelCodec
 from regard.tasks.classification.config import ClassificationConfig
-from regard.tasks.classification.examples import encode_texts
+from regard.tasks.classification.examples import LabelledExamples, encode_texts
 
-__all__ = ["Classification", "Classifier"]
+__all__ = ["Classification", "Classifier", "LabelSet", "ToldNumber"]
 
 ROWS = 64  # classified together
+SHOWN = 256  # pieces; the weights of each head are their number squared
 
 
 class Classification(NamedTuple):
@@ -33,6 +40,23 @@ class Classification(NamedTuple):
     cut: bool
 
 
+class LabelSet(NamedTuple):
+    """The labels whose probability is at least a half, or what was asked for, and as ``Classification``."""
+
+    labels: tuple[str, ...]
+    probabilities: dict[str, float]
+    weights: list[tuple[str, float]]
+    cut: bool
+
+
+class ToldNumber(NamedTuple):
+    """A number in the unit of the labels, what each piece weighed, and whether a text was cut."""
+
+    value: float
+    weights: list[tuple[str, float]]
+    cut: bool
+
+
 class Classifier:
     """A network with its vocabulary and labels: ``regard.load("runs/sst2")(["a fine film"])[0].label``."""
 
@@ -44,39 +68,82 @@ class Classifier:
         """The labels in the order of the classes."""
         return self.codec.labels.names
 
-    def __call__(self, inputs: Sequence[str | Sequence[str]], *, abstain_below: float = 0.0) -> list[Classification]:
-        """One outcome for each text, or for each tuple of texts where the model reads several columns."""
+    def __call__(
+        self, inputs: Sequence[str | Sequence[str]], *, abstain_below: float = 0.0, threshold: float = 0.5
+    ) -> list[Any]:
+        """A ``Classification``, ``LabelSet`` or ``ToldNumber`` for each text, or for each tuple of texts.
+
+        ``abstain_below``: of one label; ``threshold``: of several.
+        """
         texts = [(each,) if isinstance(each, str) else tuple(each) for each in inputs]
         for each in texts:
             self._require_columns(each)
         rows, cut = encode_texts(self.codec.tokenizer, texts, self.config.data.max_length)
-        order = sorted(range(len(rows)), key=lambda at: len(rows[at]))
-        found: dict[int, Classification] = {}
-        for begin in range(0, len(order), ROWS):
-            places = order[begin : begin + ROWS]
-            outcomes = self._classify([rows[at] for at in places], abstain_below)
-            found |= {at: each._replace(cut=cut[at]) for at, each in zip(places, outcomes, strict=True)}
-        return [found[at] for at in range(len(rows))]
+        found = []
+        for row, was_cut, logits, weights in zip(rows, cut, *self._computed(rows), strict=True):
+            shown = list(zip(self.codec.tokenizer.pieces(row), weights.tolist(), strict=False))
+            found.append(self._outcome(logits, shown, was_cut, abstain_below, threshold))
+        return found
+
+    def _outcome(
+        self, logits: Tensor, weights: list[tuple[str, float]], cut: bool, abstain_below: float, threshold: float
+    ) -> Any:
+        if self.codec.scale is not None:
+            return ToldNumber(self.codec.scale.mean + self.codec.scale.deviation * float(logits[0]), weights, cut)
+        if self.config.data.label_kind == "several":
+            told = dict(zip(self.labels, logits.sigmoid().tolist(), strict=True))
+            return LabelSet(tuple(label for label, p in told.items() if p >= threshold), told, weights, cut)
+        p = self._probabilities(logits).tolist()
+        best = max(range(len(p)), key=p.__getitem__)
+        label = self.labels[best] if p[best] >= abstain_below else None
+        return Classification(label, p[best], dict(zip(self.labels, p, strict=True)), weights, cut)
+
+    def _probabilities(self, logits: Tensor) -> Tensor:
+        """Probabilities of one label, by the temperature of validation."""
+        return (logits / self.codec.temperature).softmax(-1)
 
     @torch.no_grad()
-    def _classify(self, rows: Sequence[Sequence[int]], abstain_below: float) -> list[Classification]:
-        device = next(self.net.parameters()).device
-        tokens, valid = (table.to(device) for table in padded(rows))
-        logits, weights = self.net(tokens, valid)
-        outcomes = []
-        for row, p, weight in zip(rows, logits.double().softmax(-1).tolist(), weights.tolist(), strict=True):
-            best = max(range(len(p)), key=p.__getitem__)
-            pieces = self.codec.tokenizer.pieces(row)
-            outcomes.append(
-                Classification(
-                    self.labels[best] if p[best] >= abstain_below else None,
-                    p[best],
-                    dict(zip(self.labels, p, strict=True)),
-                    list(zip(pieces, weight, strict=False)),
-                    False,
-                )
-            )
-        return outcomes
+    def _computed(self, rows: Sequence[Sequence[int]]) -> tuple[list[Tensor], list[Tensor]]:
+        """Logits and the weights of pooling of each row, in float64."""
+        order = sorted(range(len(rows)), key=lambda at: len(rows[at]))
+        logits: list[Tensor] = [torch.empty(0)] * len(rows)
+        weights = list(logits)
+        for begin in range(0, len(order), ROWS):
+            places = order[begin : begin + ROWS]
+            found = self.net(*(table.to(self._device) for table in padded([rows[at] for at in places])))
+            for at, logit, weight in zip(places, found.logits.double().cpu(), found.weights.cpu(), strict=True):
+                logits[at], weights[at] = logit, weight[: len(rows[at])]
+        return logits, weights
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self.net.parameters()).device
+
+    @torch.no_grad()
+    def inspect(self, text: str | Sequence[str]) -> Observation:
+        """Attention over the pieces of a text, what each weighed in the answer, and the labels."""
+        texts = (text,) if isinstance(text, str) else tuple(text)
+        self._require_columns(texts)
+        (row,), _ = encode_texts(self.codec.tokenizer, [texts], self.config.data.max_length)
+        if len(row) > SHOWN:
+            raise ConfigError(f"a text of {len(row)} pieces is too long to look at", why=f"{SHOWN} can be shown")
+        shared = twin(self.net)  # hooks on the model itself would be seen by whoever classifies meanwhile
+        with observe(shared) as seen:
+            found = shared(*(table.to(self._device) for table in padded([row])))
+        labels = tuple(self.codec.tokenizer.pieces(row))
+        key = Axis("token looked at", labels)
+        attention = {name: AttentionWeights(each[0].cpu(), Axis("token", labels), key) for name, each in seen.items()}
+        attention["pooling"] = AttentionWeights(found.weights.cpu()[None], Axis("answer", ("answer",)), key)
+        return Observation("\t".join(texts), attention, (), self._following(found.logits[0].double().cpu()))
+
+    def _following(self, logits: Tensor) -> tuple[Alternative, ...]:
+        """Labels with their log-probabilities, the likeliest first; none where a number is told."""
+        if self.codec.scale is not None:
+            return ()
+        several = self.config.data.label_kind == "several"
+        log_p = torch.nn.functional.logsigmoid(logits) if several else self._probabilities(logits).log()
+        order = log_p.argsort(descending=True).tolist()
+        return tuple(Alternative(self.labels[at], float(log_p[at])) for at in order)
 
     def read(self, line: str) -> tuple[str, ...]:
         """A text, or as many as the model reads, with a tab between."""
@@ -89,19 +156,32 @@ class Classifier:
         if len(texts) != wanted:
             raise ValueError(f"the model reads {wanted} texts, a tab between two, and this is {len(texts)}")
 
-    def write(self, output: Classification, *, json: bool) -> str:
-        """``LABEL<TAB>PROBABILITY``, or an object with the probabilities of all labels; ``?`` where it abstains."""
+    def write(self, output: Classification | LabelSet | ToldNumber, *, json: bool) -> str:
+        """``LABEL<TAB>PROBABILITY``, the labels, or the number; as JSON with all probabilities. ``?``: it abstains."""
         if not json:
+            if isinstance(output, ToldNumber):
+                return f"{output.value:.6g}"
+            if isinstance(output, LabelSet):
+                return self.config.data.label_separator.join(output.labels)
             return f"{'?' if output.label is None else output.label}\t{output.probability:.4f}"
-        told: dict[str, Any] = {
-            "label": output.label,
-            "probability": round(output.probability, 6),
-            "probabilities": {label: round(p, 6) for label, p in output.probabilities.items()},
-        }
-        return jsonlib.dumps(told | ({"cut": True} if output.cut else {}), ensure_ascii=False)
+        told = {name: value for name, value in output._asdict().items() if name not in ("weights", "cut")}
+        return jsonlib.dumps(_rounded(told) | ({"cut": True} if output.cut else {}), ensure_ascii=False)
 
     def measure(
         self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = never
     ) -> MetricSums:
-        """Nothing: all that is measured comes from the objective."""
-        return {}
+        """Calibration of the probabilities that are told; all else comes from the objective."""
+        found: LabelledExamples = examples
+        if "scaled_calibration_error" not in names or self.config.data.label_kind != "class":
+            return {}
+        logits, _ = self._computed([found.rows[at] for at in indices.tolist()])
+        log_p = self._probabilities(torch.stack(logits)).log()
+        sums = prediction_sums(log_p, torch.from_numpy(np.asarray(found.labels[indices], np.int64)))
+        return {"scaled_reliability": sums["reliability"]}
+
+
+def _rounded(value: Any) -> Any:
+    """The same with six places of each number."""
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items()}
+    return round(value, 6) if isinstance(value, float) else value

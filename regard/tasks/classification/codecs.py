@@ -1,53 +1,98 @@
-"""The vocabulary and the label names of a classifier: learned from its training files, kept in the run folder."""
+"""The vocabulary and the labels of a classifier: learned from its training files, kept in the run folder."""
 
 from __future__ import annotations
 
-from collections import Counter
+import math
 from typing import NamedTuple
 
 from regard.core import atomic_files
 from regard.core.task import CodecsAndSpec, Report, RunFiles
+from regard.core.untrusted_files import SMALL, parse_json, read_bytes
 from regard.data.labels import Labels
 from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer, train_tokenizer
-from regard.tasks.classification.labelled_text import read_labelled
+from regard.errors import ModelError
+from regard.runs.checkpoint import read_best
+from regard.runs.metrics_log import read_validations
+from regard.tasks.classification.answers import Scale, label_counts, number
+from regard.tasks.classification.labelled_text import LabelledText, read_labelled
 
 __all__ = ["LabelCodec", "make_codec", "open_codec", "open_run"]
 
-FILE = "labels.json"
+FILE = "labels.json"  # of labels, or mean and deviation of numbers
 
 
 class LabelCodec(NamedTuple):
-    """The tokenizer, and the labels of the classes."""
+    """The tokenizer, and the labels of the classes, or the scale of numbers.
+
+    ``temperature``: the divisor of logits under which the probabilities of the best checkpoint were likeliest on
+    validation data (Guo et al. 2017, §4.2).
+    """
 
     tokenizer: Tokenizer
     labels: Labels
+    scale: Scale | None = None
+    temperature: float = 1.0
 
     @property
     def spec(self) -> dict[str, int]:
         """The sizes of the network's tables."""
-        return {"types": len(self.tokenizer), "classes": len(self.labels.names)}
+        return {"types": len(self.tokenizer), "classes": len(self.labels.names) if self.scale is None else 1}
 
 
 def make_codec(run: RunFiles, say: Report) -> LabelCodec:
     """Learn the labels and the vocabulary, and save both in the run. DataError where there are not two labels."""
     data = run.config.data
-    counts: Counter[str] = Counter(each.label for each in read_labelled(data.train, data))
-    labels = Labels.of(
-        counts, where=data.train[0].name, help="--set data.label=3 reads the labels from another column"
-    )  # fmt: skip
-    texts = (text for each in read_labelled(data.train, data) for text in each.texts)
-    tokenizer = train_tokenizer(texts, data.tokenizer)
+    examples = list(read_labelled(data.train, data))
+    tokenizer = train_tokenizer((text for each in examples for text in each.texts), data.tokenizer)
     say(f"vocabulary: {len(tokenizer):,} {data.tokenizer.kind} pieces")
-    say(f"labels: {labels.told()}")
     tokenizer.save(run.tokenizers, "text")
-    labels.save(run.tokenizers / FILE)
+    labels, scale = Labels((), ()), None
+    if data.label_kind == "number":
+        scale = _learned_scale(examples, run, say)
+    else:
+        help = "--set data.label=3 reads the labels from another column"
+        labels = Labels.of(label_counts(examples), where=data.train[0].name, help=help)
+        labels.save(run.tokenizers / FILE)
+        say(f"labels: {labels.told()}")
     atomic_files.fault_point("vocabulary")
-    return LabelCodec(tokenizer, labels)
+    return LabelCodec(tokenizer, labels, scale)
+
+
+def _learned_scale(examples: list[LabelledText], run: RunFiles, say: Report) -> Scale:
+    scale = Scale.of([number(each) for each in examples] or [0.0])
+    say(f"labels: numbers, mean {scale.mean:.4g}, standard deviation {scale.deviation:.4g}")
+    atomic_files.write_json(run.tokenizers / FILE, scale._asdict())
+    return scale
 
 
 def open_codec(run: RunFiles) -> LabelCodec:
     """The saved tokenizer and labels. ModelError where they are missing or damaged."""
-    return LabelCodec(load_tokenizer(run.tokenizers, "text"), Labels.open(run.tokenizers / FILE))
+    tokenizer, path = load_tokenizer(run.tokenizers, "text"), run.tokenizers / FILE
+    if run.config.data.label_kind == "number":
+        return LabelCodec(tokenizer, Labels((), ()), _opened_scale(run))
+    return LabelCodec(tokenizer, Labels.open(path), None, _temperature(run))
+
+
+def _opened_scale(run: RunFiles) -> Scale:
+    path = run.tokenizers / FILE
+    try:
+        found = parse_json(read_bytes(path, SMALL))
+        scale = Scale(float(found["mean"]), float(found["deviation"]))
+        if not (math.isfinite(scale.mean) and 0 < scale.deviation < math.inf):
+            raise ValueError("a mean is finite, and a deviation above 0")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        what = "the scale of the model cannot be read"
+        raise ModelError(what, where=str(path), why=str(error), help="copy the whole run again") from error
+    return scale
+
+
+def _temperature(run: RunFiles) -> float:
+    """The temperature of the best checkpoint's validation, or of the last one; 1 where there was none."""
+    found = {each.step: each.figures["temperature"] for each in read_validations(run.path / "metrics.jsonl")
+             if each.figures.get("temperature", 0.0) > 0}  # fmt: skip
+    best = read_best(run.path / "checkpoints")
+    last = next(reversed(found.values()), 1.0)
+    return last if best is None else found.get(best.step, last)
 
 
 def open_run(run: RunFiles) -> CodecsAndSpec:

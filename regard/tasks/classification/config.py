@@ -17,6 +17,12 @@ from regard.runs.config import DataSection, Proposal, RunConfig
 
 __all__ = ["ClassificationConfig", "LabelledConfig", "LabelledDataConfig"]
 
+# The figures that may choose a checkpoint, of each kind of label.
+METRICS = {
+    "class": ("accuracy", "macro_f1", "calibration_error"),
+    "several": ("micro_f1", "exact_match"),
+    "number": ("rmse", "mae", "pearson"),
+}
 Column = Annotated[int, Field(ge=1)] | Annotated[str, Field(min_length=1)]
 
 
@@ -59,6 +65,12 @@ class LabelledDataConfig(DataSection):
         "line; keys of JSON lines",
     )
     label: Column = Field(2, description="column or key of the label")
+    label_kind: Literal["class", "several", "number"] = Field(
+        "class", description="what is told of a text: one of the labels, any of them, or a number"
+    )
+    label_separator: str = Field(
+        ",", min_length=1, description="what stands between the labels of a text where there are several"
+    )
     tokenizer: TokenizerConfig = Field(TokenizerConfig(kind="word"), description="of all text columns")
     max_length: int = Field(256, ge=1, description="pieces of a text column; longer ones are cut, and counted")
     class_weights: Literal["none", "balanced"] = Field(
@@ -75,6 +87,9 @@ class LabelledDataConfig(DataSection):
                 why="columns are all numbers, or all names of the first line",
                 help="--set data.text=1 --set data.label=2",
             )
+        if self.label_kind != "class" and self.class_weights != "none":
+            why = f"a {self.label_kind} is told, and only classes have weights"
+            raise Misfit("data.class_weights", "data.label_kind", why=why, help="--set data.class_weights=none")
         if self.label in self.text:
             raise Misfit("data.label", "data.text", why="the label's column is no text", help="--set data.label=2")
         return self
@@ -83,7 +98,7 @@ class LabelledDataConfig(DataSection):
 class ClassificationConfig(RunConfig):
     """Everything that decides a classifier's run. Frozen; every key has its value in the saved file."""
 
-    metric_names: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1", "calibration_error")
+    metric_names: ClassVar[tuple[str, ...]] = tuple(name for names in METRICS.values() for name in names)
     codec_keys: ClassVar[tuple[str, ...]] = ("tokenizer",)
     inherited_keys: ClassVar[tuple[str, ...]] = ("max_length",)
 
@@ -124,6 +139,16 @@ class ClassificationConfig(RunConfig):
         if not isinstance(given, dict) or not isinstance(given.get("train", {}), dict):
             return given
         return given | {"train": {"label_smoothing": 0.0} | given.get("train", {})}
+
+    @model_validator(mode="after")
+    def _best_by_fits_the_labels(self) -> Self:
+        by, kind = self.train.best_by, self.data.label_kind
+        if by != "loss" and by not in METRICS[kind]:
+            raise Misfit(
+                "train.best_by", "data.label_kind", why=f"{by} is not measured of a {kind}",
+                help=f"--set train.best_by={METRICS[kind][0]}",
+            )  # fmt: skip
+        return self
 
     @model_validator(mode="after")
     def _positions_suffice(self) -> Self:

@@ -16,20 +16,22 @@ from regard.data.order import batches_in_order, by_length
 from regard.data.padding import padded
 from regard.data.tokenizers.tokenizer import BEGIN, END, Tokenizer
 from regard.errors import DataError
+from regard.tasks.classification.answers import number
 from regard.tasks.classification.codecs import LabelCodec
 from regard.tasks.classification.config import LabelledConfig, LabelledDataConfig
-from regard.tasks.classification.labelled_text import read_labelled
+from regard.tasks.classification.labelled_text import LabelledText, read_labelled
 
 __all__ = ["LabelledBatch", "LabelledExamples", "encode_texts"]
 
 
 class LabelledBatch(NamedTuple):
-    """Padded texts and their classes; ``cost`` is what each row's loss is multiplied by; ``weight`` counts rows."""
+    """Padded texts and their labels; ``cost`` is what each row's loss is multiplied by; ``weight`` counts rows."""
 
     tokens: Tensor  # (rows, length)
     valid: Tensor  # (rows, length)
-    label: Tensor  # (rows,)
+    label: Tensor  # (rows,) classes, or numbers; or (rows, classes) 1 where a label is told
     cost: Tensor  # (rows,)
+    unit: Tensor  # (rows,) what a deviation of numbers is
     index: Tensor  # type: ignore[assignment]  # (rows,); hides tuple.index
     weight: float
 
@@ -46,17 +48,10 @@ class LabelledExamples:
             raise DataError("there is no example", where=corpora[0].name, why="the files, or their share, are empty")
         self._places = [each.where for each in found]
         self.rows, self.cut = encode_texts(codec.tokenizer, [each.texts for each in found], data.max_length)
-        numbers = {label: number for number, label in enumerate(codec.labels.names)}
-        for each in found:
-            if each.label not in numbers:
-                known = ", ".join(codec.labels.names[:10])
-                raise DataError(
-                    f"the label {each.label!r} is unknown", where=each.where, why=f"training had {known}",
-                    help="mend the label, or train on examples of it",
-                )  # fmt: skip
-        self.labels = np.array([numbers[each.label] for each in found], np.int64)
-        count, balanced = np.array(codec.labels.counts), data.class_weights == "balanced"
-        self._costs = count.sum() / (len(count) * count) if balanced else np.ones(len(count))
+        self.labels = _targets(found, data, codec)
+        self._unit = 1.0 if codec.scale is None else codec.scale.deviation
+        count = np.array(codec.labels.counts)
+        self._costs = count.sum() / (len(count) * count) if data.class_weights == "balanced" else None
         self._lengths = np.fromiter(map(len, self.rows), np.int32, len(self.rows))
 
     def __len__(self) -> int:
@@ -77,9 +72,13 @@ class LabelledExamples:
     def collate(self, examples: ExampleIndices) -> LabelledBatch:
         tokens, valid = padded([self.rows[index] for index in examples.index])
         label = self.labels[examples.index]
-        cost = torch.from_numpy(self._costs[label]).float()
+        cost = np.ones(len(label)) if self._costs is None else self._costs[label]
+        unit = np.full(len(label), self._unit)
         index = torch.from_numpy(np.asarray(examples.index, np.int64).copy())
-        return LabelledBatch(tokens, valid, torch.from_numpy(label), cost, index, float(len(label)))
+        return LabelledBatch(
+            tokens, valid, torch.from_numpy(label), torch.from_numpy(cost).float(), torch.from_numpy(unit), index,
+            float(len(label)),
+        )  # fmt: skip
 
     def where(self, index: int) -> str:
         return self._places[index]
@@ -89,6 +88,32 @@ class LabelledExamples:
         whole = hashlib.sha256(self.labels.tobytes() + self._lengths.tobytes())
         whole.update(np.concatenate([np.asarray(row, np.int64) for row in self.rows]).tobytes())
         return whole.hexdigest()
+
+
+def _targets(
+    found: Sequence[LabelledText], data: LabelledDataConfig, codec: LabelCodec
+) -> npt.NDArray[np.int64] | npt.NDArray[np.float64]:
+    """(examples,) classes or deviations from the mean of training, or (examples, classes) 1 where a label is told."""
+    if codec.scale is not None:
+        return (np.array([number(each) for each in found]) - codec.scale.mean) / codec.scale.deviation
+    numbers = {label: number for number, label in enumerate(codec.labels.names)}
+    places = [[_known(each, label, numbers) for label in each.labels] for each in found]
+    if data.label_kind == "class":
+        return np.array([place for (place,) in places], np.int64)
+    table = np.zeros((len(found), len(numbers)))
+    for row, chosen in zip(table, places, strict=True):
+        row[chosen] = 1
+    return table
+
+
+def _known(example: LabelledText, label: str, numbers: dict[str, int]) -> int:
+    if label not in numbers:
+        known = ", ".join(list(numbers)[:10])
+        raise DataError(
+            f"the label {label!r} is unknown", where=example.where, why=f"training had {known}",
+            help="mend the label, or train on examples of it",
+        )  # fmt: skip
+    return numbers[label]
 
 
 def encode_texts(

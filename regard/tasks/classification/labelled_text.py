@@ -17,10 +17,10 @@ __all__ = ["LabelledText", "read_labelled"]
 
 
 class LabelledText(NamedTuple):
-    """The texts of one example, its label, and where they stand."""
+    """The texts of one example, its label or labels, and where they stand."""
 
     texts: tuple[str, ...]
-    label: str
+    labels: tuple[str, ...]
     where: str
 
 
@@ -30,7 +30,7 @@ def read_labelled(corpora: Sequence[LabelledConfig], data: LabelledDataConfig) -
         for path in named_files(corpus.source):
             refuse_pipe(path)
             for found in _of_file(path, data):
-                if not found.label.strip():
+                if data.label_kind != "several" and not found.labels[0].strip():
                     what = "an example has no label"
                     raise DataError(what, where=found.where, why=f"{data.label!r} is empty", help="give it one")
                 if _falls_into(found.texts, corpus.share):
@@ -44,8 +44,9 @@ def _of_file(path: Path, data: LabelledDataConfig) -> Iterator[LabelledText]:
         keys = ("text", "label") if columns == (1, 2) else columns
         for number, line in enumerate(read_lines(path), start=1):
             where = f"{path}:{number}"
-            *texts, label = _values(line, keys, where)
-            yield LabelledText(tuple(texts), label, where)
+            row = _object(line, where)
+            texts = tuple(_value(row, key, where) for key in keys[:-1])
+            yield LabelledText(texts, _labels_of(row, keys[-1], data, where), where)
         return
     for number, line in enumerate(read_lines(path), start=1):
         where, cells = f"{path}:{number}", line.split("\t")
@@ -60,8 +61,24 @@ def _of_file(path: Path, data: LabelledDataConfig) -> Iterator[LabelledText]:
                 why=f"columns {', '.join(map(str, columns))} are read",
                 help="a tab stands between columns; --set data.text=1 --set data.label=2 says which are read",
             )
-        *texts, label = (cells[place] for place in places)
-        yield LabelledText(tuple(texts), label, where)
+        *read, label = (cells[place] for place in places)
+        yield LabelledText(tuple(read), _split(label, data), where)
+
+
+def _split(label: str, data: LabelledDataConfig) -> tuple[str, ...]:
+    """The labels of a cell: itself, or the different ones between separators."""
+    if data.label_kind != "several":
+        return (label,)
+    parts = (each.strip() for each in label.split(data.label_separator))
+    return tuple(dict.fromkeys(each for each in parts if each))
+
+
+def _labels_of(row: dict[str, Any], key: int | str, data: LabelledDataConfig, where: str) -> tuple[str, ...]:
+    """The labels of a JSON object: a text or a number, or a list of texts where there may be several."""
+    found = row.get(str(key))
+    if data.label_kind == "several" and isinstance(found, list) and all(isinstance(each, str) for each in found):
+        return tuple(dict.fromkeys(found))
+    return _split(_value(row, key, where), data)
 
 
 def _places(columns: Sequence[int | str], first: Sequence[str], where: str) -> list[int]:
@@ -73,21 +90,21 @@ def _places(columns: Sequence[int | str], first: Sequence[str], where: str) -> l
     return [column - 1 if isinstance(column, int) else list(first).index(column) for column in columns]
 
 
-def _values(line: str, keys: Sequence[int | str], where: str) -> list[str]:
+def _object(line: str, where: str) -> dict[str, Any]:
     try:
         row = parse_json(line)
     except ValueError as error:
         raise DataError("the line is not JSON", where=where, why=str(error)) from error
     if not isinstance(row, dict):
         raise DataError("the line is no JSON object", where=where, why="an example is an object with text and label")
-    return [_value(row, key, where) for key in keys]
+    return row
 
 
 def _value(row: dict[str, Any], key: int | str, where: str) -> str:
     value = row.get(str(key))
     if isinstance(value, str):
         return value
-    if isinstance(value, int | bool):
+    if isinstance(value, int | float):
         return str(value)
     help = "--set data.text=KEY --set data.label=KEY name others"
     raise DataError(f"the line has no text under {key}", where=where, why=told_keys(row), help=help)

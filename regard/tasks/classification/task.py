@@ -10,10 +10,25 @@ from torch import nn
 
 from regard.core import atomic_files
 from regard.core.state import State
-from regard.core.task import Advance, Card, Data, LossTerms, Metric, Objective, Report, RunFiles, Task
+from regard.core.task import (
+    Advance,
+    Card,
+    Data,
+    LossTerms,
+    Metric,
+    MetricSums,
+    MetricTable,
+    Objective,
+    Report,
+    RunFiles,
+    Task,
+)
 from regard.errors import DataError
-from regard.metrics.classes import class_metrics, class_tables, prediction_sums
+from regard.metrics.classes import calibration_error, class_metrics, class_tables
+from regard.metrics.label_sets import label_set_metrics, label_set_tables
+from regard.metrics.numbers import number_metrics
 from regard.models.classifier import SequenceClassifier, build_classifier
+from regard.tasks.classification.answers import TEMPERATURES, class_loss, label_set_loss, number_loss
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.classification.codecs import LabelCodec, make_codec, open_codec, open_run
 from regard.tasks.classification.config import ClassificationConfig, LabelledConfig
@@ -49,18 +64,45 @@ def _build(config: ClassificationConfig, spec: Mapping[str, int]) -> SequenceCla
 
 
 def _objective(config: ClassificationConfig) -> Objective:
-    """Cross-entropy of the label, in nats, times the row's cost, under the label smoothing of the config."""
-    smoothing = config.train.label_smoothing
+    """Loss of the label, times the row's cost, under the label smoothing of the config."""
+    smoothing, kind = config.train.label_smoothing, config.data.label_kind
 
     def loss(net: nn.Module, batch: LabelledBatch, carry: State = ()) -> LossTerms:
         logits = net(batch.tokens, batch.valid).logits
-        log_p = logits.float().log_softmax(-1) if logits.dtype.itemsize < 4 else logits.log_softmax(-1)
-        nll = -log_p.gather(1, batch.label[:, None])[:, 0]
-        smoothed = (1 - smoothing) * nll - smoothing * log_p.mean(-1)
-        sums = {"nll": nll.detach().double().sum(), **prediction_sums(log_p.detach(), batch.label)}
-        return LossTerms((smoothed * batch.cost.to(smoothed.dtype)).sum(), sums)
+        logits = logits.float() if logits.dtype.itemsize < 4 else logits
+        if kind == "number":
+            found = number_loss(logits[:, 0], batch.label, batch.unit)
+        elif kind == "several":
+            found = label_set_loss(logits, batch.label)
+        else:
+            found = class_loss(logits, batch.label, smoothing=smoothing, evaluating=not net.training)
+        return LossTerms((found.loss * batch.cost.to(found.loss.dtype)).sum(), found.sums)
 
     return loss
+
+
+def _compute_metrics(sums: MetricSums) -> dict[str, float]:
+    """Figures of the kind of label whose sums these are.
+
+    ``temperature``: the divisor of logits under which these examples are likeliest. ``scaled_calibration_error``: that
+    of the probabilities that the predictor tells, which are divided by the temperature of validation.
+    """
+    if "moments" in sums:
+        return number_metrics(sums)
+    if "label_counts" in sums:
+        return label_set_metrics(sums)
+    found = class_metrics(sums)
+    if "scaled_nll" in sums:
+        found["temperature"] = float(TEMPERATURES[int(sums["scaled_nll"].argmin())])
+    if "scaled_reliability" in sums:
+        found["scaled_calibration_error"] = calibration_error(sums["scaled_reliability"])
+    return found
+
+
+def _tables(sums: MetricSums, codec: LabelCodec) -> Mapping[str, MetricTable]:
+    if "confusion" in sums:
+        return class_tables(sums, codec.labels.names)
+    return label_set_tables(sums, codec.labels.names) if "label_counts" in sums else {}
 
 
 def _predictor(net: Any, codecs: LabelCodec, config: ClassificationConfig, *, engine: Any = None) -> Classifier:
@@ -91,15 +133,24 @@ TASK = Task(
     small_spec={"types": 8, "classes": 2},
     objective=_objective,
     predictor=_predictor,
-    compute_metrics=class_metrics,
+    compute_metrics=_compute_metrics,
     metrics={
         "accuracy": Metric(lower_is_better=False),
         "macro_f1": Metric(lower_is_better=False),
         "calibration_error": Metric(lower_is_better=True),
         "majority": Metric(lower_is_better=False),
+        "temperature": Metric(lower_is_better=True),
+        "scaled_calibration_error": Metric(lower_is_better=True, by_predictor=True),
+        "exact_match": Metric(lower_is_better=False),
+        "micro_f1": Metric(lower_is_better=False),
+        "usual_micro_f1": Metric(lower_is_better=False),
+        "rmse": Metric(lower_is_better=True),
+        "mae": Metric(lower_is_better=True),
+        "pearson": Metric(lower_is_better=False),
+        "mean_rmse": Metric(lower_is_better=True),
     },
     sample=_sample,
     sample_lines=("a fine film", "dull", "it is", ""),
-    tables=lambda sums, codec: class_tables(sums, codec.labels.names),
+    tables=_tables,
     card=Card("text-classification", 'print(model(["…"])[0].label)', "classify {run} < in.txt"),
 )

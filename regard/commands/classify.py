@@ -1,0 +1,65 @@
+"""``regard classify``: labels, sets of labels or numbers of texts, by a trained classifier."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from regard.commands.bulk import Bulk, Folder, takes_bulk
+from regard.commands.options import CheckpointName, DeviceName, Run, Threads, epilog
+from regard.commands.predict import AsJson, Input, Settings, answer
+
+__all__ = ["register"]
+
+EXAMPLES = epilog(
+    "regard classify runs/reviews < reviews.txt",
+    "regard classify runs/reviews --json --abstain-below 0.8 < reviews.txt",
+    "regard classify runs/topics --threshold 0.3 < articles.txt",
+    "regard classify runs/reviews -o labels/ part-*.txt",
+)
+
+Share = Annotated[
+    float | None,
+    typer.Option(
+        min=0, max=1, metavar="P", help="Answer ? where the label's probability is below P.", show_default="0"
+    ),
+]
+Threshold = Annotated[
+    float | None,
+    typer.Option(min=0, max=1, metavar="P", help="Of several labels: tell those of at least P.", show_default="0.5"),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``regard classify`` to the command line."""
+    app.command("classify", epilog=EXAMPLES)(classify)
+
+
+@takes_bulk
+def classify(
+    run: Run,
+    files: Input = None,
+    *,
+    abstain_below: Share = None,
+    threshold: Threshold = None,
+    output: Folder = None,
+    as_json: AsJson = False,
+    set_: Settings = None,
+    bulk: Bulk = Bulk(),
+    checkpoint: CheckpointName = None,
+    device: DeviceName = None,
+    threads: Threads = None,
+) -> None:
+    """Tell the label of each text, by a trained classifier.
+
+    A line in gives a line out, in order, while input is read: LABEL, a tab and its probability; the labels, where there
+    may be several; or the number. Several texts stand in one line with a tab between. --json has all probabilities.
+    """
+    from regard.runs.run_folder import RunFolder
+    from regard.tasks.load import require_task
+
+    require_task(RunFolder.open(run), "classification")
+    given: dict[str, Any] = {"abstain_below": abstain_below, "threshold": threshold}
+    settings = {name: value for name, value in given.items() if value is not None}
+    answer(run, files, settings, output, as_json, set_, bulk, checkpoint=checkpoint, device=device, threads=threads)
