@@ -163,7 +163,14 @@ def test_a_file_of_texts_and_labels_is_recognised(tmp_path: Path) -> None:
     proposal = choose([labels], [], {})
     assert proposal is not None
     assert load_config(proposal.config).task.kind == "classification"
+    assert proposal.config["data"]["tokenizer"]["kind"] == "word"
     assert choose([pairs], [], {}) is None
+    molecules = tmp_path / "molecules.tsv"
+    molecules.write_text("".join(f"{'ACGT' * 8}{'ACGT'[number % 4]}\t{number % 2}\n" for number in range(40)))
+    proposal = choose([molecules], [], {})
+    assert proposal is not None and "letter by letter" in proposal.reasons[-1]
+    config = load_config(proposal.config)
+    assert config.data.tokenizer.kind == "character" and config.model.encoder.kind == "convolutional"
 
 
 def test_columns_of_two_kinds_are_refused(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from regard.runs.config import Proposal
 __all__ = ["choose"]
 
 LOOKED_AT = 20_000  # lines
+SHORT = 20  # letters: a text of fewer may be one word
 CLASSES, USES = 20, 10  # a column is a label's if it has no more different values, each so often on average
 ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: one that is given leaves no other chosen
 
@@ -25,9 +26,10 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         return None
     if not files[0].is_file():  # a pipe can be read once, by nobody who only looks
         return None
-    counts = _labels(files[0])
-    if counts is None:
+    found = _labels(files[0])
+    if found is None:
         return None
+    counts, spaced = found
     total, source = counts.total(), str(files[0])
     small = total <= 20_000
     parts: dict[str, Any] = {"train": [{"source": source}], "valid": [{"source": str(file)} for file in valid]}
@@ -46,10 +48,15 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         "translation would learn to write them",
         told,
     ]
+    model: dict[str, Any] = {"preset": "tiny" if small else "small", "pooling": "attention"}
+    if not spaced:
+        reasons.append("texts have no spaces: letter by letter, by convolutions, which find short motifs")
+        model = {"encoder": {"kind": "convolutional", "blocks": [[64, 7, 3]]}, "width": 64, "dropout": 0.3}
+        model |= {"pooling": "attention"}
     config = {
         "task": {"kind": "classification"},
-        "data": {**parts, "tokenizer": {"kind": "word"}},
-        "model": {"preset": "tiny" if small else "small", "pooling": "attention"},
+        "data": {**parts, "tokenizer": {"kind": "word" if spaced else "character"}},
+        "model": model,
         "train": settings,
     }
     return Proposal(config, reasons)
@@ -58,17 +65,19 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
 _SHARES = {"train": [0.0, 0.9], "valid": [0.9, 1.0]}
 
 
-def _labels(path: Path) -> Counter[str] | None:
-    """Count each label in the lines looked at; None where the second column is none."""
+def _labels(path: Path) -> tuple[Counter[str], bool] | None:
+    """Count each label in the lines looked at, and whether texts have words; None where the second column is none."""
     counts: Counter[str] = Counter()
+    spaced = 0
     try:
         for line in islice(read_lines(path), LOOKED_AT):
-            _, tab, label = line.partition("\t")
+            text, tab, label = line.partition("\t")
             if not tab or not label or any(map(str.isspace, label)):
                 return None
             counts[label] += 1
+            spaced += " " in text.strip() or len(text) < SHORT
             if len(counts) > CLASSES:
                 return None
     except RegardError:  # whoever reads it next says so
         return None
-    return counts if len(counts) > 1 and counts.total() >= USES * len(counts) else None
+    return (counts, spaced > counts.total() / 2) if len(counts) > 1 and counts.total() >= USES * len(counts) else None
