@@ -23,6 +23,7 @@ from regard.attention.catalogue import MECHANISMS, PLACED
 from regard.config.settings import SearchConfig, TrainConfig
 from regard.data.corpora import CorpusConfig
 from regard.data.masking import MaskingConfig
+from regard.data.shared_files import FilesConfig
 from regard.data.stream import TextConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.attention_config import MechanismConfig, MixerConfig
@@ -38,10 +39,10 @@ from regard.models.recurrent.config import CellConfig, RecurrentDecoderConfig, R
 from regard.models.tagger_config import TaggerModelConfig
 from regard.models.transformer.config import TransformerDecoderConfig, TransformerStackConfig
 from regard.runs.config import TaskSection, recipe_names
-from regard.tasks.classification.config import LabelledConfig, LabelledDataConfig
+from regard.tasks.classification.config import LabelledDataConfig
 from regard.tasks.language_model.config import GenerateConfig, TextDataConfig
 from regard.tasks.masked.config import FillConfig, MaskedDataConfig
-from regard.tasks.tagging.config import TaggedConfig, TaggedDataConfig
+from regard.tasks.tagging.config import TaggedDataConfig
 from regard.tasks.translation.config import DataConfig, TranslationConfig
 
 __all__ = ["PAGE", "meanings", "page"]
@@ -88,10 +89,13 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("[model.decoder] `language-model`", CausalStackConfig, "The stack of layers."),
     ("[generate] `language-model`", GenerateConfig, "How text is generated; options of `regard generate`, too."),
     ("[data] `classification`", LabelledDataConfig, "Labelled texts, and how they become tokens and classes."),
-    ("[[data.train]] `classification`", LabelledConfig, "One table a corpus; `[[data.valid]]` has the same keys."),
+    (
+        "[[data.train]] `classification`, `tagging`",
+        FilesConfig,
+        "One table a corpus; `[[data.valid]]` has the same keys.",
+    ),
     ("[model] `classification`", ClassifierModelConfig, "Keys of the encoder may stand here, too."),
     ("[data] `tagging`", TaggedDataConfig, "Tagged sentences, and how their tokens become numbers."),
-    ("[[data.train]] `tagging`", TaggedConfig, "One table a corpus; `[[data.valid]]` has the same keys."),
     ("[model] `tagging`", TaggerModelConfig, "Keys of the encoder may stand here, too."),
     ("[data] `masked`", MaskedDataConfig, "Texts, what a text is, and how they become tokens."),
     ("[[data.train]] `masked`", TextConfig, "As of a language model; `[[data.valid]]` has the same keys."),

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from regard.core.task import find_task
+from regard.data.shared_files import FilesConfig
 from regard.errors import DataError, ModelError, RegardError
 from regard.metrics.classes import calibration_error, class_figures, class_metrics, class_tables, prediction_sums
 from regard.metrics.label_sets import label_set_metrics, label_set_sums, label_set_tables
@@ -22,7 +23,7 @@ from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 from regard.tasks.classification.automatic_config import choose
 from regard.tasks.classification.classifier import Classifier
-from regard.tasks.classification.config import LabelledConfig, LabelledDataConfig
+from regard.tasks.classification.config import LabelledDataConfig
 from regard.tasks.classification.labelled_text import read_labelled
 from regard.testing import TaskCase
 
@@ -68,7 +69,7 @@ def test_shares_of_one_file_have_no_text_in_common(tmp_path: Path) -> None:
     path.write_text("".join(f"text {number}\t{number % 2}\n" for number in range(40)))
     data = data_of(path)
     parts = [
-        {each.texts for each in read_labelled([LabelledConfig(source=path, share=share)], data)}
+        {each.texts for each in read_labelled([FilesConfig(source=path, share=share)], data)}
         for share in ((0.0, 0.5), (0.5, 1.0))
     ]
     assert all(parts) and not parts[0] & parts[1] and len(parts[0] | parts[1]) == 40

@@ -13,6 +13,7 @@ import torch
 from regard.attention.mask import Span
 from regard.core.task import ExampleIndices, find_task
 from regard.data.affixes import AFFIXES, affix_buckets, shape
+from regard.data.shared_files import FilesConfig
 from regard.errors import DataError, ModelError, RegardError
 from regard.models.affix_input import AffixInput
 from regard.models.input import TokenInput
@@ -21,7 +22,7 @@ from regard.models.tagger_config import TaggerModelConfig
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 from regard.tasks.tagging.automatic_config import choose
-from regard.tasks.tagging.config import TaggedConfig, TaggedDataConfig
+from regard.tasks.tagging.config import TaggedDataConfig
 from regard.tasks.tagging.examples import NO_TAG, TaggedExamples
 from regard.tasks.tagging.spans import TagSpan, are_spans, best_path, spans
 from regard.tasks.tagging.tagged_text import read_tagged
@@ -95,7 +96,7 @@ def test_shares_of_one_file_have_no_sentence_in_common(tmp_path: Path) -> None:
     path.write_text("".join(f"word{number}\tX\n\n" for number in range(40)))
     data = data_of(path)
     parts = [
-        {each.tokens for each in read_tagged([TaggedConfig(source=path, share=share)], data)}
+        {each.tokens for each in read_tagged([FilesConfig(source=path, share=share)], data)}
         for share in ((0.0, 0.5), (0.5, 1.0))
     ]
     assert all(parts) and not parts[0] & parts[1] and len(parts[0] | parts[1]) == 40

@@ -10,9 +10,22 @@ from typing import NamedTuple
 from regard.core.untrusted_files import SMALL, parse_json, read_bytes
 from regard.errors import DataError, ModelError
 
-__all__ = ["MOST_CLASSES", "Labels"]
+__all__ = ["MOST_CLASSES", "LabelNumbers", "Labels"]
 
 MOST_CLASSES = 10_000
+
+
+class LabelNumbers(dict[str, int]):
+    """The number of each label's class."""
+
+    def of(self, label: str, where: str) -> int:
+        """The number of this label. DataError, with its place, where training did not have it."""
+        if label not in self:
+            raise DataError(
+                f"the label {label!r} is unknown", where=where, why=f"training had {', '.join(list(self)[:10])}",
+                help="mend the label, or train on examples of it",
+            )  # fmt: skip
+        return self[label]
 
 
 class Labels(NamedTuple):
@@ -50,6 +63,11 @@ class Labels(NamedTuple):
                 help="copy the whole run again",
             ) from error
         return cls(names, counts)
+
+    @property
+    def numbers(self) -> LabelNumbers:
+        """The place of each label in their order."""
+        return LabelNumbers((name, number) for number, name in enumerate(self.names))
 
     def save(self, path: Path) -> None:
         """Write the file that ``open`` reads."""

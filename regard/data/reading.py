@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import difflib
 import gzip
-import hashlib
 import zlib
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import islice, zip_longest
@@ -17,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from regard.core.untrusted_files import parse_json, shortened
 from regard.data.alignment import first_shifted_line
 from regard.data.file_names import FileNames, paired_files, spelled
+from regard.data.shared_files import falls_into
 from regard.errors import DataError, StorageError
 
 __all__ = [
@@ -133,7 +133,7 @@ class PairReader:
         for number, source, target in _raw_pairs(config):
             has_source, has_target = bool(source.strip()), bool(target.strip())
             if has_source and has_target:
-                if _falls_into(source, config.share):
+                if falls_into(source, config.share):
                     yield before + number, source, target
             elif has_source or has_target:
                 self._one_sided_count += 1
@@ -180,13 +180,6 @@ def refuse_pipe(path: Path) -> None:
             why="it can be read only once",
             help="save it to a file first; a file may be gzipped",
         )
-
-
-def _falls_into(source: str, share: tuple[float, float]) -> bool:
-    if share == (0.0, 1.0):
-        return True
-    digest = hashlib.blake2b(source.encode(), digest_size=8).digest()
-    return share[0] <= int.from_bytes(digest) / 2**64 < share[1]
 
 
 def read_pairs(config: CorpusConfig) -> PairReader:

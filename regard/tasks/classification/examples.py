@@ -14,11 +14,12 @@ from torch import Tensor
 from regard.core.task import ExampleIndices
 from regard.data.order import batches_in_order, by_length
 from regard.data.padding import padded
+from regard.data.shared_files import FilesConfig
 from regard.data.tokenizers.tokenizer import BEGIN, END, Tokenizer
 from regard.errors import DataError
 from regard.tasks.classification.answers import number
 from regard.tasks.classification.codecs import LabelCodec
-from regard.tasks.classification.config import LabelledConfig, LabelledDataConfig
+from regard.tasks.classification.config import LabelledDataConfig
 from regard.tasks.classification.labelled_text import LabelledText, read_labelled
 
 __all__ = ["LabelledBatch", "LabelledExamples", "encode_texts"]
@@ -40,7 +41,7 @@ class LabelledExamples:
     """The labelled texts of files as ``core.task.Examples``, in memory."""
 
     def __init__(
-        self, corpora: Sequence[LabelledConfig], data: LabelledDataConfig, codec: LabelCodec, *, tokens: int, seed: int
+        self, corpora: Sequence[FilesConfig], data: LabelledDataConfig, codec: LabelCodec, *, tokens: int, seed: int
     ) -> None:
         self._tokens, self._seed = tokens, seed
         found = list(read_labelled(corpora, data))
@@ -96,24 +97,14 @@ def _targets(
     """(examples,) classes or deviations from the mean of training, or (examples, classes) 1 where a label is told."""
     if codec.scale is not None:
         return (np.array([number(each) for each in found]) - codec.scale.mean) / codec.scale.deviation
-    numbers = {label: number for number, label in enumerate(codec.labels.names)}
-    places = [[_known(each, label, numbers) for label in each.labels] for each in found]
+    numbers = codec.labels.numbers
+    places = [[numbers.of(label, each.where) for label in each.labels] for each in found]
     if data.label_kind == "class":
         return np.array([place for (place,) in places], np.int64)
     table = np.zeros((len(found), len(numbers)))
     for row, chosen in zip(table, places, strict=True):
         row[chosen] = 1
     return table
-
-
-def _known(example: LabelledText, label: str, numbers: dict[str, int]) -> int:
-    if label not in numbers:
-        known = ", ".join(list(numbers)[:10])
-        raise DataError(
-            f"the label {label!r} is unknown", where=example.where, why=f"training had {known}",
-            help="mend the label, or train on examples of it",
-        )  # fmt: skip
-    return numbers[label]
 
 
 def encode_texts(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,8 +9,9 @@ from typing import Any, NamedTuple
 from regard.core.untrusted_files import parse_json, shortened
 from regard.data.file_names import named_files
 from regard.data.reading import read_lines, refuse_pipe, told_keys
+from regard.data.shared_files import FilesConfig, falls_into
 from regard.errors import DataError
-from regard.tasks.classification.config import LabelledConfig, LabelledDataConfig
+from regard.tasks.classification.config import LabelledDataConfig
 
 __all__ = ["LabelledText", "read_labelled"]
 
@@ -24,7 +24,7 @@ class LabelledText(NamedTuple):
     where: str
 
 
-def read_labelled(corpora: Sequence[LabelledConfig], data: LabelledDataConfig) -> Iterator[LabelledText]:
+def read_labelled(corpora: Sequence[FilesConfig], data: LabelledDataConfig) -> Iterator[LabelledText]:
     """The examples of files, in their order. DataError, with file and line, for one without a text or a label."""
     for corpus in corpora:
         for path in named_files(corpus.source):
@@ -33,7 +33,7 @@ def read_labelled(corpora: Sequence[LabelledConfig], data: LabelledDataConfig) -
                 if data.label_kind != "several" and not found.labels[0].strip():
                     what = "an example has no label"
                     raise DataError(what, where=found.where, why=f"{data.label!r} is empty", help="give it one")
-                if _falls_into(found.texts, corpus.share):
+                if falls_into("\t".join(found.texts), corpus.share):
                     yield found
 
 
@@ -108,8 +108,3 @@ def _value(row: dict[str, Any], key: int | str, where: str) -> str:
         return str(value)
     help = "--set data.text=KEY --set data.label=KEY name others"
     raise DataError(f"the line has no text under {key}", where=where, why=told_keys(row), help=help)
-
-
-def _falls_into(texts: Sequence[str], share: tuple[float, float]) -> bool:
-    digest = hashlib.blake2b("\t".join(texts).encode(), digest_size=8).digest()
-    return share[0] <= int.from_bytes(digest) / 2**64 < share[1]

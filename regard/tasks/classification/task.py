@@ -23,6 +23,7 @@ from regard.core.task import (
     RunFiles,
     Task,
 )
+from regard.data.shared_files import FilesConfig
 from regard.errors import DataError
 from regard.metrics.classes import calibration_error, class_metrics, class_tables
 from regard.metrics.label_sets import label_set_metrics, label_set_tables
@@ -31,7 +32,7 @@ from regard.models.classifier import SequenceClassifier, build_classifier
 from regard.tasks.classification.answers import TEMPERATURES, class_loss, label_set_loss, number_loss
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.classification.codecs import LabelCodec, make_codec, open_codec, open_run
-from regard.tasks.classification.config import ClassificationConfig, LabelledConfig
+from regard.tasks.classification.config import ClassificationConfig
 from regard.tasks.classification.examples import LabelledBatch, LabelledExamples
 
 __all__ = ["TASK"]
@@ -42,7 +43,7 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
     codec = make_codec(run, say) if run.makes_codecs else open_codec(run)
     known, contents = run.contents or {}, dict[str, str]()
 
-    def examples(name: str, corpora: tuple[LabelledConfig, ...]) -> LabelledExamples:
+    def examples(name: str, corpora: tuple[FilesConfig, ...]) -> LabelledExamples:
         found = LabelledExamples(corpora, config.data, codec, tokens=config.train.batch_tokens, seed=config.seed)
         contents[name] = found.digest()
         if known.get(name, contents[name]) != contents[name]:

@@ -20,7 +20,7 @@ from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer
 from regard.errors import DataError
 from regard.tasks.tagging.codecs import TagCodec
 from regard.tasks.tagging.config import TaggingConfig
-from regard.tasks.tagging.tagged_text import TaggedSentence, read_tagged
+from regard.tasks.tagging.tagged_text import read_tagged
 
 __all__ = ["NO_TAG", "TaggedBatch", "TaggedExamples", "TokenRow", "token_rows"]
 
@@ -59,8 +59,8 @@ class TaggedExamples:
         self.sentences = list(read_tagged(corpora, config.data))
         if not self.sentences:
             raise DataError("there is no sentence", where=corpora[0].name, why="the files, or their share, are empty")
-        numbers = {tag: number for number, tag in enumerate(codec.tags.names)}
-        tags = [np.array([_known(each, tag, numbers) for tag in each.tags], np.int64) for each in self.sentences]
+        numbers = codec.tags.numbers
+        tags = [np.array([numbers.of(tag, each.where) for tag in each.tags], np.int64) for each in self.sentences]
         usual = [np.array(codec.most_frequent(each.tokens), np.int64) for each in self.sentences]
         self.rows: list[TokenRow] = []
         self._places: list[str] = []
@@ -131,16 +131,6 @@ class TaggedExamples:
         found = np.full(len(row.columns), NO_TAG, np.int64)
         found[row.first] = of[index]
         return found
-
-
-def _known(sentence: TaggedSentence, tag: str, numbers: dict[str, int]) -> int:
-    if tag not in numbers:
-        known = ", ".join(list(numbers)[:10])
-        raise DataError(
-            f"the tag {tag!r} is unknown", where=sentence.where, why=f"training had {known}",
-            help="mend the tag, or train on sentences with it",
-        )  # fmt: skip
-    return numbers[tag]
 
 
 def token_rows(tokenizer: Tokenizer, sentences: Sequence[Sequence[str]], config: TaggingConfig) -> list[list[TokenRow]]:

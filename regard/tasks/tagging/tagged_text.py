@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,8 +9,9 @@ from typing import Any, NamedTuple
 from regard.core.untrusted_files import parse_json
 from regard.data.file_names import CONLL_U, JSON_LINES, has_ending, named_files
 from regard.data.reading import read_lines, refuse_pipe, told_keys
+from regard.data.shared_files import FilesConfig, falls_into
 from regard.errors import DataError
-from regard.tasks.tagging.config import TaggedConfig, TaggedDataConfig
+from regard.tasks.tagging.config import TaggedDataConfig
 
 __all__ = ["TaggedSentence", "read_tagged"]
 
@@ -24,13 +24,13 @@ class TaggedSentence(NamedTuple):
     where: str
 
 
-def read_tagged(corpora: Sequence[TaggedConfig], data: TaggedDataConfig) -> Iterator[TaggedSentence]:
+def read_tagged(corpora: Sequence[FilesConfig], data: TaggedDataConfig) -> Iterator[TaggedSentence]:
     """The sentences of files, in their order. DataError, with file and line, for what is none."""
     for corpus in corpora:
         for path in named_files(corpus.source):
             refuse_pipe(path)
             for found in _of_file(path, data):
-                if _falls_into(found.tokens, corpus.share):
+                if falls_into("\t".join(found.tokens), corpus.share):
                     yield found
 
 
@@ -104,8 +104,3 @@ def _texts(row: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
         help = "--set data.token=KEY --set data.tag=KEY name others"
         raise DataError(f"the line has no list of words under {key}", where=where, why=told_keys(row), help=help)
     return tuple(found)
-
-
-def _falls_into(tokens: Sequence[str], share: tuple[float, float]) -> bool:
-    digest = hashlib.blake2b("\t".join(tokens).encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return share[0] <= int.from_bytes(digest) / 2**64 < share[1]

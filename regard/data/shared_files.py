@@ -1,0 +1,45 @@
+"""Files of examples of which a part may be taken, by a hash of what each example reads."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from regard.data.file_names import FileNames, spelled
+
+__all__ = ["FilesConfig", "falls_into"]
+
+Part = Annotated[float, Field(ge=0, le=1)]
+
+
+class FilesConfig(BaseModel):
+    """Files of examples, plain or ``.gz``; what their columns are stands in the section ``data``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: FileNames = Field(description="a file; also a list, or a pattern such as `part-*.tsv`")
+    share: tuple[Part, Part] = Field(
+        (0.0, 1.0),
+        description="the part of the examples, by a hash of what they read: [0.0, 0.9], [0.9, 1.0] are two",
+    )
+
+    @property
+    def name(self) -> str:
+        """The name of the first file."""
+        return spelled(self.source)
+
+    @model_validator(mode="after")
+    def _share_is_a_part(self) -> FilesConfig:
+        if self.share[0] >= self.share[1]:
+            raise ValueError("a share goes from a smaller to a larger number")
+        return self
+
+
+def falls_into(text: str, share: tuple[float, float]) -> bool:
+    """Whether a text is in this part of [0, 1) by its hash: the same text always is, in whatever file or order."""
+    if share == (0.0, 1.0):
+        return True
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return share[0] <= int.from_bytes(digest) / 2**64 < share[1]

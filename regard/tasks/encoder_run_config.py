@@ -1,0 +1,62 @@
+"""Config of tasks whose network is an encoder that ends in classes. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from pydantic import model_validator
+
+from regard.config.explain import Misfit
+from regard.models.position_config import LearnedConfig
+from regard.runs.config import RunConfig
+
+__all__ = ["EncoderRunConfig"]
+
+
+class EncoderRunConfig(RunConfig):
+    """Base of these configs: sizes of the encoder, of a vocabulary and of classes; no label smoothing unless given."""
+
+    codec_keys: ClassVar[tuple[str, ...]] = ("tokenizer",)
+    inherited_keys: ClassVar[tuple[str, ...]] = ("max_length",)
+
+    data: Any
+    model: Any
+
+    @property
+    def width(self) -> int:
+        return int(self.model.encoder.width)
+
+    @property
+    def layers(self) -> int:
+        return int(self.model.encoder.depth)
+
+    @property
+    def longest(self) -> int:
+        """Columns that the encoder reads at most."""
+        raise NotImplementedError
+
+    def check_sizes(self, spec: Mapping[str, int]) -> None:
+        if spec.keys() != {"types", "classes"}:
+            raise ValueError("it should have the size of one vocabulary, types, and the number of classes")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _smooths_nothing(cls, given: Any) -> Any:
+        """Label smoothing, a habit of translation, only where it is asked for."""
+        if not isinstance(given, dict) or not isinstance(given.get("train", {}), dict):
+            return given
+        return given | {"train": {"label_smoothing": 0.0} | given.get("train", {})}
+
+    @model_validator(mode="after")
+    def _positions_suffice(self) -> Self:
+        encoder = self.model.encoder
+        position = None if encoder.kind == "recurrent" else encoder.position
+        if isinstance(position, LearnedConfig) and position.longest < self.longest:
+            raise Misfit(
+                "model.encoder.position.longest",
+                "data.max_length",
+                why=f"{self.data.max_length} pieces and the symbols around them need {self.longest} learned positions",
+                help=f"--set model.position.longest={self.longest}, or lower data.max_length",
+            )
+        return self
