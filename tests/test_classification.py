@@ -24,6 +24,7 @@ from regard.runs.run_folder import RunFolder
 from regard.tasks.classification.automatic_config import choose
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.classification.config import LabelledDataConfig
+from regard.tasks.classification.examples import text_table
 from regard.tasks.classification.labelled_text import read_labelled
 from regard.testing import TaskCase
 
@@ -344,3 +345,34 @@ def test_what_a_classifier_looked_at(case: TaskCase) -> None:
     assert sum(math.exp(each.log_probability) for each in seen.following) == pytest.approx(1)
     with pytest.raises(RegardError, match="too long"):
         case.predictor.inspect("film " * 300)
+
+
+def test_texts_apart_are_compared(tmp_path: Path, case: TaskCase) -> None:
+    """Each text knows nothing of the other; which is first is told by nothing but the comparison."""
+    tables = {**case.tables, "model": {**case.tables["model"], "pairs": "apart"}}
+    run, data = trained_files(tmp_path, "a b c\td\tx\nc\ta b\ty\n", tables, text=[1, 2], label=3)
+    batch = data.train.collate(data.train.batches(None)[0])
+    assert batch.tokens.shape == (2, 2, 5) and batch.valid.sum(2).tolist() in ([[5, 3], [3, 4]], [[3, 4], [5, 3]])
+    assert batch.tokens[..., 0].eq(2).all()
+    net = build_classifier(run.config.model, types=len(data.codecs.tokenizer), classes=2).eval()
+    model = Classifier(net, data.codecs, run.config)
+    one, longer = model([("a b", "c"), ("a b", "c d a")])
+    assert [piece for piece, _ in one.weights] == ["<s>", "a", "b", "</s>", "c", "</s>"]
+    assert dict(one.weights[:4]) == pytest.approx(dict(longer.weights[:4])) and len(longer.weights) == 8
+    seen = model.inspect(("a b", "c"))
+    first, second = (seen.attention[name] for name in seen.attention if name.endswith(("text 1", "text 2")))
+    assert first.weights.shape[1:] == (4, 4) and second.weights.shape[1:] == (3, 3)
+    assert seen.attention["pooling"].weights.shape == (1, 1, 6)
+    with torch.no_grad():
+        states = [net.encoder(*text_table([row], apart=False)).states[0] for row in ([2, 4, 5, 3], [2, 6, 3])]
+        u, v = (state.mean(0) for state in states)
+        net.pooling = "mean"
+        wanted = net.output(net.compare(torch.cat([u, v, (u - v).abs(), u * v])).relu())
+        found = net(*text_table([[2, 4, 5, 3, 6, 3]], apart=True)).logits[0]
+    torch.testing.assert_close(found, wanted)
+
+
+def test_a_comparison_needs_two_texts() -> None:
+    corpus = [{"source": "a.tsv"}]
+    with pytest.raises(RegardError, match="pairs"):
+        load_config({"task": "classification", "data": {"train": corpus}, "model": {"pairs": "apart"}})

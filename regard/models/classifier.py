@@ -17,30 +17,38 @@ __all__ = ["Classified", "SequenceClassifier", "build_classifier"]
 
 
 class Classified(NamedTuple):
-    """Logits of the classes, and what each column weighs in the vector that they come from."""
+    """Logits of the classes, and what each column weighs in the vector that they come from, of each text."""
 
     logits: Float[Tensor, "rows classes"]
-    weights: Float[Tensor, "rows length"]
+    weights: Float[Tensor, "rows *texts length"]
 
 
 class SequenceClassifier(nn.Module):
     """W Σ_j α_j h_j + b. α is one column's, the same for each valid one, or softmax(v·tanh(U h_j)) (``pooling``).
 
-    The last is additive attention with one learned query (Yang et al. 2016, §2.2).
+    The last is additive attention with one learned query (Yang et al. 2016, §2.2). ``apart``: two texts, encoded each
+    by itself to u and v, of which W max(0, W_c [u; v; |u − v|; u ∘ v] + b_c) + b tells (Conneau et al. 2017, §3.1).
     """
 
-    def __init__(self, encoder: Encoder, classes: int, *, pooling: str, dropout: float) -> None:
+    def __init__(self, encoder: Encoder, classes: int, *, pooling: str, dropout: float, apart: bool = False) -> None:
         super().__init__()
         self.encoder, self.pooling, self.dropout = encoder, pooling, Dropout(dropout)
+        self.compare = nn.Linear(4 * encoder.width, encoder.width) if apart else None
         self.output = nn.Linear(encoder.width, classes)
         if pooling == "attention":
             self.key, self.query = nn.Linear(encoder.width, encoder.width), nn.Linear(encoder.width, 1, bias=False)
 
-    def forward(self, tokens: Int[Tensor, "rows length"], valid: Bool[Tensor, "rows length"]) -> Classified:
-        encoded = self.encoder(tokens, valid)
+    def forward(
+        self, tokens: Int[Tensor, "rows *texts length"], valid: Bool[Tensor, "rows *texts length"]
+    ) -> Classified:
+        encoded = self.encoder(tokens.flatten(0, -2), valid.flatten(0, -2))
         weights = self._weigh(encoded.states, encoded.span.valid)
         pooled = torch.einsum("rl,rlw->rw", weights, encoded.states)
-        return Classified(self.output(self.dropout(pooled)), weights)
+        if self.compare is not None:
+            one, other = pooled.unflatten(0, tokens.shape[:2]).unbind(1)
+            both = torch.cat([one, other, (one - other).abs(), one * other], -1)
+            pooled = self.compare(self.dropout(both)).relu()
+        return Classified(self.output(self.dropout(pooled)), weights.view(tokens.shape))
 
     def _weigh(
         self, states: Float[Tensor, "rows length width"], valid: Bool[Tensor, "rows length"]
@@ -61,4 +69,6 @@ def build_classifier(config: ClassifierModelConfig, *, types: int, classes: int)
     width = config.encoder.embedding_width
     embedding = nn.Parameter(torch.empty(types, width).normal_(std=width**-0.5))
     encoder = ARCHITECTURES[config.encoder.kind].encoder(config.encoder, embedding)
-    return SequenceClassifier(encoder, classes, pooling=config.pooling, dropout=config.encoder.dropout)
+    return SequenceClassifier(
+        encoder, classes, pooling=config.pooling, dropout=config.encoder.dropout, apart=config.pairs == "apart"
+    )  # fmt: skip

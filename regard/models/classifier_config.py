@@ -32,3 +32,8 @@ class ClassifierModelConfig(NetConfig):
         description="the states that classes are told from: that of the symbol before the text, that of the one after "
         "it, their mean, or their mean by learned weights, which can be shown",
     )
+    pairs: Literal["together", "apart"] = Field(
+        "together",
+        description="of two texts: one row after the other, each looking at the other, or each read by "
+        "itself and both compared",
+    )

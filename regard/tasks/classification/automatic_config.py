@@ -42,6 +42,8 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         settings |= {"optimizer": "adamw", "learning_rate": 1e-3, "warmup": 100}
     if not set(ENDS) & given.keys():
         settings |= {"epochs": 10 if small else 5, "early_stopping": 4}
+        if not spaced:
+            settings |= {"epochs": 40, "early_stopping": 10}  # letters say less than words do
     reasons = [
         f"the second column has {len(counts)} different values, {', '.join(sorted(counts)[:5])}"
         f"{' …' if len(counts) > 5 else ''}: a classifier (task.kind = classification); a config with task.kind = "

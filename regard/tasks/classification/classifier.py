@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,13 +13,12 @@ from torch import Tensor
 from regard.attention.observe import observe, twin
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation
 from regard.core.task import Indices, MetricSums, never
-from regard.data.padding import padded
 from regard.errors import ConfigError
 from regard.metrics.classes import prediction_sums
 from regard.models.classifier import SequenceClassifier
 from regard.tasks.classification.codecs import LabelCodec
 from regard.tasks.classification.config import ClassificationConfig
-from regard.tasks.classification.examples import LabelledExamples, encode_texts
+from regard.tasks.classification.examples import LabelledExamples, encode_texts, text_table, texts_of
 
 __all__ = ["Classification", "Classifier", "LabelSet", "ToldNumber"]
 
@@ -110,10 +109,21 @@ class Classifier:
         weights = list(logits)
         for begin in range(0, len(order), ROWS):
             places = order[begin : begin + ROWS]
-            found = self.net(*(table.to(self._device) for table in padded([rows[at] for at in places])))
+            found = self.net(*self._table([rows[at] for at in places]))
             for at, logit, weight in zip(places, found.logits.double().cpu(), found.weights.cpu(), strict=True):
-                logits[at], weights[at] = logit, weight[: len(rows[at])]
+                logits[at], weights[at] = logit, self._in_order(rows[at], weight)
         return logits, weights
+
+    def _table(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+        tokens, valid = text_table(rows, apart=self.config.model.pairs == "apart")
+        return tokens.to(self._device), valid.to(self._device)
+
+    def _in_order(self, row: Sequence[int], weights: Tensor) -> Tensor:
+        """The weights of a row's pieces; where its texts are apart, the second has no BEGIN in the row."""
+        if weights.dim() == 1:
+            return weights[: len(row)]
+        first, *others = (each[: len(text)] for each, text in zip(weights, texts_of(row), strict=True))
+        return torch.cat([first, *(each[1:] for each in others)])
 
     @property
     def _device(self) -> torch.device:
@@ -129,12 +139,26 @@ class Classifier:
             raise ConfigError(f"a text of {len(row)} pieces is too long to look at", why=f"{SHOWN} can be shown")
         shared = twin(self.net)  # hooks on the model itself would be seen by whoever classifies meanwhile
         with observe(shared) as seen:
-            found = shared(*(table.to(self._device) for table in padded([row])))
+            found = shared(*self._table([row]))
         labels = tuple(self.codec.tokenizer.pieces(row))
         key = Axis("token looked at", labels)
-        attention = {name: AttentionWeights(each[0].cpu(), Axis("token", labels), key) for name, each in seen.items()}
-        attention["pooling"] = AttentionWeights(found.weights.cpu()[None], Axis("answer", ("answer",)), key)
+        pooling = self._in_order(row, found.weights[0].cpu())
+        attention = {"pooling": AttentionWeights(pooling[None, None], Axis("answer", ("answer",)), key)}
+        attention |= self._heads(seen, row)
         return Observation("\t".join(texts), attention, (), self._following(found.logits[0].double().cpu()))
+
+    def _heads(self, seen: Mapping[str, Tensor], row: Sequence[int]) -> dict[str, AttentionWeights]:
+        """Attention at each place of the encoder, of each text by itself where texts are apart."""
+        apart = self.config.model.pairs == "apart"
+        texts = texts_of(row) if apart else [row]
+        heads: dict[str, AttentionWeights] = {}
+        for number, text in enumerate(texts):
+            labels = tuple(self.codec.tokenizer.pieces(text))
+            axes, size = (Axis("token", labels), Axis("token looked at", labels)), len(text)
+            for name, weights in seen.items():
+                place = f"{name} of text {number + 1}" if apart else name
+                heads[place] = AttentionWeights(weights[number, :, :size, :size].cpu(), *axes)
+        return heads
 
     def _following(self, logits: Tensor) -> tuple[Alternative, ...]:
         """Labels with their log-probabilities, the likeliest first; none where a number is told."""

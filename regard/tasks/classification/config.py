@@ -101,6 +101,13 @@ class ClassificationConfig(EncoderRunConfig):
         return choose(files, valid, given)
 
     @model_validator(mode="after")
+    def _pairs_are_two(self) -> Self:
+        if self.model.pairs == "apart" and len(self.data.text) != 2:
+            why = f"two texts are compared, and data.text names {len(self.data.text)}"
+            raise Misfit("model.pairs", "data.text", why=why, help="--set model.pairs=together")
+        return self
+
+    @model_validator(mode="after")
     def _best_by_fits_the_labels(self) -> Self:
         by, kind = self.train.best_by, self.data.label_kind
         if by != "loss" and by not in METRICS[kind]:

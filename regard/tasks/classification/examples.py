@@ -19,10 +19,10 @@ from regard.data.tokenizers.tokenizer import BEGIN, END, Tokenizer
 from regard.errors import DataError
 from regard.tasks.classification.answers import number
 from regard.tasks.classification.codecs import LabelCodec
-from regard.tasks.classification.config import LabelledDataConfig
+from regard.tasks.classification.config import ClassificationConfig, LabelledDataConfig
 from regard.tasks.classification.labelled_text import LabelledText, read_labelled
 
-__all__ = ["LabelledBatch", "LabelledExamples", "encode_texts"]
+__all__ = ["LabelledBatch", "LabelledExamples", "encode_texts", "text_table", "texts_of"]
 
 
 class LabelledBatch(NamedTuple):
@@ -40,10 +40,9 @@ class LabelledBatch(NamedTuple):
 class LabelledExamples:
     """The labelled texts of files as ``core.task.Examples``, in memory."""
 
-    def __init__(
-        self, corpora: Sequence[FilesConfig], data: LabelledDataConfig, codec: LabelCodec, *, tokens: int, seed: int
-    ) -> None:
-        self._tokens, self._seed = tokens, seed
+    def __init__(self, corpora: Sequence[FilesConfig], config: ClassificationConfig, codec: LabelCodec) -> None:
+        data, self._apart = config.data, config.model.pairs == "apart"
+        self._tokens, self._seed = config.train.batch_tokens, config.seed
         found = list(read_labelled(corpora, data))
         if not found:
             raise DataError("there is no example", where=corpora[0].name, why="the files, or their share, are empty")
@@ -71,7 +70,7 @@ class LabelledExamples:
         return np.ones(len(self), np.int64)
 
     def collate(self, examples: ExampleIndices) -> LabelledBatch:
-        tokens, valid = padded([self.rows[index] for index in examples.index])
+        tokens, valid = text_table([self.rows[index] for index in examples.index], apart=self._apart)
         label = self.labels[examples.index]
         cost = np.ones(len(label)) if self._costs is None else self._costs[label]
         unit = np.full(len(label), self._unit)
@@ -118,3 +117,20 @@ def encode_texts(
         rows.append([BEGIN, *(piece for part in parts for piece in (*part[:max_length], END))])
         cut.append(any(len(part) > max_length for part in parts))
     return rows, cut
+
+
+def text_table(rows: Sequence[Sequence[int]], *, apart: bool) -> tuple[Tensor, Tensor]:
+    """Tokens and which of them are there, (rows, length); with texts ``apart`` (rows, texts, length)."""
+    if not apart:
+        return padded(rows)
+    parts = [texts_of(row) for row in rows]
+    tokens, valid = padded([text for texts in parts for text in texts])
+    shape = (len(rows), len(parts[0]))
+    return tokens.unflatten(0, shape), valid.unflatten(0, shape)
+
+
+def texts_of(row: Sequence[int]) -> list[list[int]]:
+    """The texts of a row, each from BEGIN to END."""
+    ends = [at + 1 for at, piece in enumerate(row) if piece == END]
+    starts = [1, *ends[:-1]]
+    return [[BEGIN, *row[start:end]] for start, end in zip(starts, ends, strict=True)]

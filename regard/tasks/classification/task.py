@@ -44,7 +44,7 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
     known, contents = run.contents or {}, dict[str, str]()
 
     def examples(name: str, corpora: tuple[FilesConfig, ...]) -> LabelledExamples:
-        found = LabelledExamples(corpora, config.data, codec, tokens=config.train.batch_tokens, seed=config.seed)
+        found = LabelledExamples(corpora, config, codec)
         contents[name] = found.digest()
         if known.get(name, contents[name]) != contents[name]:
             what = "the texts are not those that the run began with"
