@@ -67,9 +67,14 @@ def export(
     from regard.share.export_format import LanguageModelFormat, export_format
 
     opened, format = RunFolder.open(run), export_format(to)
-    _require_task(opened, to, "language-model" if isinstance(format, LanguageModelFormat) else "translation")
+    of_any_task = to == "hub" and opened.config.task.kind != "translation"
+    if not of_any_task:
+        _require_task(opened, to, "language-model" if isinstance(format, LanguageModelFormat) else "translation")
     if folder.exists() or folder.is_symlink():
         raise ConfigError(f"{folder} exists", where=str(folder), help="name a new folder, or remove that one")
+    if of_any_task:
+        print(f"{folder}: {_any_task(opened, folder, to=to, source=source, most=sentences, checkpoint=checkpoint)}")
+        return
     if (reason := format.obstacle(opened)) is not None:
         raise ConfigError(f"this model cannot be exported to {to}", where=str(run), why=reason)
     if isinstance(format, LanguageModelFormat):
@@ -82,12 +87,12 @@ def export(
 def _require_task(run: RunFolder, to: str, task: str) -> None:
     """Raise ConfigError for a format of models of another task."""
     if run.config.task.kind != task:
-        formats = {"translation": "ctranslate2, marian, onnx or hub", "language-model": "transformers"}
-        known = formats.get(run.config.task.kind)
+        formats = {"translation": "ctranslate2, marian, onnx or hub", "language-model": "transformers or hub"}
+        known = formats.get(run.config.task.kind, "hub")
         raise ConfigError(
             f"--to {to} is for a {task} run, and {run.path} is of {run.config.task.kind}",
             where=str(run.path),
-            help=f"--to {known}" if known else "no format is for this task",
+            help=f"--to {known}",
         )
 
 
@@ -146,6 +151,24 @@ def _translation(
             message = str(parity) + (f"; {left_out:,} longer than {longest:,} pieces left out" if left_out else "")
         format.finish(workshop)
     return message
+
+
+def _any_task(run: RunFolder, folder: Path, *, to: str, source: Path | None, most: int, checkpoint: str | None) -> str:
+    """Export a run of any task as a folder to share; returns what is said of the comparison."""
+    from regard.core import atomic_files
+    from regard.data.reading import read_lines
+    from regard.share.hub import write_checksums
+    from regard.share.task_run import compare_outputs, write_task_run
+
+    lines = list(islice(read_lines(source), most)) if source else None
+    with atomic_files.publishing(folder) as workshop:
+        with atomic_files.explain_os_errors(workshop):
+            write_task_run(run, checkpoint, workshop)
+        parity = compare_outputs(run, checkpoint, workshop, lines, str(source))
+        if parity.lines:
+            parity.write(workshop, to)
+        write_checksums(workshop)
+    return str(parity) if parity.lines else "not compared: --source FILE names lines to compare"
 
 
 def _require_libraries(extra: str, libraries: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from regard.core import atomic_files
 from regard.runs.checkpoint import read_best
 from regard.runs.run_folder import RunFolder
 
-__all__ = ["write_card", "write_import_card"]
+__all__ = ["write_card", "write_import_card", "write_shared_card"]
 
 
 def write_card(run: RunFolder, *, parameters: int, updates: int, seconds: float) -> str:
@@ -48,12 +48,33 @@ def write_import_card(run: RunFolder, *, parameters: int, source: str, path: Pat
     return _write(run, rows, limits, path=path)
 
 
+def write_shared_card(
+    run: RunFolder, *, weights: str, parameters: int, validation: Mapping[str, float], folder: Path
+) -> str:
+    """Write the README.md of what a run is shared as into ``folder`` and return the text."""
+    rows = [
+        ("Model", run.config.summary),
+        ("Parameters", f"{parameters:,}"),
+        ("Training data", ", ".join(map(_name, run.config.data.train))),
+        ("Weights", weights),
+        ("Validation", ", ".join(f"{name} {value:.4f}" for name, value in validation.items())),
+    ]
+    limits = (
+        "`sha256sum --check SHA256SUMS` tells whether the files are whole. No file is a pickle.\n\n"
+        "What the model knows it learned from its training data: other domains and other spellings will be worse. "
+        "Attention weights show where it looked, not why it decided."
+    )
+    return _write(run, [row for row in rows if row[1]], limits, path=Path("FOLDER"), folder=folder)
+
+
 def _duration(seconds: float) -> str:
     number, unit = (round(seconds), "second") if seconds < 90 else (round(seconds / 60), "minute")
     return f"{number:,} {unit}{'' if number == 1 else 's'}"
 
 
-def _write(run: RunFolder, rows: Sequence[tuple[str, Any]], limits: str, *, path: Path) -> str:
+def _write(
+    run: RunFolder, rows: Sequence[tuple[str, Any]], limits: str, *, path: Path, folder: Path | None = None
+) -> str:
     task = run.task.card
     languages = task.languages(run.config)
     header = ["---", "library_name: regard", f"pipeline_tag: {task.pipeline_tag}"]
@@ -62,7 +83,7 @@ def _write(run: RunFolder, rows: Sequence[tuple[str, Any]], limits: str, *, path
     use = ["```python", "import regard", f'model = regard.load("{path}")', task.usage, "```"]
     name = run.config.name or path.name
     card = "\n".join([*header, "---", "", f"# {name}", "", *table, "", "## Use", "", *use, "", limits, ""])
-    atomic_files.write_bytes_atomically(run.path / "README.md", card.encode())
+    atomic_files.write_bytes_atomically((folder or run.path) / "README.md", card.encode())
     return card
 
 

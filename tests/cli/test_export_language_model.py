@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,3 +46,24 @@ def test_formats_are_of_a_task(
         done = regard("export", run, tmp_path / "exported", "--to", to)
         assert isinstance(done.exception, ConfigError) and help in str(done.exception)
         assert not (tmp_path / "exported").exists()
+
+
+def test_any_run_goes_to_a_folder_to_share(language_model: Path, regard: Callable[..., Result], tmp_path: Path) -> None:
+    """Without data and history, with its weights bit for bit, a card, and checksums."""
+    folder, lines = tmp_path / "shared", tmp_path / "lines.txt"
+    lines.write_text("the\na\n")
+    done = regard("export", language_model, folder, "--to", "hub", "--source", lines)
+    assert done.exit_code == 0 and "of 2 lines 2 have the same output" in done.output, done.output
+    names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert {"README.md", "SHA256SUMS", "config.toml", "parity.json", "plan.json"} <= names
+    assert not [name for name in names if name.startswith("data/") or "optimizer" in name or name == "environment.json"]
+    assert 'regard.load("FOLDER")' in (folder / "README.md").read_text(encoding="utf-8")
+    for line in (folder / "SHA256SUMS").read_text().splitlines():
+        digest, name = line.split("  ")
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest
+    config = tomllib.loads((folder / "config.toml").read_text())
+    assert config["data"]["train"] == [] and "valid" not in config["data"]
+    (weights,) = (folder / "checkpoints").glob("step-*/model.safetensors")
+    assert weights.read_bytes() == (language_model / weights.relative_to(folder)).read_bytes()
+    again = regard("export", folder, tmp_path / "twice", "--to", "hub")
+    assert again.exit_code == 0 and "have the same output" in again.output, again.output

@@ -153,5 +153,5 @@ TASK = Task(
     sample=_sample,
     sample_lines=("a fine film", "dull", "it is", ""),
     tables=_tables,
-    card=Card("text-classification", 'print(model(["…"])[0].label)', "classify {run} < in.txt"),
+    card=Card("text-classification", 'print(model(["…"])[0])', "classify {run} < in.txt"),
 )
