@@ -6,16 +6,19 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
 from regard.core.task import Advance
+from regard.core.task_table import locate
 from regard.data.corpora import CorpusConfig, FileCorpus, given_corpus
 from regard.data.documents import holds_documents
 from regard.data.lint.check import KINDS, LintReport, lint
 from regard.errors import RegardError
 from regard.runs.config import RunConfig
 from regard.runs.run_folder import RunFolder
+from regard.tasks import TASKS
 from regard.tasks.find_config import find_config
 from regard.tasks.translation.config import TranslationConfig
 from regard.training.setup import rehearse
@@ -97,10 +100,17 @@ def _request(files: Sequence[Path], valid: Sequence[Path]) -> _Request:
         shared = {corpus.source for corpus in config.data.train}
         held_out = [corpus for corpus in config.data.valid or () if corpus.source not in shared]
         return _Request(config.data.train, held_out, lambda: config, True)
-    corpus = None if files and holds_documents(files[0]) else given_corpus(files)
+    others = (files and holds_documents(files[0])) or _are_labelled(files, valid)
+    corpus = None if others else given_corpus(files)
     if corpus is not None:
         return _Request([corpus], [_corpus(valid)] if valid else [], find, False)
     return _Request([], [], find, False)
+
+
+def _are_labelled(files: Sequence[Path], valid: Sequence[Path]) -> bool:
+    """Whether a task that comes before translation takes these files: they are no pairs, though they may look so."""
+    earlier = takewhile(lambda kind: kind != "translation", TASKS)
+    return any(locate(kind).config().propose(files, valid, {}) is not None for kind in earlier)
 
 
 def _rehearsed(find: Callable[[], RunConfig], showing: Showing) -> tuple[list[str], RegardError | None]:

@@ -105,3 +105,17 @@ def test_a_recipe_of_a_language_model_is_rehearsed(regard, tmp_path: Path) -> No
     text = write(tmp_path, "book.txt", *["the cat sat on the mat"] * 60)
     lines = 'task = "language-model"', "train = { steps = 1 }", "[[data.train]]", f'source = "{text}"'
     assert regard("check", write(tmp_path, "r.toml", *lines)).stdout == "no findings\n"
+
+
+def test_tagged_and_labelled_files_are_not_taken_for_pairs(regard, tmp_path: Path) -> None:
+    """What looks like pairs of sentences to a lint is rehearsed by the task that would be trained."""
+    tagged, labelled = tmp_path / "tags.jsonl", tmp_path / "labels.tsv"
+    tagged.write_text("".join(f'{{"tokens": ["w{n}", "."], "tags": ["{"XY"[n % 2]}", "Z"]}}\n' for n in range(40)))
+    labelled.write_text("".join(f"text {n % 30}\t{'yes' if n % 2 else 'no'}\n" for n in range(40)))
+    for path in (tagged, labelled):
+        done = regard("check", path)
+        assert done.exit_code == 0 and done.output == "no findings\n", done.output
+    with tagged.open("a") as file:
+        file.write('{"tokens": ["a"], "tags": []}\n')
+    done = regard("check", tagged)
+    assert done.exit_code == 3 and "tags.jsonl:41" in done.output + str(getattr(done.exception, "where", ""))
