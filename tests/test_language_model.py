@@ -334,7 +334,7 @@ def test_python(trained: Path) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["translate", "RUN"], ["export", "RUN", "made", "--to", "hub"]],
+    [["translate", "RUN"], ["export", "RUN", "made", "--to", "onnx"]],
     ids=lambda arguments: arguments[0],
 )  # fmt: skip
 def test_verbs_of_translation_say_that_it_is_none(

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.native.library import ABI, Beam, NativeMatrix, Operation, Pass, RowBatch, Table, find
+from regard.native.library import ABI, Beam, NativeMatrix, Operation, Pass, RowBatch, ShortAttention, Table, find
 from regard.native.program import FilledHeads, Program, Region
 from regard.native.runner import MOST_BEST, BeamRows, Runner, Tables, int32
 
@@ -375,7 +375,7 @@ long long regard_wrong(void) {{ return 0; }}
 void *regard_new_pool(void) {{ return 0; }}
 void regard_free_pool(void) {{}}
 """
-SIZE = [ctypes.sizeof(each) for each in (NativeMatrix, Operation, Table, RowBatch, Beam, Pass)]
+SIZE = [ctypes.sizeof(each) for each in (NativeMatrix, Operation, Table, RowBatch, Beam, Pass, ShortAttention)]
 
 
 @pytest.mark.parametrize(
@@ -383,7 +383,7 @@ SIZE = [ctypes.sizeof(each) for each in (NativeMatrix, Operation, Table, RowBatc
     [
         (ABI, SIZE, None),
         (ABI + 1, SIZE, "is of another version"),
-        (ABI, [*SIZE[:5], SIZE[5] + 8], "is of another version"),
+        (ABI, [*SIZE[:6], SIZE[6] + 8], "is of another version"),
     ],
 )
 def test_a_library_of_another_version_is_refused(abi: int, sizes: list[int], told: str | None, tmp_path: Path) -> None:
