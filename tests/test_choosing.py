@@ -74,6 +74,8 @@ def test_each_side_is_judged_by_itself(tmp_path: Path) -> None:
     assert not config.data.joint and config.model.share == "target"
     both = load_config(choose(lines(tmp_path, list(zip(sounds, sounds, strict=True))), None).config)
     assert both.data.joint and both.data.tokenizer.kind == "word"
+    # Little dropout from letters to symbols, where whole words are to be right; else what the preset has.
+    assert (config.model.encoder.dropout, both.model.encoder.dropout) == (0.1, 0.3)
 
 
 def test_an_epoch_of_a_small_corpus_has_many_updates(tmp_path: Path) -> None:

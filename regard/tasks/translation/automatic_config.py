@@ -46,6 +46,7 @@ SHORT_MINUTES, SHORT_BATCH = 15, 1_024
 LARGEST = ((30, 1), (300, 2))  # up to so many minutes, the sizes up to this row of SIZES
 TOKENS_A_MINUTE = 200_000  # that the preset tiny learns from on two cores, about
 PASSES_WITHOUT_DROPOUT, PASSES_WITH_LITTLE = 5, 15  # over data seen less often than this, dropout only slows learning
+LITTLE_DROPOUT = 0.1
 
 
 class _Side:
@@ -93,6 +94,8 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, given: Mapping[str, 
     if given.get("optimizer", "adam") in ("adam", "adamw") and given.get("schedule") != "noam":
         settings["learning_rate"] = size.learning_rate
     model: dict[str, Any] = {"preset": size.preset, "norm": "pre"}
+    if source.kind == "character" and target.kind == "word":  # letters to symbols: more of it costs whole words
+        model["dropout"] = LITTLE_DROPOUT
     ends = [key for key in ENDS if key in given]
     if ends:
         told = f"training ends by train.{' and train.'.join(ends)}"
@@ -145,7 +148,7 @@ def _dropout(pieces: float, batch: int, given: Mapping[str, Any]) -> dict[str, f
     passes = min(seen, default=float("inf")) / max(pieces, 1)
     if passes < PASSES_WITHOUT_DROPOUT:
         return {"dropout": 0.0}
-    return {"dropout": 0.1} if passes < PASSES_WITH_LITTLE else {}
+    return {"dropout": LITTLE_DROPOUT} if passes < PASSES_WITH_LITTLE else {}
 
 
 EARLY = "training ends early after 10 validations without a better one"
