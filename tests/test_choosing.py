@@ -74,8 +74,22 @@ def test_each_side_is_judged_by_itself(tmp_path: Path) -> None:
     assert not config.data.joint and config.model.share == "target"
     both = load_config(choose(lines(tmp_path, list(zip(sounds, sounds, strict=True))), None).config)
     assert both.data.joint and both.data.tokenizer.kind == "word"
-    # Little dropout from letters to symbols, where whole words are to be right; else what the preset has.
-    assert (config.model.encoder.dropout, both.model.encoder.dropout) == (0.1, 0.3)
+
+
+def test_a_small_dictionary_is_learnt_to_a_planned_end(tmp_path: Path) -> None:
+    """Early stopping by the loss ends before whole words are right; where an end is given, that one counts."""
+    words = [f"w{number * 7919 % 100_003}" for number in range(3_000)]
+    dictionary = lines(tmp_path, [(word, " ".join(f"P{int(sign)}" for sign in word[1:])) for word in words])
+    choice = choose(dictionary, None)
+    config = load_config(choice.config)
+    settings = config.train
+    assert (settings.schedule, settings.best_by, settings.early_stopping) == ("linear", "per", None)
+    assert settings.steps is not None and settings.epochs is None
+    # 60 passes over some five letters and an end, 512 tokens an update.
+    assert settings.steps * settings.batch_tokens == pytest.approx(60 * 3_000 * 6.9, rel=0.05)
+    assert config.model.encoder.dropout == 0.1 and "lowest PER" in choice.reasons[1]
+    given = load_config(choose(dictionary, None, {"epochs": 3}).config, ["train.epochs=3"])
+    assert (given.train.steps, given.train.best_by) == (None, "loss")
 
 
 def test_an_epoch_of_a_small_corpus_has_many_updates(tmp_path: Path) -> None:

@@ -48,6 +48,9 @@ TOKENS_A_MINUTE = 200_000  # that the preset tiny learns from on two cores, abou
 PASSES_WITHOUT_DROPOUT, PASSES_WITH_LITTLE = 5, 15  # over data seen less often than this, dropout only slows learning
 LITTLE_DROPOUT = 0.1
 
+# From the letters of a few words to symbols, an early end and much dropout cost whole words (docs/results.md).
+FEW_PAIRS, PASSES, SHORT_WARMUP = 5_000, 60, 200
+
 
 class _Side:
     """One side of a corpus, counted line by line."""
@@ -94,10 +97,13 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, given: Mapping[str, 
     if given.get("optimizer", "adam") in ("adam", "adamw") and given.get("schedule") != "noam":
         settings["learning_rate"] = size.learning_rate
     model: dict[str, Any] = {"preset": size.preset, "norm": "pre"}
-    if source.kind == "character" and target.kind == "word":  # letters to symbols: more of it costs whole words
-        model["dropout"] = LITTLE_DROPOUT
     ends = [key for key in ENDS if key in given]
-    if ends:
+    spelled = not ends and "valid" in parts and _is_spelling(source, target)
+    if spelled:
+        reason = reason.replace(EARLY, f"{PASSES} passes at a rate that falls to zero; the lowest PER is kept")
+        model["dropout"] = LITTLE_DROPOUT
+        settings |= _few_words(max(source.pieces, target.pieces), given.get("batch_tokens") or batch)
+    elif ends:
         told = f"training ends by train.{' and train.'.join(ends)}"
         reason = reason.replace(EARLY, told)
         model |= _dropout(max(source.pieces, target.pieces), batch, given)
@@ -112,11 +118,23 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, given: Mapping[str, 
     data, pieces = _pieces(size, source.kind, target.kind)
     if not data["joint"]:
         model["share"] = "target"
-    most = "" if ends else f", at most {size.epochs} epochs"
+    most = "" if ends or spelled else f", at most {size.epochs} epochs"
     order = {"order": "feistel"} if pairs > COMPUTED else {}
     reasons = [f"{pairs:,} pairs, {words:.0f} words a side: preset {size.preset}, {pieces}{most}", reason]
     reasons += ["the order of an epoch is computed batch by batch: data.order = feistel"] if order else []
     return Proposal({"data": {**parts, **data, **order}, "model": model, "train": settings}, reasons)
+
+
+def _is_spelling(source: _Side, target: _Side) -> bool:
+    """Whether letters of a few words become symbols, such as phonemes."""
+    return source.lines <= FEW_PAIRS and source.kind == "character" and target.kind == "word"
+
+
+def _few_words(pieces: float, batch: int) -> dict[str, Any]:
+    """Settings for a small dictionary: a planned end, and a choice by what is right of the sounds."""
+    every = {"validate_every": SHORT_WARMUP, "save_every": SHORT_WARMUP}
+    steps = max(round(PASSES * pieces / batch), 1)
+    return {"steps": steps, "schedule": "linear", "warmup": SHORT_WARMUP, "best_by": "per", **every}
 
 
 def _size(pairs: int, minutes: Any) -> _Size:
