@@ -48,6 +48,7 @@ class Options(NamedTuple):
     nbest: int
     length_penalty: float
     length_offset: float
+    no_repeat: int | None = None
 
 
 def textbook(model: Model, sentence: int, longest: int, prefix: list[int], options: Options) -> list[Hypothesis]:
@@ -66,10 +67,16 @@ def textbook(model: Model, sentence: int, longest: int, prefix: list[int], optio
     pool: list[Hypothesis] = []
     for at in range(longest):
         may = [prefix[at]] if at < len(prefix) else [token for token in range(TYPES) if token not in NEVER]
-        every = sorted((extended(*each, token) for each in live for token in may), reverse=True)
+        every = sorted(
+            (extended(*each, token) for each in live for token in may
+             if at < len(prefix) or not repeats([*each[0], token], options.no_repeat)),
+            reverse=True,
+        )  # fmt: skip
         pool += [hypothesis(said[:-1], gains, True) for _, said, gains in every[: options.width] if said[-1] == END]
         pool = sorted(pool, key=lambda each: -each.score)[: options.nbest]
         live = [(said, gains) for _, said, gains in every if said[-1] != END][: options.width]
+        if not live:
+            return pool
         most = (
             sum(live[0][1])
             / ((options.length_offset + longest) / (options.length_offset + 1)) ** options.length_penalty
@@ -82,6 +89,13 @@ def textbook(model: Model, sentence: int, longest: int, prefix: list[int], optio
     return pool
 
 
+def repeats(said: list[int], n: int | None) -> bool:
+    """Whether the last n tokens stand before, too; the end repeats nothing."""
+    if n is None or said[-1] == END:
+        return False
+    return any(said[at : at + n] == said[-n:] for at in range(len(said) - n))
+
+
 def same(actual: Hypothesis, expected: Hypothesis) -> None:
     assert (actual.tokens, actual.finished) == (expected.tokens, expected.finished)
     assert actual.score == pytest.approx(expected.score, abs=1e-6)
@@ -91,14 +105,14 @@ def same(actual: Hypothesis, expected: Hypothesis) -> None:
 
 @pytest.mark.parametrize("width", [1, 2, 3, 5])
 @pytest.mark.parametrize("penalty", [(0.0, 5.0), (0.6, 5.0), (1.0, 0.0), (2.0, 1.0)], ids=str)
-@pytest.mark.parametrize("forced", [False, True])
-def test_it_is_the_textbook_s(width: int, penalty: tuple[float, float], forced: bool) -> None:
+@pytest.mark.parametrize(("forced", "no_repeat"), [(False, None), (True, None), (False, 1), (True, 2)])
+def test_it_is_the_textbook_s(width: int, penalty: tuple[float, float], forced: bool, no_repeat: int | None) -> None:
     """Of four sentences at a time, each with a limit and perhaps a prefix of its own; eight models each."""
     for seed in range(8):
         draw, model = random.Random(f"{width} {penalty} {seed}"), Model(seed)
         longest = [draw.randint(3, 9) for _ in range(SENTENCES)]
         prefixes = [draw.choices([4, 5, 6, 7], k=draw.randint(0, 3)) if forced else [] for _ in range(SENTENCES)]
-        options = Options(width, draw.randint(1, width), *penalty)
+        options = Options(width, draw.randint(1, width), *penalty, no_repeat)
         found = beam_search(
             model.step,
             model.start(),

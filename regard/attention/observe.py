@@ -37,11 +37,12 @@ class AttentionCall(NamedTuple):
 def observe(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Weights of every attention of ``model`` while the block runs: name -> (batch, heads, query, key).
 
-    Names are ``encoder.0.self``, ``decoder.0.self``, ``decoder.0.source`` and so on (``decoder.source`` where cells
-    are stacked and read once). A later pass overwrites an earlier one, so run one, teacher-forced; the queries of a
-    recurrent decoder, token by token within a pass, are joined. Every mechanism has to return weights, hence takes its
-    reference path: decode fast first, then observe the outcome. Hooks are on ``model`` meanwhile: not for a model that
-    other threads are using (see ``twin``). Weights show where a model looked, not why it decided.
+    Names are ``encoder.0.self``, ``decoder.0.self``, ``decoder.0.source`` and so on (``decoder.source`` where cells are
+    stacked and read once, ``copying.source`` of a pointer). A later pass overwrites an earlier one, so run one,
+    teacher-forced; the queries of a recurrent decoder, token by token within a pass, are joined. Every mechanism has to
+    return weights, hence takes its reference path: decode fast first, then observe the outcome. Hooks are on ``model``
+    meanwhile: not for a model that other threads are using (see ``twin``). Weights show where a model looked, not why
+    it decided.
     """
     seen: dict[str, Tensor] = {}
 
@@ -123,6 +124,6 @@ def _keep(seen: dict[str, Any], keep: Callable[[str, AttentionCall, bool], None]
 
 def _name(path: str) -> str:
     """Name of an attention by module path: ``decoder.layers.0.reader.attention.mechanism`` is ``decoder.0.source``."""
-    renamed = {"mixer": "self", "reader": "source"}
+    renamed = {"mixer": "self", "reader": "source", "copying": "copying.source"}
     skipped = {"layers", "attention", "mechanism"}
     return ".".join(renamed.get(part, part) for part in path.split(".") if part not in skipped)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.commands import completion
+from regard.commands.metric_tables import aligned, table_as_json
 from regard.commands.options import (
     AsJson,
     Beam,
@@ -17,6 +18,7 @@ from regard.commands.options import (
     DeviceName,
     EngineName,
     LengthPenalty,
+    NoRepeatPieces,
     Run,
     Threads,
     epilog,
@@ -29,14 +31,12 @@ from regard.core.installation import extra_command
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
-    from regard.core.task import MetricTable
     from regard.runs.run_folder import RunFolder
     from regard.tasks.evaluation import Evaluation
 
 __all__ = ["register"]
 
 MOST_ROWS = 20  # of a table that is printed; --json has the others
-MOST_LETTERS = 16  # of a name in it
 
 EPILOG = epilog(
     "regard evaluate runs/m30k test.en test.de --metric bleu,chrf",
@@ -122,6 +122,7 @@ def evaluate(
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
     coverage_penalty: CoveragePenalty = None,
+    no_repeat_ngram: NoRepeatPieces = None,
     against: Against = None,
     output: Output = None,
     draw: Draw = None,
@@ -141,13 +142,13 @@ def evaluate(
 
     folder, files = RunFolder.open(run), [source, *(targets or [])]
     names = None if metric is None else [name.strip() for name in metric.split(",") if name.strip()]
-    search = {"beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
+    search = {
+        "beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty,
+        "no_repeat_ngram": no_repeat_ngram,
+    }  # fmt: skip
     cut = {} if stride is None else {"stride": stride}
     if folder.config.task.kind == "translation":
-        if cut:
-            raise ConfigError("this option does not apply", where="--stride", why=f"{run} is a run of translation")
-        if draw is not None:
-            raise ConfigError("this option does not apply", where="--draw", why=f"{run} is a run of translation")
+        _refuse(folder, {"stride": stride, "draw": draw}, why=f"{run} is a run of translation")
         from regard.commands.translation_scores import evaluate_translation
 
         opening: dict[str, Any] = {"device": device, "threads": threads, "engine": engine}
@@ -197,11 +198,11 @@ def _draw(found: Evaluation, folder: Path) -> None:
     typer.echo(f"in {folder}: {', '.join(path.name for path in paths)}", err=True)
 
 
-def _refuse(run: RunFolder, options: dict[str, Any]) -> None:
-    """Raise ConfigError for an option that is of translation alone."""
+def _refuse(run: RunFolder, options: dict[str, Any], why: str | None = None) -> None:
+    """Raise ConfigError for an option that is given; unless told otherwise, because it is of translation alone."""
+    why = why or f"it is of translation, and {run.path} is a run of {run.config.task.kind}"
     for name, value in options.items():
         if value is not None:
-            why = f"it is of translation, and {run.path} is a run of {run.config.task.kind}"
             raise ConfigError("this option does not apply", where=f"--{name.replace('_', '-')}", why=why)
 
 
@@ -211,7 +212,7 @@ def _print(found: Evaluation) -> None:
         print(f"{name:<{width}}  {value:.4f}" + (" nats" if name == "loss" and "nll" in found.sums else ""))
     for table in found.tables.values():
         if len(table.rows) <= MOST_ROWS:
-            print("\n" + _aligned(table) + "\n")
+            print("\n" + aligned(table) + "\n")
     counts = [f"{int(value):,} {name}" for name, value in found.sums.items() if value.is_integer()]
     cut = [
         f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in found.settings.items()
@@ -220,34 +221,7 @@ def _print(found: Evaluation) -> None:
     print(", ".join(told))
 
 
-def _table_as_json(table: MetricTable) -> object:
-    """A square as its names and rows of counts, any other table as an object a row."""
-    if table.square:
-        return {"names": list(table.columns[1:]), "counts": [list(row[1:]) for row in table.rows]}
-    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-
-
-def _aligned(table: MetricTable) -> str:
-    """Columns side by side: names to the left, numbers to the right."""
-    lines = [list(table.columns)]
-    lines += [[f"{each:.4f}" if isinstance(each, float) else _short(each) for each in row] for row in table.rows]
-    lines[0] = [_short(name) for name in lines[0]]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if at else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in lines
-    )
-
-
-def _short(cell: str | float) -> str:
-    told = f"{cell:,}" if isinstance(cell, int) else str(cell)
-    return told if len(told) <= MOST_LETTERS else told[: MOST_LETTERS - 1] + "…"
-
-
 def _as_json(found: Evaluation) -> dict[str, object]:
-    tables = {name: _table_as_json(table) for name, table in found.tables.items()}
+    tables = {name: table_as_json(table) for name, table in found.tables.items()}
     described = found._asdict() | {"seconds": round(found.seconds, 3), "tables": tables}
     return {name: value for name, value in described.items() if name not in ("signatures", "outputs")}

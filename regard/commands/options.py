@@ -24,6 +24,7 @@ __all__ = [
     "DeviceName",
     "EngineName",
     "LengthPenalty",
+    "NoRepeatPieces",
     "PairSource",
     "PairTarget",
     "Port",
@@ -97,6 +98,15 @@ CoveragePenalty = Annotated[
         metavar="B",
         help="Weight B of the coverage penalty: adds B times the sum over source pieces of the log of the attention "
         "they received (0.2 in GNMT).",
+    ),
+]
+NoRepeatPieces = Annotated[
+    int | None,
+    typer.Option(
+        "--no-repeat-ngram",
+        min=1,
+        metavar="N",
+        help="Say no N pieces in a row twice: for summaries, 3 (Paulus et al.).",
     ),
 ]
 Beam = Annotated[int | None, typer.Option("--beam", min=1, metavar="N", help="Beam width; 1 is greedy search.")]

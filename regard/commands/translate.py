@@ -22,6 +22,7 @@ from regard.commands.options import (
     DeviceName,
     EngineName,
     LengthPenalty,
+    NoRepeatPieces,
     Run,
     Threads,
     checkpoint_name,
@@ -120,6 +121,7 @@ def translate(
     nbest: NBest = None,
     length_penalty: LengthPenalty = None,
     coverage_penalty: CoveragePenalty = None,
+    no_repeat_ngram: NoRepeatPieces = None,
     max_length: MaxLength = None,
     temperature: Temperature = None,
     top_k: TopK = None,
@@ -142,10 +144,10 @@ def translate(
     translated in parts. The file of -o is replaced once the output is complete; --resume goes on after an
     interruption. With -o OUT/ files are work in bulk: in blocks, by --workers that may die; the same command goes on.
     """
-    requested = _Prefixes(prefix, prefixes)
     wanted = {
         "beam": beam, "nbest": nbest, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty,
-        "max_length": max_length, "temperature": temperature, "top_k": top_k, "top_p": top_p,
+        "no_repeat_ngram": no_repeat_ngram, "max_length": max_length, "temperature": temperature, "top_k": top_k,
+        "top_p": top_p,
     }  # fmt: skip
     opened: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads, "engine": engine}
     if (bulk := bulk.of(files, output)).wanted:
@@ -153,14 +155,21 @@ def translate(
         spec = {"verb": "translate", "prefix": prefix, "json": as_json, "seed": seed, "search": _search_of(run, wanted)}
         run_bulk(bulk, run, spec | opened, doing="translating")
         return
-    model = open_model(run, **opened)
+    model, requested = open_model(run, **opened), _Prefixes(prefix, prefixes)
     search = search_settings(model.search, **wanted)
     form = _as_json if as_json else _as_table if search.nbest > 1 else _as_text
     work = _Translation(model, search, requested, form, secrets.randbits(32) if seed is None else seed)
     job = _job_of(run, checkpoint, model.engine if engine == "auto" else engine, seed, work)
-    unknown = _translate_lines(work, bulk, job=job, resume=resume, seeded=seed is not None)
+    _tell(model, *_translate_lines(work, bulk, job=job, resume=resume, seeded=seed is not None))
+
+
+def _tell(model: Translator, unknown: Counter[str], unread: int) -> None:
+    """Say what of the input the model has not read as it stands."""
     if unknown:
         typer.echo(_never_seen(unknown), err=True)
+    if unread:
+        lines = f"{unread:,} line{'s' * (unread > 1)}"
+        typer.echo(f"of {lines} the first {model.max_length:,} pieces were read, the rest was not", err=True)
 
 
 def _job_of(
@@ -195,8 +204,8 @@ def _search_of(run: Path, wanted: dict[str, Any]) -> dict[str, Any]:
 
 def _translate_lines(
     work: _Translation, named: Bulk, *, job: dict[str, Any], resume: bool, seeded: bool
-) -> Counter[str]:
-    """Translate a file or standard input; return how often each word or character unknown to the model occurred."""
+) -> tuple[Counter[str], int]:
+    """Translate a file or standard input; return what ``_Translation.run`` does."""
     source, output = named.source, None if named.output is None else Path(named.output)
     with (
         open_output(output, source, job=job, resume=resume) as lines,
@@ -225,9 +234,12 @@ class _Translation(NamedTuple):
     def run(
         self, parts: Iterable[list[str]], lines: LineWriter, advance: Callable[[int], None],
         interrupted: Callable[[], bool],
-    ) -> Counter[str]:  # fmt: skip
-        """Translate chunk after chunk and write the results; return the counts of unknown words or characters."""
-        number, unknown = 0, Counter[str]()
+    ) -> tuple[Counter[str], int]:  # fmt: skip
+        """Translate chunk after chunk and write the results.
+
+        Return how often each word or character unknown to the model occurred, and how many lines were cropped.
+        """
+        number, unread, unknown = 0, 0, Counter[str]()
         for count, chunk in enumerate(parts):
             prefixes = self.prefixes.take(len(chunk))
             if lines.skip_committed(chunk):
@@ -241,10 +253,11 @@ class _Translation(NamedTuple):
             for one in found:
                 number += 1
                 unknown.update(one.unknown)
+                unread += one.unread > 0
                 lines.write(self.form(number, one))
             lines.commit(chunk)
         self.prefixes.end()
-        return unknown
+        return unknown, unread
 
 
 class _Prefixes:

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.commands.metric_tables import aligned, table_as_json
 from regard.commands.options import open_model, search_settings
 from regard.commands.progress import progress
 from regard.errors import ModelError
@@ -138,6 +139,8 @@ def _print_scores(found: Evaluation) -> None:
     width = max(map(len, found.figures))
     for name, value in found.figures.items():
         print(f"{name:<{width}}  {value:6.2f}  {found.signatures[name]}")
+    for table in found.tables.values():
+        print(f"\n{aligned(table, decimals=2)}\n")
     lines, items = found.examples, int(found.sums["distinct_sources"])
     print(f"{lines:,} lines, beam {found.settings['beam']}, checkpoint {found.checkpoint}, {found.seconds:.1f} s")
     if items < lines:
@@ -159,6 +162,7 @@ def _as_json(found: Evaluation) -> dict[str, object]:
             }
             for name, value in found.figures.items()
         },
+        "tables": {name: table_as_json(table) for name, table in found.tables.items()},
         "lines": found.examples,
         "distinct_sources": int(found.sums["distinct_sources"]),
         "checkpoint": found.checkpoint,

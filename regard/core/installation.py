@@ -28,6 +28,7 @@ PURPOSES = {
     "plot": "pictures of studies and comparisons",
     "ray": "bulk work by actors of Ray Data",
     "serve": "regard serve and the page of regard inspect",
+    "summaries": "ROUGE",
     "tensorboard": "regard train --tensorboard",
 }
 

@@ -37,6 +37,7 @@ class Report(NamedTuple):
     source_unknown: int
     target_unknown: int
     max_length: int
+    cropped: int = 0  # sources of which the first max_length pieces are kept
 
 
 class _Strict(BaseModel):
@@ -51,6 +52,7 @@ class _Report(_Strict):
     source_unknown: Count
     target_unknown: Count
     max_length: Annotated[int, Field(ge=0, lt=1 << 31)]
+    cropped: Count = 0
 
 
 class _Head(_Strict):

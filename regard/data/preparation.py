@@ -36,6 +36,7 @@ def prepare(
     folder: Path,
     *,
     max_length: int,
+    crop: bool = False,
     name: str | None = None,
     fingerprint: str = "",
     content: str = "",
@@ -45,23 +46,21 @@ def prepare(
     """Cut ``pairs`` into ``folder`` and open it; a corpus that is there already is replaced.
 
     A pair with more than ``max_length`` pieces on either side is left out and reported with its line in
-    ``Corpus.report``. ``name`` is what messages call the corpus; ``progress`` is told the pairs read so far;
-    ``content`` is what ``Corpus.content`` must be; so many ``processes`` cut the lines, into the same bytes. About
-    0.5 µs a piece (BPE), memory constant. Raises the reader's DataErrors, DataError when no pair is left or the content
-    is another, and StorageError, also when ``folder`` holds something else; then nothing has changed in ``folder``.
+    ``Corpus.report``; with ``crop`` a longer source keeps its first ``max_length`` pieces. ``name`` is what messages
+    call the corpus; ``progress`` is told the pairs read so far; ``content`` is what ``Corpus.content`` must be; so many
+    ``processes`` cut the lines, into the same bytes. About 0.5 µs a piece (BPE), memory constant. Raises the reader's
+    DataErrors, DataError when no pair is left or the content is another, and StorageError, also when ``folder`` holds
+    something else; then nothing has changed in ``folder``.
     """
-    if name is None:
-        name = pairs.config.name if isinstance(pairs, PairReader) else "pair"
+    name = name or (pairs.config.name if isinstance(pairs, PairReader) else "pair")
     _refuse_foreign(folder)
     with explain_os_errors(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = hidden_sibling(folder, "tmp")
-        shutil.rmtree(temporary, ignore_errors=True)  # what a kill left there
-        temporary.mkdir()
+        temporary = _emptied(folder)
     try:
-        with explain_os_errors(folder), _Writer(temporary, source_tokenizer, target_tokenizer, max_length) as writer:
+        tokenizers = source_tokenizer, target_tokenizer
+        with explain_os_errors(folder), _Writer(temporary, *tokenizers, max_length, crop=crop) as writer:
             chunks = ((chunk, [[pair[1] for pair in chunk], [pair[2] for pair in chunk]]) for chunk in _chunks(pairs))
-            for chunk, sides in encode_chunks((source_tokenizer, target_tokenizer), chunks, processes):
+            for chunk, sides in encode_chunks(tokenizers, chunks, processes):
                 writer.write(chunk, *sides)
                 if progress is not None:
                     progress(writer.read)
@@ -81,6 +80,15 @@ def prepare(
     return Corpus.open(folder)
 
 
+def _emptied(folder: Path) -> Path:
+    """A new folder beside ``folder``, to be written into, without what a kill left there."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = hidden_sibling(folder, "tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    return temporary
+
+
 def _write_files(folder: Path, files: list[tuple[str, int]]) -> None:
     """Note where each of several files begins, for messages that name a line."""
     if len(files) > 1:
@@ -95,6 +103,7 @@ def open_or_prepare(
     folder: Path,
     *,
     max_length: int,
+    crop: bool = False,
     content: str = "",
     processes: int | None = None,
     progress: Callable[[int], None] | None = None,
@@ -104,7 +113,7 @@ def open_or_prepare(
     With ``content``, the ``Corpus.content`` of before, files that were copied or touched will do, other text will
     not: a DataError. ``processes``: see ``encoding.processes_for``.
     """
-    wanted = fingerprint(config, source_tokenizer, target_tokenizer, max_length=max_length)
+    wanted = fingerprint(config, source_tokenizer, target_tokenizer, max_length=max_length, crop=crop)
     try:
         corpus = Corpus.open(folder)
         if corpus.fingerprint == wanted:
@@ -118,6 +127,7 @@ def open_or_prepare(
         target_tokenizer,
         folder,
         max_length=max_length,
+        crop=crop,
         fingerprint=wanted,
         content=content,
         processes=processes_for(_files(config), processes),
@@ -126,8 +136,9 @@ def open_or_prepare(
 
 
 def fingerprint(
-    config: CorpusConfig, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer, *, max_length: int
-) -> str:
+    config: CorpusConfig, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer, *, max_length: int,
+    crop: bool = False,
+) -> str:  # fmt: skip
     """A sha256 over all that decides the prepared numbers. A file counts by path, size and time of change."""
     files = []
     for path in _files(config):
@@ -141,6 +152,7 @@ def fingerprint(
         "share": list(config.share),
         "tokenizers": [source_tokenizer.digest(), target_tokenizer.digest()],
         "max_length": max_length,
+        **({"crop": True} if crop else {}),
     }
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()
 
@@ -172,13 +184,13 @@ class _Side:
 
 
 class _Writer:
-    def __init__(self, folder: Path, source: Tokenizer, target: Tokenizer, max_length: int) -> None:
-        self.max_length = max_length
+    def __init__(self, folder: Path, source: Tokenizer, target: Tokenizer, max_length: int, *, crop: bool) -> None:
+        self.max_length, self.crop = max_length, crop
         self.dtype = np.dtype("<u2" if max(len(source), len(target)) <= 1 << 16 else "<u4")
         self.sides = (_Side(folder, "source"), _Side(folder, "target"))
         self.lines = (folder / "lines").open("wb")
         self.content = hashlib.sha256()
-        self.read = self.kept = self.long = 0
+        self.read = self.kept = self.long = self.cropped = 0
         self.long_lines: list[int] = []
 
     def __enter__(self) -> _Writer:
@@ -193,6 +205,9 @@ class _Writer:
     def write(self, chunk: list[Pair], source: EncodedLines, target: EncodedLines) -> None:
         for _, *sides in chunk:
             self.content.update(json.dumps(sides).encode())
+        if self.crop:
+            self.cropped += int(((source.lengths > self.max_length) & (target.lengths <= self.max_length)).sum())
+            source = _cropped(source, self.max_length)
         keep = np.maximum(source.lengths, target.lengths) <= self.max_length
         lines = np.fromiter((pair[0] for pair in chunk), np.int64, len(chunk))
         self.long += int((~keep).sum())
@@ -221,7 +236,15 @@ class _Writer:
             source_unknown=self.sides[0].unknown,
             target_unknown=self.sides[1].unknown,
             max_length=self.max_length,
+            cropped=self.cropped,
         )
+
+
+def _cropped(lines: EncodedLines, most: int) -> EncodedLines:
+    """The first ``most`` pieces of each line."""
+    begins = np.cumsum(lines.lengths) - lines.lengths
+    place = np.arange(len(lines.numbers)) - np.repeat(begins, lines.lengths)
+    return lines._replace(numbers=lines.numbers[place < most], lengths=np.minimum(lines.lengths, most))
 
 
 def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:

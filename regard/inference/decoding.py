@@ -16,6 +16,7 @@ from regard.data.tokenizers.catalogue import BEGIN, END, PAD
 from regard.engine.native import NativeEncoderDecoder
 from regard.engine.native import obstacle as decoder_obstacle
 from regard.engine.transformer import FastEncoderDecoder
+from regard.engine.transformer import obstacle as layers_obstacle
 from regard.errors import ConfigError, ModelError
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.native.library import find
@@ -36,6 +37,7 @@ __all__ = [
     "native_obstacle",
     "possible",
     "torch_dtype",
+    "torch_obstacle",
 ]
 
 Engine = Literal["reference", "float32", "torch", "bfloat16", "int8"]
@@ -85,11 +87,11 @@ class Decoding:
             options |= {"temperature": settings.temperature, "top_k": settings.top_k, "top_p": settings.top_p}
             live = start_sampling(numbers, SYMBOLS, draws=settings.nbest, generator=generator, **options)
             return live, session.repeat(settings.nbest)
-        if settings.beam == 1 and watch is None:
+        if settings.beam == 1 and watch is None and settings.no_repeat_ngram is None:
             return start_greedy(numbers, SYMBOLS, **options), session
         # The coverage penalty ranks all that a beam finished.
         best = settings.beam if settings.covers else settings.nbest
-        options |= {"width": settings.beam, "nbest": best, "watch": watch}
+        options |= {"width": settings.beam, "nbest": best, "watch": watch, "no_repeat": settings.no_repeat_ngram}
         return start_beam(numbers, SYMBOLS, **options, **penalty), session
 
     @torch.no_grad()
@@ -112,7 +114,16 @@ def fast_form(model: EncoderDecoder, engine: Engine) -> FastEncoderDecoder | Nat
 
 def native_obstacle(model: EncoderDecoder) -> str | None:
     """The reason why the kernels in C do not decode with this model; None if they do."""
-    return kernels_missing(model.head.weight) or decoder_obstacle(model.decoder)
+    return _copies(model) or kernels_missing(model.head.weight) or decoder_obstacle(model.decoder)
+
+
+def torch_obstacle(model: EncoderDecoder) -> str | None:
+    """The reason why packed matrices do not decode with this model, whatever computes them; None if they do."""
+    return _copies(model) or layers_obstacle(model.decoder)
+
+
+def _copies(model: EncoderDecoder) -> str | None:
+    return None if model.copying is None else "its outputs copy from the source"
 
 
 def kernels_missing(weight: Tensor) -> str | None:

@@ -15,10 +15,9 @@ from torch import Tensor, nn
 from regard.core.state import State
 from regard.engine.language_model import obstacle as causal_obstacle
 from regard.engine.processor import bfloat16_in_hardware
-from regard.engine.transformer import obstacle
 from regard.inference.causal_decoding import causal_decoder
 from regard.inference.causal_decoding import native_obstacle as causal_native_obstacle
-from regard.inference.decoding import Engine, fast_form, native_obstacle
+from regard.inference.decoding import Engine, fast_form, native_obstacle, torch_obstacle
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.language_model import LanguageModel
 from regard.search.best_types import BestTypes
@@ -104,7 +103,7 @@ def _judge(
 def candidates(net: nn.Module) -> list[Engine]:
     """The engines to choose from, float32 first; none where the network has no fast form or is not on a CPU."""
     if isinstance(net, EncoderDecoder):
-        reason, missing = obstacle(net.decoder), native_obstacle(net)
+        reason, missing = torch_obstacle(net), native_obstacle(net)
     elif isinstance(net, LanguageModel):
         reason, missing = causal_obstacle(net), causal_native_obstacle(net)
     else:

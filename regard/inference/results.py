@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.core.notebook import shortened, translation_html
 
-__all__ = ["Candidate", "Translation"]
+__all__ = ["Candidate", "Translation", "joined"]
 
 
 class Candidate(NamedTuple):
@@ -28,6 +28,18 @@ class Candidate(NamedTuple):
         return f"Candidate({shortened(self.text)!r}, score={self.score:.3f}, {len(self.pieces)} pieces)"
 
 
+def joined(parts: Sequence[Candidate]) -> Candidate:
+    """The outputs of the parts of one input, as one."""
+    return Candidate(
+        " ".join(part.text for part in parts),
+        sum(part.score for part in parts),
+        sum(part.log_probability for part in parts),
+        [piece for part in parts for piece in part.pieces],
+        [value for part in parts for value in part.piece_log_probabilities],
+        all(part.finished for part in parts),
+    )
+
+
 class Translation:
     """The outputs for one input, best first.
 
@@ -38,6 +50,7 @@ class Translation:
         pieces: the pieces of the input.
         unknown: parts of the input (characters, or words where pieces are words) that the model has no piece for, in
             order, repeats included; the model reads ``<unk>`` in their place.
+        unread: pieces at the end of the input beyond what the model reads (``data.long_sources = "cropped"``).
     """
 
     def __init__(
@@ -48,7 +61,9 @@ class Translation:
         *,
         pieces: Sequence[str] = (),
         unknown: Sequence[str] = (),
+        unread: int = 0,
     ) -> None:
+        self.unread = unread
         self.source, self.candidates, self.pieces, self.unknown = source, candidates, pieces, unknown
         self._attend = attend
 
@@ -74,13 +89,15 @@ class Translation:
     def saying(self, text: str) -> Translation:
         """This translation with another text for the best output (for its pieces see ``Translator.spelling``)."""
         candidates = [self.candidates[0]._replace(text=text), *self.candidates[1:]]
-        return Translation(self.source, candidates, lambda: self.attention, pieces=self.pieces, unknown=self.unknown)
+        told: dict[str, Any] = {"pieces": self.pieces, "unknown": self.unknown, "unread": self.unread}
+        return Translation(self.source, candidates, lambda: self.attention, **told)
 
     def as_dict(self) -> dict[str, Any]:
         """All that is known of it as plain JSON: the source, the best output's fields, the candidates."""
         candidates = [each._asdict() for each in self.candidates]
         unknown = dict(Counter(self.unknown))
-        return {"source": self.source, **candidates[0], "unknown": unknown, "candidates": candidates}
+        unread = {"unread": self.unread} if self.unread else {}
+        return {"source": self.source, **candidates[0], "unknown": unknown, **unread, "candidates": candidates}
 
     def __repr__(self) -> str:
         more = f", {len(self.candidates)} candidates" if len(self.candidates) > 1 else ""

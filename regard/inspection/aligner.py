@@ -168,7 +168,9 @@ def _weights(
         batch = pairs[at : at + BATCH]
         with translator.observed() as model, observe(model) as seen:
             sources, targets, _ = zip(*batch, strict=True)
-            translator.features([each.tolist() for each in sources], [each.tolist() for each in targets], model=model)
+            translator.log_probabilities(
+                [each.tolist() for each in sources], [each.tolist() for each in targets], model=model
+            )
         for row, (source, _, links) in enumerate(batch):
             for name in names:
                 heads = seen[name][row, :, :, : len(source)].cpu()

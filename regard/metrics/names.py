@@ -2,4 +2,4 @@
 
 __all__ = ["METRIC_NAMES"]
 
-METRIC_NAMES = ("bleu", "bleu-tok-lc", "chrf", "ter", "wer", "per")
+METRIC_NAMES = ("bleu", "bleu-tok-lc", "chrf", "ter", "wer", "per", "rouge-1", "rouge-2", "rouge-l")

@@ -2,7 +2,7 @@
 
 The test set is resampled 1,000 times, with replacement, the same lines for both systems. p is the share of samples in
 which their difference, minus its mean, exceeds the difference on the whole set: sacreBLEU's own test and seed for
-sacreBLEU's metrics, and the same over items for wer and per.
+sacreBLEU's metrics, and the same over items for wer, per and ROUGE.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.errors import DataError
-from regard.metrics.text import METRICS, EvaluationSet, error_counts, evaluate, sacrebleu_parts
+from regard.metrics.text import METRICS, SACREBLEU, EvaluationSet, evaluate, item_counts, sacrebleu_parts
 
 __all__ = ["RESAMPLES", "BootstrapDifference", "compare_outputs"]
 
@@ -41,8 +41,8 @@ def compare_outputs(
     if list(outputs) == list(others):  # for equal outputs the test would report significance
         value = evaluate(metric, *_with_references(metric, outputs, examples), language=language).value
         return BootstrapDifference(metric, value, value, 1.0)
-    if METRICS[metric].by_source:
-        counted = (error_counts(metric, *_with_references(metric, lines, examples)) for lines in (outputs, others))
+    if metric not in SACREBLEU:
+        counted = (item_counts(metric, *_with_references(metric, lines, examples)) for lines in (outputs, others))
         ours, theirs = (np.array(found, np.float64) for found in counted)
         return _by_items(metric, ours, theirs)
     return _by_sacrebleu(metric, outputs, others, examples, language)
@@ -71,7 +71,7 @@ def _by_sacrebleu(
 
 
 def _by_items(metric: str, ours: npt.NDArray[np.float64], theirs: npt.NDArray[np.float64]) -> BootstrapDifference:
-    """The test over items; ``ours`` and ``theirs`` are (items, 2): errors and totals."""
+    """The test over items; ``ours`` and ``theirs`` are (items, 2): errors and totals, or what else a mean is of."""
     chosen = np.random.default_rng(SEED).choice(len(ours), size=(RESAMPLES, len(ours)), replace=True)
     value, other = _rate(ours), _rate(theirs)
     drawn = np.array([abs(_rate(ours[rows]) - _rate(theirs[rows])) for rows in chosen])

@@ -1,4 +1,4 @@
-"""Metrics of text: BLEU, chrF and TER by sacreBLEU, and the word and phoneme error rates of pronunciation work.
+"""Metrics of text: BLEU, chrF and TER by sacreBLEU, error rates of pronunciation work, and ROUGE of summaries.
 
 Every score has a signature of how it was computed; only scores with equal signatures can be compared.
 
@@ -8,6 +8,7 @@ Every score has a signature of how it was computed; only scores with equal signa
     wer          per cent of items whose output equals none of their references: the *word* error rate of the
                  literature on pronunciation, where an item is a word. (Not the edit rate of speech recognition.)
     per          the phoneme error rate: 100 × edits to the nearest reference / its tokens, over all items
+    rouge-1, -2, -l  the mean over outputs of F1 in words, pairs of words, the longest common subsequence
 """
 
 from __future__ import annotations
@@ -22,15 +23,17 @@ from regard.core.wording import did_you_mean
 from regard.data.corpora import CorpusConfig, read_pairs
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError, DataError
+from regard.metrics.rouge import ROUGE, rouge_counts, rouge_signature
 
 __all__ = [
     "METRICS",
+    "SACREBLEU",
     "EvaluationSet",
     "MetricScore",
     "check_names",
     "edit_distance",
-    "error_counts",
     "evaluate",
+    "item_counts",
     "metric_sums",
     "metric_value",
     "read_examples",
@@ -85,14 +88,14 @@ def metric_sums(
     """The sums that a metric is a ratio of, over these outputs: those of two parts of a test set add up.
 
     sacreBLEU's sufficient statistics (counts of n-grams, lengths; edits and words), and (errors, items) for wer,
-    (edits, tokens) for per.
+    (edits, tokens) for per, (sum of F1, items) for ROUGE.
     """
     return _measured(metric, outputs, references, language)[0]
 
 
 def metric_value(metric: str, sums: Sequence[float]) -> float:
     """The metric, in per cent, of the sums over a whole test set. DataError where there is nothing to divide by."""
-    if not METRICS[metric].by_source:
+    if metric in SACREBLEU:
         from sacrebleu import metrics
 
         kind, options = SACREBLEU[metric]  # how text is cut no longer matters
@@ -107,10 +110,9 @@ def _measured(
     metric: str, outputs: Sequence[str], references: Sequence[Sequence[str]], language: str | None
 ) -> tuple[list[float], str]:
     """The sums and the signature."""
-    if METRICS[metric].by_source:
-        how = {"wer": "match:any", "per": "match:nearest|tok:space"}[metric]
-        sums = _summed(error_counts(metric, outputs, references))
-        return sums, _signature(metric.upper(), references, how)
+    if metric not in SACREBLEU:
+        sums = _summed(item_counts(metric, outputs, references))
+        return sums, _signature(metric.upper(), references)
     with sacrebleu_parts(metric, references, language) as (scorer, streams):
         sums = _summed(scorer._extract_corpus_statistics(list(outputs), streams))
         return sums, f"{scorer._compute_score_from_stats(list(sums)).name}|{scorer.get_signature()}"
@@ -155,9 +157,13 @@ def score_texts(
     return evaluate(name, [texts[source] for source in items.sources], items.references, language=language)
 
 
-def error_counts(metric: str, outputs: Sequence[str], references: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
+def item_counts(
+    metric: str, outputs: Sequence[str], references: Sequence[Sequence[str]]
+) -> Sequence[tuple[float, float]]:
     """(errors, total) of each item: for wer 0 or 1 of 1, ignoring white space; for per edits of the tokens of the
-    nearest reference, which has the fewest edits and, of several, the most tokens."""
+    nearest reference, which has the fewest edits and, of several, the most tokens; for ROUGE (F1, 1)."""
+    if metric in ROUGE:
+        return rouge_counts(metric, outputs, references)
     count = {"wer": _word_errors, "per": _token_errors}[metric]
     return [
         count(output.split(), [each.split() for each in own]) for output, own in zip(outputs, references, strict=True)
@@ -183,10 +189,12 @@ def edit_distance(left: Sequence[str], right: Sequence[str]) -> int:
     return row[-1]
 
 
-def _signature(name: str, references: Sequence[Sequence[str]], how: str) -> str:
+def _signature(name: str, references: Sequence[Sequence[str]]) -> str:
+    ours = f"version:regard-{regard.__version__}"
+    how = {"WER": f"match:any|{ours}", "PER": f"match:nearest|tok:space|{ours}"}.get(name) or rouge_signature()
     counts = {len(accepted) for accepted in references}
     number = str(counts.pop()) if len(counts) == 1 else "var"
-    return f"{name}|nrefs:{number}|{how}|version:regard-{regard.__version__}"
+    return f"{name}|nrefs:{number}|{how}"
 
 
 @contextmanager
@@ -223,6 +231,7 @@ METRICS = {
     "ter": _Metric(True, False),
     "wer": _Metric(True, True),
     "per": _Metric(True, True),
+    **{name: _Metric(False, False) for name in ROUGE},
 }
 
 SACREBLEU: dict[str, tuple[str, dict[str, Any]]] = {

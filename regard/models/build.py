@@ -10,6 +10,7 @@ from torch import nn
 from regard.attention.contract import Decoder, Encoder
 from regard.models.configuration import ModelConfig
 from regard.models.convolutional import build as build_convolutional
+from regard.models.copying import Copying
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.head import Head
 from regard.models.recurrent import build as build_recurrent
@@ -53,7 +54,8 @@ def build(config: ModelConfig, *, source_types: int, target_types: int) -> Encod
         config.decoder, target, states=encoder.width, summary=encoder.summary
     )
     bias = nn.Parameter(torch.zeros(target_types)) if config.output_bias else None
-    model = EncoderDecoder(encoder, decoder, Head(projection, bias))
+    copying = Copying(config.decoder.features, encoder.width) if config.copying else None
+    model = EncoderDecoder(encoder, decoder, Head(projection, bias), copying)
     if config.init_uniform is not None:
         for parameter in model.parameters():
             nn.init.uniform_(parameter, -config.init_uniform, config.init_uniform)

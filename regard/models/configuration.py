@@ -38,6 +38,9 @@ class ModelConfig(NetConfig):
         description="one matrix for both embeddings and the output projection; target embedding and output; none",
     )
     output_bias: bool = Field(False, description="a bias for each type of the output, as Marian's models have")
+    copying: bool = Field(
+        False, description="outputs may copy pieces of the source (See et al. 2017); needs one vocabulary, data.joint"
+    )
     init_uniform: float | None = Field(
         None, gt=0, description="every parameter starts U(−this, this), 0.1 in Luong et al. 2015; not for a Transformer"
     )

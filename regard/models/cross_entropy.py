@@ -11,7 +11,7 @@ from torch.nn.functional import linear, pad
 
 from regard.core.reference_mode import in_reference_mode
 
-__all__ = ["Loss", "output_loss", "projected_cross_entropy", "smoothed_cross_entropy"]
+__all__ = ["Loss", "output_loss", "projected_cross_entropy", "smoothed_cross_entropy", "smoothed_nll"]
 
 CHUNK = 512  # rows of logits alive at a time: they stay in the cache between the passes over them
 CHUNK_SEEN = 128  # where no gradient is wanted: larger ones are given back to the system and fetched anew each time
@@ -51,6 +51,11 @@ def smoothed_cross_entropy(
     exp(nll / rows), from the unsmoothed part.
     """
     log_p = torch.log_softmax(logits.float() if logits.dtype == torch.bfloat16 else logits, -1)
+    return smoothed_nll(log_p, target, smoothing=smoothing)
+
+
+def smoothed_nll(log_p: Float[Tensor, "rows types"], target: Int[Tensor, "rows"], *, smoothing: float) -> Loss:
+    """Loss of ``smoothed_cross_entropy``, from log-probabilities."""
     nll = -log_p.gather(1, target[:, None]).sum()
     return Loss((1 - smoothing) * nll - smoothing * log_p.mean(1).sum(), nll)
 

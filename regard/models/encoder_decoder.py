@@ -8,8 +8,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.attention.contract import Decoder, Encoder, Memory, compact
+from regard.attention.contract import Decoder, Encoder, Memory, RowMap, compact
 from regard.core.state import State, join, repeat, select, truncate
+from regard.models.copying import Copying, Pointed, mixture
+from regard.models.cross_entropy import Loss, smoothed_nll
 from regard.models.head import Head
 
 __all__ = ["EncoderDecoder", "Session", "shift_right"]
@@ -23,19 +25,22 @@ def shift_right(output: Int[Tensor, "rows length"], begin: int) -> Int[Tensor, "
 class Session(NamedTuple):
     """State of search between two steps: the memory of the sentences being read and the decoder's state.
 
-    ``select`` also drops sentences that no row reads any more, once they are half of the memory.
+    ``copied``: what a model that copies remembers of the sentences, () for any other. ``select`` also drops sentences
+    that no row reads any more, once they are half of the memory.
     """
 
     memory: Memory
     state: State
     sentences: int
+    copied: Memory = ()
 
     def select(self, rows: Int[Tensor, "rows"]) -> Session:
         state = select(self.state, rows)
         alive = len(torch.unique(state.rows))
         if 2 * alive > self.sentences:
             return self._replace(state=state)
-        return Session(*compact(self.memory, state), alive)
+        (memory, copied), state = compact((self.memory, self.copied), state)
+        return Session(memory, state, alive, copied)
 
     def repeat(self, times: int) -> Session:
         return self._replace(state=repeat(self.state, times))
@@ -46,15 +51,16 @@ class Session(NamedTuple):
     def join(self, sessions: list[Session]) -> Session:
         offsets = torch.tensor([0, *(session.sentences for session in sessions)]).cumsum(0).tolist()
         states = [s.state._replace(rows=s.state.rows + at) for s, at in zip(sessions, offsets[:-1], strict=True)]
-        return Session(join([s.memory for s in sessions]), join(states), offsets[-1])
+        memory, copied = join([(session.memory, session.copied) for session in sessions])
+        return Session(memory, join(states), offsets[-1], copied)
 
 
 class EncoderDecoder(nn.Module):
-    """An encoder, a decoder and the output projection."""
+    """An encoder, a decoder and the output projection; with ``copying``, outputs may repeat pieces of the source."""
 
-    def __init__(self, encoder: Encoder, decoder: Decoder, head: Head) -> None:
+    def __init__(self, encoder: Encoder, decoder: Decoder, head: Head, copying: Copying | None = None) -> None:
         super().__init__()
-        self.head, self.encoder, self.decoder = head, encoder, decoder
+        self.head, self.encoder, self.decoder, self.copying = head, encoder, decoder, copying
 
     def forward(
         self,
@@ -64,21 +70,65 @@ class EncoderDecoder(nn.Module):
         target_valid: Bool[Tensor, "batch target"],
     ) -> Float[Tensor, "batch target width"]:
         """Teacher forcing: features of every target position, given the tokens before it."""
-        memory = self.decoder.prepare(self.encoder(source, source_valid))
-        rows = torch.arange(len(source), device=source.device)
-        return self.decoder(target, memory, self.decoder.start(memory, rows), valid=target_valid).features
+        session = self.session(source, source_valid)
+        return self.decoder(target, session.memory, session.state, valid=target_valid).features
+
+    def loss(
+        self,
+        source: Int[Tensor, "batch source"],
+        source_valid: Bool[Tensor, "batch source"],
+        target: Int[Tensor, "batch target"],
+        target_valid: Bool[Tensor, "batch target"],
+        output: Int[Tensor, "batch target"],
+        *,
+        smoothing: float,
+    ) -> Loss:
+        """Cross-entropy of the ``output`` at every valid position, under teacher forcing, summed, in nats."""
+        session = self.session(source, source_valid)
+        features = self.decoder(target, session.memory, session.state, valid=target_valid).features
+        if self.copying is None:
+            return self.head.loss(features[target_valid], output[target_valid], smoothing=smoothing)
+        pointed = self.copying(features, session.copied, _rows(session))
+        chosen = Pointed(*(part[target_valid] for part in pointed))
+        log_p = mixture(self.head(features[target_valid]), chosen)
+        return smoothed_nll(log_p, output[target_valid], smoothing=smoothing)
+
+    def log_probabilities(
+        self,
+        source: Int[Tensor, "batch source"],
+        source_valid: Bool[Tensor, "batch source"],
+        target: Int[Tensor, "batch target"],
+        target_valid: Bool[Tensor, "batch target"],
+    ) -> Float[Tensor, "batch target types"]:
+        """Log-probabilities of every type at every target position, under teacher forcing."""
+        session = self.session(source, source_valid)
+        features = self.decoder(target, session.memory, session.state, valid=target_valid).features
+        return self._log_probabilities(features, session)
 
     def session(
         self, source: Int[Tensor, "sentences length"], source_valid: Bool[Tensor, "sentences length"]
     ) -> Session:
         """Session before the first target token: sources encoded once, one row per sentence."""
-        memory = self.decoder.prepare(self.encoder(source, source_valid))
+        encoded = self.encoder(source, source_valid)
+        memory = self.decoder.prepare(encoded)
         rows = torch.arange(len(source), device=source.device)
-        return Session(memory, self.decoder.start(memory, rows), len(source))
+        copied = () if self.copying is None else self.copying.prepare(encoded, source)
+        return Session(memory, self.decoder.start(memory, rows), len(source), copied)
 
     def step(
         self, tokens: Int[Tensor, "rows length"], session: Session
     ) -> tuple[Float[Tensor, "rows length types"], Session]:
         """Log-probabilities after each token, in float32 or wider, and the session after all of them."""
         features, state = self.decoder(tokens, session.memory, session.state)
-        return self.head.log_probabilities(features), session._replace(state=state)
+        return self._log_probabilities(features, session), session._replace(state=state)
+
+    def _log_probabilities(
+        self, features: Float[Tensor, "rows length width"], session: Session
+    ) -> Float[Tensor, "rows length types"]:
+        if self.copying is None:
+            return self.head.log_probabilities(features)
+        return mixture(self.head(features), self.copying(features, session.copied, _rows(session)))
+
+
+def _rows(session: Session) -> RowMap:
+    return RowMap.of(session.state.rows, session.sentences)

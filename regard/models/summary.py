@@ -26,6 +26,7 @@ def one_line_summary(config: ModelConfig) -> str:
         ]
     words += _attention(config)
     words += dict.fromkeys(key for side in attending for key in side.newer_parts)
+    words += ["copying"] if config.copying else []
     cells = dict.fromkeys(side.cell.kind for side in sides if side.kind == "recurrent")
     words += [f"{' and '.join(cells)} cells"] if cells else []
     return ", ".join([*words, f"dropout {_both(side.dropout for side in sides)}"])

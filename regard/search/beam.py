@@ -25,6 +25,7 @@ from regard.search.contract import (
     Symbols,
     chunked,
 )
+from regard.search.repetition import Ngrams
 
 __all__ = ["BeamStep", "beam_search", "length_normaliser", "start_beam"]
 
@@ -64,6 +65,7 @@ def beam_search(
     length_offset: float = 5.0,
     nbest: int = 1,
     prefixes: Prefixes | None = None,
+    no_repeat: int | None = None,
 ) -> list[list[Hypothesis]]:
     """The ``nbest`` outputs of each sentence by log P(Y|X) / lp(Y) (Wu et al. 2016), best first.
 
@@ -83,11 +85,12 @@ def beam_search(
         length_offset: k of ``length_normaliser``.
         nbest: outputs a sentence.
         prefixes: tokens that the outputs of each sentence must begin with.
+        no_repeat: see ``start_beam``.
     """
     count = len(max_lengths)
     search_state = start_beam(
         range(count), symbols, max_lengths=max_lengths, width=width, length_penalty=length_penalty,
-        length_offset=length_offset, nbest=nbest, prefixes=prefixes,
+        length_offset=length_offset, nbest=nbest, prefixes=prefixes, no_repeat=no_repeat,
     )  # fmt: skip
     return in_order(search(chunked(step), (search_state, state)), count)
 
@@ -103,6 +106,7 @@ def start_beam(
     nbest: int = 1,
     prefixes: Prefixes | None = None,
     watch: Callable[[int, BeamStep], None] | None = None,
+    no_repeat: int | None = None,
 ) -> SearchState:
     """The state of a ``beam_search`` before its first step.
 
@@ -116,10 +120,11 @@ def start_beam(
         nbest: outputs a sentence.
         prefixes: tokens that the outputs of each sentence must begin with.
         watch: called with a sentence's id and each of its steps.
+        no_repeat: no output repeats so many tokens in a row (Paulus et al. 2018), but where a prefix does.
     """
     normalise = partial(length_normaliser, penalty=length_penalty, offset=length_offset)
     search_state = _BeamState(ids, symbols, max_lengths, width, normalise, nbest, prefixes)
-    search_state.watch = watch
+    search_state.watch, search_state.no_repeat = watch, no_repeat
     return search_state
 
 
@@ -131,6 +136,7 @@ class _BeamState(SearchState):
     """
 
     watch: Callable[[int, BeamStep], None] | None = None
+    no_repeat: int | None = None
 
     def __init__(
         self,
@@ -153,6 +159,7 @@ class _BeamState(SearchState):
         self._log_probs = torch.zeros(sentences, 1, 0, device=device)
         self._total = torch.zeros(sentences, 1, dtype=torch.float64, device=device)
         self._finished: list[Finished] = []
+        self._repeating: list[Collection[int]] = []
 
     def tokens(self) -> Int[Tensor, "rows 1"]:
         # Column 0 is the begin symbol: the last token of a sentence stands at its position.
@@ -162,6 +169,10 @@ class _BeamState(SearchState):
     @property
     def reduce(self) -> Reduce:
         count, forced = 2 * self.width, self._forced() if any(self._prefixes) else ()
+        if self.no_repeat is not None:  # so many more that what is left over after the repeating ones is enough
+            self._repeating = self._followers(self.no_repeat)
+            most = max(map(len, self._repeating))
+            return BestTypes(count + most, self.symbols.suppressed, forced)
         if forced or self.watch is not None or self._tokens.shape[1] < self.width or self.width == 1:
             return BestTypes(count, self.symbols.suppressed, forced)
         left = [most - done for most, done in zip(self._max_lengths, self._position.tolist(), strict=True)]
@@ -237,6 +248,8 @@ class _BeamState(SearchState):
     ) -> tuple[Scores, Scores, Indices, Indices]:
         """The 2·width best extensions of each sentence: total log P, the token's log P, the parent row, the token."""
         many = token_log_prob.shape[1]
+        if self.no_repeat is not None:
+            token_log_prob = self._without_repeating(token_log_prob, token)
         total = (self._total.reshape(-1, 1) + token_log_prob.to(torch.float64)).view(len(self.active_ids), -1)
         kept = min(2 * self.width, total.shape[1])
         value, place = total.topk(kept, -1)
@@ -245,6 +258,22 @@ class _BeamState(SearchState):
             value, place = pad(value, (0, missing), value=-math.inf), pad(place, (0, missing))
         token_log_prob, token = (x.view(len(self.active_ids), -1).gather(1, place) for x in (token_log_prob, token))
         return value, token_log_prob, place // many, token
+
+    def _followers(self, n: int) -> list[Collection[int]]:
+        """The tokens that would repeat an n-gram of each row; none where a prefix goes on."""
+        position = self._position.tolist()
+        rows = [(block, beam) for block in range(len(position)) for beam in range(self._tokens.shape[1])]
+        return [
+            () if position[block] < len(self._prefixes[block]) else Ngrams(n, self._history(block, beam)[0]).repeating()
+            for block, beam in rows
+        ]
+
+    def _without_repeating(
+        self, token_log_prob: Float[Tensor, "rows many"], token: Int[Tensor, "rows many"]
+    ) -> Float[Tensor, "rows many"]:
+        rows = zip(token.tolist(), self._repeating, strict=True)
+        repeats = [[each in found and each != self.symbols.end for each in own] for own, found in rows]
+        return token_log_prob.masked_fill(torch.tensor(repeats, device=token.device), -math.inf)
 
     def _collect(
         self,

@@ -70,6 +70,7 @@ def obstacle(config: ModelConfig) -> str | None:
         "its queries, keys or contexts are normalised": any(side.qk_norm or side.context_norm for side in sides),
         "its attention is gated": any(side.attention_gate for side in sides),
         "its values have embeddings of their own": any(side.value_embedding for side in sides),
+        "its outputs copy from the source": config.copying,
         "its layers look back to the embedding": any(side.embedding_residual for side in sides),
     }
     return next((reason for reason, holds in reasons.items() if holds), None)

@@ -167,6 +167,8 @@ def _export(run: RunFolder, translator: Translator, checkpoint: str | None, fold
 def obstacle(config: ModelConfig) -> str | None:
     """The reason why this model cannot be exported to ONNX, as far as its config tells; None if none is known."""
     decoder = config.decoder
+    if config.copying:
+        return "its outputs copy from the source"
     if decoder.kind == "transformer" and decoder.position.kind == "forgetting":
         return "its positions are forgetting: of a column an export keeps key and value, and no sum of gates"
     return None

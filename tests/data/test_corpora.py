@@ -56,6 +56,25 @@ def test_any_pairs_come_back_in_any_chunks(tmp_path_factory, pairs, chunk):
     assert back == pairs
 
 
+def test_of_long_sources_the_first_pieces_are_kept(tmp_path):
+    """A pair whose target is too long is left out all the same."""
+    pairs = [(1, "a b c d e", "a"), (2, "d e", "g"), (3, "h g f e", "b"), (4, "a b c d", "a b c d")]
+    corpus = corpus_of(tmp_path, pairs, max_length=3, crop=True)
+    assert [WORDS.decode(corpus.source(row)) for row in range(len(corpus))] == ["a b c", "d e", "h g f"]
+    assert [WORDS.decode(corpus.target(row)) for row in range(len(corpus))] == ["a", "g", "b"]
+    assert (corpus.report.cropped, corpus.report.long, corpus.report.long_lines) == (2, 1, [4])
+    assert [corpus.line(row) for row in range(len(corpus))] == [1, 2, 3]
+    assert Corpus.open(tmp_path / "corpus").report == corpus.report
+
+
+def test_a_corpus_is_made_anew_where_long_sources_are_to_be_cropped(tmp_path):
+    config, folder = files(tmp_path, "a b c\nd\n", "a\nb\n"), tmp_path / "corpus"
+    left_out, cropped, again = (
+        open_or_prepare(config, WORDS, WORDS, folder, max_length=2, crop=crop) for crop in (False, True, True)
+    )
+    assert (len(left_out), len(cropped)) == (1, 2) and again.fingerprint == cropped.fingerprint
+
+
 def test_long_sentences_are_left_out_and_reported(tmp_path):
     config = files(tmp_path, source="a\n" + "b " * 100_000 + "\nc\n\n", target="a\nb\n" + "c " * 11 + "\n\n")
     corpus = prepare(read_pairs(config), WORDS, WORDS, tmp_path / "corpus", max_length=10)

@@ -61,7 +61,7 @@ class Looking:
     def observed(self) -> Any:
         yield torch.nn.Identity()
 
-    def features(self, sources: Any, targets: Any, *, model: Any) -> None:
+    def log_probabilities(self, sources: Any, targets: Any, *, model: Any) -> None:
         rows, columns = (max(map(len, side)) + 1 for side in (targets, sources))
         for name in ("decoder.0.source", "decoder.1.source"):
             self.seen[name] = torch.zeros(len(sources), 2, rows, columns)

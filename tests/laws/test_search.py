@@ -12,6 +12,7 @@ from torch.nn.functional import linear
 
 from regard.attention.mask import Padding
 from regard.attention.positions.absolute import SinusoidalPosition
+from regard.models.copying import Copying
 from regard.models.encoder_decoder import EncoderDecoder, Session
 from regard.models.head import Head
 from regard.models.transformer.feed_forward import FeedForward
@@ -39,17 +40,19 @@ ALIKE = {
     "convolutional-wide", "transformer-local-p", "luong-local-m", "luong-copying", "luong-unfed-local-m",
     "luong-unfed-location-aware", "bahdanau-lstm", "unread-gru-before",
 }  # fmt: skip
-KINDS = [name for name in DECODERS if name not in ALIKE]
+KINDS = [name for name in DECODERS if name not in ALIKE] + ["copying-transformer", "copying-luong-dot"]
 
 
 def transducer(name: str, monkeypatch: pytest.MonkeyPatch, *, seed: int = 0) -> EncoderDecoder:
-    """A random model, sharp enough that its choices are not ties."""
+    """A random model, sharp enough that its choices are not ties; ``copying-`` a decoder's name has a pointer."""
     monkeypatch.setattr(cases, "SUMMARY", WIDTH)
     torch.manual_seed(seed)
     frames = (PostNorm(WIDTH, dropout=0.0), PostNorm(WIDTH, dropout=0.0))
     layer = TransformerLayer(cases.attention(Padding()), None, FeedForward(WIDTH, WIDTH), frames)
     encoder = TransformerEncoder(cases.embedding(SinusoidalPosition(WIDTH)), [layer], nn.Identity())
-    return ready(EncoderDecoder(encoder, DECODERS[name](), Head(nn.Parameter(torch.randn(TYPES, WIDTH)))))
+    kind = name.removeprefix("copying-")
+    copying = Copying(WIDTH, WIDTH) if kind != name else None
+    return ready(EncoderDecoder(encoder, DECODERS[kind](), Head(nn.Parameter(torch.randn(TYPES, WIDTH))), copying))
 
 
 @pytest.fixture(params=KINDS)
@@ -71,13 +74,12 @@ class Tape(NamedTuple):
 
 def uncached(model: EncoderDecoder, source: Tensor, valid: Tensor):
     """A step that starts over each time."""
-    memory = model.decoder.prepare(model.encoder(source, valid))
 
     def step(tokens: Tensor, tape: Tape) -> tuple[Tensor, Tape]:
         whole = torch.cat([tape.tokens, tokens], 1)
-        features, _ = model.decoder(whole, memory, model.decoder.start(memory, tape.rows))
-        log_p = torch.log_softmax(linear(features[:, -tokens.shape[1] :], model.head.weight), -1)
-        return log_p, Tape(whole, tape.rows)
+        seen = torch.ones_like(whole, dtype=torch.bool)
+        log_p = model.log_probabilities(source[tape.rows], valid[tape.rows], whole, seen)
+        return log_p[:, -tokens.shape[1] :], Tape(whole, tape.rows)
 
     return step, Tape(torch.empty(len(source), 0, dtype=torch.int64), torch.arange(len(source)))
 
@@ -262,8 +264,11 @@ def test_the_score_is_that_of_teacher_forcing(model, source):
     for row, hypotheses in enumerate(found):
         for hypothesis in hypotheses:
             tokens = torch.tensor([[BEGIN, *hypothesis.tokens, END][: len(hypothesis.token_log_probabilities) + 1]])
-            features = model(source[row : row + 1], VALID[row : row + 1], tokens[:, :-1], tokens[:, :-1] >= 0)
-            log_p = torch.log_softmax(linear(features, model.head.weight), -1)
+            pair = source[row : row + 1], VALID[row : row + 1], tokens[:, :-1], tokens[:, :-1] >= 0
+            log_p = model.log_probabilities(*pair)
+            if model.copying is None:
+                plain = torch.log_softmax(linear(model(*pair), model.head.weight), -1)
+                torch.testing.assert_close(log_p, plain, rtol=1e-12, atol=1e-12)
             gains = log_p.gather(2, tokens[:, 1:, None]).flatten()
             assert hypothesis.log_probability == pytest.approx(float(gains.sum()), abs=1e-9)
             assert hypothesis.token_log_probabilities == pytest.approx(gains.tolist(), abs=1e-5)

@@ -36,12 +36,21 @@ class DataConfig(DataSection):
     source_language: str | None = None  # named in the model card
     target_language: str | None = None  # … and to sacreBLEU
     max_length: int = Field(256, ge=1)  # pieces a side; longer pairs are left out, and reported by line
-
+    long_sources: Literal["in parts", "cropped"] = Field(
+        "in parts",
+        description="a source of more pieces is left out of training, and translated in parts; or of it the first "
+        "max_length pieces are read, in both, and that is said: for summaries",
+    )
     processes: int | None = Field(
         None, ge=1, le=1024
     )  # that tokenise; unset: as many as cores for a large text, else 1
     # of an epoch: drawn as a list of all pairs, or computed batch by batch, for corpora too large for that
     order: Literal["shuffled", "feistel"] = "shuffled"
+
+    @property
+    def crops(self) -> bool:
+        """Whether the first pieces of a long source stand for all of it."""
+        return self.long_sources == "cropped"
 
     @property
     def listed(self) -> bool:
@@ -113,6 +122,17 @@ class TranslationConfig(RunConfig):
                 "model.share",
                 why='one matrix for both embeddings needs one vocabulary; with two, share = "target" or "none"',
                 help="--set model.share=target",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _copies_what_it_can_say(self) -> Self:
+        if self.model.copying and not self.data.joint:
+            raise Misfit(
+                "model.copying",
+                "data.joint",
+                why="a piece of the source is copied as a type of the output, so both sides need one vocabulary",
+                help="--set data.joint=true",
             )
         return self
 

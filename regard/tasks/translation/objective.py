@@ -22,10 +22,8 @@ def objective(config: TranslationConfig) -> Objective:
 
     def loss(net: nn.Module, batch: PairBatch, carry: State = ()) -> LossTerms:
         model = cast(EncoderDecoder, net)
-        features = model(batch.source, batch.source_valid, batch.target_input, batch.target_valid)
-        found = model.head.loss(
-            features[batch.target_valid], batch.target_output[batch.target_valid], smoothing=smoothing
-        )
+        pair = batch.source, batch.source_valid, batch.target_input, batch.target_valid
+        found = model.loss(*pair, batch.target_output, smoothing=smoothing)
         return LossTerms(found.smoothed, {"nll": found.nll.detach(), "tokens": batch.target_valid.sum()})
 
     return loss

@@ -45,18 +45,20 @@ def _corpora(
     say: Report,
     progress: Advance | None,
 ) -> Corpora:
-    parts = []
+    data, parts = translation_config(run).data, []
     for number, corpus in enumerate(corpora):
         folder = run.data / f"{name}-{number}"
         part = open_or_prepare(
-            corpus, codecs.source, codecs.target, folder, max_length=translation_config(run).data.max_length,
-            content=contents.get(folder.name, ""), processes=translation_config(run).data.processes, progress=progress,
+            corpus, codecs.source, codecs.target, folder, max_length=data.max_length, crop=data.crops,
+            content=contents.get(folder.name, ""), processes=data.processes, progress=progress,
         )  # fmt: skip
         report = part.report
         say(f"{part.name}: {report.pairs:,} pairs")
         if report.long:
             lines = ", ".join(map(str if part.files is None else part.place, report.long_lines))
             say(f"{part.name}: {report.long:,} pairs over {report.max_length} pieces left out: lines {lines}")
+        if report.cropped:
+            say(f"{part.name}: of {report.cropped:,} long sources the first {report.max_length} pieces are read")
         parts.append(part)
         atomic_files.fault_point("corpus")
     return Corpora(parts)

@@ -27,7 +27,7 @@ def _build(config: TranslationConfig, spec: Mapping[str, int]) -> nn.Module:
 def _predictor(net: Any, codecs: Codecs, config: TranslationConfig, *, engine: Engine | None = None) -> Translator:
     return Translator(
         net, codecs.source, codecs.target, config.search,
-        max_length=config.data.max_length, language=config.data.target_language, engine=engine,
+        max_length=config.data.max_length, crops=config.data.crops, language=config.data.target_language, engine=engine,
     )  # fmt: skip
 
 

@@ -27,10 +27,9 @@ from regard.core.task import Indices, MetricSums, Report, never
 from regard.data.order import batches_in_order
 from regard.data.pairs import PairExamples, pad_sources
 from regard.data.tokenizers.catalogue import BEGIN, UNKNOWN, Tokenizer
-from regard.engine.transformer import obstacle
 from regard.errors import ConfigError, DataError
-from regard.inference.decoding import Decoding, Engine, Wanted, native_obstacle, possible
-from regard.inference.results import Candidate, Translation
+from regard.inference.decoding import Decoding, Engine, Wanted, native_obstacle, possible, torch_obstacle
+from regard.inference.results import Candidate, Translation, joined
 from regard.models.encoder_decoder import EncoderDecoder, shift_right
 from regard.runs.run_folder import RunFolder
 from regard.search.batch_search import search
@@ -52,6 +51,7 @@ class Translator:
     the model itself gives, ``reference``; that scores and shows its attention in any case. ``bfloat16`` and ``int8``
     compute in fewer bits and may choose other words; 8 bits are for the kernels in C, and ``torch`` is float32 without
     them. ConfigError where the model has no such form.
+    ``crops``: of a long input its first ``max_length`` pieces are read, else it is translated in parts.
     ``language`` is the target's, by which metrics cut text.
     """
 
@@ -63,13 +63,14 @@ class Translator:
         search: SearchConfig,
         *,
         max_length: int,
+        crops: bool = False,
         language: str | None = None,
         engine: Engine | None = None,
     ) -> None:
         self.model, self.source, self.target = model.eval(), source, target
-        self.search, self.max_length, self.language = search, max_length, language
+        self.search, self.max_length, self.crops, self.language = search, max_length, crops, language
         self.device = model.head.weight.device
-        self.engine = possible(engine, obstacle(model.decoder), native_obstacle(model))
+        self.engine = possible(engine, torch_obstacle(model), native_obstacle(model))
         self._observing = threading.Lock()
 
     def __repr__(self) -> str:
@@ -113,8 +114,9 @@ class Translator:
         """One translation a line, in order. ``prefixes`` force the beginnings of the outputs.
 
         A blank line gives an empty translation, and a line's end inside one is read as a space. A line of more than
-        ``max_length`` pieces is cut at spaces, its parts translated and joined, never truncated. ``done`` is told how
-        many parts are completed; ``interrupted`` is asked before every step and raises KeyboardInterrupt.
+        ``max_length`` pieces is cut at spaces, its parts translated and joined; or cropped where the run says so, which
+        ``Translation.unread`` tells. ``done`` is told how many parts are completed; ``interrupted`` is asked before
+        every step and raises KeyboardInterrupt.
         """
         settings = search or self.search
         inputs = [self.parts(line) for line in lines]
@@ -190,13 +192,12 @@ class Translator:
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], *, model: EncoderDecoder | None = None
     ) -> Tensor:
         """(batch, target, types) of pairs of piece numbers: log p of every type at every place, the end's included."""
-        features = self.features(sources, targets, model=model)
-        return torch.log_softmax(self.model.head(features), -1)
+        return (model or self.model).log_probabilities(*self._taught(sources, targets))
 
     def attention(self, source: Sequence[int], target: Sequence[int]) -> dict[str, Tensor]:
         """Weights (heads, query, key) by name, for one pair of piece numbers, teacher-forced."""
         with self.observed() as model, observe(model) as seen:
-            self.features([source], [target], model=model)
+            self.log_probabilities([source], [target], model=model)
         return {name: weights[0] for name, weights in seen.items()}
 
     @contextmanager
@@ -214,14 +215,13 @@ class Translator:
     def _twin(self) -> EncoderDecoder:
         return twin(self.model)
 
-    def features(
-        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], *, model: EncoderDecoder | None = None
-    ) -> Tensor:
-        """(batch, target, width) of pairs of piece numbers, teacher-forced: column t predicts piece t, END the last."""
-        source, source_valid = (x.to(self.device) for x in pad_sources([list(pieces) for pieces in sources]))
-        output, valid = (x.to(self.device) for x in pad_sources([list(pieces) for pieces in targets]))
-        inputs = shift_right(output, BEGIN)
-        return (model or self.model)(source, source_valid, inputs, valid)
+    def _taught(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Source, target and what of both is valid: column t of the target predicts piece t, the last one END."""
+        sides = (pad_sources([list(pieces) for pieces in side]) for side in (sources, targets))
+        (source, source_valid), (output, valid) = ([x.to(self.device) for x in side] for side in sides)
+        return source, source_valid, shift_right(output, BEGIN), valid
 
     def parts(self, line: str) -> list[list[int]]:
         """The line's pieces, in one part unless it is too long; none for a blank line.
@@ -230,9 +230,13 @@ class Translator:
         """
         line = self._readable(line)
         pieces = self.source.encode(line) if line.strip() else []
-        if len(pieces) <= self.max_length:
-            return [pieces] if pieces else []
+        if len(pieces) <= self.max_length or self.crops:
+            return [pieces[: self.max_length]] if pieces else []
         return cut(line, self.source, self.max_length)
+
+    def unread(self, line: str) -> int:
+        """The number of pieces of a line beyond those that are read, where long ones are cropped."""
+        return max(len(self.source.encode(self._readable(line))) - self.max_length, 0) if self.crops else 0
 
     def unknown(self, line: str) -> list[str]:
         """The parts of a line that the model has no piece for (``Tokenizer.unknown``)."""
@@ -266,7 +270,7 @@ class Translator:
         return Translation(
             found.source, [best, *found.candidates[1:]],
             (lambda: self.attention(parts[0], pieces)) if one else (lambda: _refuse_long(self.max_length)),
-            pieces=found.pieces, unknown=found.unknown,
+            pieces=found.pieces, unknown=found.unknown, unread=found.unread,
         )  # fmt: skip
 
     def spelled(self, phrase: str) -> list[int] | None:
@@ -332,19 +336,12 @@ class Translator:
         found = [self.ranked(part, each, search or self.search) for part, each in zip(parts, found, strict=True)]
         if len(parts) == 1:
             candidates = [self._candidate(hypothesis) for hypothesis in found[0]]
-            best = found[0][0].tokens
-            pieces = self.source.pieces(parts[0])
-            return Translation(line, candidates, lambda: self.attention(parts[0], best), pieces=pieces, unknown=unknown)
-        best_parts = [self._candidate(hypotheses[0]) for hypotheses in found]
-        joined = Candidate(
-            " ".join(part.text for part in best_parts),
-            sum(part.score for part in best_parts),
-            sum(part.log_probability for part in best_parts),
-            [piece for part in best_parts for piece in part.pieces],
-            [value for part in best_parts for value in part.piece_log_probabilities],
-            all(part.finished for part in best_parts),
-        )
-        return Translation(line, [joined], lambda: _refuse_long(self.max_length), unknown=unknown)
+            tokens = found[0][0].tokens
+            told: dict[str, Any] = {"pieces": self.source.pieces(parts[0]), "unknown": unknown}
+            told["unread"] = self.unread(line)
+            return Translation(line, candidates, lambda: self.attention(parts[0], tokens), **told)
+        best = joined([self._candidate(hypotheses[0]) for hypotheses in found])
+        return Translation(line, [best], lambda: _refuse_long(self.max_length), unknown=unknown)
 
     @torch.no_grad()
     def ranked(self, source: list[int], found: list[Hypothesis], search: SearchConfig) -> list[Hypothesis]:
@@ -352,7 +349,7 @@ class Translator:
         if not search.covers or not source:
             return found
         with self.observed() as model, observe(model) as seen:
-            self.features([source] * len(found), [each.tokens for each in found], model=model)
+            self.log_probabilities([source] * len(found), [each.tokens for each in found], model=model)
         heads = [weights for name, weights in seen.items() if name.endswith("source")]
         if not heads:
             raise ConfigError(
@@ -368,14 +365,9 @@ class Translator:
         return reranked(found, weights, penalty=search.coverage_penalty)[: search.nbest]
 
     def _candidate(self, hypothesis: Hypothesis) -> Candidate:
-        return Candidate(
-            self.target.decode(hypothesis.tokens),
-            hypothesis.score,
-            hypothesis.log_probability,
-            self.target.pieces(hypothesis.tokens),
-            hypothesis.token_log_probabilities,
-            hypothesis.finished,
-        )
+        text, pieces = self.target.decode(hypothesis.tokens), self.target.pieces(hypothesis.tokens)
+        _, total, score, each, finished = hypothesis
+        return Candidate(text, score, total, pieces, each, finished)
 
 
 def load(

@@ -1,0 +1,92 @@
+"""Copying from the source: a mixture of the vocabulary and of the pieces that a pointer looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid, pad
+
+from regard.attention.contract import Encoded, RowMap, SourceKeys
+from regard.attention.mask import Padding, Span
+from regard.attention.mechanisms.dot import Dot
+from regard.core.state import join
+
+__all__ = ["CopyMemory", "Copying", "Pointed", "mixture"]
+
+
+class CopyMemory(NamedTuple):
+    """Memory of a pointer: its keys and values of the source, and the source's pieces."""
+
+    keys: SourceKeys
+    tokens: Int[Tensor, "sentences length"]
+
+    def join(self, states: Sequence[CopyMemory]) -> CopyMemory:
+        keys = join([state.keys for state in states])
+        most = keys.span.valid.shape[1]
+        tokens = [pad(state.tokens, (0, most - state.tokens.shape[1])) for state in states]
+        return CopyMemory(keys, torch.cat(tokens))
+
+
+class Pointed(NamedTuple):
+    """Gate and pointer at each target position; ``tokens`` are what the weights point at."""
+
+    gate: Float[Tensor, "*positions"]  # logit of generating
+    weights: Float[Tensor, "*positions source"]
+    tokens: Int[Tensor, "*positions source"]
+
+
+class Copying(nn.Module):
+    """P(y) = g · P_vocabulary(y) + (1 − g) · Σ_{j: x_j = y} α_j (See et al. 2017, Eq. 9).
+
+    α is attention of one head (scaled dot-product) from the decoder's features h to the encoder's states s, and
+    g = σ(w · [h; Σ α s] + b). Source and target need one vocabulary: a piece of the source is a type of the output.
+
+    The paper points with the decoder's own attention, feeds the decoder's input into g, and gives words outside the
+    vocabulary numbers of their own for one text; here the pointer is an attention of its own, so that any decoder
+    has one, and pieces spell such words. Cost beside the decoder's: target · source · (width + memory_width).
+
+    Args:
+        width: features of the decoder.
+        memory_width: features of an encoder's state.
+    """
+
+    def __init__(self, width: int, memory_width: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(width, width, bias=False)
+        self.key = nn.Linear(memory_width, width, bias=False)
+        self.mechanism = Dot()
+        self.gate = nn.Linear(width + memory_width, 1)
+
+    def prepare(self, encoded: Encoded, tokens: Int[Tensor, "sentences length"]) -> CopyMemory:
+        """Memory of each sentence, computed once."""
+        key = self.mechanism.prepare(self.key(encoded.states)[:, None])
+        return CopyMemory(SourceKeys(key, encoded.states[:, None], encoded.span), tokens)
+
+    def forward(self, features: Float[Tensor, "rows length width"], memory: CopyMemory, rows: RowMap) -> Pointed:
+        """Gate and pointer of every position; rows that read one sentence share its keys."""
+        query = rows.scatter(self.query(features))  # (sentences, rows of each, length, width)
+        folded, keys = query.flatten(1, 2)[:, None], memory.keys
+        span = Span.of(torch.ones(folded.shape[0], folded.shape[2], dtype=torch.bool, device=folded.device))
+        context, weights, _ = self.mechanism(
+            folded, keys.key, keys.value, Padding().bind(span, keys.span), (), need_weights=True
+        )
+        shape = query.shape[1:3]
+        context, weights = (rows.gather(x[:, 0].unflatten(1, shape)) for x in (context, weights))
+        gate = self.gate(torch.cat([features, context], -1))[..., 0]
+        tokens = memory.tokens[rows.sentence][:, None].expand(weights.shape)
+        return Pointed(gate, weights, tokens)
+
+
+def mixture(logits: Float[Tensor, "*positions types"], pointed: Pointed) -> Float[Tensor, "*positions types"]:
+    """log P of every type at each position, in float32 or wider."""
+    wide = torch.float64 if logits.dtype == torch.float64 else torch.float32
+    gate = pointed.gate.to(wide)[..., None]
+    copied = torch.zeros(logits.shape, dtype=wide, device=logits.device)
+    copied = copied.scatter_add(-1, pointed.tokens, pointed.weights.to(wide) * torch.sigmoid(-gate))
+    generated = torch.log_softmax(logits.to(wide), -1) + logsigmoid(gate)
+    both = torch.logaddexp(generated, copied.clamp_min(torch.finfo(wide).tiny).log())
+    return torch.where(copied > 0, both, generated)
