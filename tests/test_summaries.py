@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 from typer.testing import CliRunner
 
@@ -13,8 +15,12 @@ from regard import cli
 from regard.errors import ConfigError
 from regard.metrics.text import evaluate
 from regard.runs.config import load_config
+from regard.server.batching.models import ServedModel
+from regard.server.batching.scheduler import Limits
 from regard.tasks.load import load
 from regard.tasks.translation.extracts import central_sentence, copied_share, first_sentence
+
+from .server.conftest import serving
 
 
 def test_rouge_by_pencil() -> None:
@@ -138,6 +144,19 @@ def test_no_pieces_are_said_twice_where_that_is_forbidden(run: Path) -> None:
     assert free == ["ka", "ka"] and len(set(once)) == len(once)
     with pytest.raises(ConfigError, match="no_repeat_ngram"):
         model("ka", temperature=1.0, no_repeat_ngram=2)
+
+
+def test_a_server_gives_one_summary_a_text(run: Path) -> None:
+    """Sentences and lines are not summarised one by one."""
+    model = load(run / "run")
+    settings: dict[str, Any] = {"search": model.search, "reads_whole": True, "limits": Limits()}
+    served = ServedModel("first", load_translator=lambda: model, **settings)
+    text = "ka mo. le fu\nba be bi bo"
+    with serving([served]) as (port, _):
+        found = httpx.post(f"http://127.0.0.1:{port}/v1/translate", json={"text": [text]}, timeout=60).json()
+    (only,) = found["translations"]
+    assert len(only["sentences"]) == 1 and only["unread"] == 2
+    assert only["text"] == model(text.replace("\n", " ")).text
 
 
 @pytest.mark.parametrize("to", ["ctranslate2", "onnx"])

@@ -202,8 +202,8 @@ def _served(
     if isinstance(config, TranslationConfig):
         model = ServedModel(
             name, load_translator=lambda: open_model(path, checkpoint=checkpoint, engine=engine, **opening),
-            search=config.search, source=config.data.source_language, target=config.data.target_language,
-            limits=Limits(rows=settings.rows, waiting=settings.waiting), **common,
+            search=config.search, reads_whole=config.data.crops, source=config.data.source_language,
+            target=config.data.target_language, limits=Limits(rows=settings.rows, waiting=settings.waiting), **common,
         )  # fmt: skip
         return model
     if isinstance(config, LanguageModelConfig):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from regard.data.protected_spans import find_protected_spans
 
-__all__ = ["SplitText", "split_sentences"]
+__all__ = ["SplitText", "split_sentences", "whole_text"]
 
 # Markers of lists and quotations, and numbering, at the start of a line: "- ", "> * ", "1. ", "2.1. ", "(a) ", "[x] ".
 BULLET = r"[-*+•‣▪◦●○·–—]"
@@ -59,6 +59,12 @@ def split_sentences(text: str, language: str | None) -> SplitText:
             sentences.append(core)
             between.append(part[start + len(core) :])
     return SplitText(sentences, between)
+
+
+def whole_text(text: str) -> SplitText:
+    """Take all of a text as one input, line ends as spaces: for models that read texts whole, as for summaries."""
+    joined = " ".join(text.split())
+    return SplitText([joined], ["", ""]) if joined else SplitText([], [text])
 
 
 def _marker_ends(lines: Sequence[str]) -> list[int]:

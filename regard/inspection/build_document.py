@@ -55,7 +55,7 @@ def inspect_text(
         sentence: index of the sentence to inspect, 0 the first.
     """
     settings = beam_settings(settings or translator.search)
-    sentences = sentences_of(text, (model or {}).get("source_language"))
+    sentences = sentences_of(text, (model or {}).get("source_language"), whole=translator.crops)
     tree = BeamTree(settings)
     seen = observe_sentence(
         translator, sentences, sentence, settings=settings, force=force, candidate=candidate, watch=tree

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.attention.observe import AttentionCall, observe_calls
 from regard.config.settings import SearchConfig
-from regard.data.sentence_split import split_sentences
+from regard.data.sentence_split import split_sentences, whole_text
 from regard.data.tokenizers.catalogue import END
 from regard.errors import ConfigError
 from regard.inference.decoding import SYMBOLS
@@ -48,9 +48,10 @@ def beam_settings(settings: SearchConfig) -> SearchConfig:
     return settings.model_copy(update=drawn)
 
 
-def sentences_of(text: str, language: str | None) -> list[str]:
-    """The sentences of a text as a server splits them; ConfigError for a blank text."""
-    found = split_sentences(text, language).sentences or ([text.strip()] if text.strip() else [])
+def sentences_of(text: str, language: str | None, *, whole: bool = False) -> list[str]:
+    """The sentences of a text as a server splits them, or all as one; ConfigError for a blank text."""
+    split = whole_text(text) if whole else split_sentences(text, language)
+    found = split.sentences or ([text.strip()] if text.strip() else [])
     if not found:
         raise ConfigError("there is no text to look at")
     return found

@@ -123,7 +123,7 @@ class Service:
         for model in dict.fromkeys(choice.model for choice in choices):
             numbers = [number for number, choice in enumerate(choices) if choice.model is model]
             texts = [request.texts[number] for number in numbers]
-            documents = await asyncio.to_thread(request.parse, texts, model.source)
+            documents = await asyncio.to_thread(request.parse, texts, model.source, whole=model.reads_whole)
             marked = await asyncio.to_thread(list, map(model.mark_sentences, texts, documents))
             sentences = [sentence for of_text in marked for sentence in of_text]
             settings = self.search_settings(model, request.search)

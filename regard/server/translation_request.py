@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from regard.data.sentence_split import split_sentences
+from regard.data.sentence_split import split_sentences, whole_text
 from regard.inference.results import Translation
 from regard.server.api.requests import Credentials
 from regard.server.batching.models import ServedModel
@@ -50,8 +50,13 @@ class TranslationRequest:
     protect: bool = True
     markup: Markup | None = None
 
-    def parse(self, texts: Sequence[str], language: str | None) -> list[Document]:
-        """Return the document of each text; ``language``: the code for splitting sentences."""
+    def parse(self, texts: Sequence[str], language: str | None, *, whole: bool = False) -> list[Document]:
+        """Return the document of each text.
+
+        ``language``: the code for splitting sentences. ``whole``: a plain text is one input, unsplit.
+        """
+        if whole and self.markup is None:
+            return [whole_text(text) for text in texts]
         return [parse_document(text, self.markup, language) for text in texts]
 
 

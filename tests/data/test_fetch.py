@@ -408,6 +408,7 @@ AT_HAND = {
     "scan": "scan",
     "newstest-en-de": "wmt-newstest",
     "tiny-shakespeare": "lm-tinyshakespeare",
+    "aeslc": "aeslc",
 }
 
 

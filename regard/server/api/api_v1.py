@@ -84,6 +84,9 @@ class TranslatedText(BaseModel):
         description="Characters (words, for a model that reads words) that the model has no piece for, and how often "
         "each occurs: an object, where `unknown` of /v1/inspect is a list without counts."
     )
+    unread: int = Field(
+        description="Pieces at the end of the text beyond what the model reads, where it reads it whole."
+    )
     sentences: list[SentenceTranslation]
 
 
@@ -286,6 +289,7 @@ def _translated_text(result: TranslationResult, weights: HeadWeights | None = No
         target=result.model.target,
         detected=_detected_language(result.detected),
         unknown=count_unknown(result),
+        unread=sum(sentence.unread for sentence in result.sentences),
         sentences=[_sentence(each, weights) for each in result.sentences],
     )
 

@@ -48,6 +48,7 @@ class ServedModel(Served[Translator, Scheduler]):
         *,
         load_translator: Callable[[], Translator],
         search: SearchConfig,
+        reads_whole: bool = False,
         source: str | None = None,
         target: str | None = None,
         limits: Limits,
@@ -58,12 +59,13 @@ class ServedModel(Served[Translator, Scheduler]):
         """Describe a model; nothing is loaded yet.
 
         ``name``: the name by which clients ask for it. ``load_translator``: reads the weights. ``search``: the run's
-        search settings. ``source``, ``target``: language codes of its config; None if it names none. ``limits``: of
-        the scheduler. ``observer``: informed of the scheduler's work. ``threads``: torch threads of each thread that
-        computes; None: torch's own choice. ``inspector``: for attention and word alignment; None: neither is offered.
+        search settings. ``reads_whole``: texts are not split into sentences. ``source``, ``target``: language codes of
+        its config; None if it names none. ``limits``: of the scheduler. ``observer``: informed of the scheduler's work.
+        ``threads``: torch threads of each thread that computes; None: torch's own choice. ``inspector``: for attention
+        and word alignment; None: neither is offered.
         """
         super().__init__(name, task="translation", threads=threads, inspector=inspector)
-        self.search, self.source, self.target = search, source, target
+        self.search, self.reads_whole, self.source, self.target = search, reads_whole, source, target
         self._load_translator, self._limits, self._observer = load_translator, limits, observer
         self._serial = ThreadPoolExecutor(1, f"serial {name}", initializer=self._set_threads)
 
