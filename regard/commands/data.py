@@ -1,4 +1,4 @@
-"""``regard data``: list public corpora, download or copy one, and verify its checksums."""
+"""``regard data``: list public corpora, download or copy one, and verify its checksums; music as text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.commands import completion
+from regard.commands import completion, data_music
 from regard.commands.options import AsJson
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ To = Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Folder for
 
 def register(app: typer.Typer) -> None:
     """Add ``regard data`` to the command line."""
-    app.add_typer(commands, name="data", help="List public corpora and fetch one by name.")
+    data_music.register(commands)
+    app.add_typer(commands, name="data", help="List public corpora, fetch one by name, turn music into text and back.")
 
 
 @commands.command("list")

@@ -5,7 +5,7 @@ The same numbers give the same bytes: no dates, fixed identifiers. Text in an SV
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from regard.core.task import MetricTable
 
-__all__ = ["can_draw", "draw_counts", "save_figure"]
+__all__ = ["can_draw", "draw_counts", "draw_notes", "save_figure"]
 
 SIZE = (9.0, 3.6)  # inches
 MOST_NUMBERED = 12  # rows of a square whose numbers are written in
@@ -81,3 +81,23 @@ def draw_counts(figure: Figure, table: MetricTable) -> None:
         for column, number in enumerate(row):
             shade = "white" if shares[place][column] > 0.5 else "black"
             axes.text(column, place, f"{number:,.0f}", ha="center", va="center", color=shade)
+
+
+def draw_notes(figure: Figure, frames: Sequence[Sequence[int]], steps: int) -> None:
+    """Draw a piece of music: a bar for each note, from left to right in time (quarter notes), by pitch of MIDI.
+
+    A pitch of frames in a row is one bar; pitches of a C have a line and their name.
+    """
+    axes = figure.subplots()
+    sounding: dict[int, int] = {}
+    for at, frame in enumerate([*frames, ()]):
+        for pitch in [pitch for pitch in sounding if pitch not in frame]:
+            begin = sounding.pop(pitch)
+            axes.broken_barh([(begin / steps, (at - begin) / steps - 0.04)], (pitch - 0.4, 0.8))
+        for pitch in frame:
+            sounding.setdefault(pitch, at)
+    every = [pitch for frame in frames for pitch in frame]
+    octaves = [pitch for pitch in range(0, 128, 12) if min(every) - 12 < pitch < max(every) + 12]
+    axes.set_yticks(octaves, [f"C{pitch // 12 - 1}" for pitch in octaves])
+    axes.set(xlabel="quarter notes", xlim=(0, len(frames) / steps), ylim=(min(every) - 2, max(every) + 2))
+    axes.grid(axis="y", linewidth=0.5, alpha=0.4)

@@ -23,6 +23,7 @@ PURPOSES = {
     "demo": "the dictionary of regard demo",
     "dev": "tests and checks of the code",
     "docs": "the docs site",
+    "music": "MIDI files in and out",
     "notebooks": "the notebooks of the tutorials",
     "onnx": "export to ONNX",
     "plot": "pictures of studies and comparisons",

@@ -15,6 +15,7 @@ from regard.core.installation import upgrade_advice
 from regard.core.untrusted_files import LARGE, parse_json, read_bytes
 from regard.core.wording import describe_validation_error
 from regard.data.tokenizers.closed import ByteTokenizer, CharacterTokenizer, WordTokenizer, count_pieces
+from regard.data.tokenizers.notes import NotesTokenizer
 from regard.data.tokenizers.subword import (
     HuggingFaceTokenizer,
     MarianTokenizer,
@@ -23,7 +24,17 @@ from regard.data.tokenizers.subword import (
     train_hugging_face,
     train_sentencepiece,
 )
-from regard.data.tokenizers.tokenizer import BEGIN, END, FORMAT, PAD, SPECIALS, UNKNOWN, Tokenizer, TokenizerConfig
+from regard.data.tokenizers.tokenizer import (
+    BEGIN,
+    END,
+    FIXED,
+    FORMAT,
+    PAD,
+    SPECIALS,
+    UNKNOWN,
+    Tokenizer,
+    TokenizerConfig,
+)
 from regard.errors import ConfigError, ModelError
 
 __all__ = [
@@ -46,8 +57,8 @@ def train_tokenizer(lines: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     60,000 sentences. Raises ConfigError if the corpus allows no vocabulary of that size, with the largest possible one;
     DataError if there is no text.
     """
-    if config.kind == "byte":
-        return ByteTokenizer(config)
+    if config.kind in FIXED:
+        return (NotesTokenizer if config.kind == "notes" else ByteTokenizer)(config)
     if config.kind == "character":
         return CharacterTokenizer(config, count_pieces(lines, config))
     if config.kind in ("word", "pretokenised"):
@@ -77,8 +88,8 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
     except (KeyError, TypeError, ValueError) as error:
         why = describe_validation_error(error) if isinstance(error, ValidationError) else str(error)
         raise _not_a_tokenizer(head_path, why) from error
-    if config.kind == "byte":
-        return ByteTokenizer(config)
+    if config.kind in FIXED:
+        return (NotesTokenizer if config.kind == "notes" else ByteTokenizer)(config)
     if config.kind in ("character", "word", "pretokenised", "listed") and not _is_list_of_text(pieces):
         raise _not_a_tokenizer(head_path, '"pieces" is not a list of strings')
     if config.kind in ("character", "word", "pretokenised"):

@@ -18,22 +18,23 @@ __all__ = ["BEGIN", "END", "FORMAT", "PAD", "SPECIALS", "UNKNOWN", "Tokenizer", 
 PAD, UNKNOWN, BEGIN, END = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 FORMAT = {"format": "regard-tokenizer", "version": 1}
+FIXED = {"byte": 260, "notes": 133}  # kinds whose pieces are always the same
 
 
 class TokenizerConfig(BaseModel):
     """Settings of a tokenizer.
 
     ``kind``: the pieces; ``byte-bpe`` merges the bytes of UTF-8, as GPT-2 does: every text comes back exactly;
-    ``listed`` is for imported models: SentencePiece's pieces, numbered by a list. ``library``:
-    trains ``bpe`` and ``unigram``. ``size``: pieces, the four special ones included. Without it, ``bpe`` and
-    ``unigram`` take 8,000 pieces, or as many as a smaller corpus allows, and the other kinds keep every piece they see.
-    ``lowercase``: text is lower-cased. ``joiner``: the mark at the end of a piece that continues in the next (``@@`` in
-    text from subword-nmt); it is removed on decoding.
+    ``listed`` is for imported models: SentencePiece's pieces, numbered by a list; ``notes`` are the pitches of music.
+    ``library``: trains ``bpe`` and ``unigram``. ``size``: pieces, the four special ones included. Without it, ``bpe``
+    and ``unigram`` take 8,000 pieces, or as many as a smaller corpus allows, and the other kinds keep every piece they
+    see. ``lowercase``: text is lower-cased. ``joiner``: the mark at the end of a piece that continues in the next
+    (``@@`` in text from subword-nmt); it is removed on decoding.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kind: Literal["bpe", "unigram", "byte-bpe", "word", "character", "byte", "pretokenised", "listed"] = "bpe"
+    kind: Literal["bpe", "unigram", "byte-bpe", "word", "character", "byte", "pretokenised", "listed", "notes"] = "bpe"
     library: Literal["sentencepiece", "tokenizers"] = "sentencepiece"
     size: int | None = Field(default=None, gt=len(SPECIALS))
     lowercase: bool = False
@@ -44,8 +45,8 @@ class TokenizerConfig(BaseModel):
         """Refuse options that the kind of vocabulary does not have."""
         if self.joiner is not None and self.kind != "pretokenised":
             raise ValueError(f'joiner is for kind = "pretokenised"; kind = "{self.kind}" joins by itself')
-        if self.size is not None and self.kind == "byte":
-            raise ValueError("a byte vocabulary has 260 pieces: leave size out")
+        if self.size is not None and self.kind in FIXED:
+            raise ValueError(f"a vocabulary of kind {self.kind} has {FIXED[self.kind]} pieces: leave size out")
         return self
 
     def remove_joiners(self, text: str) -> str:

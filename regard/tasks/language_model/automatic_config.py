@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.data.documents import Cut, DocumentKind, is_json_lines, read_documents
+from regard.data.notes import pitch_of
 from regard.data.stream import TextConfig, read_text_lines
 from regard.errors import DataError
 from regard.runs.config import Proposal
@@ -38,6 +40,9 @@ SIZES = (
     _Size(100_000_000, "small", 0.0, 256, 5),
     _Size(float("inf"), "base", 0.0, 512, 1),
 )
+MUSIC = _Size(float("inf"), "tiny", 0.3, 512, 60)
+NOTES: tuple[dict[str, Any], str] = ({"kind": "notes"}, "pitches and ends of frames as pieces")
+LOOKED_AT = 20  # documents, to tell whether they are music
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal:
@@ -54,7 +59,9 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         raise DataError("There is no text to learn from.", where=str(files[0]), why="it is empty")
     size = next(size for size in SIZES if count <= size.characters)
     small = len(seen) <= CHARACTERS and count <= SIZES[1].characters
-    tokenizer = {"kind": "character"} if small else {"kind": "byte-bpe", "size": 8_000}
+    music = kind == "json-line" and _is_music(files)
+    size = MUSIC if music else size
+    tokenizer, pieces = NOTES if music else _tokenizer(len(seen), small=small)
     order = {"order": "feistel"} if count > COMPUTED else {}
     packed = {} if kind == "stream" else {"documents": kind}
     parts, told = _held_out(files, valid, len(digests)) if packed else _parts(files, valid, count)
@@ -68,10 +75,10 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     settings |= division(given)
     if not set(ENDS) & given.keys():
         settings |= {"epochs": size.epochs} | ({"early_stopping": 5} if "valid" in parts else {})
-    pieces = f"{len(seen)} different ones as pieces" if small else "8,000 pieces of bytes"
+    other = ": music" if music else "; two files would train a translation model"
     reasons = [
         f"{_documents(len(digests), 'different') if packed else 'one text alone'}: a language model "
-        f"({count:,} characters, {pieces}, preset {size.preset}); two files would train a translation model",
+        f"({count:,} characters, {pieces}, preset {size.preset}){other}",
         told,
         *(["the order of an epoch is computed batch by batch: data.order = feistel"] if order else []),
     ]
@@ -82,6 +89,22 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         "train": settings,
     }
     return Proposal(config, reasons)
+
+
+def _tokenizer(characters: int, *, small: bool) -> tuple[dict[str, Any], str]:
+    """The tokenizer of a text, and how to call its pieces."""
+    if small:
+        return {"kind": "character"}, f"{characters} different ones as pieces"
+    return {"kind": "byte-bpe", "size": 8_000}, "8,000 pieces of bytes"
+
+
+def _is_music(files: Sequence[Path]) -> bool:
+    """Whether every word of the first documents names a pitch (``data/notes``)."""
+    documents = islice(
+        (each for file in files for each in read_documents(TextConfig(source=file), Cut("json-line"))), LOOKED_AT
+    )
+    words = [word for each in documents for word in (each.prompt + each.text).split()]
+    return bool(words) and all(pitch_of(word) is not None for word in words)
 
 
 def _kind(files: Sequence[Path]) -> DocumentKind:

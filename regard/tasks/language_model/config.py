@@ -19,7 +19,7 @@ from regard.runs.config import DataSection, Proposal, RunConfig
 __all__ = ["GenerateConfig", "LanguageModelConfig", "TextDataConfig"]
 
 CONTEXT = 256
-LOSSLESS = ("byte", "character", "byte-bpe")  # kinds of tokenizers that give every text back as it was
+LOSSLESS = ("byte", "character", "byte-bpe", "notes")  # kinds of tokenizers that give every text back as it was
 
 
 class TextDataConfig(DataSection):
@@ -28,7 +28,8 @@ class TextDataConfig(DataSection):
     train: tuple[TextConfig, ...]  # none where a model came without its data
     valid: tuple[TextConfig, ...] | None = None
     tokenizer: TokenizerConfig = Field(
-        TokenizerConfig(kind="character"), description="`character`, `byte` or `byte-bpe`, which give every text back"
+        TokenizerConfig(kind="character"),
+        description="`character`, `byte` or `byte-bpe`, which give every text back; `notes` for music",
     )
     context: int = Field(CONTEXT, ge=1, le=1 << 20, description="tokens of a window: the most that a prediction sees")
     documents: DocumentKind = Field(
@@ -154,7 +155,7 @@ class GenerateConfig(BaseModel):
 class LanguageModelConfig(RunConfig):
     """Everything that decides a language model's run. Frozen; every key has its value in the saved file."""
 
-    metric_names: ClassVar[tuple[str, ...]] = ("perplexity",)
+    metric_names: ClassVar[tuple[str, ...]] = ("perplexity", "nats_per_frame")
     codec_keys: ClassVar[tuple[str, ...]] = ("tokenizer",)
     inherited_keys: ClassVar[tuple[str, ...]] = ("context",)
 
@@ -227,6 +228,17 @@ class LanguageModelConfig(RunConfig):
         if not isinstance(model, dict) or not isinstance(data, dict):
             return given
         return given | {"model": {"longest": data.get("context", CONTEXT)} | model}
+
+    @model_validator(mode="after")
+    def _has_frames(self) -> Self:
+        if self.train.best_by == "nats_per_frame" and self.data.tokenizer.kind != "notes":
+            raise Misfit(
+                "train.best_by",
+                "data.tokenizer.kind",
+                why="frames are of music, whose tokens are notes",
+                help="--set train.best_by=loss",
+            )
+        return self
 
     @model_validator(mode="after")
     def _windows_fit(self) -> Self:

@@ -31,6 +31,7 @@ from regard.data.documents import read_documents
 from regard.data.packs import PackExamples
 from regard.data.stream import Stream, TextConfig, open_or_prepare_stream, read_text_lines
 from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer, train_tokenizer
+from regard.data.tokenizers.notes import FRAME_END
 from regard.data.windows import TokenBatch, WindowExamples
 from regard.errors import ConfigError
 from regard.inference.decoding import Engine
@@ -191,7 +192,7 @@ def _bias(config: LanguageModelConfig, types: int) -> torch.Tensor | None:
 
 def _objective(config: LanguageModelConfig) -> Objective:
     """Cross-entropy of every next token under the label smoothing of the config, in nats."""
-    smoothing = config.train.label_smoothing
+    smoothing, music = config.train.label_smoothing, config.data.tokenizer.kind == "notes"
 
     def loss(net: nn.Module, batch: TokenBatch, carry: State = ()) -> LossTerms:
         model = cast(LanguageModel, net)
@@ -200,18 +201,23 @@ def _objective(config: LanguageModelConfig) -> Objective:
         features, _ = model(batch.input, valid=batch.valid, segment=batch.segment, position=batch.position)
         counted = batch.counted if isinstance(batch.counted, Tensor) else batch.valid
         found = model.head.loss(features[counted], batch.target[counted], smoothing=smoothing)
-        return LossTerms(found.smoothed, {"nll": found.nll.detach(), "tokens": counted.sum()})
+        frames = {"frames": (batch.target[counted] == FRAME_END).sum()} if music else {}
+        return LossTerms(found.smoothed, {"nll": found.nll.detach(), "tokens": counted.sum(), **frames})
 
     return loss
 
 
 def _compute_metrics(sums: MetricSums) -> dict[str, float]:
-    """``loss``: nats per token, without smoothing; ``perplexity``: e to the power of it; bits by raw size."""
+    """``loss``: nats per token, without smoothing; ``perplexity``: e to the power of it; bits by raw size.
+
+    ``nats_per_frame``: of music, the joint −log p of all pitches of a frame and of its end (and of the piece's).
+    """
     nll = float(sums["nll"])
     loss = nll / float(sums["tokens"])
     by_text = {f"bits_per_{unit[:-1]}": unit for unit in ("bytes", "characters") if unit in sums}
     bits = {name: nll / math.log(2) / float(sums[unit]) for name, unit in by_text.items()}
-    return {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), **bits}
+    frames = {"nats_per_frame": nll / max(float(sums["frames"]), 1.0)} if "frames" in sums else {}
+    return {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), **bits, **frames}
 
 
 def _predictor(
@@ -249,6 +255,7 @@ TASK = Task(
         "perplexity": Metric(lower_is_better=True),
         "bits_per_byte": Metric(lower_is_better=True, by_predictor=True),
         "bits_per_character": Metric(lower_is_better=True, by_predictor=True),
+        "nats_per_frame": Metric(lower_is_better=True),
     },
     sample=_sample,
     sample_lines=("the cat", "the rat sat", "the"),

@@ -180,7 +180,7 @@ class Filler:
             raise DataError("there is no gap to fill", why=f"a gap is written {blank}", help=f'"A dog {blank} fast"')
         if kind == "byte-bpe":  # a word's space is part of the word
             parts = [part.removesuffix(" ") for part in parts[:-1]] + parts[-1:]
-        elif kind not in ("character", "byte"):
+        elif kind not in ("character", "byte", "notes"):
             parts = [part.strip() for part in parts]
         tokens = [BEGIN]
         for number, part in enumerate(parts):
