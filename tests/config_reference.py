@@ -42,6 +42,7 @@ from regard.runs.config import TaskSection, recipe_names
 from regard.tasks.classification.config import LabelledDataConfig
 from regard.tasks.language_model.config import GenerateConfig, TextDataConfig
 from regard.tasks.masked.config import FillConfig, MaskedDataConfig
+from regard.tasks.next_item.config import RecommendConfig, SessionDataConfig
 from regard.tasks.tagging.config import TaggedDataConfig
 from regard.tasks.translation.config import DataConfig, TranslationConfig
 
@@ -90,13 +91,19 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("[generate] `language-model`", GenerateConfig, "How text is generated; options of `regard generate`, too."),
     ("[data] `classification`", LabelledDataConfig, "Labelled texts, and how they become tokens and classes."),
     (
-        "[[data.train]] `classification`, `tagging`",
+        "[[data.train]] `classification`, `tagging`, `next-item`",
         FilesConfig,
         "One table a corpus; `[[data.valid]]` has the same keys.",
     ),
     ("[model] `classification`", ClassifierModelConfig, "Keys of the encoder may stand here, too."),
     ("[data] `tagging`", TaggedDataConfig, "Tagged sentences, and how their tokens become numbers."),
     ("[model] `tagging`", TaggerModelConfig, "Keys of the encoder may stand here, too."),
+    (
+        "[data] `next-item`",
+        SessionDataConfig,
+        "Sessions, and how their items become numbers. The model is as of `language-model`.",
+    ),
+    ("[recommend]", RecommendConfig, "What a model of next items recommends, unless a command says otherwise."),
     ("[data] `masked`", MaskedDataConfig, "Texts, what a text is, and how they become tokens."),
     ("[[data.train]] `masked`", TextConfig, "As of a language model; `[[data.valid]]` has the same keys."),
     ("[masking]", MaskingConfig, "Of `masked`: places that are predicted, and what is read there."),
@@ -113,7 +120,8 @@ MEANINGS = {
     "train": "table, see below",
     "search": "table, see below",
     "task": "the kind of work, see below",
-    "task.kind": "`translation`, `language-model`, `masked`, `classification`, `tagging`, or `package.module:NAME`",
+    "task.kind": "`translation`, `language-model`, `masked`, `classification`, `tagging`, `next-item`, or "
+    "`package.module:NAME`",
     "data.train": "one table a corpus, see below",
     "data.valid": "as `data.train`; without it the last checkpoint counts as the best",
     "data.source_tokenizer": "of the source alone; needs `joint = false`",

@@ -11,6 +11,11 @@ TASKS = {
         "regard.tasks.tagging.task:TASK",
         "tag",
     ),
+    "next-item": (
+        "regard.tasks.next_item.config:NextItemConfig",
+        "regard.tasks.next_item.task:TASK",
+        "recommend",
+    ),
     "classification": (
         "regard.tasks.classification.config:ClassificationConfig",
         "regard.tasks.classification.task:TASK",

@@ -42,6 +42,9 @@ def test_names() -> None:
         "bleu,chrf,ter",
         "bleu,chrf,wer",
         "bleu,chrf,per",
+        "bleu,chrf,rouge-1",
+        "bleu,chrf,rouge-2",
+        "bleu,chrf,rouge-l",
     ]
     assert completion.studies("di") == ["dictionary", "dimension"]
     assert "multi30k" in completion.corpora("mul")

@@ -1,0 +1,53 @@
+"""A config for sessions nobody wrote a recipe for, each choice with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.core.untrusted_files import parse_json
+from regard.data.file_names import JSON_LINES, has_ending
+from regard.data.reading import read_lines
+from regard.errors import RegardError
+from regard.runs.config import Proposal
+
+__all__ = ["choose"]
+
+ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: one that is given leaves no other chosen
+_SHARES = {"train": [0.0, 0.9], "valid": [0.9, 1.0]}
+
+
+def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
+    """A model of next items for JSON lines with a list ``items``; None for any other files."""
+    if len(files) != 1 or not files[0].is_file() or not _has_items(files[0]):
+        return None
+    source = str(files[0])
+    parts: dict[str, Any] = {"train": [{"source": source}], "valid": [{"source": str(file)} for file in valid]}
+    told = "validates on the sessions given"
+    if not valid:
+        parts = {name: [{"source": source, "share": share}] for name, share in _SHARES.items()}
+        told = "no validation sessions given: a tenth of them is held out, by a hash of their items"
+    settings: dict[str, Any] = {"batch_tokens": 2048, "clip_norm": 1.0}
+    if "optimizer" not in given:
+        settings |= {"optimizer": "adamw", "learning_rate": 2e-3, "weight_decay": 0.1, "warmup": 200}
+    if not set(ENDS) & given.keys():
+        settings |= {"epochs": 40, "early_stopping": 5}
+    config = {
+        "task": {"kind": "next-item"},
+        "data": parts,
+        "model": {"layers": 2, "width": 128, "feed_forward": 256, "heads": 4, "dropout": 0.2},
+        "train": settings,
+    }
+    reasons = ["its lines have lists of items: a model of next items (task.kind = next-item)", told]
+    return Proposal(config, reasons)
+
+
+def _has_items(path: Path) -> bool:
+    if not has_ending(path, JSON_LINES):
+        return False
+    try:
+        row = parse_json(next(iter(read_lines(path)), ""))
+    except (RegardError, ValueError):  # whoever reads it next says so
+        return False
+    return isinstance(row, dict) and isinstance(row.get("items"), list)

@@ -1,0 +1,108 @@
+"""The config of a model of next items: sessions, a causal stack, what is recommended. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from regard.config.explain import Misfit
+from regard.data.shared_files import FilesConfig
+from regard.data.tokenizers.tokenizer import TokenizerConfig
+from regard.models.causal_config import CausalModelConfig
+from regard.models.position_config import LearnedConfig
+from regard.runs.config import DataSection, Proposal, RunConfig
+
+__all__ = ["NextItemConfig", "RecommendConfig", "SessionDataConfig"]
+
+CONTEXT = 50
+
+
+class SessionDataConfig(DataSection):
+    """Sessions, and how their items become numbers."""
+
+    train: tuple[FilesConfig, ...]  # none where a model came without its data
+    valid: tuple[FilesConfig, ...] | None = None
+    items: str = Field("items", min_length=1, description="key of the list of items in JSON lines")
+    tokenizer: TokenizerConfig = Field(
+        TokenizerConfig(kind="word"), description="`word`: an item is a piece; with `size`, only the most frequent are"
+    )
+    context: int = Field(CONTEXT, ge=1, le=1 << 20, description="items before the one that is predicted, at most")
+
+    @model_validator(mode="after")
+    def _an_item_is_a_piece(self) -> Self:
+        if self.tokenizer.kind != "word":
+            raise Misfit(
+                "data.tokenizer.kind", why="an item is one piece, whatever its letters",
+                help="--set data.tokenizer.kind=word",
+            )  # fmt: skip
+        return self
+
+
+class RecommendConfig(BaseModel):
+    """Settings of recommending, unless a command says otherwise."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    top_k: int = Field(10, ge=1, le=1000, description="items that are recommended")
+    new: bool = Field(False, description="only items that the session has not had")
+
+
+class NextItemConfig(RunConfig):
+    """Everything that decides a run. Frozen; every key has its value in the saved file."""
+
+    metric_names: ClassVar[tuple[str, ...]] = ("hit_rate_10", "ndcg_10")
+    codec_keys: ClassVar[tuple[str, ...]] = ("tokenizer",)
+    inherited_keys: ClassVar[tuple[str, ...]] = ("context",)
+
+    data: SessionDataConfig
+    model: CausalModelConfig = CausalModelConfig()
+    recommend: RecommendConfig = RecommendConfig()
+
+    @property
+    def width(self) -> int:
+        return self.model.decoder.width
+
+    @property
+    def layers(self) -> int:
+        return self.model.decoder.layers
+
+    @property
+    def summary(self) -> str:
+        stack = self.model.decoder
+        return (
+            f"next items, {stack.layers} layers, width {stack.width}, {stack.heads} heads, mixer {stack.mixer.kind}, "
+            f"context {self.data.context}, dropout {stack.dropout}"
+        )
+
+    def check_sizes(self, spec: Mapping[str, int]) -> None:
+        if spec.keys() != {"types"}:
+            raise ValueError("it should have the size of one vocabulary, types")
+
+    @classmethod
+    def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
+        """For one file of JSON lines with a list of items each."""
+        from regard.tasks.next_item.automatic_config import choose
+
+        return choose(files, valid, given)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _smooths_nothing(cls, given: Any) -> Any:
+        """Label smoothing, a habit of translation, only where it is asked for."""
+        if not isinstance(given, dict) or not isinstance(given.get("train", {}), dict):
+            return given
+        return given | {"train": {"label_smoothing": 0.0} | given.get("train", {})}
+
+    @model_validator(mode="after")
+    def _positions_suffice(self) -> Self:
+        position = self.model.decoder.position
+        if isinstance(position, LearnedConfig) and position.longest < self.data.context:
+            raise Misfit(
+                "model.decoder.position.longest", "data.context",
+                why=f"{self.data.context} items need as many learned positions",
+                help=f"--set model.position.longest={self.data.context}",
+            )  # fmt: skip
+        return self

@@ -1,0 +1,139 @@
+"""A trained model of next items at work: a session in, the likeliest next items out."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from regard.attention.observe import observe, twin
+from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
+from regard.core.task import Indices, MetricSums, never
+from regard.core.untrusted_files import parse_json
+from regard.data.padding import padded
+from regard.data.tokenizers.tokenizer import BEGIN, SPECIALS, UNKNOWN
+from regard.errors import ConfigError
+from regard.models.language_model import LanguageModel
+from regard.tasks.next_item.codecs import ItemCodec
+from regard.tasks.next_item.config import NextItemConfig
+
+__all__ = ["Recommendation", "Recommender"]
+
+ROWS = 64  # sessions read together
+ALTERNATIVES = 10
+_Session = str | Sequence[str]
+
+
+class Recommendation(NamedTuple):
+    """The likeliest next items, best first, and the probability of each; ``unknown`` items of the session were new."""
+
+    items: tuple[str, ...]
+    probabilities: tuple[float, ...]
+    unknown: tuple[str, ...] = ()
+
+
+class Recommender:
+    """A network with its items: ``regard.load("runs/shop")(["i3 i17"])[0].items``.
+
+    Of a session the last ``data.context`` items are read; those that training did not have are left out.
+    """
+
+    def __init__(self, net: LanguageModel, codec: ItemCodec, config: NextItemConfig) -> None:
+        self.net, self.codec, self.config = net.eval(), codec, config
+
+    @torch.no_grad()
+    def __call__(
+        self, inputs: Sequence[_Session], *, top_k: int | None = None, new: bool | None = None
+    ) -> list[Recommendation]:
+        """One outcome for each session, a list of items or a text with spaces between them.
+
+        ``top_k`` items, with ``new`` only such as the session has not had: the run's settings unless given.
+        """
+        settings = self.config.recommend
+        count, new = settings.top_k if top_k is None else top_k, settings.new if new is None else new
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise ConfigError(f"top_k cannot be {count!r}", where="top_k", why="it is a whole number from 1 on")
+        sessions = [_items(each) for each in inputs]
+        found: list[Recommendation] = []
+        for begin in range(0, len(sessions), ROWS):
+            chosen = sessions[begin : begin + ROWS]
+            for items, log_p in zip(chosen, self._log_probabilities(chosen), strict=True):
+                found.append(self._best(items, log_p, count, new=new))
+        return found
+
+    def _log_probabilities(self, sessions: Sequence[Sequence[str]]) -> torch.Tensor:
+        """(sessions, items): of the item after each session, among all items."""
+        rows = [self._read(items) for items in sessions]
+        tokens, valid = (each.to(self.net.head.weight.device) for each in padded(rows))
+        features, _ = self.net(tokens, valid=valid)
+        last = features[torch.arange(len(rows)), valid.sum(1) - 1]
+        return self.net.head(last).double()[:, len(SPECIALS) :].log_softmax(-1).cpu()
+
+    def _read(self, items: Sequence[str]) -> Any:
+        """BEGIN and the known items; where they are more than the context, the last ones without BEGIN."""
+        known = [number for number in self.codec.numbers(items).tolist() if number != UNKNOWN]
+        return np.array([BEGIN, *known][-self.config.data.context :], np.int64)
+
+    def _best(self, items: Sequence[str], log_p: torch.Tensor, count: int, *, new: bool) -> Recommendation:
+        numbers = self.codec.numbers(items).tolist()
+        had = sorted({number - len(SPECIALS) for number in numbers if number != UNKNOWN}) if new else []
+        scores = log_p.index_fill(0, torch.tensor(had, dtype=torch.int64), -torch.inf)
+        value, place = scores.topk(min(count, len(log_p) - len(had)))
+        names = self.codec.tokenizer.pieces([number + len(SPECIALS) for number in place.tolist()])
+        unknown = tuple(item for item, number in zip(items, numbers, strict=True) if number == UNKNOWN)
+        return Recommendation(tuple(names), tuple(value.exp().tolist()), unknown)
+
+    def read(self, line: str) -> tuple[str, ...]:
+        """Items with spaces between them, or a JSON list of items."""
+        if not line.lstrip().startswith("["):
+            return tuple(line.split())
+        found = parse_json(line)
+        if not isinstance(found, list) or not all(isinstance(each, str) and len(each.split()) == 1 for each in found):
+            raise ValueError("a session is items with spaces between them, or a JSON list of items")
+        return tuple(found)
+
+    def write(self, output: Recommendation, *, json: bool) -> str:
+        """The items with spaces between them, or an object with their probabilities."""
+        if not json:
+            return " ".join(output.items)
+        told: dict[str, Any] = {"items": output.items, "probabilities": [round(p, 6) for p in output.probabilities]}
+        return jsonlib.dumps(told | ({"unknown": output.unknown} if output.unknown else {}), ensure_ascii=False)
+
+    def measure(
+        self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = never
+    ) -> MetricSums:
+        """No sums: every figure comes from the objective."""
+        return {}
+
+    @torch.no_grad()
+    def inspect(self, session: _Session) -> Observation:
+        """Attention over the items of a session, and the likeliest next item after each of them."""
+        items = _items(session)
+        read = self._read(items)
+        tokens = torch.from_numpy(read)[None].to(self.net.head.weight.device)
+        shared = twin(self.net)  # hooks on the model itself would be seen by whoever asks meanwhile
+        with observe(shared) as seen:
+            features, _ = shared(tokens)
+            log_p = shared.head(features)[0].double()[:, len(SPECIALS) :].log_softmax(-1).cpu()
+        labels = tuple(self.codec.tokenizer.pieces(read.tolist()))
+        axes = Axis("item", labels), Axis("item looked at", labels)
+        attention = {name: AttentionWeights(weights[0].cpu(), *axes) for name, weights in seen.items()}
+        predicted = list(enumerate(read.tolist()[1:]))  # the column that predicts an item, and its number
+        known = self.codec.tokenizer.pieces([number for _, number in predicted])
+        steps = tuple(
+            ObservedStep(" " * (at > 0) + name, float(log_p[place, number - len(SPECIALS)]), self._likely(log_p[place]))
+            for at, (name, (place, number)) in enumerate(zip(known, predicted, strict=True))
+        )
+        return Observation(" ".join(known), attention, steps, self._likely(log_p[-1]))
+
+    def _likely(self, log_p: torch.Tensor) -> tuple[Alternative, ...]:
+        value, place = log_p.topk(min(ALTERNATIVES, len(log_p)))
+        names = self.codec.tokenizer.pieces([each + len(SPECIALS) for each in place.tolist()])
+        return tuple(Alternative(name, one) for name, one in zip(names, value.tolist(), strict=True))
+
+
+def _items(session: _Session) -> tuple[str, ...]:
+    return tuple(session.split()) if isinstance(session, str) else tuple(session)
