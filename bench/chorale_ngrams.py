@@ -2,8 +2,9 @@
 
     python bench/chorale_ngrams.py data/jsb/train.jsonl data/jsb/test.jsonl
 
-Files as ``regard data notes`` writes them; of pieces at several heights those at their own (prompt C4) are counted. Prints
-the joint −log p of a frame of the second file in nats, ends of frames and of pieces included, for contexts of 0 to 5 tokens.
+Files as ``regard data notes`` writes them; of pieces at several heights those at their own (prompt C4) are counted.
+Prints the joint −log p of a frame of the second file in nats, ends of frames and of pieces included, for contexts of 0
+to 5 tokens.
 """
 
 from __future__ import annotations

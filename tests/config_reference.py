@@ -124,6 +124,7 @@ MEANINGS = {
     "`package.module:NAME`",
     "data.train": "one table a corpus, see below",
     "data.valid": "as `data.train`; without it the last checkpoint counts as the best",
+    "data.tokenizer.k": "letters of a piece of kind `k-mer`, which overlap",
     "data.source_tokenizer": "of the source alone; needs `joint = false`",
     "data.target_tokenizer": "of the target alone; needs `joint = false`",
     "data.target_language": "as `source_language`; also picks sacreBLEU's tokeniser where the language has its own",

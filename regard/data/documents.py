@@ -9,13 +9,14 @@ from typing import Literal, NamedTuple
 
 from regard.core.untrusted_files import parse_json
 from regard.data.file_names import FileNames, first_file, named_files
+from regard.data.molecules import is_fasta, read_fasta
 from regard.data.reading import read_lines, refuse_pipe, told_keys
 from regard.data.stream import TextConfig, read_text_lines
 from regard.errors import DataError
 
 __all__ = [
-    "Cut", "DocumentKind", "TextDocument", "holds_documents", "is_json_lines", "parse_document", "read_documents",
-    "text_files",
+    "Cut", "DocumentKind", "TextDocument", "holds_documents", "holds_records", "is_json_lines", "parse_document",
+    "read_documents", "text_files",
 ]  # fmt: skip
 
 DocumentKind = Literal["auto", "stream", "file", "line", "blank-line", "separator", "json-line"]
@@ -50,6 +51,11 @@ def is_json_lines(names: FileNames) -> bool:
     return (Path(path.stem) if path.suffix == ".gz" else path).suffix.lower() in JSON_LINES
 
 
+def holds_records(names: FileNames) -> bool:
+    """Whether a file has a document after the other by its name: JSON lines, or FASTA; of a list, whether one has."""
+    return is_json_lines(names) or any(map(is_fasta, [names] if isinstance(names, Path) else names))
+
+
 def holds_documents(names: FileNames) -> bool:
     """Whether the first line of JSON lines is a document: it has a ``text``, or a ``prompt`` and a ``completion``.
 
@@ -76,7 +82,7 @@ def _text_files(source: Path) -> list[Path]:
     if not source.is_dir():
         return [source]
     every = (path for path in source.rglob("*") if path.is_file() and not path.name.startswith("."))
-    found = sorted(path for path in every if is_json_lines(path) or _is_text(path))
+    found = sorted(path for path in every if holds_records(path) or _is_text(path))
     if not found:
         raise DataError(
             "There is no text in this folder.", where=str(source), why=f"its texts end in {', '.join(TEXTS)} or .jsonl"
@@ -102,6 +108,9 @@ def read_documents(text: TextConfig, cut: Cut) -> Iterator[TextDocument]:
 def _every(text: TextConfig, cut: Cut) -> Iterator[TextDocument]:
     for path in text_files(text.source):
         kind = cut.kind
+        if is_fasta(path) and kind != "stream":
+            yield from (TextDocument("", record.sequence) for record in read_fasta(path))
+            continue
         if kind in ("auto", "stream", "file"):
             kind = "json-line" if kind != "stream" and is_json_lines(path) else "file"
         found = _json_lines(path, cut.completions) if kind == "json-line" else _plain(path, kind, cut.separator)

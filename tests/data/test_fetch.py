@@ -409,6 +409,7 @@ AT_HAND = {
     "newstest-en-de": "wmt-newstest",
     "tiny-shakespeare": "lm-tinyshakespeare",
     "aeslc": "aeslc",
+    "splice": "splice",
 }
 
 

@@ -14,7 +14,14 @@ from pydantic import ValidationError
 from regard.core.installation import upgrade_advice
 from regard.core.untrusted_files import LARGE, parse_json, read_bytes
 from regard.core.wording import describe_validation_error
-from regard.data.tokenizers.closed import ByteTokenizer, CharacterTokenizer, WordTokenizer, count_pieces
+from regard.data.tokenizers.closed import (
+    ByteTokenizer,
+    CharacterTokenizer,
+    ClosedVocabulary,
+    KmerTokenizer,
+    WordTokenizer,
+    count_pieces,
+)
 from regard.data.tokenizers.notes import NotesTokenizer
 from regard.data.tokenizers.subword import (
     HuggingFaceTokenizer,
@@ -49,6 +56,11 @@ __all__ = [
     "train_tokenizer",
 ]
 
+# Kinds whose pieces are those of the corpus, counted.
+COUNTED: dict[str, type[ClosedVocabulary]] = {
+    "character": CharacterTokenizer, "k-mer": KmerTokenizer, "pretokenised": WordTokenizer, "word": WordTokenizer,
+}  # fmt: skip
+
 
 def train_tokenizer(lines: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """Return a tokenizer with the vocabulary of ``lines``; for a joint one, chain the lines of both sides.
@@ -59,10 +71,8 @@ def train_tokenizer(lines: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """
     if config.kind in FIXED:
         return (NotesTokenizer if config.kind == "notes" else ByteTokenizer)(config)
-    if config.kind == "character":
-        return CharacterTokenizer(config, count_pieces(lines, config))
-    if config.kind in ("word", "pretokenised"):
-        return WordTokenizer(config, count_pieces(lines, config))
+    if config.kind in COUNTED:
+        return COUNTED[config.kind](config, count_pieces(lines, config))
     if config.kind == "listed":
         help = "another kind, such as bpe"
         raise ConfigError(
@@ -90,10 +100,10 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
         raise _not_a_tokenizer(head_path, why) from error
     if config.kind in FIXED:
         return (NotesTokenizer if config.kind == "notes" else ByteTokenizer)(config)
-    if config.kind in ("character", "word", "pretokenised", "listed") and not _is_list_of_text(pieces):
+    if config.kind in (*COUNTED, "listed") and not _is_list_of_text(pieces):
         raise _not_a_tokenizer(head_path, '"pieces" is not a list of strings')
-    if config.kind in ("character", "word", "pretokenised"):
-        return (CharacterTokenizer if config.kind == "character" else WordTokenizer)(config, pieces)
+    if config.kind in COUNTED:
+        return COUNTED[config.kind](config, pieces)
     build: Callable[[TokenizerConfig, bytes], Tokenizer]
     if config.kind == "listed":
         suffix, build = "model", partial(MarianTokenizer, pieces=pieces)

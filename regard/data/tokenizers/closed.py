@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from regard.data.tokenizers.tokenizer import SPECIALS, UNKNOWN, Tokenizer, TokenizerConfig
 from regard.errors import ConfigError, DataError
 
-__all__ = ["ByteTokenizer", "CharacterTokenizer", "WordTokenizer", "count_pieces"]
+__all__ = ["ByteTokenizer", "CharacterTokenizer", "KmerTokenizer", "WordTokenizer", "count_pieces", "kmers"]
 
 
 class ClosedVocabulary(Tokenizer):
@@ -64,6 +64,24 @@ class CharacterTokenizer(ClosedVocabulary):
         return "".join(map(self._piece, ids))
 
 
+class KmerTokenizer(ClosedVocabulary):
+    """Tokenizer by every ``config.k`` letters in a row, which overlap: ACGT is ACG, CGT; a shorter line is one
+    piece."""
+
+    def _split(self, line: str) -> list[str]:
+        return kmers(line, self.config)
+
+    def _decode(self, ids: list[int]) -> str:
+        first, *rest = map(self._piece, ids) if ids else ("",)
+        return first + "".join(piece[-1] for piece in rest)
+
+
+def kmers(line: str, config: TokenizerConfig) -> list[str]:
+    """The pieces of a line: of its letters without spaces around them."""
+    letters, k = line.strip(), config.k or 1
+    return [letters[at : at + k] for at in range(max(len(letters) - k + 1, 1))] if letters else []
+
+
 class ByteTokenizer(Tokenizer):
     """Tokenizer by byte of UTF-8: nothing is unknown, and every text comes back exactly."""
 
@@ -99,7 +117,8 @@ def count_pieces(lines: Iterable[str], config: TokenizerConfig) -> list[str]:
     counts: Counter[str] = Counter()
     for line in lines:
         line = line.lower() if config.lowercase else line
-        counts.update(line if config.kind == "character" else line.split())
+        pieces = kmers(line, config) if config.kind == "k-mer" else line.split()
+        counts.update(line if config.kind == "character" else pieces)
     if not counts:
         raise DataError("The corpus for the vocabulary holds no text.")
     ranked = sorted(counts, key=lambda piece: (-counts[piece], piece))

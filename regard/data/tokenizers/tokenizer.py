@@ -25,26 +25,32 @@ class TokenizerConfig(BaseModel):
     """Settings of a tokenizer.
 
     ``kind``: the pieces; ``byte-bpe`` merges the bytes of UTF-8, as GPT-2 does: every text comes back exactly;
-    ``listed`` is for imported models: SentencePiece's pieces, numbered by a list; ``notes`` are the pitches of music.
-    ``library``: trains ``bpe`` and ``unigram``. ``size``: pieces, the four special ones included. Without it, ``bpe``
-    and ``unigram`` take 8,000 pieces, or as many as a smaller corpus allows, and the other kinds keep every piece they
-    see. ``lowercase``: text is lower-cased. ``joiner``: the mark at the end of a piece that continues in the next
-    (``@@`` in text from subword-nmt); it is removed on decoding.
+    ``listed`` is for imported models: SentencePiece's pieces, numbered by a list; ``notes`` are the pitches of music;
+    ``k-mer``: every ``k`` letters in a row, one letter on from piece to piece, of DNA. ``library``: trains ``bpe`` and
+    ``unigram``. ``size``: pieces, the four special ones included. Without it, ``bpe`` and ``unigram`` take 8,000
+    pieces, or as many as a smaller corpus allows, and the other kinds keep every piece they see. ``lowercase``: text is
+    lower-cased. ``joiner``: the mark at the end of a piece that continues in the next (``@@`` in text from
+    subword-nmt); it is removed on decoding.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kind: Literal["bpe", "unigram", "byte-bpe", "word", "character", "byte", "pretokenised", "listed", "notes"] = "bpe"
+    kind: Literal[
+        "bpe", "unigram", "byte-bpe", "word", "character", "byte", "pretokenised", "listed", "notes", "k-mer"
+    ] = "bpe"
     library: Literal["sentencepiece", "tokenizers"] = "sentencepiece"
     size: int | None = Field(default=None, gt=len(SPECIALS))
     lowercase: bool = False
     joiner: str | None = Field(default=None, min_length=1)
+    k: int | None = Field(default=None, ge=1, le=12)
 
     @model_validator(mode="after")
     def _options_fit_the_kind(self) -> TokenizerConfig:
         """Refuse options that the kind of vocabulary does not have."""
         if self.joiner is not None and self.kind != "pretokenised":
             raise ValueError(f'joiner is for kind = "pretokenised"; kind = "{self.kind}" joins by itself')
+        if (self.k is None) != (self.kind != "k-mer"):
+            raise ValueError('k is the number of letters of a piece of kind = "k-mer", which needs it: k = 3')
         if self.size is not None and self.kind in FIXED:
             raise ValueError(f"a vocabulary of kind {self.kind} has {FIXED[self.kind]} pieces: leave size out")
         return self
@@ -115,7 +121,8 @@ class Tokenizer(ABC):
 
     def digest(self) -> str:
         """Return a SHA-256 that two tokenizers share exactly if they encode every text alike."""
-        whole = hashlib.sha256(self.config.model_dump_json().encode())
+        unset = {"k"} if self.config.k is None else set[str]()  # a key that was added since digests are kept
+        whole = hashlib.sha256(self.config.model_dump_json(exclude=unset).encode())
         whole.update(json.dumps(self._vocabulary()).encode())
         for suffix, content in sorted(self._files().items()):
             whole.update(suffix.encode() + content)

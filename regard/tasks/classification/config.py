@@ -51,6 +51,9 @@ class LabelledDataConfig(DataSection):
     )
     tokenizer: TokenizerConfig = Field(TokenizerConfig(kind="word"), description="of all text columns")
     max_length: int = Field(256, ge=1, description="pieces of a text column; longer ones are cut, and counted")
+    reverse_complement: bool = Field(
+        False, description="of DNA: training reads the other strand of every second text, drawn anew each epoch"
+    )
     class_weights: Literal["none", "balanced"] = Field(
         "none", description="each example counts the same, or each class: by examples / (classes · its examples)"
     )

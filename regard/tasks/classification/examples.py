@@ -11,7 +11,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from regard.core.randomness import example_generator
 from regard.core.task import ExampleIndices
+from regard.data.molecules import reverse_complement
 from regard.data.order import batches_in_order, by_length
 from regard.data.padding import padded
 from regard.data.shared_files import FilesConfig
@@ -23,6 +25,8 @@ from regard.tasks.classification.config import ClassificationConfig, LabelledDat
 from regard.tasks.classification.labelled_text import LabelledText, read_labelled
 
 __all__ = ["LabelledBatch", "LabelledExamples", "encode_texts", "text_table", "texts_of"]
+
+STRAND = 3  # the stream of draws
 
 
 class LabelledBatch(NamedTuple):
@@ -48,6 +52,10 @@ class LabelledExamples:
             raise DataError("there is no example", where=corpora[0].name, why="the files, or their share, are empty")
         self._places = [each.where for each in found]
         self.rows, self.cut = encode_texts(codec.tokenizer, [each.texts for each in found], data.max_length)
+        self._other: list[list[int]] = []  # rows of the other strand
+        if data.reverse_complement:
+            strands = [[reverse_complement(text) for text in each.texts] for each in found]
+            self._other, _ = encode_texts(codec.tokenizer, strands, data.max_length)
         self.labels = _targets(found, data, codec)
         self._unit = 1.0 if codec.scale is None else codec.scale.deviation
         count = np.array(codec.labels.counts)
@@ -63,14 +71,16 @@ class LabelledExamples:
             parts = batches_in_order(self._lengths, self._tokens)
             return [ExampleIndices(part, np.zeros_like(part)) for part in parts]
         every = np.arange(len(self))
-        chosen = ExampleIndices(every, np.full_like(every, epoch))
+        chosen = ExampleIndices(every, np.full_like(every, epoch + 1))
         return by_length(self._lengths, chosen, self._tokens, seed=self._seed, epoch=epoch, where=self.where)
 
     def token_counts(self) -> npt.NDArray[np.int64]:
         return np.ones(len(self), np.int64)
 
     def collate(self, examples: ExampleIndices) -> LabelledBatch:
-        tokens, valid = text_table([self.rows[index] for index in examples.index], apart=self._apart)
+        places = zip(*map(np.ndarray.tolist, examples), strict=True)
+        rows = [self._strand(index, visit)[index] for index, visit in places]
+        tokens, valid = text_table(rows, apart=self._apart)
         label = self.labels[examples.index]
         cost = np.ones(len(label)) if self._costs is None else self._costs[label]
         unit = np.full(len(label), self._unit)
@@ -79,6 +89,11 @@ class LabelledExamples:
             tokens, valid, torch.from_numpy(label), torch.from_numpy(cost).float(), torch.from_numpy(unit), index,
             float(len(label)),
         )  # fmt: skip
+
+    def _strand(self, index: int, visit: int) -> list[list[int]]:
+        """Rows of one strand or the other, drawn by the visit; in evaluation, visit 0, of the texts as they are."""
+        turned = self._other and visit and example_generator(self._seed, STRAND, index, visit).random() < 0.5
+        return self._other if turned else self.rows
 
     def where(self, index: int) -> str:
         return self._places[index]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from regard.core.untrusted_files import parse_json, shortened
 from regard.data.file_names import named_files
+from regard.data.molecules import FastaRecord, is_fasta, read_fasta
 from regard.data.reading import read_lines, refuse_pipe, told_keys
 from regard.data.shared_files import FilesConfig, falls_into
 from regard.errors import DataError
@@ -39,6 +40,9 @@ def read_labelled(corpora: Sequence[FilesConfig], data: LabelledDataConfig) -> I
 
 def _of_file(path: Path, data: LabelledDataConfig) -> Iterator[LabelledText]:
     columns = (*data.text, data.label)
+    if is_fasta(path):
+        yield from (_of_record(record, data) for record in read_fasta(path))
+        return
     places: list[int] | None = None
     if path.name.removesuffix(".gz").endswith((".jsonl", ".ndjson")):
         keys = ("text", "label") if columns == (1, 2) else columns
@@ -63,6 +67,14 @@ def _of_file(path: Path, data: LabelledDataConfig) -> Iterator[LabelledText]:
             )
         *read, label = (cells[place] for place in places)
         yield LabelledText(tuple(read), _split(label, data), where)
+
+
+def _of_record(record: FastaRecord, data: LabelledDataConfig) -> LabelledText:
+    """The sequence of a FASTA record, and the last word of the line above it as its label."""
+    if len(record.words) < 2:
+        what = "the record has no label"
+        raise DataError(what, where=record.where, why="it is the last word of the line: >name label")
+    return LabelledText((record.sequence,), _split(record.words[-1], data), record.where)
 
 
 def _split(label: str, data: LabelledDataConfig) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.data.documents import Cut, DocumentKind, is_json_lines, read_documents
+from regard.data.documents import Cut, DocumentKind, holds_records, is_json_lines, read_documents
 from regard.data.notes import pitch_of
 from regard.data.stream import TextConfig, read_text_lines
 from regard.errors import DataError
@@ -110,7 +110,9 @@ def _is_music(files: Sequence[Path]) -> bool:
 def _kind(files: Sequence[Path]) -> DocumentKind:
     if any(file.is_dir() for file in files):
         return "file"
-    return "json-line" if any(map(is_json_lines, files)) else "stream"
+    if any(map(is_json_lines, files)):
+        return "json-line"
+    return "file" if any(map(holds_records, files)) else "stream"
 
 
 def _pieces(files: Sequence[Path], kind: DocumentKind, digests: set[bytes]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from regard.config.explain import Misfit
-from regard.data.documents import Cut, DocumentKind, is_json_lines
+from regard.data.documents import Cut, DocumentKind, holds_records, is_json_lines
 from regard.data.stream import TextConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.causal_config import CausalModelConfig
@@ -36,7 +36,7 @@ class TextDataConfig(DataSection):
         "auto",
         description="`stream`: each text is one, cut into windows; or what a document is, several of which are packed "
         "into a row: `file`, `line`, `json-line`, or what stands between `blank-line` or `separator`; `auto`: JSON "
-        "lines by their name, else stream",
+        "lines and FASTA by their names, else stream",
     )
     separator: str | None = Field(None, min_length=1, description="the line between documents, for `separator`")
     loss_on: Literal["completion", "all"] = Field(
@@ -63,7 +63,7 @@ class TextDataConfig(DataSection):
     def packed(self, texts: Sequence[TextConfig] | None) -> bool:
         """Whether these texts are documents packed into rows, not streams cut into windows."""
         if self.documents == "auto":
-            return any(is_json_lines(text.source) for text in texts or ())
+            return any(holds_records(text.source) for text in texts or ())
         return self.documents != "stream"
 
     @property
