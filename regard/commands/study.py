@@ -39,7 +39,10 @@ Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all random num
 Text = Annotated[
     Path | None,
     typer.Option(
-        "--text", metavar="FILE", help="Text, plain or .gz, for studies of language models: modern.", exists=True
+        "--text",
+        metavar="FILE",
+        help="Text, plain or .gz, for studies that need one: modern, middle-word.",
+        exists=True,
     ),
 ]
 Quick = Annotated[

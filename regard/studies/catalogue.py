@@ -115,6 +115,14 @@ _ALL = (
         seconds=2595,
         needs_text=True,
     ),
+    Study(
+        name="middle-word",
+        claim="The words after a place tell what stands there as the words before it do, and both together tell more "
+        "than either.",
+        source="Taylor 1953; Melamud et al. 2016",
+        seconds=0,
+        needs_text=True,
+    ),
 )
 STUDIES: dict[str, Study] = {study.name: study for study in _ALL}
 

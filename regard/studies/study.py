@@ -118,6 +118,11 @@ class Study:
     seconds: int
     needs_text: bool = False
 
+    @property
+    def module(self) -> str:
+        """The name of its file: that of the study, - as _."""
+        return self.name.replace("-", "_")
+
     def run(
         self,
         *,
@@ -133,7 +138,7 @@ class Study:
         """
         import torch
 
-        module = import_module(f"regard.studies.{self.name}")
+        module = import_module(f"regard.studies.{self.module}")
         given = {"text": text, "folder": folder} if self.needs_text else {}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
