@@ -222,7 +222,7 @@ def _findings(found: Mapping[str, Sequence[float]], frequent: float, lines: Line
 
 def _draw(figure: Figure, found: Mapping[str, Sequence[float]], frequent: float) -> None:
     axes = figure.subplots()
-    for place, (side, each) in enumerate(found.items()):
+    for place, each in enumerate(found.values()):
         axes.barh(place, fmean(each), height=0.6, color=f"C{place}")
         axes.plot(each, [place] * len(each), "k.", markersize=4)
     axes.axvline(frequent, color="black", linewidth=0.8, linestyle="--")
