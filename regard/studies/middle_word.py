@@ -20,7 +20,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
@@ -84,11 +84,22 @@ def run(
     found: dict[str, list[float]] = {side: [] for side in SIDES}
     jobs = [(side, seed + number) for number in range(size.seeds) for side in SIDES]
     for done, (side, each) in enumerate(jobs):
-        read = (sides or {}).get(side, side)
-        found[side].append(_accuracy(lines, read, size, each, lambda part, at=done: report((at + part) / len(jobs))))
+        part = _Part(report, done, len(jobs))
+        found[side].append(_accuracy(lines, (sides or {}).get(side, side), size, each, part))
     report(1.0)
     frequent = 100 * fmean(_middle(line) == lines.frequent for line in lines.held)
     return _findings(found, frequent, lines, "generated lines" if text is None else text.name)
+
+
+class _Part(NamedTuple):
+    """One of several jobs, which tells the share of all that is done."""
+
+    report: Report
+    number: int
+    jobs: int
+
+    def __call__(self, share: float) -> None:
+        self.report((self.number + share) / self.jobs)
 
 
 def read_words(text: Iterable[str]) -> Lines:
@@ -110,18 +121,18 @@ def _middle(line: Sequence[int]) -> int:
     return line[len(line) // 2]
 
 
-def _accuracy(lines: Lines, side: str, size: Size, seed: int, report: Callable[[float], None]) -> float:
+def _accuracy(lines: Lines, side: str, size: Size, seed: int, report: Report) -> float:
     """Per cent of the middle words of held-out lines that a newly trained network says."""
     torch.manual_seed(seed)
     network = (_BothSides if side == "both sides" else _OneSide)(lines.types, size)
-    turned = (lambda line: line[::-1]) if side == "the right" else (lambda line: line)
+    backwards = -1 if side == "the right" else 1
     optimizer = torch.optim.AdamW(network.parameters(), 2e-3, betas=(0.9, 0.98), weight_decay=0.1)
     rate = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min((step + 1) / 100, (size.updates - step) / size.updates)
     )
     draw = random.Random(seed)
     for step in range(size.updates):
-        loss = network.loss([turned(line) for line in draw.choices(lines.train, k=size.lines)])
+        loss = network.loss([line[::backwards] for line in draw.choices(lines.train, k=size.lines)])
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(network.parameters(), 1.0)
@@ -134,7 +145,7 @@ def _accuracy(lines: Lines, side: str, size: Size, seed: int, report: Callable[[
         for at in range(0, len(lines.held), 256):
             part = lines.held[at : at + 256]
             places = [len(line) // 2 if side != "the right" else (len(line) - 1) // 2 for line in part]
-            said = network.say([turned(line) for line in part], places)
+            said = network.say([line[::backwards] for line in part], places)
             right += int((said == torch.tensor([_middle(line) for line in part])).sum())
     return 100 * right / len(lines.held)
 
