@@ -21,6 +21,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
@@ -84,22 +85,16 @@ def run(
     found: dict[str, list[float]] = {side: [] for side in SIDES}
     jobs = [(side, seed + number) for number in range(size.seeds) for side in SIDES]
     for done, (side, each) in enumerate(jobs):
-        part = _Part(report, done, len(jobs))
+        part = partial(_tell, report, done, len(jobs))
         found[side].append(_accuracy(lines, (sides or {}).get(side, side), size, each, part))
     report(1.0)
     frequent = 100 * fmean(_middle(line) == lines.frequent for line in lines.held)
     return _findings(found, frequent, lines, "generated lines" if text is None else text.name)
 
 
-class _Part(NamedTuple):
-    """One of several jobs, which tells the share of all that is done."""
-
-    report: Report
-    number: int
-    jobs: int
-
-    def __call__(self, share: float) -> None:
-        self.report((self.number + share) / self.jobs)
+def _tell(report: Report, job: int, jobs: int, share: float) -> None:
+    """Report the share of all jobs that is done, from that of one."""
+    report((job + share) / jobs)
 
 
 def read_words(text: Iterable[str]) -> Lines:
