@@ -42,7 +42,7 @@ from regard.studies.study import Findings, Report, at_least
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["SIDES", "Lines", "read_words", "run"]
+__all__ = ["SIDES", "WordLines", "read_words", "run"]
 
 WORD = re.compile(r"\w+(?:'\w+)*|[^\w\s]")
 SHORTEST, LONGEST = 5, 40  # words of a line
@@ -50,7 +50,7 @@ MARGIN = 5.0  # of 100 words
 SIDES = ("both sides", "the left", "the right")
 
 
-class Size(NamedTuple):
+class CourseSize(NamedTuple):
     """Updates, lines of each, seeds, and sizes of the networks."""
 
     updates: int = 800
@@ -60,11 +60,11 @@ class Size(NamedTuple):
     width: int = 128
 
 
-QUICK = Size(3, 4, 1, 1, 8)
+QUICK = CourseSize(3, 4, 1, 1, 8)
 
 
-class Lines(NamedTuple):
-    """Lines as numbers of words, to train on and held out; the number of types, and that of the most frequent word."""
+class WordLines(NamedTuple):
+    """WordLines as numbers of words, to train on and held out; the number of types, and that of the most frequent word."""
 
     train: list[list[int]]
     held: list[list[int]]
@@ -77,7 +77,7 @@ def run(
     sides: Mapping[str, str] | None = None,
 ) -> Findings:  # fmt: skip
     """Train and judge; ``sides`` says what each network reads instead of what its name says, for tests."""
-    size = QUICK if quick else Size()
+    size = QUICK if quick else CourseSize()
     if text is None and not quick:
         help = "regard study middle-word --text FILE"
         raise ConfigError("this study needs a text", why="none is part of Regard", help=help)
@@ -97,7 +97,7 @@ def _tell(report: Report, job: int, jobs: int, share: float) -> None:
     report((job + share) / jobs)
 
 
-def read_words(text: Iterable[str]) -> Lines:
+def read_words(text: Iterable[str]) -> WordLines:
     """The lines of a text that can be asked about. DataError where they are fewer than ten."""
     distinct = dict.fromkeys(tuple(WORD.findall(line.lower()))[:LONGEST] for line in text)
     words = [line for line in distinct if len(line) >= SHORTEST]
@@ -109,14 +109,14 @@ def read_words(text: Iterable[str]) -> Lines:
     number = {word: at for at, word in enumerate(known, start=len(SPECIALS))}
     numbered = [[[number.get(word, UNKNOWN) for word in line] for line in part] for part in (train, held)]
     asked = [line for line in numbered[1] if _middle(line) != UNKNOWN]
-    return Lines(numbered[0], asked, len(SPECIALS) + len(known), len(SPECIALS))
+    return WordLines(numbered[0], asked, len(SPECIALS) + len(known), len(SPECIALS))
 
 
 def _middle(line: Sequence[int]) -> int:
     return line[len(line) // 2]
 
 
-def _accuracy(lines: Lines, side: str, size: Size, seed: int, report: Report) -> float:
+def _accuracy(lines: WordLines, side: str, size: CourseSize, seed: int, report: Report) -> float:
     """Per cent of the middle words of held-out lines that a newly trained network says."""
     torch.manual_seed(seed)
     network = (_BothSides if side == "both sides" else _OneSide)(lines.types, size)
@@ -152,7 +152,7 @@ class _BothSides(nn.Module):
     line teaches as many words as it teaches the language models.
     """
 
-    def __init__(self, types: int, size: Size) -> None:
+    def __init__(self, types: int, size: CourseSize) -> None:
         super().__init__()
         half = size._replace(layers=max(size.layers // 2, 1))
         self.before, self.after = _OneSide(types, half), _OneSide(types, half)
@@ -179,7 +179,7 @@ class _BothSides(nn.Module):
 class _OneSide(nn.Module):
     """A language model: each word is predicted from those that come before it in the line as it is given."""
 
-    def __init__(self, types: int, size: Size) -> None:
+    def __init__(self, types: int, size: CourseSize) -> None:
         super().__init__()
         config = CausalStackConfig(
             layers=size.layers, width=size.width, feed_forward=4 * size.width, heads=4, dropout=0.1
@@ -188,7 +188,7 @@ class _OneSide(nn.Module):
         self.model = language_model(config, embedding, Head(embedding))
 
     def states(self, lines: list[list[int]]) -> Tensor:
-        """What is known before each word of the lines."""
+        """States before each word of the lines, of the words before it."""
         tokens, valid = padded([[BEGIN, *line[:-1]] for line in lines])
         found: Tensor = self.model(tokens, valid=valid)[0]
         return found
@@ -207,7 +207,7 @@ def _likeliest(logits: Tensor) -> Tensor:
     return logits[:, len(SPECIALS) :].argmax(1) + len(SPECIALS)
 
 
-def _findings(found: Mapping[str, Sequence[float]], frequent: float, lines: Lines, text: str) -> Findings:
+def _findings(found: Mapping[str, Sequence[float]], frequent: float, lines: WordLines, text: str) -> Findings:
     both, left, right = (fmean(found[side]) for side in SIDES)
     rows: list[tuple[str, float, float]] = [(side, fmean(each), max(each) - min(each)) for side, each in found.items()]
     return Findings(
@@ -237,7 +237,7 @@ def _draw(figure: Figure, found: Mapping[str, Sequence[float]], frequent: float)
 
 
 def _generated() -> list[str]:
-    """Lines whose middle word is told by its neighbours on both sides together."""
+    """WordLines whose middle word is told by its neighbours on both sides together."""
     draw = random.Random(0)
     return [
         f"so {one} the {'high' if one == other else 'deep'} {other} sea ."

@@ -7,10 +7,10 @@ import torch
 
 from regard.errors import ConfigError, DataError
 from regard.studies import middle_word
-from regard.studies.middle_word import QUICK, SIDES, Size, read_words
+from regard.studies.middle_word import QUICK, SIDES, CourseSize, read_words
 from regard.studies.study import ignore_report
 
-SMALL = Size(updates=1, lines=2, seeds=1, layers=2, width=16)
+SMALL = CourseSize(updates=1, lines=2, seeds=1, layers=2, width=16)
 
 
 def test_lines_and_words_are_counted_by_hand() -> None:
