@@ -64,7 +64,7 @@ QUICK = CourseSize(3, 4, 1, 1, 8)
 
 
 class WordLines(NamedTuple):
-    """WordLines as numbers of words, to train on and held out; the number of types, and that of the most frequent word."""
+    """Lines as numbers of words, to learn from and held out; how many types there are; the most frequent word."""
 
     train: list[list[int]]
     held: list[list[int]]
