@@ -268,7 +268,9 @@ def test_numbers_are_told_in_the_unit_of_the_labels(tmp_path: Path, case: TaskCa
     net.output.bias.data = torch.tensor([1.0])
     model = Classifier(net, data.codecs, run.config)
     (found,) = model(["a"])
-    assert found.value == pytest.approx(12 + scale.deviation) and model.write(found, json=False) == f"{found.value:.6g}"
+    assert (
+        found.value == pytest.approx(12 + scale.deviation) and model.write(found, json=False) == f"{found.value:.10g}"
+    )
     assert json.loads(model.write(found, json=True)) == {"value": round(found.value, 6)}
     figures = find_task("classification").compute_metrics(sums_of(run, data, net))
     assert figures["mean_rmse"] == pytest.approx(scale.deviation)

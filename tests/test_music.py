@@ -146,14 +146,12 @@ def test_pieces_of_json_and_of_a_folder(tmp_path: Path) -> None:
 
 def test_a_piece_at_several_heights_tells_which(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(json.dumps([[[60, 64], [127]]]))
-    for shifts, told in (("1", ", at 3 heights"), ("0", "")):
+    for shifts, told in (("1", ", at 3 heights but 1, beyond the pitches that there are"), ("0", "")):
         found = call("data", "notes", tmp_path / "x.json", "-o", tmp_path / "x.jsonl", "--shifts", shifts)
         assert found.output.endswith(f"1 pieces, 2 frames{told}\n"), found.output
         rows = [json.loads(line) for line in (tmp_path / "x.jsonl").read_text().splitlines()]
-        assert {"prompt": "C4\n", "completion": "C4 E4\nG9\n"} in rows and len(rows) == 2 * int(shifts) + 1
-        if shifts == "1":
-            assert rows[0] == {"prompt": "B3\n", "completion": "B3 D#4\nF#9\n"}
-            assert rows[2] == {"prompt": "C#4\n", "completion": "C#4 F4\n\n"}, "nothing is above G9"
+        assert rows[-1] == {"prompt": "C4\n", "completion": "C4 E4\nG9\n"}, "nothing is above G9"
+        assert rows[:-1] == [{"prompt": "B3\n", "completion": "B3 D#4\nF#9\n"}] * int(shifts)
 
 
 def test_a_gap_of_a_piece_is_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,23 +52,31 @@ def notes(
     """
     from regard.core.atomic_files import explain_os_errors, write_bytes_atomically
     from regard.data.music_files import read_pieces
-    from regard.data.notes import MIDDLE_C, shifted, spell
+    from regard.data.notes import spell
 
     pieces = [piece for file in files for piece in read_pieces(file, steps=steps, part=part)]
     if shifts is None:
         rows = [{"text": spell(piece)} for piece in pieces]
     else:
-        rows = [
-            {"prompt": spell([(MIDDLE_C + shift,)]), "completion": spell(shifted(piece, shift))}
-            for shift in range(-shifts, shifts + 1)
-            for piece in pieces
-        ]
+        rows = [row for shift in range(-shifts, shifts + 1) for piece in pieces for row in _at_height(piece, shift)]
     lines = [json.dumps(row) + "\n" for row in rows]
     with explain_os_errors(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         write_bytes_atomically(output, "".join(lines).encode())
-    times = "" if len(rows) == len(pieces) else f", at {len(rows) // len(pieces)} heights"
+    times = f", at {2 * shifts + 1} heights" if shifts else ""
+    if left := len(pieces) * (2 * (shifts or 0) + 1) - len(rows):
+        times += f" but {left:,}, beyond the pitches that there are"
     print(f"{output}: {len(pieces):,} pieces, {sum(map(len, pieces)):,} frames{times}")
+
+
+def _at_height(piece: list[Frame], shift: int) -> list[dict[str, str]]:
+    """The piece so many semitones higher; none where that is beyond the pitches that there are."""
+    from regard.data.notes import MIDDLE_C, shifted, spell
+
+    try:
+        return [{"prompt": spell([(MIDDLE_C + shift,)]), "completion": spell(shifted(piece, shift))}]
+    except ValueError:
+        return []
 
 
 def midi(

@@ -104,9 +104,9 @@ NoRepeatPieces = Annotated[
     int | None,
     typer.Option(
         "--no-repeat-ngram",
-        min=1,
+        min=0,
         metavar="N",
-        help="Say no N pieces in a row twice: for summaries, 3 (Paulus et al.).",
+        help="Say no N pieces in a row twice: for summaries, 3 (Paulus et al. 2018). 0 allows it.",
     ),
 ]
 Beam = Annotated[int | None, typer.Option("--beam", min=1, metavar="N", help="Beam width; 1 is greedy search.")]

@@ -162,7 +162,7 @@ class SearchConfig(BaseModel):
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6  # α of the divisor ((k + length) / (k + 1))^α
     length_offset: Annotated[float, Field(ge=0)] = 5.0  # k there: 5 is GNMT's, 0 divides by length^α as fairseq does
     coverage_penalty: Annotated[float, Field(ge=0, le=10)] = 0.0  # β: a beam's scores change by β · Σ log coverage
-    no_repeat_ngram: Positive | None = None  # no output of a beam has these many pieces in a row twice (Paulus et al.)
+    no_repeat_ngram: Count | None = None  # no output has so many pieces in a row twice (Paulus et al.); 0: any may
     max_extra: Count = 50  # the output ends at the source's length plus this …
     max_length: Positive | None = None  # … and at this length at the latest
     temperature: Annotated[float, Field(gt=0)] | None = None  # if given, sample instead of search
@@ -179,7 +179,7 @@ class SearchConfig(BaseModel):
     def _fits_together(self) -> Self:
         if self.temperature is None and (self.top_k is not None or self.top_p is not None):
             raise ValueError("top_k and top_p limit sampling, which temperature switches on: temperature = 1.0")
-        if self.temperature is not None and self.no_repeat_ngram is not None:
+        if self.temperature is not None and self.no_repeat_ngram:
             raise ValueError("no_repeat_ngram is of greedy and beam search; temperature samples")
         if self.temperature is None and self.nbest > self.beam:
             raise ValueError(f"a beam of {self.beam} cannot hold the {self.nbest} best")
@@ -197,4 +197,6 @@ def override_search(base: SearchConfig, **given: Any) -> SearchConfig:
         wanted["beam"] = max(base.beam, nbest)  # asking for the ten best implies a beam that holds them
     if nbest is None and beam is not None:
         wanted["nbest"] = min(base.nbest, beam)
+    if "temperature" in wanted:  # sampling does not know what searches forbid
+        wanted.setdefault("no_repeat_ngram", 0)
     return SearchConfig.model_validate(base.model_dump() | wanted)

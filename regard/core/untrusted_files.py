@@ -43,6 +43,8 @@ _TOML = re.compile(
     re.DOTALL,
 )
 
+_HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")  # of a surrogate pair, whole or not
+
 
 class TooDeep(ValueError):
     """Raised for tables or lists that are nested deeper than anything Regard writes."""
@@ -78,12 +80,17 @@ def read_records(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parse JSON; raises ValueError if it is malformed and TooDeep if it is nested too deep."""
+    """Parse JSON; raises ValueError if it is malformed or holds no text, and TooDeep if it is nested too deep."""
     try:
         found = json.loads(text)
     except RecursionError:
         raise TooDeep from None
     require_shallow(found)
+    if _HALF.search(text if isinstance(text, str) else text.decode("utf-8", "replace")):
+        try:
+            json.dumps(found, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise ValueError("it holds half of a surrogate pair, which is no text") from error
     return found
 
 

@@ -27,8 +27,12 @@ def read_midi(path: Path, steps: int) -> list[Frame]:
     lasts longer than 100,000 frames.
     """
     mido = _library()
+    if not path.is_file():
+        raise DataError(f"there is no file {path}", where=str(path))
     try:
         file = mido.MidiFile(file=io.BytesIO(read_bytes(path, SMALL)))
+        if file.ticks_per_beat < 1:
+            raise ValueError("its times are of frames of film (SMPTE), or of no ticks a quarter note")
         ticks = file.ticks_per_beat / steps
         sounding = list(_notes(mido.merge_tracks(file.tracks), ticks))
     except (ArithmeticError, EOFError, IndexError, KeyError, LookupError, OSError, TypeError, ValueError) as error:

@@ -56,6 +56,8 @@ def frames_of(text: str, *, where: str = "the text") -> list[Frame]:
 
 
 def shifted(frames: Iterable[Sequence[int]], semitones: int) -> list[Frame]:
-    """The frames so many semitones higher, without what would lie beyond the pitches that there are."""
-    moved = (sorted(pitch + semitones for pitch in frame) for frame in frames)
-    return [tuple(pitch for pitch in frame if 0 <= pitch < PITCHES) for frame in moved]
+    """The frames so many semitones higher; ValueError where a pitch would lie beyond those that there are."""
+    moved = [tuple(sorted(pitch + semitones for pitch in frame)) for frame in frames]
+    if any(not 0 <= pitch < PITCHES for frame in moved for pitch in frame):
+        raise ValueError("a pitch lies beyond those that there are")
+    return moved

@@ -87,11 +87,12 @@ class Decoding:
             options |= {"temperature": settings.temperature, "top_k": settings.top_k, "top_p": settings.top_p}
             live = start_sampling(numbers, SYMBOLS, draws=settings.nbest, generator=generator, **options)
             return live, session.repeat(settings.nbest)
-        if settings.beam == 1 and watch is None and settings.no_repeat_ngram is None:
+        if settings.beam == 1 and watch is None and not settings.no_repeat_ngram:
             return start_greedy(numbers, SYMBOLS, **options), session
         # The coverage penalty ranks all that a beam finished.
         best = settings.beam if settings.covers else settings.nbest
-        options |= {"width": settings.beam, "nbest": best, "watch": watch, "no_repeat": settings.no_repeat_ngram}
+        options |= {"width": settings.beam, "nbest": best, "watch": watch}
+        options["no_repeat"] = settings.no_repeat_ngram or None
         return start_beam(numbers, SYMBOLS, **options, **penalty), session
 
     @torch.no_grad()

@@ -30,6 +30,8 @@ PARTS = {
     "output_proj": "widths",
     "residual": "widths",
 }
+# Parts beside the sides: of a pointer, of pooling by attention, of classes, of pairs that are compared.
+TOPS = {"copying": "copying", "key": "pooling", "output": "classes", "compare": "comparison"}
 
 
 def parameters_by_part(build: Callable[[], Module]) -> dict[str, int]:
@@ -48,6 +50,8 @@ def parameters_by_part(build: Callable[[], Module]) -> dict[str, int]:
 def _part(name: str) -> str:
     """Name a parameter's part: ``decoder.layers.0.reader.attention.query.weight`` → ``decoder source attention``."""
     side, _, rest = name.partition(".")
+    if side in TOPS:
+        return TOPS[side]
     if side == "head" or "embedding" in name:
         return "embeddings"
     components = rest.split(".")

@@ -24,7 +24,7 @@ class SearchFields(BaseModel):
     nbest: Annotated[int, Field(ge=1)] | None = Field(None, description="Number of outputs of a sentence.")
     length_penalty: Annotated[float, Field(ge=0, le=10)] | None = None
     coverage_penalty: Annotated[float, Field(ge=0, le=10)] | None = None
-    no_repeat_ngram: Annotated[int, Field(ge=1, le=100)] | None = Field(
+    no_repeat_ngram: Annotated[int, Field(ge=0, le=100)] | None = Field(
         None, description="No output has so many pieces in a row twice."
     )
     max_length: Annotated[int, Field(ge=1, le=10_000)] | None = Field(None, description="Pieces of an output.")

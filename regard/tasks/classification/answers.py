@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -33,6 +33,9 @@ __all__ = [
 # Divisors of logits that are tried, the middle one 1: 0.25 to 8 by steps of an eighth of an octave.
 TEMPERATURES = 2.0 ** (torch.arange(-16, 25, dtype=torch.float64) / 8)
 
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
+LARGEST = 1e30  # of a number that is told, whose square float32 still holds
+
 
 class Scale(NamedTuple):
     """Mean and standard deviation of the numbers of training: what is learned are deviations from them."""
@@ -60,12 +63,15 @@ def label_counts(examples: Sequence[LabelledText]) -> Counter[str]:
 def number(example: LabelledText) -> float:
     """The label as a number. DataError, with its line, where it is none."""
     try:
+        if NUMBER.fullmatch(example.labels[0].strip()) is None:
+            raise ValueError
         value = float(example.labels[0])
-        if not math.isfinite(value):
+        if not abs(value) <= LARGEST:
             raise ValueError
     except (IndexError, ValueError) as error:
         what = f"the label {' '.join(example.labels)!r} is no number"
-        raise DataError(what, where=example.where, why="data.label_kind is number") from error
+        why = f"data.label_kind is number: digits, with a point or an exponent, of at most {LARGEST:g} in size"
+        raise DataError(what, where=example.where, why=why) from error
     return value
 
 

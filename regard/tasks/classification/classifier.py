@@ -68,12 +68,21 @@ class Classifier:
         return self.codec.labels.names
 
     def __call__(
-        self, inputs: Sequence[str | Sequence[str]], *, abstain_below: float = 0.0, threshold: float = 0.5
+        self,
+        inputs: Sequence[str | Sequence[str]],
+        *,
+        abstain_below: float | None = None,
+        threshold: float | None = None,
     ) -> list[Any]:
         """A ``Classification``, ``LabelSet`` or ``ToldNumber`` for each text, or for each tuple of texts.
 
-        ``abstain_below``: of one label; ``threshold``: of several.
+        ``abstain_below``: of one label, 0 unless given; ``threshold``: of several, 0.5. ConfigError for the other one.
         """
+        kind = self.config.data.label_kind
+        for name, value, of in (("abstain_below", abstain_below, "class"), ("threshold", threshold, "several")):
+            if value is not None and kind != of:
+                why = f"it is of label_kind = {of!r}, and this model's is {kind!r}"
+                raise ConfigError(f"this model takes no {name}", where=name, why=why)
         texts = [(each,) if isinstance(each, str) else tuple(each) for each in inputs]
         for each in texts:
             self._require_columns(each)
@@ -81,7 +90,9 @@ class Classifier:
         found = []
         for row, was_cut, logits, weights in zip(rows, cut, *self._computed(rows), strict=True):
             shown = list(zip(self.codec.tokenizer.pieces(row), weights.tolist(), strict=False))
-            found.append(self._outcome(logits, shown, was_cut, abstain_below, threshold))
+            found.append(
+                self._outcome(logits, shown, was_cut, abstain_below or 0.0, 0.5 if threshold is None else threshold)
+            )
         return found
 
     def _outcome(
@@ -184,7 +195,7 @@ class Classifier:
         """``LABEL<TAB>PROBABILITY``, the labels, or the number; as JSON with all probabilities. ``?``: it abstains."""
         if not json:
             if isinstance(output, ToldNumber):
-                return f"{output.value:.6g}"
+                return f"{output.value:.10g}"
             if isinstance(output, LabelSet):
                 return self.config.data.label_separator.join(output.labels)
             return f"{'?' if output.label is None else output.label}\t{output.probability:.4f}"

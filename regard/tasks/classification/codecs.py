@@ -80,7 +80,7 @@ def _opened_scale(run: RunFiles) -> Scale:
         scale = Scale(float(found["mean"]), float(found["deviation"]))
         if not (math.isfinite(scale.mean) and 0 < scale.deviation < math.inf):
             raise ValueError("a mean is finite, and a deviation above 0")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, OverflowError, ValueError, KeyError, TypeError) as error:
         what = "the scale of the model cannot be read"
         raise ModelError(what, where=str(path), why=str(error), help="copy the whole run again") from error
     return scale

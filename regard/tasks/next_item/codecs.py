@@ -80,6 +80,9 @@ def open_codec(run: RunFiles) -> ItemCodec:
     """The saved items and followers. ModelError where they are missing or damaged."""
     tokenizer, path = load_tokenizer(run.tokenizers, "text"), run.tokenizers / FOLLOWERS
     items = range(len(SPECIALS), len(tokenizer))
+    if tokenizer.config.kind != "word" or len({*tokenizer.pieces(items)}) < len(items):
+        what = "the items of the model cannot be read"
+        raise ModelError(what, where=str(run.tokenizers), why="they are no list of different items")
 
     def best(found: object) -> tuple[int, ...]:
         if not isinstance(found, list) or len(found) > BEST or not all(type(x) is int and x in items for x in found):

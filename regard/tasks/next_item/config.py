@@ -31,6 +31,13 @@ class SessionDataConfig(DataSection):
     )
     context: int = Field(CONTEXT, ge=1, le=1 << 20, description="items before the one that is predicted, at most")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _items_unless_told(cls, given: Any) -> Any:
+        """A tokenizer of which only the size is given is of words."""
+        own = given.get("tokenizer") if isinstance(given, dict) else None
+        return given | {"tokenizer": {"kind": "word"} | own} if isinstance(own, dict) else given
+
     @model_validator(mode="after")
     def _an_item_is_a_piece(self) -> Self:
         if self.tokenizer.kind != "word":

@@ -63,7 +63,10 @@ class SessionExamples:
                 self.rows.append(_row(numbers, begin, begin + config.data.context, codec))
                 self._places.append(session.where)
         if not self.rows:
-            raise DataError("there is no session", where=corpora[0].name, why="the files, or their share, are empty")
+            why = "the files are empty, or all their sessions fall into another share; --valid-file names others"
+            raise DataError("there is no session", where=corpora[0].name, why=why)
+        if not any((row.target != UNKNOWN).any() for row in self.rows):
+            raise DataError("no item is known", where=corpora[0].name, why="training had none of these items")
         self._lengths = np.array([len(row.target) for row in self.rows], np.int32)
 
     def __len__(self) -> int:

@@ -87,13 +87,16 @@ class Recommender:
         return Recommendation(tuple(names), tuple(value.exp().tolist()), unknown)
 
     def read(self, line: str) -> tuple[str, ...]:
-        """Items with spaces between them, or a JSON list of items."""
-        if not line.lstrip().startswith("["):
+        """Items with spaces between them, a JSON list of items, or an object with one, as training reads it."""
+        if not line.lstrip().startswith(("[", "{")):
             return tuple(line.split())
         found = parse_json(line)
-        if not isinstance(found, list) or not all(isinstance(each, str) and len(each.split()) == 1 for each in found):
+        if isinstance(found, dict):
+            found = found.get(self.config.data.items)
+        known = isinstance(found, list) and all(isinstance(each, str | int) for each in found)
+        if not known or not all(len(str(each).split()) == 1 for each in found):
             raise ValueError("a session is items with spaces between them, or a JSON list of items")
-        return tuple(found)
+        return tuple(map(str, found))
 
     def write(self, output: Recommendation, *, json: bool) -> str:
         """The items with spaces between them, or an object with their probabilities."""

@@ -108,8 +108,8 @@ def _compute_metrics(sums: MetricSums) -> dict[str, float]:
     (``follower_…``).
     """
     found = {"loss": float(sums["nll"]) / max(float(sums["items"]), 1.0)}
-    if "asked" in sums:
-        asked = max(float(sums["asked"]), 1.0)
+    asked = float(sums.get("asked", 0.0))
+    if asked:
         for name, prefix in (("model", ""), ("popular", "popular_"), ("follower", "follower_")):
             hits, gains = (sums[name] / asked).tolist()
             found |= {f"{prefix}hit_rate_10": hits, f"{prefix}ndcg_10": gains}
@@ -118,6 +118,8 @@ def _compute_metrics(sums: MetricSums) -> dict[str, float]:
 
 def _tables(sums: MetricSums, codec: ItemCodec) -> dict[str, MetricTable]:
     found = _compute_metrics(sums)
+    if "hit_rate_10" not in found:
+        return {}
     names = {"": "this model", "follower_": "after the last item", "popular_": "most popular"}
     rows = [(told, found[f"{prefix}hit_rate_10"], found[f"{prefix}ndcg_10"]) for prefix, told in names.items()]
     return {"baselines": MetricTable(("ten items", "hit rate", "NDCG"), tuple(rows))}

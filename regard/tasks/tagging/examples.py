@@ -58,7 +58,9 @@ class TaggedExamples:
         self._hidden = config.data.hidden_tokens
         self.sentences = list(read_tagged(corpora, config.data))
         if not self.sentences:
-            raise DataError("there is no sentence", where=corpora[0].name, why="the files, or their share, are empty")
+            raise DataError(
+                "there is no sentence", where=corpora[0].name, why="the files are empty, or all are in another share"
+            )
         numbers = codec.tags.numbers
         tags = [np.array([numbers.of(tag, each.where) for tag in each.tags], np.int64) for each in self.sentences]
         usual = [np.array(codec.most_frequent(each.tokens), np.int64) for each in self.sentences]

@@ -100,7 +100,12 @@ def _of_json(line: str, keys: tuple[str, str], where: str) -> TaggedSentence:
 
 def _texts(row: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
     found = row.get(key)
-    if not isinstance(found, list) or not all(isinstance(each, str) and each.strip() for each in found):
+    if not isinstance(found, list) or not all(isinstance(each, str) and _is_one_line(each) for each in found):
         help = "--set data.token=KEY --set data.tag=KEY name others"
         raise DataError(f"the line has no list of words under {key}", where=where, why=told_keys(row), help=help)
     return tuple(found)
+
+
+def _is_one_line(text: str) -> bool:
+    """Whether a text is there, and in one line."""
+    return bool(text.strip()) and len(text.splitlines()) == 1

@@ -89,8 +89,10 @@ class Tagger:
         if not line.lstrip().startswith("["):
             return tuple(line.split())
         found = parse_json(line)
-        if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-            raise ValueError("a sentence is a text, or a JSON list of tokens")
+        if not isinstance(found, list) or not all(isinstance(each, str) and each.strip() for each in found):
+            raise ValueError("a sentence is a text, or a JSON list of tokens, none of them empty")
+        if any(len(each.splitlines()) > 1 for each in found):
+            raise ValueError("a token is in one line")
         return tuple(found)
 
     def write(self, output: Tagging, *, json: bool) -> str:

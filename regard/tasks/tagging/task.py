@@ -11,12 +11,13 @@ from torch import nn
 from regard.core import atomic_files
 from regard.core.state import State
 from regard.core.task import Advance, Card, Data, LossTerms, Metric, MetricSums, Objective, Report, RunFiles, Task
-from regard.errors import DataError
+from regard.errors import ConfigError, DataError
 from regard.metrics.classes import class_metrics, class_tables, prediction_sums
 from regard.models.tagger import TokenTagger, build_tagger
 from regard.tasks.tagging.codecs import TagCodec, make_codec, open_codec, open_run
 from regard.tasks.tagging.config import TaggingConfig
 from regard.tasks.tagging.examples import NO_TAG, TaggedBatch, TaggedExamples
+from regard.tasks.tagging.spans import are_spans
 from regard.tasks.tagging.tagger import Tagger
 
 __all__ = ["TASK"]
@@ -25,6 +26,9 @@ __all__ = ["TASK"]
 def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data:
     config: TaggingConfig = run.config
     codec = make_codec(run, say) if run.makes_codecs else open_codec(run)
+    if config.train.best_by == "entity_f1" and not are_spans(codec.tags.names):
+        why = f"tags of spans are B-X, I-X and O, and these are {', '.join(codec.tags.names[:5])} …"
+        raise ConfigError("entity_f1 cannot be measured", where="train.best_by", why=why, help="accuracy, or macro_f1")
     known, contents = run.contents or {}, dict[str, str]()
 
     def examples(name: str) -> TaggedExamples:

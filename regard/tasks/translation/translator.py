@@ -94,6 +94,8 @@ class Translator:
         if wrong := [line for line in lines if not isinstance(line, str)]:
             what = f"{type(wrong[0]).__name__} is no text to translate"
             raise ConfigError(what, help='model("A dog runs."), or a list of texts: model(["A dog runs."])')
+        if options.get("temperature") is not None:  # sampling does not know what searches forbid
+            options = {"no_repeat_ngram": 0} | options
         try:
             search = SearchConfig.model_validate(self.search.model_dump() | options) if options else self.search
         except ValidationError as error:
