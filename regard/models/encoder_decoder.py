@@ -68,10 +68,14 @@ class EncoderDecoder(nn.Module):
         source_valid: Bool[Tensor, "batch source"],
         target: Int[Tensor, "batch target"],
         target_valid: Bool[Tensor, "batch target"],
-    ) -> Float[Tensor, "batch target width"]:
-        """Teacher forcing: features of every target position, given the tokens before it."""
+        *,
+        output: Int[Tensor, "batch target"] | None = None,
+        smoothing: float = 0.0,
+    ) -> Float[Tensor, "batch target width"] | Loss:
+        """Teacher forcing: features of every target position, given the tokens before it; or the ``loss``."""
         session = self.session(source, source_valid)
-        return self.decoder(target, session.memory, session.state, valid=target_valid).features
+        features = self.decoder(target, session.memory, session.state, valid=target_valid).features
+        return features if output is None else self._loss(features, session, target_valid, output, smoothing)
 
     def loss(
         self,
@@ -83,15 +87,27 @@ class EncoderDecoder(nn.Module):
         *,
         smoothing: float,
     ) -> Loss:
-        """Cross-entropy of the ``output`` at every valid position, under teacher forcing, summed, in nats."""
-        session = self.session(source, source_valid)
-        features = self.decoder(target, session.memory, session.state, valid=target_valid).features
+        """Cross-entropy of the ``output`` at every valid position, under teacher forcing, summed, in nats.
+
+        Computed by ``forward``, which whatever wraps the network, such as FSDP2, watches.
+        """
+        found: Loss = self(source, source_valid, target, target_valid, output=output, smoothing=smoothing)
+        return found
+
+    def _loss(
+        self,
+        features: Float[Tensor, "batch target width"],
+        session: Session,
+        valid: Bool[Tensor, "batch target"],
+        output: Int[Tensor, "batch target"],
+        smoothing: float,
+    ) -> Loss:
         if self.copying is None:
-            return self.head.loss(features[target_valid], output[target_valid], smoothing=smoothing)
+            return self.head.loss(features[valid], output[valid], smoothing=smoothing)
         pointed = self.copying(features, session.copied, _rows(session))
-        chosen = Pointed(*(part[target_valid] for part in pointed))
-        log_p = mixture(self.head(features[target_valid]), chosen)
-        return smoothed_nll(log_p, output[target_valid], smoothing=smoothing)
+        chosen = Pointed(*(part[valid] for part in pointed))
+        log_p = mixture(self.head(features[valid]), chosen)
+        return smoothed_nll(log_p, output[valid], smoothing=smoothing)
 
     def log_probabilities(
         self,
