@@ -512,7 +512,7 @@ def test_control_c_in_measuring(call, tiny_run: TinyRun, tmp_path: Path, monkeyp
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Decoding, "open", interrupt)
-    monkeypatch.setattr(Translator, "features", interrupt)
+    monkeypatch.setattr(Translator, "log_probabilities", interrupt)
     kept = ["--output", tmp_path / "kept"] if verb == "evaluate" else []
     assert call(verb, tiny_run.path, tiny_run.source, tiny_run.target, *kept).code == 130
     assert not (tmp_path / "kept").exists()
