@@ -23,7 +23,7 @@ class LabelNumbers(dict[str, int]):
         if label not in self:
             raise DataError(
                 f"the label {label!r} is unknown", where=where, why=f"training had {', '.join(list(self)[:10])}",
-                help="mend the label, or train on examples of it",
+                help="mend the label, or train on examples of it; of held-out examples --valid-file names others",
             )  # fmt: skip
         return self[label]
 
