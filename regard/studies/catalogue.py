@@ -120,7 +120,7 @@ _ALL = (
         claim="The words after a place tell what stands there as the words before it do, and both together tell more "
         "than either.",
         source="Taylor 1953; Melamud et al. 2016",
-        seconds=0,
+        seconds=2558,
         needs_text=True,
     ),
 )
