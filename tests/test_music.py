@@ -78,6 +78,14 @@ def test_midi_tells_every_frame(tmp_path_factory: pytest.TempPathFactory, piece:
     assert read_midi(path, steps) == piece[sounding[0] : sounding[-1] + 1]
 
 
+def test_a_long_piece_does_not_drift(tmp_path: Path) -> None:
+    """Seven frames a quarter note are no whole number of ticks each."""
+    piece = [(60 + at % 2,) for at in range(400)]
+    write_midi(piece, tmp_path / "long.mid", steps=7, tempo=120)
+    assert read_midi(tmp_path / "long.mid", 7) == piece
+    assert mido.MidiFile(tmp_path / "long.mid").length == pytest.approx(400 / 7 / 2, abs=0.01), "the tempo counts"
+
+
 def played(path: Path, *messages: mido.Message, ticks: int = 96) -> Path:
     file = mido.MidiFile(ticks_per_beat=ticks)
     file.tracks.append(mido.MidiTrack(messages))

@@ -22,8 +22,9 @@ from regard.runs.config import load_config
 from regard.tasks.evaluate import evaluate
 from regard.tasks.load import load
 from regard.tasks.next_item.codecs import ItemCodec
-from regard.tasks.next_item.config import SessionDataConfig
+from regard.tasks.next_item.config import RecommendConfig, SessionDataConfig
 from regard.tasks.next_item.examples import SessionExamples
+from regard.tasks.next_item.recommender import Recommender
 from regard.tasks.next_item.sessions import read_sessions
 from regard.tasks.next_item.task import TASK, _gains, _places
 
@@ -138,6 +139,9 @@ def test_what_is_recommended(run: Path) -> None:
     fresh = model(["i5 i9"], top_k=40, new=True)[0].items
     assert len(fresh) == 38 and not {"i5", "i9"} & {*fresh}
     assert sum(model([""], top_k=40)[0].probabilities) == pytest.approx(1.0)
+    settings = model.config.model_copy(update={"recommend": RecommendConfig(top_k=3, new=True)})
+    own = Recommender(model.net, model.codec, settings)(["i5 i38"])[0].items
+    assert len(own) == 3 and not {"i5", "i38"} & {*own}, "the run's own settings, unless a call has others"
     with pytest.raises(ConfigError, match="top_k"):
         model(["i5"], top_k=0)
     long = model([" ".join(["i1"] * 500)])[0]

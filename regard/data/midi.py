@@ -75,14 +75,14 @@ def write_midi(frames: Sequence[Frame], path: Path, *, steps: int, tempo: int = 
     """
     mido = _library()
     track = mido.MidiTrack([mido.MetaMessage("set_tempo", tempo=mido.bpm2tempo(tempo))])
-    waited, before = 0, set[int]()
-    for frame in (*map(set, frames), set[int]()):
+    told, before = 0, set[int]()  # ticks that the messages so far have told of
+    for at, frame in enumerate((*map(set, frames), set[int]())):
         changes = [("note_off", pitch) for pitch in sorted(before - frame)]
         changes += [("note_on", pitch) for pitch in sorted(frame - before)]
         for kind, pitch in changes:
-            track.append(mido.Message(kind, note=pitch, velocity=LOUDNESS, time=waited))
-            waited = 0
-        waited += TICKS // steps
+            now = round(at * TICKS / steps)  # from the beginning: a step need not be a whole number of ticks
+            track.append(mido.Message(kind, note=pitch, velocity=LOUDNESS, time=now - told))
+            told = now
         before = frame
     file, written = mido.MidiFile(ticks_per_beat=TICKS), io.BytesIO()
     file.tracks.append(track)

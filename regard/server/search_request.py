@@ -25,7 +25,7 @@ class SearchFields(BaseModel):
     length_penalty: Annotated[float, Field(ge=0, le=10)] | None = None
     coverage_penalty: Annotated[float, Field(ge=0, le=10)] | None = None
     no_repeat_ngram: Annotated[int, Field(ge=0, le=100)] | None = Field(
-        None, description="No output has so many pieces in a row twice."
+        None, description="No output has so many pieces in a row twice; not where a glossary asks for words."
     )
     max_length: Annotated[int, Field(ge=1, le=10_000)] | None = Field(None, description="Pieces of an output.")
 

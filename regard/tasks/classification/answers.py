@@ -34,7 +34,7 @@ __all__ = [
 TEMPERATURES = 2.0 ** (torch.arange(-16, 25, dtype=torch.float64) / 8)
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
-LARGEST = 1e30  # of a number that is told, whose square float32 still holds
+LARGEST = 1e30  # of a number that is told: sums of squares of these stay finite in double precision
 
 
 class Scale(NamedTuple):
