@@ -10,7 +10,7 @@ import numpy.typing as npt
 from regard.core.task import ExampleIndices, Indices
 from regard.errors import ConfigError, DataError
 
-__all__ = ["batches_in_order", "by_length", "does_not_fit", "epoch_batches", "mixed_epoch", "shares"]
+__all__ = ["batches_in_order", "by_length", "does_not_fit", "each_once", "epoch_batches", "mixed_epoch", "shares"]
 
 Lengths = npt.NDArray[np.integer]
 
@@ -68,6 +68,20 @@ def by_length(
     index, visit = chosen
     plan = epoch_batches(lengths[index], tokens, seed=seed, epoch=epoch, where=lambda place: where(int(index[place])))
     return [ExampleIndices(index[places], visit[places]) for places in plan]
+
+
+def each_once(
+    lengths: Lengths, tokens: int, *, seed: int, epoch: int | None, where: Callable[[int], str]
+) -> list[ExampleIndices]:
+    """The batches of an epoch that has every example once, as ``core.task.Examples`` wants them.
+
+    By like length, drawn from (seed, epoch), visits counted from 1; ``None``: for evaluation by rising length, visit 0.
+    """
+    if epoch is None:
+        return [ExampleIndices(part, np.zeros_like(part)) for part in batches_in_order(lengths, tokens)]
+    every = np.arange(len(lengths))
+    chosen = ExampleIndices(every, np.full_like(every, epoch + 1))
+    return by_length(lengths, chosen, tokens, seed=seed, epoch=epoch, where=where)
 
 
 def mixed_epoch(sizes: Sequence[int], weights: Sequence[float], *, seed: int, epoch: int) -> ExampleIndices:

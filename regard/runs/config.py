@@ -31,6 +31,7 @@ __all__ = [
     "Proposal",
     "RunConfig",
     "TaskSection",
+    "UnsmoothedRunConfig",
     "dump_config",
     "find_recipe",
     "load_config",
@@ -162,6 +163,17 @@ class RunConfig(BaseModel):
                 help=did_you_mean(by, known) or f"--set train.best_by={known[0]}",
             )
         return self
+
+
+class UnsmoothedRunConfig(RunConfig):
+    """Base of configs whose labels are smoothed only where that is asked for: it is a habit of translation."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _smooths_nothing(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or not isinstance(given.get("train", {}), dict):
+            return given
+        return given | {"train": {"label_smoothing": 0.0} | given.get("train", {})}
 
 
 def load_config(

@@ -9,12 +9,12 @@ from pydantic import model_validator
 
 from regard.config.explain import Misfit
 from regard.models.position_config import LearnedConfig
-from regard.runs.config import RunConfig
+from regard.runs.config import UnsmoothedRunConfig
 
 __all__ = ["EncoderRunConfig"]
 
 
-class EncoderRunConfig(RunConfig):
+class EncoderRunConfig(UnsmoothedRunConfig):
     """Base of these configs: sizes of the encoder, of a vocabulary and of classes; no label smoothing unless given."""
 
     codec_keys: ClassVar[tuple[str, ...]] = ("tokenizer",)
@@ -39,14 +39,6 @@ class EncoderRunConfig(RunConfig):
     def check_sizes(self, spec: Mapping[str, int]) -> None:
         if spec.keys() != {"types", "classes"}:
             raise ValueError("it should have the size of one vocabulary, types, and the number of classes")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _smooths_nothing(cls, given: Any) -> Any:
-        """Label smoothing, a habit of translation, only where it is asked for."""
-        if not isinstance(given, dict) or not isinstance(given.get("train", {}), dict):
-            return given
-        return given | {"train": {"label_smoothing": 0.0} | given.get("train", {})}
 
     @model_validator(mode="after")
     def _positions_suffice(self) -> Self:

@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.core.randomness import example_generator
 from regard.core.task import ExampleIndices
 from regard.data.molecules import reverse_complement
-from regard.data.order import batches_in_order, by_length
+from regard.data.order import each_once
 from regard.data.padding import padded
 from regard.data.shared_files import FilesConfig
 from regard.data.tokenizers.tokenizer import BEGIN, END, Tokenizer
@@ -67,12 +67,7 @@ class LabelledExamples:
 
     def batches(self, epoch: int | None) -> list[ExampleIndices]:
         """See ``core.task.Examples``: by like length, drawn from (seed, epoch)."""
-        if epoch is None:
-            parts = batches_in_order(self._lengths, self._tokens)
-            return [ExampleIndices(part, np.zeros_like(part)) for part in parts]
-        every = np.arange(len(self))
-        chosen = ExampleIndices(every, np.full_like(every, epoch + 1))
-        return by_length(self._lengths, chosen, self._tokens, seed=self._seed, epoch=epoch, where=self.where)
+        return each_once(self._lengths, self._tokens, seed=self._seed, epoch=epoch, where=self.where)
 
     def token_counts(self) -> npt.NDArray[np.int64]:
         return np.ones(len(self), np.int64)

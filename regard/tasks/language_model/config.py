@@ -14,7 +14,7 @@ from regard.data.stream import TextConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.causal_config import CausalModelConfig
 from regard.models.position_config import LearnedConfig
-from regard.runs.config import DataSection, Proposal, RunConfig
+from regard.runs.config import DataSection, Proposal, UnsmoothedRunConfig
 
 __all__ = ["GenerateConfig", "LanguageModelConfig", "TextDataConfig"]
 
@@ -152,7 +152,7 @@ class GenerateConfig(BaseModel):
     )
 
 
-class LanguageModelConfig(RunConfig):
+class LanguageModelConfig(UnsmoothedRunConfig):
     """Everything that decides a language model's run. Frozen; every key has its value in the saved file."""
 
     metric_names: ClassVar[tuple[str, ...]] = ("perplexity", "nats_per_frame")
@@ -211,14 +211,6 @@ class LanguageModelConfig(RunConfig):
         side = model.setdefault("decoder", {})
         if isinstance(side, dict):
             side.setdefault("position", model.pop("position"))
-
-    @model_validator(mode="before")
-    @classmethod
-    def _smooths_nothing(cls, given: Any) -> Any:
-        """Label smoothing, a habit of translation, only where it is asked for."""
-        if not isinstance(given, dict) or not isinstance(given.get("train", {}), dict):
-            return given
-        return given | {"train": {"label_smoothing": 0.0} | given.get("train", {})}
 
     @model_validator(mode="before")
     @classmethod

@@ -13,7 +13,7 @@ from regard.data.shared_files import FilesConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.causal_config import CausalModelConfig
 from regard.models.position_config import LearnedConfig
-from regard.runs.config import DataSection, Proposal, RunConfig
+from regard.runs.config import DataSection, Proposal, UnsmoothedRunConfig
 
 __all__ = ["NextItemConfig", "RecommendConfig", "SessionDataConfig"]
 
@@ -57,7 +57,7 @@ class RecommendConfig(BaseModel):
     new: bool = Field(False, description="only items that the session has not had")
 
 
-class NextItemConfig(RunConfig):
+class NextItemConfig(UnsmoothedRunConfig):
     """Everything that decides a run. Frozen; every key has its value in the saved file."""
 
     metric_names: ClassVar[tuple[str, ...]] = ("hit_rate_10", "ndcg_10")
@@ -94,14 +94,6 @@ class NextItemConfig(RunConfig):
         from regard.tasks.next_item.automatic_config import choose
 
         return choose(files, valid, given)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _smooths_nothing(cls, given: Any) -> Any:
-        """Label smoothing, a habit of translation, only where it is asked for."""
-        if not isinstance(given, dict) or not isinstance(given.get("train", {}), dict):
-            return given
-        return given | {"train": {"label_smoothing": 0.0} | given.get("train", {})}
 
     @model_validator(mode="after")
     def _positions_suffice(self) -> Self:

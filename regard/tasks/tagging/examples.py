@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.core.randomness import example_generator
 from regard.core.task import ExampleIndices
 from regard.data.affixes import AFFIXES, affix_buckets
-from regard.data.order import batches_in_order, by_length
+from regard.data.order import each_once
 from regard.data.padding import padded
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer
 from regard.errors import DataError
@@ -85,13 +85,9 @@ class TaggedExamples:
 
     def batches(self, epoch: int | None) -> list[ExampleIndices]:
         """See ``core.task.Examples``: by like length, drawn from (seed, epoch)."""
-        tokens, seed = self._config.train.batch_tokens, self._config.seed
-        if epoch is None:
-            parts = batches_in_order(self._lengths, tokens)
-            return [ExampleIndices(part, np.zeros_like(part)) for part in parts]
-        every = np.arange(len(self))
-        chosen = ExampleIndices(every, np.full_like(every, epoch + 1))
-        return by_length(self._lengths, chosen, tokens, seed=seed, epoch=epoch, where=self.where)
+        return each_once(
+            self._lengths, self._config.train.batch_tokens, seed=self._config.seed, epoch=epoch, where=self.where
+        )
 
     def token_counts(self) -> npt.NDArray[np.int64]:
         return np.array([len(row.first) for row in self.rows], np.int64)
