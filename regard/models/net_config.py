@@ -81,6 +81,33 @@ class NetConfig(Started):
         if key and key[0] in cls.shared_keys():
             yield from ((side, *key) for side in cls.sides)
 
+    @property
+    def encoder_origin(self) -> Origin | None:
+        """The run whose reading part its encoder starts from."""
+        return next((getattr(self, side).origin for side in self.sides if side == "encoder"), None)
+
+    @model_validator(mode="after")
+    def _only_encoders_start(self) -> NetConfig:
+        for side in self.sides:
+            stack: StackConfig = getattr(self, side)
+            starts, key = stack.origin is not None, f"model.{side}.frozen"
+            if starts and side != "encoder":
+                help = "model.from starts a whole network from another's weights"
+                raise Misfit(
+                    f"model.{side}.from", why="of the sides of a network an encoder can start alone", help=help
+                )
+            if starts and self.origin is not None:
+                why = "the encoder is part of the network that starts from another run"
+                raise Misfit(f"model.{side}.from", "model.from", why=why, help="leave one of them out")
+            if stack.frozen != "none" and not starts:
+                why = (
+                    "weights that begin at random have to learn: only an encoder with model.encoder.from stays as it is"
+                )
+                raise Misfit(key, why=why, help=f"--set {key}=none")
+            if isinstance(stack.frozen, int) and stack.frozen > stack.depth:
+                raise Misfit(key, why=f"it has {stack.depth} layers", help=f"--set {key}=all")
+        return self
+
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, given: Any) -> Any:

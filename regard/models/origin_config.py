@@ -1,4 +1,4 @@
-"""Config of where a network's weights come from, where it does not start from random ones. Imports no torch."""
+"""Config of where the weights of a network, or of its encoder, come from, if not from chance. Imports no torch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
-__all__ = ["Origin", "Started"]
+__all__ = ["Origin", "Started", "StartedEncoder"]
 
 
 class Origin(BaseModel):
@@ -32,8 +32,19 @@ class Origin(BaseModel):
 
 if TYPE_CHECKING:
     Started = BaseModel
+    StartedEncoder = BaseModel
 else:  # the key is `from`, which no attribute can be written as
     FROM = Field(None, description="run folder whose weights, architecture and vocabulary training starts from")
     Started = create_model(
         "Started", __doc__="Base of networks that may start from another's weights.", **{"from": (Origin | None, FROM)}
+    )
+    FROM = Field(
+        None,
+        description="of an encoder: run folder whose reading part it starts from, with its keys and its vocabulary; "
+        "that of a language model counts as one, and then sees both sides",
+    )
+    StartedEncoder = create_model(
+        "StartedEncoder",
+        __doc__="Base of sides, of which an encoder may start from another run's.",
+        **{"from": (Origin | None, FROM)},
     )

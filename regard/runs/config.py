@@ -23,7 +23,7 @@ from regard.core.wording import did_you_mean
 from regard.errors import ConfigError
 from regard.models.net_config import NetConfig
 from regard.models.origin_config import Origin
-from regard.runs.origin import layer_beneath, require_agreement, stated_origin
+from regard.runs.origin import StartingPoint, layer_beneath, require_agreement, stated_start
 
 __all__ = [
     "FORMAT",
@@ -106,6 +106,21 @@ class RunConfig(BaseModel):
         """The run whose weights this one starts from; None for random ones."""
         nets = (getattr(self, name) for name in self.nets())
         return next((net.origin for net in nets if net.origin is not None), None)
+
+    @property
+    def start(self) -> StartingPoint | None:
+        """The network or encoder of another run that this one starts from; None for random weights alone."""
+        if self.origin is not None:
+            return StartingPoint(self.origin, "all")
+        nets = (getattr(self, name) for name in self.nets())
+        found = next((net.encoder_origin for net in nets if net.encoder_origin is not None), None)
+        return None if found is None else StartingPoint(found, "encoder")
+
+    @property
+    def reads_with(self) -> tuple[str, Any]:
+        """The saved name and the config of the tokenizer of what its encoder, or its only stack, reads."""
+        data: Any = self.data
+        return "text", data.tokenizer
 
     def check_sizes(self, spec: Mapping[str, int]) -> None:
         """Raise ValueError where the sizes of a saved plan, which may be received, are not those of such a config."""
@@ -194,10 +209,10 @@ def load_config(
     kind = _task_kind(stated, read)
     config: type[RunConfig] = locate_task(kind, saved=saved).config()
     short = short_keys(config)
-    origin = None if saved else stated_origin(stated)
-    source_config = None if origin is None else _source_of(origin)
-    if origin is not None and source_config is not None:
-        read = [layer_beneath(source_config, kind, origin), *read]
+    start = None if saved else stated_start(stated)
+    source_config = None if start is None else _source_of(start)
+    if start is not None and source_config is not None:
+        read = [layer_beneath(source_config, kind, start), *read]
     layers = [_normalised(expand_short_keys(layer, short), config) for layer in read]
     given = [(config.moved(expand_key(key, short)), value) for key, value in parsed]
     values = merge(layers, given, config.replaced)
@@ -208,18 +223,18 @@ def load_config(
         found = config.model_validate(values)
     except ValidationError as error:
         raise explain(error, config, layers, [key for key, _ in given]) from error
-    if origin is not None and source_config is not None:
-        require_agreement(found, source_config, origin)
+    if start is not None and source_config is not None:
+        require_agreement(found, source_config, start)
     return found
 
 
-def _source_of(origin: Origin) -> RunConfig:
+def _source_of(start: StartingPoint) -> RunConfig:
     """The config of the run that another starts from; ConfigError where there is none."""
-    path = Path(origin.run)
+    path = Path(start.origin.run)
     if not (path / "config.toml").is_file():
         raise ConfigError(
-            f"there is no run {origin.run} to start from",
-            where="model.from",
+            f"there is no run {path} to start from",
+            where=start.key,
             why="it holds no config.toml" if path.exists() else "there is no such folder",
             help="regard import makes a run of a folder of transformers" if path.exists() else None,
         )

@@ -96,7 +96,7 @@ class RunFolder:
 
     @property
     def makes_codecs(self) -> bool:
-        """Whether vocabularies are to be made of its data: none was made, and none came with another run's weights."""
+        """Whether vocabularies are to be made of its data: none was made, and none came with another run's network."""
         return self.contents is None and self.config.origin is None
 
     def elsewhere(self) -> list[str]:

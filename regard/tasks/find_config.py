@@ -13,7 +13,7 @@ from regard.core.task_table import locate
 from regard.data.public.catalogue import corpora
 from regard.errors import ConfigError, DataError
 from regard.runs.config import Proposal, RunConfig, load_config, recipe_names
-from regard.runs.origin import stated_origin
+from regard.runs.origin import stated_start
 from regard.tasks import TASKS
 from regard.training.setup import require_trainable
 
@@ -51,16 +51,19 @@ def find_config(
 
 def _with_origin(proposal: Proposal, overrides: Sequence[str]) -> Proposal:
     """The proposal without what a run decides that training is to start from."""
-    origin = stated_origin(merge([], map(parse_override, overrides)))
-    if origin is None:
+    start = stated_start(merge([], map(parse_override, overrides)))
+    if start is None:
         return proposal
-    data = {
-        key: value for key, value in proposal.config["data"].items() if key in ("train", "valid", "documents", "order")
-    }
+    data, model = proposal.config["data"], proposal.config.get("model", {})
     tables = {name: table for name, table in proposal.config.items() if name != "model"}
-    return Proposal(
-        tables | {"data": data}, [f"network and vocabulary are those of {origin.run}", *proposal.reasons[1:]]
-    )
+    if start.part == "encoder":
+        kept = {key: value for key, value in model.items() if key in ("pooling", "pairs")}
+        tables["data"] = {key: value for key, value in data.items() if key != "tokenizer"}
+        return Proposal(
+            tables | {"model": kept}, [f"encoder and vocabulary are those of {start.origin.run}", *proposal.reasons]
+        )
+    tables["data"] = {key: value for key, value in data.items() if key in ("train", "valid", "documents", "order")}
+    return Proposal(tables, [f"network and vocabulary are those of {start.origin.run}", *proposal.reasons[1:]])
 
 
 def _given(overrides: Sequence[str]) -> dict[str, Any]:

@@ -75,7 +75,9 @@ KEPT: dict[str, tuple[str, ...]] = {
     "adadelta": ("step", "square_avg", "acc_delta"),
     "sgd": (),
     "muon": ("momentum_buffer",),
+    "frozen": (),
 }
+FROZEN = "frozen"  # the kind of a parameter that does not learn
 
 
 class Optimizer:
@@ -122,16 +124,22 @@ class Optimizer:
             "muon": lambda _: Muon(self._matrices(stacked), momentum=momentum, weight_decay=weight_decay),
         }
         stacked = hidden_matrices(model) if kind == "muon" else {}
-        self.kinds = [kind if kind != "muon" or name in stacked else "adamw" for name in self.names]
+        used = [kind if kind != "muon" or name in stacked else "adamw" for name in self.names]
+        self.kinds = [each if p.requires_grad else FROZEN for each, p in zip(used, self.parameters, strict=True)]
         self.inner = {
             each: makers[each]([m for m, own in zip(self.masters, self.kinds, strict=True) if own == each])
             for each in dict.fromkeys(self.kinds)
+            if each != FROZEN
         }
 
     def _matrices(self, stacked: Mapping[str, int]) -> list[HiddenMatrix]:
         """Hidden matrices by master weight: what is ``stacked``, in the number format that the model computes in."""
         every = zip(self.names, self.masters, self.parameters, strict=True)
-        return [HiddenMatrix(master, stacked[name], p.dtype, p) for name, master, p in every if name in stacked]
+        return [
+            HiddenMatrix(master, stacked[name], p.dtype, p)
+            for name, master, p in every
+            if name in stacked and p.requires_grad
+        ]
 
     def step(self, learning_rate: float, gradients: Sequence[Tensor] | None = None) -> float:
         """One update from ``gradients``, by parameter, or from those that ``backward`` left, which are then dropped.
@@ -201,7 +209,7 @@ class Optimizer:
         for name, master, kind, p in zip(self.names, self.masters, self.kinds, self.parameters, strict=True):
             if self.average:
                 named[f"master.{name}"] = cut_like(master.detach(), p)
-            for key, value in self.inner[kind].state[master].items():
+            for key, value in self._state(kind, master).items():
                 if isinstance(value, Tensor):  # SGD without momentum keeps a None
                     named[f"{key}.{name}"] = value if key == "step" else cut_like(value, p)
         return named
@@ -236,11 +244,16 @@ class Optimizer:
                 self.average[index].copy_(rows_like(weights[name], p))
             master.copy_(rows_like(named[f"master.{name}"] if self.average else weights[name], p))
             kept = {key: named[f"{key}.{name}"] for key in KEPT[kind] if f"{key}.{name}" in named}
-            self.inner[kind].state[master] = {
-                key: (value if key == "step" else rows_like(value, p)).to(master.device, copy=True)
-                for key, value in kept.items()
-            }
+            state = self._state(kind, master)
+            state.clear()
+            for key, value in kept.items():
+                state[key] = (value if key == "step" else rows_like(value, p)).to(master.device, copy=True)
         self._publish()
+
+    def _state(self, kind: str, master: Tensor) -> dict[str, Any]:
+        """The tensors that the optimiser of that kind keeps of a master weight."""
+        found: dict[str, Any] = {} if kind == FROZEN else self.inner[kind].state[master]
+        return found
 
     @contextmanager
     def averaged(self) -> Iterator[None]:

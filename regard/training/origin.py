@@ -1,4 +1,4 @@
-"""The beginning of a training that goes on from another run: its tokenizers copied, its weights taken once."""
+"""The beginning of a training that starts from another run: its tokenizers copied, its weights taken once."""
 
 from __future__ import annotations
 
@@ -15,24 +15,28 @@ from regard.core.untrusted_files import LARGE, read_bytes
 from regard.errors import ModelError
 from regard.models.origin_config import Origin
 from regard.runs import checkpoint
+from regard.runs.origin import StartingPoint
 from regard.runs.plan import PlannedOrigin
 from regard.runs.run_folder import CheckpointChoice, RunFolder
-from regard.runs.size_check import require_fitting
+from regard.runs.size_check import outline, require_fitting
+from regard.training.reading_part import reading_weights
 
-__all__ = ["OriginWeights", "copy_codecs", "origin_weights", "require_origin"]
+__all__ = ["OriginWeights", "copy_codecs", "copy_reading_tokenizer", "origin_weights", "require_origin"]
 
 FILE = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")  # of a tokenizer, as Tokenizer.save names them
 MOST = 16
 
 
 class OriginWeights(NamedTuple):
-    """Weights that a training begins with, and where they are from."""
+    """Weights that a training begins with, all of the network or those of its encoder, and where they are from."""
 
     weights: Mapping[str, Tensor]
     planned: PlannedOrigin
+    part: str = "all"
 
     def __str__(self) -> str:
-        return f"starts from {self.planned.run}: {self.planned.checkpoint}"
+        what = "" if self.part == "all" else "the encoder "
+        return f"{what}starts from {self.planned.run}: {self.planned.checkpoint}"
 
 
 def require_origin(origin: Origin) -> CheckpointChoice:
@@ -42,36 +46,59 @@ def require_origin(origin: Origin) -> CheckpointChoice:
 
 def copy_codecs(run: RunFolder, origin: Origin) -> None:
     """Copy the tokenizers of the origin into a run that has none yet."""
+    _write(run, _saved_tokenizers(origin))
+
+
+def copy_reading_tokenizer(run: RunFolder, origin: Origin) -> None:
+    """Copy the tokenizer of what the origin's encoder reads into a run that has none yet, as ``text``."""
+    name, _ = RunFolder.open(Path(origin.run)).config.reads_with
+    found = _saved_tokenizers(origin)
+    _write(run, {f"text{each.removeprefix(name)}": content for each, content in found.items() if _is_of(name, each)})
+
+
+def _is_of(name: str, file: str) -> bool:
+    return file.partition(".")[0] == name
+
+
+def _saved_tokenizers(origin: Origin) -> dict[str, bytes]:
     there = RunFolder.open(Path(origin.run)).tokenizers
     try:
         files = sorted(path for path in there.iterdir() if FILE.fullmatch(path.name))
         if len(files) > MOST:
             raise ValueError(f"it holds more than {MOST} files")
-        contents = {path.name: read_bytes(path, LARGE) for path in files}
+        return {path.name: read_bytes(path, LARGE) for path in files}
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise ModelError(f"the tokenizer of {origin.run} cannot be read", where=str(there), why=why) from error
+
+
+def _write(run: RunFolder, contents: Mapping[str, bytes]) -> None:
     with atomic_files.explain_os_errors(run.tokenizers):
         run.tokenizers.mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
         atomic_files.write_bytes_atomically(run.tokenizers / name, content)
 
 
-def origin_weights(run: RunFolder, origin: Origin, spec: Mapping[str, int]) -> OriginWeights:
-    """The weights that ``run`` begins with, seen to be of its network.
+def origin_weights(run: RunFolder, start: StartingPoint, spec: Mapping[str, int]) -> OriginWeights:
+    """The weights that ``run`` begins with, seen to be of its network, or of its encoder.
 
     ModelError where they are not, or not those that the run's plan knows.
     """
-    chosen = require_origin(origin)
-    require_fitting(chosen.path, partial(run.task.build, run.config, spec), layers=run.config.layers)
+    chosen = require_origin(start.origin)
+    build = partial(run.task.build, run.config, spec)
+    if start.part == "all":
+        require_fitting(chosen.path, build, layers=run.config.layers)
     weights = checkpoint.load(chosen.path, only={"model"}).groups["model"]
-    planned = PlannedOrigin(run=origin.run, checkpoint=str(chosen), digest=checkpoint.digest({"model": weights}))
+    digest = checkpoint.digest({"model": weights})
+    planned = PlannedOrigin(run=start.origin.run, checkpoint=str(chosen), digest=digest)
     plan = run.read_plan()
-    if plan is not None and plan.origin is not None and plan.origin.digest != planned.digest:
+    if plan is not None and plan.origin is not None and plan.origin.digest != digest:
         raise ModelError(
-            f"{origin.run} has other weights than when {run.path} began",
+            f"{planned.run} has other weights than when {run.path} began",
             where=str(chosen.path),
-            why=f"their digest is {planned.digest[:12]}…, and was {plan.origin.digest[:12]}…",
+            why=f"their digest is {digest[:12]}…, and was {plan.origin.digest[:12]}…",
             help="start again in a new run folder",
         )
-    return OriginWeights(weights, planned)
+    if start.part == "encoder":
+        weights = reading_weights(weights, outline(build), where=str(chosen.path))
+    return OriginWeights(weights, planned, start.part)

@@ -32,8 +32,15 @@ from regard.runs.plan import Plan
 from regard.runs.run_folder import RunFolder
 from regard.runs.size_check import outline, require_fitting, require_room
 from regard.training.optim import make_optimizer
-from regard.training.origin import OriginWeights, copy_codecs, origin_weights, require_origin
+from regard.training.origin import (
+    OriginWeights,
+    copy_codecs,
+    copy_reading_tokenizer,
+    origin_weights,
+    require_origin,
+)
 from regard.training.pace import fit
+from regard.training.reading_part import freeze, laid_over
 from regard.training.shards import Shards, Workers
 from regard.training.strategy import Trainable
 from regard.training.updater import batch_memory
@@ -60,8 +67,8 @@ def require_trainable(config: RunConfig) -> None:
     TrainingError for a model that this machine has no room for.
     """
     _require_data(config)
-    if config.origin is not None:
-        require_origin(config.origin)
+    if config.start is not None:
+        require_origin(config.start.origin)
     settings = config.train
     ends = (settings.steps, settings.epochs, settings.minutes, settings.tokens, settings.early_stopping)
     if all(each is None for each in ends):
@@ -112,19 +119,32 @@ def set_up(
         say("warning: this processor emulates bfloat16: train.precision = auto takes float32 on it")
     torch.set_num_threads(plan.threads)
     net = _build(task, config, data.spec, plan.precision)
+    kept = _freeze(config, net)
+    if begins and kept:
+        say(f"{kept:,} weights of the encoder stay as they come; {_learned(net):,} learn")
     if plan.shards is None and config.train.workers > 1 and kept_buffers(net):
         raise _depends_on_passes("train.workers")
     for message in (*(_dealt(config, net) if begins else ()), *_warnings(net, data.longest)):
         say(message)
     if start is not None:
         say(str(start))
-    return TrainingInputs(net, data, plan.steps, None if start is None else start.weights)
+    return TrainingInputs(net, data, plan.steps, None if start is None else laid_over(net, start.weights))
 
 
 def _start(run: RunFolder, spec: Mapping[str, int]) -> OriginWeights | None:
     """The weights of another run that this one begins with; None once it has a checkpoint of its own."""
-    origin = run.config.origin
-    return None if origin is None or checkpoint.list_steps(run.checkpoints) else origin_weights(run, origin, spec)
+    start = run.config.start
+    return None if start is None or checkpoint.list_steps(run.checkpoints) else origin_weights(run, start, spec)
+
+
+def _freeze(config: RunConfig, net: nn.Module) -> int:
+    """Take from training what the config wants left as it came, and return how many weights that are."""
+    sides = [getattr(net_config, "encoder", None) for net_config in map(partial(getattr, config), config.nets())]
+    return sum(freeze(net, side) for side in sides if side is not None)
+
+
+def _learned(net: nn.Module) -> int:
+    return sum(each.numel() for each in net.parameters() if each.requires_grad)
 
 
 def rehearse(run: RunFolder, *, progress: Callable[[int], None] | None = None) -> list[str]:
@@ -143,8 +163,9 @@ def rehearse(run: RunFolder, *, progress: Callable[[int], None] | None = None) -
 def prepare(run: RunFolder, *, say: Callable[[str], None], progress: Callable[[int], None] | None = None) -> Data:
     """The examples of a run, made or opened again."""
     _require_data(run.config)
-    if run.config.origin is not None and run.contents is None:
-        copy_codecs(run, run.config.origin)
+    start = run.config.start
+    if start is not None and run.contents is None:
+        (copy_codecs if start.part == "all" else copy_reading_tokenizer)(run, start.origin)
     return run.task.prepare(run, say, progress)
 
 

@@ -148,7 +148,7 @@ class Shards:
                 rows = len(batch.index)
                 with self._drawing(mixed_seed(*seed, drawn)):
                     terms = model(batch, continued(carried, rows))
-                    values = torch.autograd.grad(terms.minimised / weight, parameters, allow_unused=True)
+                    values = _gradients(terms.minimised / weight, parameters)
                 carried = handed_on(terms.carry, rows)
                 total = Part(
                     _added(total.values, values, parameters),
@@ -238,6 +238,16 @@ def joined_parts(left: Part, right: Part) -> Part:
         for one, other in zip(left.values, right.values, strict=True)
     ]
     return Part(values, left.minimised + right.minimised, added_sums(left.sums, right.sums))
+
+
+def _gradients(loss: Tensor, parameters: Sequence[Tensor]) -> Sequence[Tensor | None]:
+    """The gradient by parameter; None of one that does not learn, or that the loss does not depend on."""
+    learned = [each for each in parameters if each.requires_grad]
+    found = torch.autograd.grad(loss, learned, allow_unused=True)
+    if len(learned) == len(parameters):
+        return found
+    values = iter(found)
+    return [next(values) if each.requires_grad else None for each in parameters]
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:

@@ -133,7 +133,7 @@ REFUSED: list[tuple[str, Callable[[Path], None], str]] = [
     ("a number too high", pieces(lambda found: found.update({"<unk>": 10**9})), "each once"),
     ("no number", pieces(lambda found: found.update({"<unk>": True})), "each once"),
     ("no unknown", pieces(lambda found: found.pop("<unk>")), "it lacks <unk>"),
-    ("half a character", pieces(lambda found: found.update({"\ud800": found.pop(">>deu<<")})), "half of a surrogate pair"),
+    ("half a character", pieces(lambda found: found.update({"\ud800": found.pop(">>deu<<")})), "half of a surrogate"),
     ("another end", config(eos_token_id=5), "are not those of config.json"),
     ("no beginning", config(decoder_start_token_id=10**6), "decoder_start_token_id"),
     ("no tokenizer", gone("source.spm"), "source.spm cannot be read"),

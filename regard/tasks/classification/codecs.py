@@ -9,12 +9,13 @@ from regard.core import atomic_files
 from regard.core.task import CodecsAndSpec, Report, RunFiles
 from regard.core.untrusted_files import SMALL, parse_json, read_bytes
 from regard.data.labels import Labels
-from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer, train_tokenizer
+from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer
 from regard.errors import ModelError
 from regard.runs.checkpoint import read_best
 from regard.runs.metrics_log import read_validations
 from regard.tasks.classification.answers import Scale, label_counts, number
 from regard.tasks.classification.labelled_text import LabelledText, read_labelled
+from regard.tasks.text_tokenizer import make_text_tokenizer
 
 __all__ = ["LabelCodec", "make_codec", "open_codec", "open_run"]
 
@@ -43,9 +44,7 @@ def make_codec(run: RunFiles, say: Report) -> LabelCodec:
     """Learn the labels and the vocabulary, and save both in the run. DataError where there are not two labels."""
     data = run.config.data
     examples = list(read_labelled(data.train, data))
-    tokenizer = train_tokenizer((text for each in examples for text in each.texts), data.tokenizer)
-    say(f"vocabulary: {len(tokenizer):,} {data.tokenizer.kind} pieces")
-    tokenizer.save(run.tokenizers, "text")
+    tokenizer = make_text_tokenizer(run, (text for each in examples for text in each.texts), say)
     labels, scale = Labels((), ()), None
     if data.label_kind == "number":
         scale = _learned_scale(examples, run, say)

@@ -32,12 +32,13 @@ from regard.data.documents import read_documents
 from regard.data.masked_examples import MaskedBatch, MaskedExamples
 from regard.data.masking import word_starts
 from regard.data.stream import TextConfig
-from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer, train_tokenizer
+from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer
 from regard.data.tokenizers.tokenizer import SPECIALS
 from regard.errors import DataError, ModelError
 from regard.models.masked_model import MaskedModel, build_masked_model
 from regard.tasks.masked.config import MaskedConfig, MaskedDataConfig
 from regard.tasks.masked.filler import Filler
+from regard.tasks.text_tokenizer import make_text_tokenizer
 
 __all__ = ["TASK"]
 
@@ -76,9 +77,7 @@ def _frequencies(path: Path, types: int) -> Tensor | None:
 def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data:
     config: MaskedConfig = run.config
     if run.makes_codecs:
-        tokenizer = train_tokenizer(_lines(config.data), config.data.tokenizer)
-        say(f"vocabulary: {len(tokenizer):,} {config.data.tokenizer.kind} pieces")
-        tokenizer.save(run.tokenizers, "text")
+        make_text_tokenizer(run, _lines(config.data), say)
         atomic_files.fault_point("vocabulary")
     tokenizer = load_tokenizer(run.tokenizers, "text")
     parts = {

@@ -10,9 +10,10 @@ from regard.core import atomic_files
 from regard.core.task import CodecsAndSpec, Report, RunFiles
 from regard.core.untrusted_files import LARGE, parse_json, read_bytes
 from regard.data.labels import Labels
-from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer, train_tokenizer
+from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer
 from regard.errors import ModelError
 from regard.tasks.tagging.tagged_text import read_tagged
+from regard.tasks.text_tokenizer import make_text_tokenizer
 
 __all__ = ["TagCodec", "make_codec", "open_codec", "open_run"]
 
@@ -51,12 +52,11 @@ def make_codec(run: RunFiles, say: Report) -> TagCodec:
         for token, tag in zip(sentence.tokens, sentence.tags, strict=True):
             seen[token][tag] += 1
     tags = Labels.of(counts, where=data.train[0].name, help="--set data.tag=4 reads the tags from another column")
-    tokenizer = train_tokenizer((token for token, of in seen.items() for _ in range(of.total())), data.tokenizer)
+    tokenizer = make_text_tokenizer(run, (token for token, of in seen.items() for _ in range(of.total())), say)
     number = {tag: at for at, tag in enumerate(tags.names)}
     words = {word: number[min(of, key=lambda tag: (-of[tag], tag))] for word, of in seen.items()}
-    say(f"vocabulary: {len(tokenizer):,} {data.tokenizer.kind} pieces of {len(words):,} different words")
+    say(f"words: {len(words):,} different ones")
     say(f"tags: {tags.told()}")
-    tokenizer.save(run.tokenizers, "text")
     tags.save(run.tokenizers / TAGS)
     atomic_files.write_json(run.tokenizers / WORDS, words)
     atomic_files.fault_point("vocabulary")

@@ -90,6 +90,11 @@ class TranslationConfig(RunConfig):
     def summary(self) -> str:
         return one_line_summary(self.model)
 
+    @property
+    def reads_with(self) -> tuple[str, TokenizerConfig]:
+        data = self.data
+        return ("joint", data.tokenizer) if data.joint else ("source", data.source_tokenizer or data.tokenizer)
+
     def check_sizes(self, spec: Mapping[str, int]) -> None:
         if spec.keys() != {"source_types", "target_types"}:
             raise ValueError("it should have the sizes of two vocabularies, source_types and target_types")
