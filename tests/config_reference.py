@@ -32,7 +32,7 @@ from regard.models.classifier_config import ClassifierModelConfig
 from regard.models.configuration import ModelConfig
 from regard.models.convolutional.config import ConvolutionalDecoderConfig, ConvolutionalEncoderConfig
 from regard.models.masked_config import ContextMeanConfig, MaskedModelConfig
-from regard.models.origin_config import Origin, Started
+from regard.models.origin_config import Origin, Started, StartedEncoder
 from regard.models.position_config import LearnedConfig, RotaryConfig, ShawConfig, T5Config
 from regard.models.presets import PRESETS
 from regard.models.recurrent.config import CellConfig, RecurrentDecoderConfig, RecurrentEncoderConfig
@@ -82,7 +82,11 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("[model.position]", ShawConfig, "See [shaw](mechanisms/shaw.md)."),
     ("[train]", TrainConfig, "When to stop, how large a step is, and what is kept on the way."),
     ("[search]", SearchConfig, "How outputs are looked for. Most keys are options of `regard translate`, too."),
-    ("[model.from]", Origin, 'A run to go on from; `from = "runs/book"` alone is enough.'),
+    (
+        "[model.from]",
+        Origin,
+        'A run to start from; `from = "runs/book"` alone is enough. `model.encoder.from` has the same keys.',
+    ),
     ("[task]", TaskSection, 'The kind of work; `task = "language-model"` alone is enough.'),
     ("[data] `language-model`", TextDataConfig, "Texts, and how they become tokens."),
     ("[[data.train]] `language-model`", TextConfig, "One table a text; `[[data.valid]]` has the same keys."),
@@ -213,7 +217,7 @@ def meanings(model: type[BaseModel]) -> dict[str, str]:
     """The description of each field, or the comment that stands beside or directly above it in the source."""
     found = {name: field.description for name, field in model.model_fields.items() if field.description}
     for each in reversed(model.__mro__):
-        if issubclass(each, BaseModel) and each not in (BaseModel, Started):  # which has no source
+        if issubclass(each, BaseModel) and each not in (BaseModel, Started, StartedEncoder):  # without source
             found |= _own_meanings(each, model)
     return found
 
