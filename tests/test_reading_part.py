@@ -166,12 +166,29 @@ def test_files_are_proposed_without_another_encoder(folder: Path) -> None:
     assert (config.task.kind, config.model.encoder.width, config.model.pooling) == ("classification", 16, "attention")
 
 
+def test_taggers_of_files_keep_their_affixes_whose_encoder_is(folder: Path) -> None:
+    given = [f"model.encoder.from={folder / 'masked'}"]
+    config: Any = find_config([str(folder / "tagged.jsonl")], [], given)
+    alone: Any = find_config([str(folder / "tagged.jsonl")], [], [])
+    assert config.model.encoder.kind == "transformer" and config.model.encoder.width == 16
+    assert config.model.affixes == alone.model.affixes > 0
+
+
+def test_a_run_that_took_an_encoder_is_gone_on_from_as_a_whole(folder: Path, tmp_path: Path) -> None:
+    model = {"encoder": {"from": str(folder / "masked"), "frozen": "all"}}
+    first = regard.train(tables(folder, "classification", model, steps=1), tmp_path / "first")
+    run = regard.train(tables(folder, "classification", {"from": str(first)}, steps=2), tmp_path / "run")
+    config: Any = RunFolder.open(run).config
+    assert config.model.encoder.origin is None and config.model.encoder.frozen == "none"
+    assert not torch.equal(weights(run, "0")["encoder.embedding.weight"], weights(run)["encoder.embedding.weight"])
+
+
 @pytest.mark.parametrize(
     ("task", "model", "said"),
     [
         ("classification", {"width": 32}, "model.encoder.width cannot be 32"),
         ("classification", {"encoder": {"from": "gone"}}, "there is no run gone to start from"),
-        ("classification", {"from": "masked"}, "--set model.encoder.from=masked takes its encoder alone"),
+        ("classification", {"from": "masked"}, "can take the encoder alone: model.encoder.from"),
         ("classification", {"encoder": {"frozen": 3}}, "it has 2 layers"),
         ("classification", {"encoder": {"from": None, "frozen": 1}}, "weights that begin at random have to learn"),
         ("classification", {"encoder": {"kind": "recurrent"}}, "cannot be"),

@@ -24,7 +24,6 @@ class StackConfig(StartedEncoder):
     layers: int = Field(6, ge=1, le=MOST_LAYERS, description="N")
     width: int = Field(512, ge=2, le=LARGEST, description="d_model")
     dropout: float = Field(0.1, ge=0, lt=1, description="P_drop, on sub-layer outputs and embeddings")
-
     frozen: Literal["none", "embedding", "all"] | Annotated[int, Field(ge=1, le=MOST_LAYERS)] = Field(
         "none",
         description="of an encoder that starts from another run's: what training leaves as it came: nothing, the "

@@ -63,7 +63,8 @@ def layer_beneath(source: RunConfig, kind: str, start: StartingPoint) -> TomlLay
             f"a {kind} model cannot start from {start.origin.run}",
             where=start.key,
             why=f"that run is of {source.task.kind}",
-            help=f"--set model.encoder.from={start.origin.run} takes its encoder alone",
+            help=f"name a {kind} run, or set task = {source.task.kind!r}; "
+            "classifiers, taggers and masked models can take the encoder alone: model.encoder.from",
         )
     nets = {name: source.model_dump(mode="json", exclude_none=True)[name] for name in source.nets()}
     data = source.data.model_dump(mode="json", exclude_none=True)

@@ -57,7 +57,9 @@ def _with_origin(proposal: Proposal, overrides: Sequence[str]) -> Proposal:
     data, model = proposal.config["data"], proposal.config.get("model", {})
     tables = {name: table for name, table in proposal.config.items() if name != "model"}
     if start.part == "encoder":
-        kept = {key: value for key, value in model.items() if key in ("pooling", "pairs")}
+        net = locate(proposal.config["task"]["kind"]).config().nets()["model"]
+        of_sides = {*net.sides, *net.shared_keys(), "preset"}
+        kept = {key: value for key, value in model.items() if key not in of_sides}
         tables["data"] = {key: value for key, value in data.items() if key != "tokenizer"}
         return Proposal(
             tables | {"model": kept}, [f"encoder and vocabulary are those of {start.origin.run}", *proposal.reasons]
