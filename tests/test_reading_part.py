@@ -168,7 +168,9 @@ def test_files_are_proposed_without_another_encoder(folder: Path) -> None:
 
 def test_taggers_of_files_keep_their_affixes_whose_encoder_is(folder: Path) -> None:
     given = [f"model.encoder.from={folder / 'masked'}"]
-    config: Any = find_config([str(folder / "tagged.jsonl")], [], given)
+    lines = list[str]()
+    config: Any = find_config([str(folder / "tagged.jsonl")], [], given, say=lines.append)
+    assert len(lines) == 3 and not any("GRU" in line for line in lines)
     alone: Any = find_config([str(folder / "tagged.jsonl")], [], [])
     assert config.model.encoder.kind == "transformer" and config.model.encoder.width == 16
     assert config.model.affixes == alone.model.affixes > 0

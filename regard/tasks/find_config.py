@@ -61,9 +61,8 @@ def _with_origin(proposal: Proposal, overrides: Sequence[str]) -> Proposal:
         of_sides = {*net.sides, *net.shared_keys(), "preset"}
         kept = {key: value for key, value in model.items() if key not in of_sides}
         tables["data"] = {key: value for key, value in data.items() if key != "tokenizer"}
-        return Proposal(
-            tables | {"model": kept}, [f"encoder and vocabulary are those of {start.origin.run}", *proposal.reasons]
-        )
+        told = proposal.reasons[:2]  # the kind of work and what validates; the others are of the encoder
+        return Proposal(tables | {"model": kept}, [f"encoder and vocabulary are those of {start.origin.run}", *told])
     tables["data"] = {key: value for key, value in data.items() if key in ("train", "valid", "documents", "order")}
     return Proposal(tables, [f"network and vocabulary are those of {start.origin.run}", *proposal.reasons[1:]])
 
