@@ -32,12 +32,12 @@ from regard.models.classifier_config import ClassifierModelConfig
 from regard.models.configuration import ModelConfig
 from regard.models.convolutional.config import ConvolutionalDecoderConfig, ConvolutionalEncoderConfig
 from regard.models.masked_config import ContextMeanConfig, MaskedModelConfig
-from regard.models.origin_config import Origin, Started, StartedEncoder
+from regard.models.origin_config import EncoderStart, Origin, Started
 from regard.models.position_config import LearnedConfig, RotaryConfig, ShawConfig, T5Config
 from regard.models.presets import PRESETS
 from regard.models.recurrent.config import CellConfig, RecurrentDecoderConfig, RecurrentEncoderConfig
 from regard.models.tagger_config import TaggerModelConfig
-from regard.models.transformer.config import TransformerDecoderConfig, TransformerStackConfig
+from regard.models.transformer.config import TransformerDecoderConfig, TransformerEncoderConfig
 from regard.runs.config import TaskSection, recipe_names
 from regard.tasks.classification.config import LabelledDataConfig
 from regard.tasks.language_model.config import GenerateConfig, TextDataConfig
@@ -67,7 +67,7 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("[[data.train]]", CorpusConfig, "One table a corpus; `[[data.valid]]` has the same keys."),
     ("[data.tokenizer]", TokenizerConfig, "`[data.source_tokenizer]` and `[data.target_tokenizer]` have the same."),
     ("[model]", ModelConfig, SHARED),
-    ("[model.encoder]", TransformerStackConfig, "The default."),
+    ("[model.encoder]", TransformerEncoderConfig, "The default."),
     ("[model.encoder]", RecurrentEncoderConfig, "See [architectures](architectures.md)."),
     ("[model.encoder]", ConvolutionalEncoderConfig, "See [architectures](architectures.md)."),
     ("[model.decoder]", TransformerDecoderConfig, "The default."),
@@ -217,7 +217,7 @@ def meanings(model: type[BaseModel]) -> dict[str, str]:
     """The description of each field, or the comment that stands beside or directly above it in the source."""
     found = {name: field.description for name, field in model.model_fields.items() if field.description}
     for each in reversed(model.__mro__):
-        if issubclass(each, BaseModel) and each not in (BaseModel, Started, StartedEncoder):  # without source
+        if issubclass(each, BaseModel) and each not in (BaseModel, Started, *EncoderStart.__bases__):  # without source
             found |= _own_meanings(each, model)
     return found
 

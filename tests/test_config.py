@@ -21,7 +21,7 @@ from regard.core.installation import upgrade_advice
 from regard.errors import ConfigError
 from regard.models.attention_config import MechanismConfig
 from regard.models.configuration import ModelConfig
-from regard.models.transformer.config import TransformerStackConfig
+from regard.models.transformer.config import TransformerEncoderConfig
 from regard.runs.config import FORMAT, dump_config, find_recipe, load_config, recipe_names
 from regard.tasks.translation.config import TranslationConfig
 
@@ -443,7 +443,7 @@ def test_a_side_is_a_name_or_a_table_with_options() -> None:
 def test_a_side_of_another_kind_than_its_preset_brings_its_own_options() -> None:
     config = load_config(TOY, ["model.preset=rnnsearch-small", "model.encoder.kind=transformer"])
     sizes = {"layers": 1, "width": 256, "dropout": 0.3}
-    assert config.model.encoder == TransformerStackConfig.model_validate(sizes)
+    assert config.model.encoder == TransformerEncoderConfig.model_validate(sizes)
     assert config.model.decoder.order == "bahdanau"
     assert load_config(tomllib.loads(dump_config(config))) == config
 

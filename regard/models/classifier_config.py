@@ -8,7 +8,7 @@ from pydantic import Field
 
 from regard.models.configuration import EncoderConfig
 from regard.models.net_config import NetConfig
-from regard.models.transformer.config import TransformerStackConfig
+from regard.models.transformer.config import TransformerEncoderConfig
 
 __all__ = ["ClassifierModelConfig"]
 
@@ -26,7 +26,7 @@ class ClassifierModelConfig(NetConfig):
     presets: ClassVar[dict[str, dict[str, Any]]] = CLASSIFIER_PRESETS
 
     preset: Literal[tuple(CLASSIFIER_PRESETS)] | None = Field(None, description="values of the keys that are not set")  # type: ignore[valid-type]
-    encoder: EncoderConfig = TransformerStackConfig()
+    encoder: EncoderConfig = TransformerEncoderConfig()
     pooling: Literal["first", "last", "mean", "attention"] = Field(
         "mean",
         description="the states that classes are told from: that of the symbol before the text, that of the one after "

@@ -12,12 +12,12 @@ from regard.models.convolutional.config import ConvolutionalDecoderConfig, Convo
 from regard.models.net_config import NetConfig
 from regard.models.presets import PRESETS
 from regard.models.recurrent.config import RecurrentDecoderConfig, RecurrentEncoderConfig
-from regard.models.transformer.config import TransformerDecoderConfig, TransformerStackConfig
+from regard.models.transformer.config import TransformerDecoderConfig, TransformerEncoderConfig
 
 __all__ = ["DecoderConfig", "EncoderConfig", "ModelConfig"]
 
 EncoderConfig = Annotated[
-    TransformerStackConfig | RecurrentEncoderConfig | ConvolutionalEncoderConfig, Discriminator("kind")
+    TransformerEncoderConfig | RecurrentEncoderConfig | ConvolutionalEncoderConfig, Discriminator("kind")
 ]
 DecoderConfig = Annotated[
     TransformerDecoderConfig | RecurrentDecoderConfig | ConvolutionalDecoderConfig, Discriminator("kind")
@@ -31,7 +31,7 @@ class ModelConfig(NetConfig):
     presets: ClassVar[dict[str, dict[str, Any]]] = PRESETS
 
     preset: Literal[tuple(PRESETS)] | None = Field(None, description="values of the keys that are not set")  # type: ignore[valid-type]
-    encoder: EncoderConfig = TransformerStackConfig()
+    encoder: EncoderConfig = TransformerEncoderConfig()
     decoder: DecoderConfig = TransformerDecoderConfig()
     share: Literal["all", "target", "none"] = Field(
         "all",

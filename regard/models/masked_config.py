@@ -9,14 +9,15 @@ from pydantic import Discriminator, Field, model_validator
 from regard.config.explain import Misfit
 from regard.models.convolutional.config import ConvolutionalEncoderConfig
 from regard.models.net_config import NetConfig
+from regard.models.origin_config import EncoderStart
 from regard.models.recurrent.config import RecurrentEncoderConfig
 from regard.models.stack_config import StackConfig
-from regard.models.transformer.config import TransformerStackConfig
+from regard.models.transformer.config import TransformerEncoderConfig
 
 __all__ = ["ContextMeanConfig", "MaskedModelConfig"]
 
 
-class ContextMeanConfig(StackConfig):
+class ContextMeanConfig(EncoderStart, StackConfig):
     """Mean of the embeddings around each token, the continuous bag of words (Mikolov et al. 2013)."""
 
     kind: Literal["context-mean"] = "context-mean"
@@ -31,7 +32,7 @@ class ContextMeanConfig(StackConfig):
 
 
 Sides = Annotated[
-    TransformerStackConfig | RecurrentEncoderConfig | ConvolutionalEncoderConfig | ContextMeanConfig,
+    TransformerEncoderConfig | RecurrentEncoderConfig | ConvolutionalEncoderConfig | ContextMeanConfig,
     Discriminator("kind"),
 ]
 _HABITS: dict[str, Any] = dict(norm="pre", position="rotary", activation="gelu", init_std=0.02)
@@ -50,7 +51,7 @@ class MaskedModelConfig(NetConfig):
     presets: ClassVar[dict[str, dict[str, Any]]] = PRESETS
 
     preset: Literal[tuple(PRESETS)] | None = Field(None, description="values of the keys that are not set")  # type: ignore[valid-type]
-    encoder: Sides = TransformerStackConfig()
+    encoder: Sides = TransformerEncoderConfig()
     share: Literal["all", "none"] = Field("all", description="one matrix for embedding and output projection; none")
     output_bias: bool = Field(True, description="a bias for each type of the output, as BERT has")
 

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, model_validator
 from regard.config.explain import Misfit
 from regard.config.toml_layers import Key, merge_layer, move_key
 from regard.models.attention_config import OTHER_MIXERS, kind_of
-from regard.models.origin_config import Origin, Started
+from regard.models.origin_config import EncoderStart, Origin, Started
 from regard.models.position_config import RELATIVE
 from regard.models.stack_config import StackConfig
 
@@ -84,28 +84,24 @@ class NetConfig(Started):
     @property
     def encoder_origin(self) -> Origin | None:
         """The run whose reading part its encoder starts from."""
-        return next((getattr(self, side).origin for side in self.sides if side == "encoder"), None)
+        return next((encoder.origin for encoder in self._encoders()), None)
+
+    def _encoders(self) -> Iterator[Any]:
+        """The encoder, of networks that have one."""
+        yield from (getattr(self, side) for side in self.sides if isinstance(getattr(self, side), EncoderStart))
 
     @model_validator(mode="after")
-    def _only_encoders_start(self) -> NetConfig:
-        for side in self.sides:
-            stack: StackConfig = getattr(self, side)
-            starts, key = stack.origin is not None, f"model.{side}.frozen"
-            if starts and side != "encoder":
-                help = "model.from starts a whole network from another's weights"
-                raise Misfit(
-                    f"model.{side}.from", why="of the sides of a network an encoder can start alone", help=help
-                )
+    def _check_start(self) -> NetConfig:
+        for encoder in self._encoders():
+            starts, key = encoder.origin is not None, "model.encoder.frozen"
             if starts and self.origin is not None:
                 why = "the encoder is part of the network that starts from another run"
-                raise Misfit(f"model.{side}.from", "model.from", why=why, help="leave one of them out")
-            if stack.frozen != "none" and not starts:
-                why = (
-                    "weights that begin at random have to learn: only an encoder with model.encoder.from stays as it is"
-                )
+                raise Misfit("model.encoder.from", "model.from", why=why, help="leave one of them out")
+            if encoder.frozen != "none" and not starts:
+                why = "weights that begin at random have to learn: only one with model.encoder.from stays as it is"
                 raise Misfit(key, why=why, help=f"--set {key}=none")
-            if isinstance(stack.frozen, int) and stack.frozen > stack.depth:
-                raise Misfit(key, why=f"it has {stack.depth} layers", help=f"--set {key}=all")
+            if isinstance(encoder.frozen, int) and encoder.frozen > encoder.depth:
+                raise Misfit(key, why=f"it has {encoder.depth} layers", help=f"--set {key}=all")
         return self
 
     @model_validator(mode="before")

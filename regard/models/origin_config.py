@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
-__all__ = ["Origin", "Started", "StartedEncoder"]
+__all__ = ["EncoderStart", "Origin", "Started"]
 
 
 class Origin(BaseModel):
@@ -32,7 +32,7 @@ class Origin(BaseModel):
 
 if TYPE_CHECKING:
     Started = BaseModel
-    StartedEncoder = BaseModel
+    _StartedEncoder = BaseModel
 else:  # the key is `from`, which no attribute can be written as
     FROM = Field(None, description="run folder whose weights, architecture and vocabulary training starts from")
     Started = create_model(
@@ -40,11 +40,27 @@ else:  # the key is `from`, which no attribute can be written as
     )
     FROM = Field(
         None,
-        description="of an encoder: run folder whose reading part it starts from, with its keys and its vocabulary; "
+        description="run folder whose reading part it starts from, with its keys and its vocabulary; "
         "that of a language model counts as one, and then sees both sides",
     )
-    StartedEncoder = create_model(
-        "StartedEncoder",
-        __doc__="Base of sides, of which an encoder may start from another run's.",
+    _StartedEncoder = create_model(
+        "_StartedEncoder",
+        __doc__="Base of encoders that may start from another run's.",
         **{"from": (Origin | None, FROM)},
     )
+
+
+class EncoderStart(_StartedEncoder):
+    """Keys of every encoder, whatever its kind: where its weights come from, and which of them learn."""
+
+    frozen: Literal["none", "embedding", "all"] | Annotated[int, Field(ge=1, le=1000)] = Field(
+        "none",
+        description="of an encoder that starts from another run's: what training leaves as it came: nothing, the "
+        "embedding, that and so many layers from the first, or `all`",
+    )
+
+    @property
+    def origin(self) -> Origin | None:
+        """The run that it starts from, ``from`` in a config; None for random weights."""
+        found: Origin | None = getattr(self, "from")
+        return found

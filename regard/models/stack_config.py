@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from regard.config.toml_layers import merge_into
-from regard.models.origin_config import Origin, StartedEncoder
 
 __all__ = ["LARGEST", "StackConfig"]
 
 LARGEST, MOST_LAYERS = 1 << 20, 1000  # limits, so that an untrusted config cannot ask for any memory or time
 
 
-class StackConfig(StartedEncoder):
+class StackConfig(BaseModel):
     """Layers of one kind: an encoder, or a decoder."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -24,17 +23,6 @@ class StackConfig(StartedEncoder):
     layers: int = Field(6, ge=1, le=MOST_LAYERS, description="N")
     width: int = Field(512, ge=2, le=LARGEST, description="d_model")
     dropout: float = Field(0.1, ge=0, lt=1, description="P_drop, on sub-layer outputs and embeddings")
-    frozen: Literal["none", "embedding", "all"] | Annotated[int, Field(ge=1, le=MOST_LAYERS)] = Field(
-        "none",
-        description="of an encoder that starts from another run's: what training leaves as it came: nothing, the "
-        "embedding, that and so many layers from the first, or `all`",
-    )
-
-    @property
-    def origin(self) -> Origin | None:
-        """The run that an encoder starts from, ``from`` in a config; None for random weights."""
-        found: Origin | None = getattr(self, "from")
-        return found
 
     @property
     def embedding_width(self) -> int:

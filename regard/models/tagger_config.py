@@ -9,7 +9,7 @@ from pydantic import Field
 from regard.models.classifier_config import CLASSIFIER_PRESETS
 from regard.models.configuration import EncoderConfig
 from regard.models.net_config import NetConfig
-from regard.models.transformer.config import TransformerStackConfig
+from regard.models.transformer.config import TransformerEncoderConfig
 
 __all__ = ["TaggerModelConfig"]
 
@@ -21,7 +21,7 @@ class TaggerModelConfig(NetConfig):
     presets: ClassVar = CLASSIFIER_PRESETS
 
     preset: Literal[tuple(CLASSIFIER_PRESETS)] | None = Field(None, description="values of the keys that are not set")  # type: ignore[valid-type]
-    encoder: EncoderConfig = TransformerStackConfig()
+    encoder: EncoderConfig = TransformerEncoderConfig()
     affixes: int = Field(
         0,
         ge=0,

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.core.tensors import kept_buffers
 from regard.errors import ModelError
-from regard.models.stack_config import StackConfig
+from regard.models.origin_config import EncoderStart
 
 __all__ = ["freeze", "laid_over", "reading_weights"]
 
@@ -67,7 +67,7 @@ def laid_over(net: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor
     return own
 
 
-def freeze(net: nn.Module, encoder: StackConfig) -> int:
+def freeze(net: nn.Module, encoder: EncoderStart) -> int:
     """Take from training what the config of the encoder says. Returns how many weights that are."""
     if encoder.frozen == "none":
         return 0

@@ -7,7 +7,11 @@ from itertools import pairwise
 from torch import nn
 
 from regard.errors import ConfigError
-from regard.models.convolutional.config import ConvolutionalDecoderConfig, ConvolutionalEncoderConfig
+from regard.models.convolutional.config import (
+    ConvolutionalDecoderConfig,
+    ConvolutionalEncoderConfig,
+    ConvolutionalStackConfig,
+)
 from regard.models.convolutional.decoder import ConvolutionalDecoder, ConvolutionalLayer, ConvolutionalReader
 from regard.models.convolutional.encoder import CentredConvolution, ConvolutionalEncoder
 from regard.models.convolutional.gated_convolution import GatedConvolution
@@ -78,7 +82,7 @@ def _layers(blocks: tuple[tuple[int, int, int], ...]) -> tuple[list[int], list[i
     return [layers[0][0], *(width for width, _ in layers)], [kernel for _, kernel in layers]
 
 
-def _embed(config: ConvolutionalEncoderConfig, weight: nn.Parameter) -> TokenInput:
+def _embed(config: ConvolutionalStackConfig, weight: nn.Parameter) -> TokenInput:
     """Embeddings with positions, both initialised N(0, 0.1²) and added without a scale (§3.5)."""
     embedding = embed(config.position, weight, dropout=config.dropout, scale=1.0)
     for table in embedding.parameters():

@@ -8,18 +8,19 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from regard.models.attention_config import AttentionSizes, MechanismConfig, kind_of, unprojected
+from regard.models.origin_config import EncoderStart
 from regard.models.position_config import RELATIVE, LearnedConfig, PositionConfig, with_longest
 from regard.models.stack_config import LARGEST, StackConfig
 
-__all__ = ["ConvolutionalDecoderConfig", "ConvolutionalEncoderConfig"]
+__all__ = ["ConvolutionalDecoderConfig", "ConvolutionalEncoderConfig", "ConvolutionalStackConfig"]
 
 Size = Annotated[int, Field(ge=1, le=LARGEST)]
 Block = tuple[Size, Size, Annotated[int, Field(ge=1, le=100)]]  # width, kernel, layers
 KERNEL = 3  # of the paper's layers, but for the last ones of its widest models
 
 
-class ConvolutionalEncoderConfig(StackConfig):
-    """Gated convolutions centred on each position (Gehring et al. 2017)."""
+class ConvolutionalStackConfig(StackConfig):
+    """Gated convolutions over token embeddings (Gehring et al. 2017)."""
 
     kind: Literal["convolutional"] = "convolutional"
     embedding: int | None = Field(None, ge=1, le=LARGEST, description="width of embeddings; unset: `width`")
@@ -56,7 +57,7 @@ class ConvolutionalEncoderConfig(StackConfig):
         return table
 
     @model_validator(mode="after")
-    def _check_positions(self) -> ConvolutionalEncoderConfig:
+    def _check_positions(self) -> ConvolutionalStackConfig:
         if self.position.kind in RELATIVE:
             raise ValueError(f"{self.position.kind} positions are for self-attention, and there is none")
         if self.position.kind == "sinusoidal" and self.embedding_width % 2:
@@ -64,7 +65,11 @@ class ConvolutionalEncoderConfig(StackConfig):
         return self
 
 
-class ConvolutionalDecoderConfig(AttentionSizes, ConvolutionalEncoderConfig):
+class ConvolutionalEncoderConfig(EncoderStart, ConvolutionalStackConfig):
+    """Gated convolutions centred on each position (Gehring et al. 2017)."""
+
+
+class ConvolutionalDecoderConfig(AttentionSizes, ConvolutionalStackConfig):
     """Gated convolutions over earlier positions, with attention to the source in each (Gehring et al. 2017)."""
 
     cross_attention: Annotated[MechanismConfig, BeforeValidator(unprojected)] = Field(

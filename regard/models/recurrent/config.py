@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from regard.config.explain import Misfit
 from regard.models.attention_config import AttentionSizes, MechanismConfig, Named, unprojected
+from regard.models.origin_config import EncoderStart
 from regard.models.stack_config import LARGEST, StackConfig
 
 __all__ = ["CellConfig", "RecurrentDecoderConfig", "RecurrentEncoderConfig", "RecurrentStackConfig"]
@@ -55,7 +56,7 @@ class RecurrentStackConfig(StackConfig):
         return self.embedding or self.width
 
 
-class RecurrentEncoderConfig(RecurrentStackConfig):
+class RecurrentEncoderConfig(EncoderStart, RecurrentStackConfig):
     """Recurrent cells over the source, in one direction or both."""
 
     width: int = Field(

@@ -8,10 +8,11 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from regard.models.attention_config import AttentionSizes, MechanismConfig, MixerConfig
+from regard.models.origin_config import EncoderStart
 from regard.models.position_config import PositionConfig, SinusoidalConfig, with_longest
 from regard.models.stack_config import LARGEST, StackConfig
 
-__all__ = ["Activation", "TransformerDecoderConfig", "TransformerStackConfig"]
+__all__ = ["Activation", "TransformerDecoderConfig", "TransformerEncoderConfig", "TransformerStackConfig"]
 
 Activation = Literal["relu", "relu2", "gelu", "gelu-tanh", "swish", "glu", "geglu", "swiglu"]
 
@@ -69,6 +70,10 @@ class TransformerStackConfig(AttentionSizes, StackConfig):
         if self.position.kind == "sinusoidal" and self.width % 2:
             raise ValueError(f"sinusoidal positions need an even width, not {self.width}")
         return self
+
+
+class TransformerEncoderConfig(EncoderStart, TransformerStackConfig):
+    """N layers of a mixer of the source and a feed-forward (Vaswani et al. 2017)."""
 
 
 class TransformerDecoderConfig(TransformerStackConfig):
