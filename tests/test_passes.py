@@ -11,9 +11,11 @@ from torch import Tensor
 from regard.attention.norm import RootMeanSquareNorm
 from regard.attention.positions.rotary import Rotary
 from regard.core.reference_mode import reference_mode
+from regard.models.cross_entropy import projected_cross_entropy
 from regard.models.dropout import RECTIFIERS, Dropout, Rectifier
 from regard.models.transformer.feed_forward import FeedForward
-from regard.native import passes
+from regard.models.transformer.norms import PostNorm, PreNorm, Residual
+from regard.native import loss, passes
 from regard.native.library import find
 
 quickest = find(choice="").library
@@ -26,7 +28,8 @@ each_format = pytest.mark.parametrize("type", FORMATS, ids=str)
 @pytest.fixture(params=quickest.sets, autouse=True)
 def instructions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     found = find(choice=request.param).library
-    monkeypatch.setattr(passes, "library", lambda: found)
+    for module in (passes, loss):
+        monkeypatch.setattr(module, "library", lambda: found)
     monkeypatch.setattr(passes, "_pools", {})
     yield request.param
 
@@ -58,9 +61,9 @@ def by_torch(function: Callable[[Tensor], Tensor], monkeypatch: pytest.MonkeyPat
 
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The passes that are run from now on."""
-    kinds, run = [], passes._run
+    kinds, run = [], passes.run
     monkeypatch.setattr(
-        passes, "_run", lambda given, numbers: (kinds.append(list(passes.KINDS)[given.kind]), run(given, numbers))
+        passes, "run", lambda given, numbers: (kinds.append(list(passes.KINDS)[given.kind]), run(given, numbers))
     )
     return kinds
 
@@ -207,3 +210,84 @@ def test_any_layout_of_memory_will_do(part: torch.nn.Module, monkeypatch: pytest
     assert len(kinds) == 2
     for one, other in zip(found, ran(by_torch(total, monkeypatch), x, torch.tensor(1.0)), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-4)
+
+
+@each_format
+@pytest.mark.parametrize("probability", [0.0, 0.3])
+@pytest.mark.parametrize(("frame", "kind"), [(PostNorm, "layer"), (PreNorm, "layer"), (PreNorm, "none")])
+def test_the_end_of_a_branch_is_dropout_sum_and_norm(
+    frame: type[Residual], kind: str, probability: float, type: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is dropped, the sum and its gradients have the bits of torch's; the norm is near to it in 64 bits."""
+    around = frame(48, dropout=probability, kind=kind, epsilon=0.1 if kind == "layer" else None)
+    for at, parameter in enumerate(around.parameters()):
+        parameter.data = drawn(48, seed=3 + at)
+    x, part, upstream = (drawn(5, 30, 48, type=type, seed=at) for at in (6, 7, 8))
+
+    def joined(by_kernels: bool, given: tuple[Tensor, Tensor]) -> list[Tensor]:
+        torch.manual_seed(5)
+        around.zero_grad()
+        x, part = (each.clone().requires_grad_() for each in given)
+        y = around.join(x, part) if by_kernels else around.add(x, around.dropout(part))
+        y.backward(upstream.to(y.dtype))
+        gradients = [each.grad for each in (x, part, *around.parameters())]
+        return [y.detach(), *(each for each in gradients if each is not None)]
+
+    kinds = taken(monkeypatch)
+    around.to(type)
+    found = joined(True, (x, part))
+    normed = frame is PostNorm
+    assert kinds == (["join", "join-back"] if probability or normed else ["join"])
+    if not normed:
+        with monkeypatch.context() as patched:
+            patched.setattr("regard.models.dropout.covers", lambda x: False)
+            wanted = joined(False, (x, part))
+        assert all(torch.equal(one, two) for one, two in zip(found, wanted, strict=True))
+        return
+    around.double()
+    wanted = joined(False, (x.double(), part.double()))
+    close = {"rtol": 1e-5, "atol": 1e-5} if type is torch.float32 else {"rtol": 0.02, "atol": 0.06}
+    assert len(found) == 5
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one.double(), other, **close)
+
+
+@each_format
+def test_a_layer_norm_alone(type: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    around = PreNorm(48, dropout=0.5)
+    around.norm.weight.data, around.norm.bias.data = drawn(48, seed=3), drawn(48, seed=4)
+    x, upstream = drawn(2, 70, 48, type=type), drawn(2, 70, 48, type=type, seed=2)
+    kinds = taken(monkeypatch)
+    found = ran(around.before, x, upstream)
+    assert kinds == ["join", "join-back"]
+    wanted = ran(around.norm.double(), x.double(), upstream.double())
+    close = {"rtol": 1e-5, "atol": 1e-5} if type is torch.float32 else {"rtol": 0.02, "atol": 0.02}
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one.double(), other, **close)
+
+
+@each_format
+@pytest.mark.parametrize("types", [1, 11, 64, 1000])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_and_its_slope(
+    smoothing: float, types: int, type: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logits, target = 3 * drawn(70, types, type=type), torch.arange(70) * 7 % types
+    exact = logits.double().requires_grad_()
+    log_p = torch.log_softmax(exact, 1)
+    nll, every = -log_p.gather(1, target[:, None])[:, 0], -log_p.sum(1)
+    ((1 - smoothing) * nll + smoothing / types * every).sum().backward()
+    kinds = taken(monkeypatch)
+    found = loss.slope_in_place(logits, target, smoothing)
+    assert kinds == ["loss"] and found is not None and exact.grad is not None
+    torch.testing.assert_close(found.target.double(), nll.detach(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found.types.double(), every.detach(), rtol=1e-5, atol=1e-4)
+    close = {"rtol": 1e-5, "atol": 1e-6} if type is torch.float32 else {"rtol": 0.01, "atol": 1e-4}
+    torch.testing.assert_close(logits.double(), exact.grad, **close)
+
+
+def test_a_target_beyond_the_types_writes_nowhere() -> None:
+    for wrong in (-1, 7):
+        features, weight = torch.zeros(3, 16, requires_grad=True), torch.zeros(7, 16)
+        with pytest.raises(IndexError, match="there are 7 types"):
+            projected_cross_entropy(features, weight, torch.tensor([0, wrong, 1]), smoothing=0.1)

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import linear, pad
 
 from regard.core.reference_mode import in_reference_mode
+from regard.native.loss import RowLosses, slope_in_place
 
 __all__ = ["Loss", "output_loss", "projected_cross_entropy", "smoothed_cross_entropy", "smoothed_nll"]
 
@@ -83,11 +84,7 @@ def projected_cross_entropy(
 
 
 class _Projected(torch.autograd.Function):
-    """d loss / d logits = p − (1 − ε)·1[target] − ε/V.
-
-    p and the target's part are formed in place of the logits, chunk by chunk. The part of ε is the same for every
-    type and row, so its two gradients are rank one and are added at the end.
-    """
+    """d loss / d logits = p − (1 − ε)·1[target] − ε/V, formed in place of the logits, chunk by chunk."""
 
     @staticmethod
     def forward(
@@ -101,24 +98,19 @@ class _Projected(torch.autograd.Function):
         types = weight.shape[0]
         to_features = torch.empty_like(features)
         to_weight = torch.zeros(weight.shape, dtype=wide, device=weight.device)
-        nll, log_total = features.new_zeros((), dtype=wide), features.new_zeros((), dtype=wide)
+        nll, all_types = features.new_zeros((2,), dtype=wide)
+        room = features.new_empty(min(CHUNK, len(features)), types)  # memory that is in the cache already
         for start in range(0, len(features), CHUNK):
-            rows, y = features[start : start + CHUNK], target[start : start + CHUNK, None]
-            logits = linear(rows, weight)
-            slope = torch.softmax(logits, 1)
-            target_nll = _nll(logits, slope, y, wide)
-            nll += target_nll.sum()
-            log_total += (logits.gather(1, y).to(wide) + target_nll).sum()
-            slope[torch.arange(len(y), device=y.device), y[:, 0]] += smoothing - 1  # scatter_ would copy all of it
+            rows, y = features[start : start + CHUNK], target[start : start + CHUNK]
+            slope = torch.mm(rows, weight.T, out=room[: len(rows)])
+            losses = slope_in_place(slope, y, smoothing) or _slope_in_place(slope, y, smoothing, wide)
+            nll += losses.target.sum()
+            all_types += losses.types.sum()
             torch.mm(slope, weight, out=to_features[start : start + CHUNK])
             to_weight += slope.T @ rows
-        all_rows, all_types = features.sum(0, dtype=wide), weight.sum(0, dtype=wide)
-        smoothed = (1 - smoothing) * nll + smoothing * (log_total - all_rows @ all_types / types)
-        to_features -= (smoothing / types * all_types).to(features.dtype)
-        to_weight -= smoothing / types * all_rows
         context.save_for_backward(to_features, to_weight.to(weight.dtype))
         context.mark_non_differentiable(nll)
-        return smoothed, nll
+        return (1 - smoothing) * nll + smoothing / types * all_types, nll
 
     @staticmethod
     def backward(
@@ -127,6 +119,19 @@ class _Projected(torch.autograd.Function):
         to_features, to_weight = context.saved_tensors
         scale = upstream.to(to_features.dtype)
         return to_features * scale, to_weight * scale, None, None
+
+
+def _slope_in_place(
+    logits: Float[Tensor, "rows types"], target: Int[Tensor, "rows"], smoothing: float, wide: torch.dtype
+) -> RowLosses:
+    """``slope_in_place`` by torch's operations, for any device and number format."""
+    y, types = target[:, None], logits.shape[1]
+    p = torch.softmax(logits, 1)
+    nll = _nll(logits, p, y, wide)
+    all_types = types * (logits.gather(1, y).to(wide) + nll)[:, 0] - logits.sum(1, dtype=wide)
+    torch.sub(p, smoothing / types, out=logits)
+    logits[torch.arange(len(y), device=y.device), target] += smoothing - 1  # scatter_ would copy all of it
+    return RowLosses(nll[:, 0], all_types)
 
 
 def _nll(

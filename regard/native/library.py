@@ -33,7 +33,7 @@ __all__ = [
     "library",
 ]
 
-ABI = 7
+ABI = 8
 CHOICE = "REGARD_NATIVE"
 
 
@@ -81,14 +81,16 @@ class Beam(Structure):
 
 
 class Pass(Structure):
+    tensors: tuple[object, ...] = ()  # whose memory has to be there as long as the pass is
     _fields_ = [
         *((name, c_int32) for name in ("kind", "format", "activation", "threshold", "halves")),
-        ("scale", c_float),
+        ("scale", c_float), ("epsilon", c_float),
         *((name, c_int64) for name in ("rows", "heads", "places", "width")),
         ("x", c_void_p), ("g", c_void_p), ("y", c_void_p),
         *((name, c_int64 * 3) for name in ("x_step", "g_step", "y_step")),
-        ("first", c_void_p), ("second", c_void_p), ("table_batch", c_int64), ("kept", c_void_p), ("part", c_void_p),
-        ("draw", c_void_p), ("attention", c_void_p),
+        ("other", c_void_p), ("first", c_void_p), ("second", c_void_p), ("table_batch", c_int64), ("kept", c_void_p),
+        ("part", c_void_p), ("target", c_void_p), ("scratch", c_void_p), ("room", c_int64), ("draw", c_void_p),
+        ("attention", c_void_p),
     ]  # fmt: skip
 
 

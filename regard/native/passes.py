@@ -19,15 +19,18 @@ from torch.autograd.function import once_differentiable
 from regard.native.library import Pass, Pool, ShortAttention, library
 
 __all__ = [
-    "FORMATS", "LANES", "Activation", "by_place", "covers", "drop", "keep_scale", "root_mean_square", "run_heads",
-    "turn", "with_rows",
+    "FORMATS", "LANES", "Activation", "by_place", "covers", "drop", "keep_scale", "root_mean_square", "row_pass", "run",
+    "run_heads", "turn", "with_rows",
 ]  # fmt: skip
 
 Activation = Literal["none", "relu", "relu2"]
 FORMATS = {torch.float32: 0, torch.bfloat16: 2}
-KINDS = {"turn": 0, "root": 1, "root-back": 2, "drop": 3, "drop-back": 4, "attend": 5, "attend-back": 6}
+KINDS = {
+    "turn": 0, "root": 1, "root-back": 2, "drop": 3, "drop-back": 4, "attend": 5, "attend-back": 6, "join": 7,
+    "join-back": 8, "loss": 9,
+}  # fmt: skip
 ACTIVATIONS: dict[str, int] = {"none": 0, "relu": 1, "relu2": 2}
-LANES, CHUNK_ROWS = 16, 64
+LANES, CHUNK_ROWS = 16, 64  # numbers of a register; rows that give a part of a gradient of gains
 ALONE = 2**16  # numbers up to which one thread is as quick as several
 
 
@@ -109,7 +112,7 @@ def _turned(x: Tensor, cosine: Tensor, sine: Tensor, halves: bool, direction: in
     given = _pass("turn", x, y)
     given.first, given.second, given.halves, given.scale = cosine.data_ptr(), sine.data_ptr(), halves, direction
     given.table_batch = 0 if len(cosine) == 1 else cosine[0].numel()
-    _run(given, x.numel())
+    run(given, x.numel())
     return y
 
 
@@ -122,7 +125,7 @@ class _RootMeanSquare(torch.autograd.Function):
         y, roots = torch.empty(x.shape, dtype=x.dtype), torch.empty(x.numel() // x.shape[-1])
         given = _pass("root", x, y)
         given.first, given.kept, given.scale = gain.data_ptr(), roots.data_ptr(), epsilon
-        _run(given, x.numel())
+        run(given, x.numel())
         context.save_for_backward(x, gain, roots)
         return y
 
@@ -134,7 +137,7 @@ class _RootMeanSquare(torch.autograd.Function):
         parts = torch.zeros(-(-len(roots) // CHUNK_ROWS), len(gain))
         given = _pass("root-back", x, y, upstream)
         given.first, given.kept, given.part = gain.data_ptr(), roots.data_ptr(), parts.data_ptr()
-        _run(given, x.numel())
+        run(given, x.numel())
         return y, parts.sum(0).to(context.type), None
 
 
@@ -150,7 +153,7 @@ class _Drop(torch.autograd.Function):
         x = x.contiguous()
         y = torch.empty_like(x)
         given = _flat("drop", x, y, draws, threshold, activation)
-        _run(given, x.numel())
+        run(given, x.numel())
         kept = {"none": (None, draws), "relu": (y, None), "relu2": (x, draws)}
         context.save_for_backward(*kept[activation])
         context.threshold, context.activation = threshold, activation
@@ -163,7 +166,7 @@ class _Drop(torch.autograd.Function):
         upstream = upstream.contiguous()
         y = torch.empty_like(upstream)
         given = _flat("drop-back", x, y, draws, context.threshold, context.activation, upstream)
-        _run(given, upstream.numel())
+        run(given, upstream.numel())
         return y, None, None, None
 
 
@@ -208,6 +211,16 @@ def _flat(
     return given
 
 
+def row_pass(kind: str, type: torch.dtype, rows: int, width: int, **addresses: Tensor | None) -> Pass:
+    """A pass over rows that lie one after the other; the tensors are those of the fields of these names."""
+    given = Pass(kind=KINDS[kind], format=FORMATS[type], rows=rows, width=width)
+    given.tensors = tuple(addresses.values())
+    for name, tensor in addresses.items():
+        if tensor is not None:
+            setattr(given, name, tensor.data_ptr())
+    return given
+
+
 @cache
 def keep_scale(threshold: int, type: torch.dtype) -> float:
     """1 / P(keep), as a number of this type."""
@@ -224,10 +237,11 @@ def run_heads(kind: Literal["attend", "attend-back"], given: ShortAttention, typ
     scratch = torch.empty(torch.get_num_threads(), given.room)
     given.scratch = scratch.data_ptr()
     whole = Pass(kind=KINDS[kind], format=FORMATS[type], rows=heads, attention=ctypes.addressof(given))
-    _run(whole, pairs * given.width)
+    run(whole, pairs * given.width)
 
 
-def _run(given: Pass, numbers: int) -> None:
+def run(given: Pass, numbers: int) -> None:
+    """Run a pass over so many numbers, by as many threads as torch has where they pay."""
     kernels, threads = library(), torch.get_num_threads()
     assert kernels is not None
     if threads == 1 or numbers <= ALONE or not _busy.acquire(blocking=False):

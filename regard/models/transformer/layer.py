@@ -28,22 +28,15 @@ class LayerState(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """One residual branch: x becomes ``add(x, difference(x))``.
-
-    Pre-norm and post-norm alike, so that a stack can be run in other orders than one layer after the other: what is
-    recomputed or reversed is a difference.
-    """
+    """One residual branch of a layer: a part, and the frame of norm, dropout and sum around it."""
 
     frame: Residual
     part: Callable[[Columns], Mixed]
 
-    def difference(self, x: Columns) -> Mixed:
-        """Dropout of the part's output, with its new state."""
+    def joined(self, x: Columns) -> Mixed:
+        """x after the branch, with the part's new state."""
         mixed = self.part(self.frame.before(x))
-        return mixed._replace(output=self.frame.dropout(mixed.output))
-
-    def add(self, x: Columns, difference: Columns) -> Columns:
-        return self.frame.add(x, difference)
+        return mixed._replace(output=self.frame.join(x, mixed.output))
 
 
 class TransformerLayer(nn.Module):
@@ -104,8 +97,8 @@ class TransformerLayer(nn.Module):
         # The class's: where ranks share weights, the instance's drops them at its end, as a call from outside must.
         before = type(self).start(self, len(x)) if state is None else state
         for branch in self.branches(span, memory, rows, before, values):
-            mixed = branch.difference(x)
-            x = branch.add(x, mixed.output)
+            mixed = branch.joined(x)
+            x = mixed.output
             states.append(mixed.state)
         return x, LayerState(*states[:-1])  # the feed-forward's is ()
 

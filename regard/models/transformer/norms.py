@@ -10,7 +10,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.norm import RootMeanSquareNorm
+from regard.core.reference_mode import in_reference_mode
 from regard.models.dropout import Dropout
+from regard.native.passes import covers
+from regard.native.residual import LayerNormWeights, join, layer_norm
 
 __all__ = ["BatchNorm", "Normalisation", "PostNorm", "PreNorm", "Residual", "normalisation"]
 
@@ -66,8 +69,20 @@ class Residual(nn.Module, ABC):
         """Input of the part."""
 
     @abstractmethod
+    def join(self, x: Columns, output: Columns) -> Columns:
+        """``add(x, dropout(output))``, in one pass over memory in training where there are kernels."""
+
+    @abstractmethod
     def add(self, x: Columns, difference: Columns) -> Columns:
         """Sum of x and the part's output after dropout, normalised after post-norm's fashion."""
+
+    def _by_kernels(self, x: Columns, output: Columns, norm: LayerNormWeights | None) -> Columns | None:
+        """``join`` by the kernels, which draw as dropout does; None where they do not take it."""
+        if in_reference_mode() or not (covers(x) and covers(output)):
+            return None
+        drops = self.training and self.dropout.threshold > 0
+        draws = self.dropout.draws(output.shape) if drops else None
+        return join(x, output, draws, self.dropout.threshold if drops else 0, norm)
 
 
 class PostNorm(Residual):
@@ -75,6 +90,11 @@ class PostNorm(Residual):
 
     def before(self, x: Columns) -> Columns:
         return x
+
+    def join(self, x: Columns, output: Columns) -> Columns:
+        norm = _layer_norm_weights(self.norm)
+        joined = None if norm is None else self._by_kernels(x, output, norm)
+        return self.add(x, self.dropout(output)) if joined is None else joined
 
     def add(self, x: Columns, difference: Columns) -> Columns:
         normed: Tensor = self.norm(x + difference)
@@ -85,8 +105,18 @@ class PreNorm(Residual):
     """x + Dropout(f(Norm(x))) (Xiong et al. 2020); the stack ends with one more norm."""
 
     def before(self, x: Columns) -> Columns:
-        normed: Tensor = self.norm(x)
-        return normed
+        norm = None if in_reference_mode() else _layer_norm_weights(self.norm)
+        normed: Tensor | None = None if norm is None else layer_norm(x, norm)
+        return self.norm(x) if normed is None else normed
+
+    def join(self, x: Columns, output: Columns) -> Columns:
+        joined = self._by_kernels(x, output, None)
+        return self.add(x, self.dropout(output)) if joined is None else joined
 
     def add(self, x: Columns, difference: Columns) -> Columns:
         return x + difference
+
+
+def _layer_norm_weights(norm: nn.Module) -> LayerNormWeights | None:
+    """Weights and ε of a LayerNorm; None for any other norm."""
+    return LayerNormWeights(norm.weight, norm.bias, norm.eps) if type(norm) is nn.LayerNorm else None

@@ -19,3 +19,21 @@ INLINE void store_as(char *p, int64_t i, Vector x, const int format) {
     else
         *(LooseHalves *)((uint16_t *)p + i) = __builtin_convertvector((Whole)rounded(x, format) >> 16, Halves);
 }
+// A row's last numbers, of which not all sixteen are there; zeros for the rest.
+INLINE Vector load_some(const char *p, int64_t i, int64_t count, const int format) {
+    if (count >= LANES) return load_as(p, i, format);
+    char numbers[4 * LANES] = {0};
+    const int64_t bytes = format == FLOAT32 ? 4 : 2;
+    memcpy(numbers, p + bytes * i, bytes * count);
+    return load_as(numbers, 0, format);
+}
+INLINE void store_some(char *p, int64_t i, int64_t count, Vector x, const int format) {
+    if (count >= LANES) {
+        store_as(p, i, x, format);
+        return;
+    }
+    char numbers[4 * LANES];
+    const int64_t bytes = format == FLOAT32 ? 4 : 2;
+    store_as(numbers, 0, x, format);
+    memcpy(p + bytes * i, numbers, bytes * count);
+}

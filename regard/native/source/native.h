@@ -3,7 +3,7 @@
 #define REGARD_NATIVE_H
 #include <stdint.h>
 
-#define ABI 7
+#define ABI 8
 #define STRIPE 64  // outputs of a matrix that lie together
 #define LANES 16   // floats of a vector; every width is a multiple
 #define MOST_BEST 64
@@ -102,18 +102,23 @@ typedef struct {
     int64_t room;
 } ShortAttention;
 
-enum { TURN_PAIRS, ROOT_FORWARD, ROOT_BACK, DROP, DROP_BACK, ATTEND_SHORT, ATTEND_SHORT_BACK };
+enum { TURN_PAIRS, ROOT_FORWARD, ROOT_BACK, DROP, DROP_BACK, ATTEND_SHORT, ATTEND_SHORT_BACK, JOIN, JOIN_BACK, LOSS };
 // One pass of training over numbers: over rows of (batch, head, place), or without rows over all of them.
 typedef struct {
     int32_t kind, format, activation, threshold, halves;
-    float scale;             // of what is kept; 1 or -1, the direction of a turn; what a norm adds to the mean
+    float scale;             // of what is kept; 1 or -1, the direction of a turn; what a norm adds to the mean; smoothing
+    float epsilon;           // what LayerNorm adds to the variance
     int64_t rows, heads, places, width;  // rows: numbers, where there are no rows
     const char *x, *g;       // numbers and the gradient of the result; the pass forward has no g
     char *y;
     int64_t x_step[3], g_step[3], y_step[3];  // in numbers: of batch, head, place
-    const float *first, *second;  // gains; or cosines and sines [batch or 1][places][width / 2]
+    char *other;             // a second result: a sum before its norm; the gradient of what was added
+    const float *first, *second;  // gains, biases; or cosines and sines [batch or 1][places][width / 2]
     int64_t table_batch;
-    float *kept, *part;      // [rows] inverse roots; [chunks][width] gradients of gains, which were zeros
+    float *kept, *part;      // of each row, such as inverse roots; [chunks][width] gradients of gains, which were zeros
+    const int64_t *target;   // [rows] the type that was to be predicted
+    float *scratch;          // [threads][room]
+    int64_t room;
     const uint8_t *draw;     // a byte a number; below `threshold` it is dropped. NULL: no dropout
     const ShortAttention *attention;  // whose heads are the rows; NULL: another kind of pass
 } Pass;

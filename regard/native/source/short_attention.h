@@ -105,14 +105,6 @@ INLINE void read_across(const char *from, int64_t step, int64_t rows, int64_t fi
         }
 }
 
-// A row's last numbers, of which not all sixteen are there.
-INLINE Vector load_some(const char *p, int64_t i, int64_t count, const int format) {
-    if (count >= LANES) return load_as(p, i, format);
-    char numbers[4 * LANES] = {0};
-    const int64_t bytes = format == FLOAT32 ? 4 : 2;
-    memcpy(numbers, p + bytes * i, bytes * count);
-    return load_as(numbers, 0, format);
-}
 // What dropout multiplies sixteen weights by.
 INLINE Vector kept_weights(const ShortAttention *a, const uint8_t *draw, int64_t count) {
     typedef uint8_t Draws __attribute__((vector_size(16), aligned(1), may_alias));

@@ -7,6 +7,9 @@
 #define CHUNK_ROWS 64       // of which each gives a part of a gradient of gains, whatever the number of threads
 #define CHUNK_NUMBERS 8192  // of a pass without rows
 
+#include "residual.h"
+#include "loss.h"
+
 typedef struct {
     const char *x, *g;
     char *y;
@@ -82,14 +85,6 @@ INLINE void root_row_back(const Pass *p, int64_t row, const int format) {
     }
 }
 
-// What dropout multiplies by, of sixteen draws.
-INLINE Vector kept(const Pass *p, int64_t i) {
-    if (!p->draw) return every(p->scale);
-    typedef uint8_t Draws __attribute__((vector_size(16), aligned(1), may_alias));
-    Whole draws = __builtin_convertvector(*(const Draws *)(p->draw + i), Whole);
-    return choose(draws >= p->threshold, every(p->scale), every(0));
-}
-
 INLINE void drop(const Pass *p, int64_t i, const int format) {
     Vector x = load_as(p->x, i, format);
     if (p->activation != NONE) x = greater(every(0), x);
@@ -113,6 +108,9 @@ INLINE void pass_as(const Pass *p, int64_t from, int64_t to, int thread, const i
     switch (p->kind) {
     case ATTEND_SHORT: for (int64_t r = from; r < to; r++) attend_short(p->attention, r, thread, format); return;
     case ATTEND_SHORT_BACK: for (int64_t r = from; r < to; r++) attend_short_back(p->attention, r, thread, format); return;
+    case JOIN: for (int64_t r = from; r < to; r++) join_row(p, r, format); return;
+    case JOIN_BACK: for (int64_t r = from; r < to; r++) join_row_back(p, r, format); return;
+    case LOSS: for (int64_t r = from; r < to; r++) loss_row(p, r, thread, format); return;
     case TURN_PAIRS: for (int64_t r = from; r < to; r++) turn_row(p, r, format); return;
     case ROOT_FORWARD: for (int64_t r = from; r < to; r++) root_row(p, r, format); return;
     case ROOT_BACK: for (int64_t r = from; r < to; r++) root_row_back(p, r, format); return;
