@@ -6,13 +6,18 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-__all__ = ["OTHER_MIXERS", "AttentionSizes", "MechanismConfig", "MixerConfig", "Named", "kind_of", "unprojected"]
+__all__ = [
+    "OTHER_MIXERS", "ROTATED_MIXERS", "AttentionSizes", "MechanismConfig", "MixerConfig", "Named", "kind_of",
+    "unprojected",
+]  # fmt: skip
 
-# Mixers in the place of self-attention, kind -> constructor (width, **options). A new one is a file and a line here.
+# Mixers in the place of self-attention, kind -> class. A new one is a file and a line here. Its constructor takes
+# ``width`` and, where it names them, what its site gives: see ``build_mixer``. All other arguments are options.
 OTHER_MIXERS = {
     "average": "regard.models.transformer.average_attention:AverageAttention",
     "ssru": "regard.models.transformer.ssru:SimpleRecurrent",
 }
+ROTATED_MIXERS: frozenset[str] = frozenset()  # those of them whose constructor takes ``rotary``
 Projection = Literal["query", "key", "value", "output"]
 
 

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, model_validator
 
 from regard.config.explain import Misfit
 from regard.config.toml_layers import Key, merge_layer, move_key
-from regard.models.attention_config import OTHER_MIXERS, kind_of
+from regard.models.attention_config import OTHER_MIXERS, ROTATED_MIXERS, kind_of
 from regard.models.origin_config import EncoderStart, Origin, Started
 from regard.models.position_config import RELATIVE
 from regard.models.stack_config import StackConfig
@@ -150,10 +150,11 @@ class NetConfig(Started):
 
 
 def _attends_to_itself(side: Any) -> bool:
-    """Whether a side has self-attention, for relative positions to act in."""
+    """Whether a side has attention to itself, for relative positions to act in."""
     mixer = side.get("mixer") if isinstance(side, dict) else getattr(side, "mixer", None)
     kind = kind_of(mixer)
-    return kind_of(side) == "transformer" and not (isinstance(kind, str) and kind in OTHER_MIXERS)
+    without = isinstance(kind, str) and kind in OTHER_MIXERS.keys() - ROTATED_MIXERS
+    return kind_of(side) == "transformer" and not without
 
 
 def _stacks_in(annotation: Any) -> Iterator[type[StackConfig]]:

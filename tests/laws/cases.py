@@ -47,7 +47,7 @@ from regard.models.recurrent.stack import Stack
 from regard.models.transformer.average_attention import AverageAttention
 from regard.models.transformer.feed_forward import FeedForward
 from regard.models.transformer.layer import TransformerLayer
-from regard.models.transformer.mixers import find_mixer
+from regard.models.transformer.mixers import place_mixer
 from regard.models.transformer.norms import PostNorm, PreNorm
 from regard.models.transformer.ssru import SimpleRecurrent
 from regard.models.transformer.transformer import TransformerDecoder
@@ -187,8 +187,14 @@ MIXERS = {
 }
 
 
+def other_mixer(kind: str, *, causal: bool = True, **options: object) -> Mixer:
+    """Mixer of the table, as a stack of these cases would place it."""
+    placed = {"width": WIDTH, "heads": 2, "causal": causal, "dropout": 0.0, "rotary": None}
+    return place_mixer(kind, options, placed, where="mixer")
+
+
 for kind in OTHER_MIXERS:
-    MIXERS.setdefault(kind, lambda kind=kind: find_mixer(kind)(WIDTH))
+    MIXERS.setdefault(kind, lambda kind=kind: other_mixer(kind))
 
 
 def reader(kind: str) -> Reader:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
+from inspect import signature
+from typing import Any
 
 from regard.attention.catalogue import MECHANISMS
 from regard.attention.contract import Mixer
@@ -16,7 +19,9 @@ from regard.models.attention_config import OTHER_MIXERS
 from regard.models.parts import multi_head
 from regard.models.transformer.site import MixerSite
 
-__all__ = ["build_mixer", "find_mixer"]
+__all__ = ["PLACED", "build_mixer", "find_mixer", "place_mixer"]
+
+PLACED = ("width", "heads", "causal", "dropout", "rotary")  # arguments that a site gives to a mixer which names them
 
 
 def find_mixer(kind: str) -> type[Mixer]:
@@ -35,13 +40,32 @@ def build_mixer(site: MixerSite) -> Mixer:
         known = [*MECHANISMS, *OTHER_MIXERS]
         why, meant = f"one of: {', '.join(known)}", did_you_mean(kind, known)
         raise ConfigError(f"no mixer is called {kind!r}", where=f"{site.where}.kind", why=why, help=meant)
-    options = site.config.model_dump(exclude_unset=True, exclude={"kind"})
+    options = site.config.model_dump(exclude_unset=True, exclude={"kind", "heads"})
+    placed: dict[str, Any] = {
+        "width": site.width,
+        "heads": site.config.heads or site.sizes.heads,
+        "causal": Causal() in site.mask.conjuncts(),
+        "dropout": site.sizes.attention_dropout,
+        "rotary": site.rotary,
+    }
+    return place_mixer(kind, options, placed, where=site.where)
+
+
+def place_mixer(kind: str, options: Mapping[str, Any], placed: Mapping[str, Any], *, where: str) -> Mixer:
+    """Mixer of ``OTHER_MIXERS`` with these options.
+
+    ``placed``: values of ``PLACED``, of which it gets those that its constructor names: ``heads`` of the side,
+    ``causal``: whether a column sees none after it, ``dropout`` of attention weights, ``rotary`` positions or None.
+    ``where``: the config key of the mixer, for errors. ConfigError where it cannot be built.
+    """
     mixer = find_mixer(kind)
-    fitting = validate_options(mixer, options, given=("width",), where=site.where)
+    fitting = validate_options(mixer, options, given=PLACED, where=where)
+    wanted = signature(mixer).parameters
+    given = {name: value for name, value in placed.items() if name in wanted}
     try:
-        return mixer(site.width, **fitting)
+        return mixer(**given, **fitting)
     except ValueError as problem:
-        raise ConfigError(f"the mixer {kind!r} cannot be built so", where=site.where, why=str(problem)) from problem
+        raise ConfigError(f"the mixer {kind!r} cannot be built so", where=where, why=str(problem)) from problem
 
 
 def _self_attention(site: MixerSite) -> SelfAttention:

@@ -11,7 +11,7 @@ from regard.attention.positions.distance_bias import Alibi, EnergyBias, T5Causal
 from regard.attention.positions.forgetting import ForgettingBias
 from regard.attention.positions.rotary import Rotary
 from regard.errors import ConfigError
-from regard.models.attention_config import AttentionSizes, MixerConfig
+from regard.models.attention_config import ROTATED_MIXERS, AttentionSizes, MixerConfig
 from regard.models.position_config import (
     AlibiConfig,
     ForgettingConfig,
@@ -51,8 +51,11 @@ def mixer_site(stack: TransformerStackConfig, mask: Mask, *, where: str, causal:
     Raises ConfigError where the mixer cannot take this kind of position.
     """
     site = MixerSite(stack.mixer, stack.width, stack, mask, f"{where}.mixer", adds_values=stack.value_embedding)
-    position = stack.position
-    if site.config.kind not in MECHANISMS:
+    position, kind = stack.position, site.config.kind
+    heads = site.config.heads or stack.heads
+    if kind in ROTATED_MIXERS and isinstance(position, RotaryConfig):
+        site = site._replace(rotary=_rotary(stack, position, heads, where=where))
+    if kind not in MECHANISMS:
         if stack.value_embedding:
             raise ConfigError(
                 f"the mixer {site.config.kind!r} has no values to add embeddings to",
@@ -61,7 +64,8 @@ def mixer_site(stack: TransformerStackConfig, mask: Mask, *, where: str, causal:
                 help=f"--set {where}.value_embedding=false",
             )
         return site
-    heads = site.config.heads or stack.heads
+    if isinstance(position, RotaryConfig):
+        return site._replace(rotary=_rotary(stack, position, heads, where=where))
     if isinstance(position, ForgettingConfig) and not causal:
         raise ConfigError(
             "forgetting positions are for columns that see none after them",
@@ -70,19 +74,26 @@ def mixer_site(stack: TransformerStackConfig, mask: Mask, *, where: str, causal:
             help=f"--set {where}.position=rotary, or sinusoidal",
         )
     try:
-        if isinstance(position, RotaryConfig):
-            width = stack.key_width or stack.width // heads
-            return site._replace(rotary=Rotary(width, layout=position.layout, base=position.base))
         if isinstance(position, ShawConfig):
             return site._replace(config=_with_vectors(site, position))
         bias = _bias(position, heads, causal=causal)
     except ValueError as problem:
-        raise ConfigError(
-            "positions with these options cannot be built", where=f"{where}.position", why=str(problem)
-        ) from problem
-    if bias is not None and "bias" not in signature(MECHANISMS[site.config.kind]).parameters:
-        raise _mismatch(site, position, f"it adds a bias to energies, which {site.config.kind!r} attention cannot")
+        raise _unfit(where, problem) from problem
+    if bias is not None and "bias" not in signature(MECHANISMS[kind]).parameters:
+        raise _mismatch(site, position, f"it adds a bias to energies, which {kind!r} attention cannot")
     return site._replace(bias=bias)
+
+
+def _rotary(stack: TransformerStackConfig, position: RotaryConfig, heads: int, *, where: str) -> Rotary:
+    try:
+        return Rotary(stack.key_width or stack.width // heads, layout=position.layout, base=position.base)
+    except ValueError as problem:
+        raise _unfit(where, problem) from problem
+
+
+def _unfit(where: str, problem: ValueError) -> ConfigError:
+    why = str(problem)
+    return ConfigError("positions with these options cannot be built", where=f"{where}.position", why=why)
 
 
 def _bias(position: PositionConfig, heads: int, *, causal: bool) -> EnergyBias | None:
