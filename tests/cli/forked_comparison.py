@@ -106,8 +106,13 @@ def compare(job: dict[str, Any]) -> None:
             os.dup2(os.open(job[name], WRITE, 0o600), number)
 
     child = fork(begin, lambda: cli.run(["compare", *job["arguments"]]))
-    print(child, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    answer(child)
+    answer(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+def answer(number: int) -> None:
+    sys.stdout.write(f"{number}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ import regard
 from regard.cli import VERBS, run
 from regard.errors import ConfigError, DataError, ModelError, RegardError, StorageError, TrainingError
 
+from .conftest import TinyRun
+
 
 def python(code: str) -> str:
     """The standard output of a fresh interpreter."""
@@ -90,6 +92,14 @@ def test_the_version_needs_no_torch() -> None:
     version, torch_imported = python(code).splitlines()
     assert version.startswith(f"regard {regard.__version__} (Python 3.")
     assert torch_imported == "False"
+
+
+def test_a_model_is_read_without_torch_s_compiler(tiny_run: TinyRun) -> None:
+    """Its import takes longer than all else; tensors without data, by which sizes are compared, would ask for it."""
+    code = (
+        f"import sys; from regard.cli import run; run(['info', {str(tiny_run.path)!r}]); print('sympy' in sys.modules)"
+    )
+    assert python(code).splitlines()[-1] == "False"
 
 
 @pytest.mark.parametrize("module", ["regard", "regard.cli"])
