@@ -65,6 +65,16 @@ class MixerConfig(MechanismConfig):
         None, ge=1, description="r of restricted self-attention: greatest distance seen (Vaswani et al. 2017, Table 1)"
     )
 
+    sinks: int = Field(
+        0, ge=0, le=1 << 20, description="first positions that all see beside their neighbourhood (Xiao et al. 2023)"
+    )
+
+    @model_validator(mode="after")
+    def _check_sinks(self) -> MixerConfig:
+        if self.sinks and self.neighbourhood is None:
+            raise ValueError("sinks are seen beside a neighbourhood, which is unset: everything is seen")
+        return self
+
     @property
     def is_attention(self) -> bool:
         """Whether it is self-attention with a mechanism."""

@@ -178,6 +178,8 @@ MIXERS = {
         mask=Causal() & Padding(),
         rotary=Rotary(PER_HEAD),
     ),
+    "self-attention-sinks": lambda: attention(Causal() & Padding() & Window(1, sinks=2), rotary=Rotary(PER_HEAD)),
+    "packed-self-attention-sinks": lambda: attention(PACKED & Window(1, sinks=1)),
     "self-attention-encoder": lambda: attention(Padding()),
     "self-attention-local-encoder": lambda: attention(Padding(), kind="local-p"),
     "self-attention-location-aware-encoder": lambda: attention(Padding(), kind="location-aware"),
