@@ -15,11 +15,12 @@ __all__ = [
 # ``width`` and, where it names them, what its site gives: see ``build_mixer``. All other arguments are options.
 OTHER_MIXERS = {
     "average": "regard.models.transformer.average_attention:AverageAttention",
+    "global-local": "regard.models.transformer.global_local:GlobalLocal",
     "linear": "regard.models.transformer.linear_attention:LinearAttention",
     "mamba2": "regard.models.transformer.mamba2:Mamba2",
     "ssru": "regard.models.transformer.ssru:SimpleRecurrent",
 }
-ROTATED_MIXERS: frozenset[str] = frozenset()  # those of them whose constructor takes ``rotary``
+ROTATED_MIXERS: frozenset[str] = frozenset({"global-local"})  # those of them whose constructor takes ``rotary``
 Projection = Literal["query", "key", "value", "output"]
 
 

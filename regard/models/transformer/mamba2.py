@@ -61,7 +61,7 @@ class Mamba2(Mixer):
         bound = 1 / math.sqrt(kernel)
         self.filters = nn.Parameter(torch.empty(mixed, 1, kernel).uniform_(-bound, bound))
         self.filter_bias = nn.Parameter(torch.zeros(mixed))
-        steps = torch.linspace(*map(math.log, STEPS), heads).exp()
+        steps = torch.linspace(math.log(STEPS[0]), math.log(STEPS[1]), heads).exp()
         self.step_bias = nn.Parameter(steps + torch.log(-torch.expm1(-steps)))  # softplus of it is the step
         self.rate = nn.Parameter(torch.linspace(*RATES, heads).log())  # log −A
         self.skip = nn.Parameter(torch.ones(heads))  # D
