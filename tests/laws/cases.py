@@ -178,6 +178,8 @@ MIXERS = {
         mask=Causal() & Padding(),
         rotary=Rotary(PER_HEAD),
     ),
+    "self-attention-sinks": lambda: attention(Causal() & Padding() & Window(1, sinks=2), rotary=Rotary(PER_HEAD)),
+    "packed-self-attention-sinks": lambda: attention(PACKED & Window(1, sinks=1)),
     "self-attention-encoder": lambda: attention(Padding()),
     "self-attention-local-encoder": lambda: attention(Padding(), kind="local-p"),
     "self-attention-location-aware-encoder": lambda: attention(Padding(), kind="location-aware"),
@@ -193,6 +195,13 @@ def other_mixer(kind: str, *, causal: bool = True, **options: object) -> Mixer:
     return place_mixer(kind, options, placed, where="mixer")
 
 
+MIXERS |= {
+    "linear-encoder": lambda: other_mixer("linear", causal=False),
+    "global-local-encoder": lambda: other_mixer("global-local", causal=False, radius=1),
+    "global-local-dilated": lambda: other_mixer("global-local", causal=False, radius=1, dilation=2, labels=2),
+    "global-local-random": lambda: other_mixer("global-local", causal=False, radius=1, random=1, separate=False),
+    "global-local-sinks": lambda: other_mixer("global-local", radius=1, first=2),
+}
 for kind in OTHER_MIXERS:
     MIXERS.setdefault(kind, lambda kind=kind: other_mixer(kind))
 

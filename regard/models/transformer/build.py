@@ -30,7 +30,7 @@ Part = TypeVar("Part", bound=nn.Module)
 
 def encoder(config: TransformerStackConfig, embedding: nn.Parameter) -> TransformerEncoder:
     site = mixer_site(config, Padding(), where="model.encoder", causal=False)
-    layers = [_layer(config, site) for _ in range(config.layers)]
+    layers = [_layer(config, site._replace(layer=number)) for number in range(config.layers)]
     words, execution = _words(config, embedding, layers), EXECUTIONS[config.execution]()
     return _initial(TransformerEncoder(words, layers, _last_norm(config), execution), config)
 
@@ -39,7 +39,7 @@ def decoder(
     config: TransformerDecoderConfig, embedding: nn.Parameter, *, states: int, summary: int
 ) -> TransformerDecoder:
     site = mixer_site(config, Causal() & Padding(), where="model.decoder", causal=True)
-    layers = [_decoder_layer(config, site, states) for _ in range(config.layers)]
+    layers = [_decoder_layer(config, site._replace(layer=n), states) for n in range(config.layers)]
     words, execution = _words(config, embedding, layers), EXECUTIONS[config.execution]()
     return _initial(TransformerDecoder(words, layers, _last_norm(config), execution), config)
 
@@ -47,7 +47,7 @@ def decoder(
 def language_model(config: CausalStackConfig, embedding: nn.Parameter, head: Head) -> LanguageModel:
     """A decoder without a source: layers of a causal mixer and a feed-forward."""
     site = mixer_site(config, Causal() & Padding(), where="model.decoder", causal=True)._replace(together=True)
-    layers = [_layer(config, site) for _ in range(config.layers)]
+    layers = [_layer(config, site._replace(layer=number)) for number in range(config.layers)]
     words = _words(config, embedding, layers, scale=config.embedding_scale)
     execution = EXECUTIONS[config.execution]()
     return _initial(LanguageModel(words, layers, _last_norm(config), head, execution), config)
