@@ -15,6 +15,8 @@ __all__ = [
 # ``width`` and, where it names them, what its site gives: see ``build_mixer``. All other arguments are options.
 OTHER_MIXERS = {
     "average": "regard.models.transformer.average_attention:AverageAttention",
+    "compressive": "regard.models.transformer.compressive:Compressive",
+    "segment-memory": "regard.models.transformer.segment_memory:SegmentMemory",
     "ssru": "regard.models.transformer.ssru:SimpleRecurrent",
 }
 ROTATED_MIXERS: frozenset[str] = frozenset()  # those of them whose constructor takes ``rotary``
