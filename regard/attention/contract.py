@@ -256,10 +256,11 @@ class Reader(nn.Module, ABC):
 
 
 class Decoded(NamedTuple):
-    """Features for the output projection, and the new state."""
+    """Features for the output projection, the new state, and losses as ``Mixed`` has them."""
 
     features: Float[Tensor, "rows length width"]
     state: State
+    losses: dict[str, Float[Tensor, ""]] = {}  # noqa: RUF012  # never changed
 
 
 class Decoder(nn.Module, ABC):
