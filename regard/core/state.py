@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
@@ -70,7 +69,9 @@ def rebuilt(like: State, tensors: Sequence[Tensor]) -> State:
     wanted = [f"{each.dtype} {list(each.shape[1:])}" for each in old]
     if found != wanted:
         differing = next((pair for pair in zip(found, wanted, strict=False) if pair[0] != pair[1]), None)
-        told = f"{len(found)} tensors, not {len(wanted)}" if differing is None else f"{differing[0]}, not {differing[1]}"
+        told = (
+            f"{len(found)} tensors, not {len(wanted)}" if differing is None else f"{differing[0]}, not {differing[1]}"
+        )
         raise ValueError(f"this state is of another model: {told}")
     given = iter(tensors)
 

@@ -187,11 +187,27 @@ MIXERS = {
 }
 
 
+REMEMBERING = {"segment": 2, "memory": 2, "compressed": 2, "rate": 2}  # so small that laws go beyond them
+
+
+def compressive(compression: str, **options: object) -> Mixer:
+    return bold(other_mixer("compressive", compression=compression, **REMEMBERING | options))
+
+
 def other_mixer(kind: str, *, causal: bool = True, **options: object) -> Mixer:
     """Mixer of the table, as a stack of these cases would place it."""
     placed = {"width": WIDTH, "heads": 2, "causal": causal, "dropout": 0.0, "rotary": None}
     return place_mixer(kind, options, placed, where="mixer")
 
+
+MIXERS |= {
+    "segment-memory-small": lambda: bold(other_mixer("segment-memory", segment=2, memory=3)),
+    "segment-memory-none": lambda: bold(other_mixer("segment-memory", segment=3, memory=0)),
+    "compressive-small": lambda: compressive("conv"),
+    "compressive-restoring": lambda: compressive("dilated", reconstruction="autoencoding"),
+    "compressive-most-used": lambda: compressive("most-used"),
+    "compressive-max": lambda: compressive("max", memory=0),
+}
 
 for kind in OTHER_MIXERS:
     MIXERS.setdefault(kind, lambda kind=kind: other_mixer(kind))

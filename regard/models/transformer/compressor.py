@@ -29,14 +29,18 @@ class Compressor(nn.Module):
             raise ValueError(f"rate = {rate} does not divide segment = {segment}")
         self.kind, self.rate, self.slots = kind, rate, segment // rate
         self.learns = kind in ("conv", "dilated")
-        layout = {"stride": rate} if kind == "conv" else {"dilation": self.slots}
-        self.convolution = nn.Conv1d(width, width, rate, **layout) if self.learns else None
-        self.restorer = nn.ConvTranspose1d(width, width, rate, **layout) if self.learns and restores else None
+        stride, dilation = (rate, 1) if kind == "conv" else (1, self.slots)
+        self.convolution = self.restorer = None
+        if self.learns:
+            self.convolution = nn.Conv1d(width, width, rate, stride, dilation=dilation)
+            if restores:
+                self.restorer = nn.ConvTranspose1d(width, width, rate, stride, dilation=dilation)
 
     def forward(self, old: Old, usage: Float[Tensor, "rows segment"] | tuple[()] = ()) -> Slots:
         """``usage``: the mean attention that each column got, for ``most-used``."""
         if self.convolution is not None:
-            return self.convolution(old.mT).mT
+            found: Tensor = self.convolution(old.mT).mT
+            return found
         if isinstance(usage, Tensor):
             kept = usage.topk(self.slots, 1).indices.sort(1).values
             return old.take_along_dim(kept[..., None], 1)

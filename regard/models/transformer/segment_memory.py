@@ -92,7 +92,7 @@ class SegmentMemory(Mixer):
             outputs.append(output)
             lost = lost if loss is None else lost + loss
             left, at = left - (end - at), end
-        kept = SegmentState(*(each.detach() if isinstance(each, Tensor) else each for each in state))
+        kept = SegmentState._make(each.detach() if isinstance(each, Tensor) else each for each in state)
         losses = {"reconstruction": lost} if lost.requires_grad else None
         return Mixed(torch.cat(outputs, 1) if outputs else x, kept, losses=losses)
 
@@ -167,7 +167,7 @@ def in_rows(rows: Bool[Tensor, "rows"], new: SegmentState, old: SegmentState) ->
         if isinstance(one, Tensor) and isinstance(other, Tensor):
             one = torch.where(rows.view(-1, *[1] * (one.dim() - 1)), one, other)
         found.append(one)
-    return SegmentState(*found)
+    return SegmentState._make(found)
 
 
 def _padded(x: Float[Tensor, "rows columns"], columns: int) -> Float[Tensor, "rows {columns}"]:

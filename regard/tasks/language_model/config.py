@@ -52,8 +52,8 @@ class TextDataConfig(DataSection):
     order: Literal["shuffled", "feistel", "lanes"] = Field(
         "shuffled",
         description="order of an epoch: drawn as a list of all windows, or computed batch by batch, for "
-        "texts too large for that; `lanes`: documents from beginning to end, side by side, and what the model remembers "
-        "is carried from one batch to the next, for mixers such as `segment-memory`",
+        "texts too large for that; `lanes`: documents from beginning to end, side by side, and what the model "
+        "remembers is carried from one batch to the next, for mixers such as `segment-memory`",
     )
 
     @property

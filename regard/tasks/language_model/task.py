@@ -251,8 +251,9 @@ def _predictor(
     net: nn.Module, codecs: TextCodec, config: LanguageModelConfig, *, engine: Engine | None = None
 ) -> Generator:
     return Generator(
-        cast(LanguageModel, net), codecs.tokenizer, config.generate, context=config.data.context, engine=engine
-    )
+        cast(LanguageModel, net), codecs.tokenizer, config.generate, context=config.data.context, engine=engine,
+        carried=config.data.order == "lanes",
+    )  # fmt: skip
 
 
 def _sample(folder: Path) -> dict[str, Any]:
