@@ -54,7 +54,7 @@ def counted(generator: Generator, text: str) -> float:
     tokens, context, total = [BEGIN, *generator.tokenizer.encode(text)], generator.context, 0.0
     for at in range(0, len(tokens) - 1, context):
         window = torch.tensor([tokens[at : at + context + 1]])
-        features, _ = generator.model(window[:, :-1])
+        features = generator.model(window[:, :-1]).features
         logits = generator.model.head(features)[0].double()
         total += float(cross_entropy(logits, window[0, 1:], reduction="sum"))
     return total / math.log(2) / len(text.encode())

@@ -423,7 +423,7 @@ def footprint(model: dict[str, Any], context: int = 12) -> tuple[Any, ...]:
     torch.manual_seed(2)
     net = TASK.build(config, {"types": 11}).train()
     torch.manual_seed(3)
-    features, _ = net(torch.arange(8)[None] % 11)
+    features = net(torch.arange(8)[None] % 11).features
     shapes = tuple((name, tuple(each.shape)) for name, each in net.state_dict().items())
     return shapes, round(float(features.detach().double().square().sum()), 6)
 

@@ -210,7 +210,7 @@ def test_nats_of_a_frame_are_of_all_its_pitches(run: Path) -> None:
         text = json.loads(line)["text"]
         numbers = torch.tensor([[2, *NOTES.encode(text), END]])
         with torch.no_grad():
-            features, _ = model.model(numbers[:, :-1], valid=torch.ones_like(numbers[:, :-1], dtype=torch.bool))
+            features = model.model(numbers[:, :-1], valid=torch.ones_like(numbers[:, :-1], dtype=torch.bool)).features
             log_p = torch.log_softmax(model.model.head(features), -1)
         total -= float(log_p.gather(2, numbers[:, 1:, None]).sum())
         frames += text.count("\n")

@@ -111,7 +111,10 @@ class Mechanism(nn.Module, ABC):
 
 
 class Mixed(NamedTuple):
-    """Output of a mixer or reader: features, the new state, attention weights if there are any, named losses."""
+    """Output of a mixer or reader: features, the new state, attention weights if there are any, named losses.
+
+    A loss is a sum over rows and columns, in units of a column's: training adds it to what it minimises.
+    """
 
     output: Float[Tensor, "batch length width"]
     state: State
@@ -120,7 +123,12 @@ class Mixed(NamedTuple):
 
 
 class Mixer(nn.Module, ABC):
-    """Base of layers' parts that mix the columns of one sequence: self-attention, a recurrent cell, a convolution, …"""
+    """Base of layers' parts that mix the columns of one sequence: self-attention, a recurrent cell, a convolution, …
+
+    ``carries``: whether the state keeps the size it starts with, so that training may carry it from update to update.
+    """
+
+    carries: ClassVar[bool] = False
 
     @property
     def packs(self) -> bool:
@@ -248,10 +256,11 @@ class Reader(nn.Module, ABC):
 
 
 class Decoded(NamedTuple):
-    """Features for the output projection, and the new state."""
+    """Features for the output projection, the new state, and losses as ``Mixed`` has them."""
 
     features: Float[Tensor, "rows length width"]
     state: State
+    losses: dict[str, Float[Tensor, ""]] = {}  # noqa: RUF012  # never changed
 
 
 class Decoder(nn.Module, ABC):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.commands import completion, data_music
+from regard.commands import completion, data_music, data_stdlib
 from regard.commands.options import AsJson
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ To = Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Folder for
 def register(app: typer.Typer) -> None:
     """Add ``regard data`` to the command line."""
     data_music.register(commands)
+    data_stdlib.register(commands)
     app.add_typer(commands, name="data", help="List public corpora, fetch one by name, turn music into text and back.")
 
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
-__all__ = ["State", "join", "leaves", "repeat", "select", "truncate"]
+__all__ = ["State", "begun_anew", "join", "leaves", "rebuilt", "repeat", "select", "truncate"]
 
 State = Any  # recursive: Tensor | tuple[State, ...]; Python cannot spell it in a way type checkers follow
 
@@ -57,6 +57,34 @@ def join(states: Sequence[State]) -> State:
 def leaves(state: State) -> list[Tensor]:
     """List every tensor of the state, depth first."""
     return [state] if isinstance(state, Tensor) else [leaf for child in state for leaf in leaves(child)]
+
+
+def rebuilt(like: State, tensors: Sequence[Tensor]) -> State:
+    """Return the tree of ``like`` with these tensors, as ``leaves`` gives them.
+
+    ValueError where they do not fit: another number of them, other sizes but for the rows, or another kind of number.
+    """
+    old = leaves(like)
+    found = [f"{each.dtype} {list(each.shape[1:])}" for each in tensors]
+    wanted = [f"{each.dtype} {list(each.shape[1:])}" for each in old]
+    if found != wanted:
+        differing = next((pair for pair in zip(found, wanted, strict=False) if pair[0] != pair[1]), None)
+        told = (
+            f"{len(found)} tensors, not {len(wanted)}" if differing is None else f"{differing[0]}, not {differing[1]}"
+        )
+        raise ValueError(f"this state is of another model: {told}")
+    given = iter(tensors)
+
+    def walk(node: State) -> State:
+        return next(given) if isinstance(node, Tensor) else _rebuild(node, [walk(child) for child in node])
+
+    return walk(like)
+
+
+def begun_anew(state: State, start: State, rows: Bool[Tensor, "rows"]) -> State:
+    """Return the state with ``start`` in these rows; both have the same sizes."""
+    pairs = zip(leaves(state), leaves(start), strict=True)
+    return rebuilt(state, [torch.where(rows.view(-1, *[1] * (old.dim() - 1)), new, old) for old, new in pairs])
 
 
 def _walk(state: State, name: str, on_leaf: Callable[[Tensor], Tensor], argument: Any) -> State:

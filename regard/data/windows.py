@@ -22,7 +22,8 @@ class TokenBatch(NamedTuple):
     """Windows of tokens; a column beyond the end of a window is PAD and not valid. ``weight`` counts targets.
 
     ``counted`` says which targets count in the loss, where these are not all that are valid. ``segment`` numbers the
-    documents of a row that holds several, and ``position`` is each column's within its document.
+    documents of a row that holds several, and ``position`` is each column's within its document. ``fresh``: rows go on
+    where those of the batch before ended, but for these.
     """
 
     input: Tensor  # (rows, length) int64
@@ -33,6 +34,7 @@ class TokenBatch(NamedTuple):
     counted: Tensor | tuple[()] = ()  # (rows, length) bool
     segment: Tensor | tuple[()] = ()  # (rows, length) int64
     position: Tensor | tuple[()] = ()  # (rows, length) int64
+    fresh: Tensor | tuple[()] = ()  # (rows,) bool
 
 
 class WindowExamples:

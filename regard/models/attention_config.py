@@ -18,6 +18,8 @@ OTHER_MIXERS = {
     "global-local": "regard.models.transformer.global_local:GlobalLocal",
     "linear": "regard.models.transformer.linear_attention:LinearAttention",
     "mamba2": "regard.models.transformer.mamba2:Mamba2",
+    "compressive": "regard.models.transformer.compressive:Compressive",
+    "segment-memory": "regard.models.transformer.segment_memory:SegmentMemory",
     "ssru": "regard.models.transformer.ssru:SimpleRecurrent",
 }
 ROTATED_MIXERS: frozenset[str] = frozenset({"global-local"})  # those of them whose constructor takes ``rotary``

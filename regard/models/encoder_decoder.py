@@ -74,8 +74,11 @@ class EncoderDecoder(nn.Module):
     ) -> Float[Tensor, "batch target width"] | Loss:
         """Teacher forcing: features of every target position, given the tokens before it; or the ``loss``."""
         session = self.session(source, source_valid)
-        features = self.decoder(target, session.memory, session.state, valid=target_valid).features
-        return features if output is None else self._loss(features, session, target_valid, output, smoothing)
+        decoded = self.decoder(target, session.memory, session.state, valid=target_valid)
+        if output is None:
+            return decoded.features
+        found = self._loss(decoded.features, session, target_valid, output, smoothing)
+        return found._replace(smoothed=sum(decoded.losses.values(), found.smoothed))
 
     def loss(
         self,
@@ -135,8 +138,8 @@ class EncoderDecoder(nn.Module):
         self, tokens: Int[Tensor, "rows length"], session: Session
     ) -> tuple[Float[Tensor, "rows length types"], Session]:
         """Log-probabilities after each token, in float32 or wider, and the session after all of them."""
-        features, state = self.decoder(tokens, session.memory, session.state)
-        return self._log_probabilities(features, session), session._replace(state=state)
+        decoded = self.decoder(tokens, session.memory, session.state)
+        return self._log_probabilities(decoded.features, session), session._replace(state=decoded.state)
 
     def _log_probabilities(
         self, features: Float[Tensor, "rows length width"], session: Session

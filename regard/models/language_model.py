@@ -15,9 +15,9 @@ from regard.core.state import truncate
 from regard.models.execution import Execution, Plain
 from regard.models.head import Head
 from regard.models.input import Input
-from regard.models.transformer.layer import LayerState, TransformerLayer
+from regard.models.transformer.layer import LayerState, Losses, TransformerLayer, stack_results
 
-__all__ = ["LanguageModel", "LanguageModelState"]
+__all__ = ["LanguageModel", "LanguageModelOutput", "LanguageModelState"]
 
 
 class LanguageModelState(NamedTuple):
@@ -28,6 +28,14 @@ class LanguageModelState(NamedTuple):
 
     def truncate(self, length: Int[Tensor, "rows"]) -> LanguageModelState:
         return LanguageModelState(truncate(self.layers, length), torch.minimum(self.length, length))
+
+
+class LanguageModelOutput(NamedTuple):
+    """Features of each column, the state after them, and losses of the layers' parts, summed over rows and columns."""
+
+    features: Float[Tensor, "rows length width"]
+    state: LanguageModelState
+    losses: Losses
 
 
 class LanguageModel(nn.Module):
@@ -56,6 +64,11 @@ class LanguageModel(nn.Module):
         return all(layer.mixer.packs for layer in self.stack)
 
     @property
+    def carries(self) -> bool:
+        """Whether the state keeps its size, so that training may carry it from update to update."""
+        return all(layer.mixer.carries for layer in self.stack)
+
+    @property
     def stack(self) -> Iterable[TransformerLayer]:
         return cast(Iterable[TransformerLayer], self.layers)
 
@@ -72,7 +85,7 @@ class LanguageModel(nn.Module):
         valid: Bool[Tensor, "rows length"] | None = None,
         segment: Int[Tensor, "rows length"] | tuple[()] = (),
         position: Int[Tensor, "rows length"] | tuple[()] = (),
-    ) -> tuple[Float[Tensor, "rows length width"], LanguageModelState]:
+    ) -> LanguageModelOutput:
         """Features of each column, given the columns before it and what ``state`` has read; and the state after.
 
         ``segment`` numbers the documents of a row, none of which sees another; ``position`` is each column's within
@@ -87,12 +100,13 @@ class LanguageModel(nn.Module):
             partial(layer, span=span, state=before, embedded=x, values=values)
             for layer, before in zip(self.stack, state.layers, strict=True)
         ]
-        x, layers = self.execution.run(steps, x)
-        return self.norm(x), LanguageModelState(layers, state.length + span.length)
+        x, results = self.execution.run(steps, x)
+        layers, losses = stack_results(results)
+        return LanguageModelOutput(self.norm(x), LanguageModelState(layers, state.length + span.length), losses)
 
     def step(
         self, tokens: Int[Tensor, "rows length"], state: LanguageModelState
     ) -> tuple[Float[Tensor, "rows length types"], LanguageModelState]:
         """Tokens to log-probabilities of the next, in float32 or wider, and the state after them."""
-        features, state = self(tokens, state)
-        return self.head.log_probabilities(features), state
+        found = self(tokens, state)
+        return self.head.log_probabilities(found.features), found.state

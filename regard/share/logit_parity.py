@@ -72,7 +72,7 @@ def compare_logits(
     rows += [torch.tensor([each[:length]]) for each in encoded]
     difference = largest = 0.0
     for row in rows:
-        features, _ = model(row)
+        features = model(row).features
         own, other = model.head(features)[..., kept], theirs(row).logits[..., kept]
         difference = max(difference, float((own - other).abs().max()))
         largest = max(largest, float(own.abs().max()))

@@ -93,6 +93,13 @@ _ALL = (
         seconds=57,
     ),
     Study(
+        name="memory",
+        claim="Of models that look at equally many places, one that remembers earlier segments recalls what one of "
+        "windows cannot, and one that also compresses what leaves its memory recalls what was longer ago.",
+        source="Dai et al. 2019, §3.2; Rae et al. 2019, §3",
+        seconds=180,
+    ),
+    Study(
         name="senses",
         claim="A word has one embedding for all of its senses; the states an encoder gives it in sentences tell them "
         "apart.",

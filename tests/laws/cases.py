@@ -189,6 +189,13 @@ MIXERS = {
 }
 
 
+REMEMBERING = {"segment": 2, "memory": 2, "compressed": 2, "rate": 2}  # so small that laws go beyond them
+
+
+def compressive(compression: str, **options: object) -> Mixer:
+    return bold(other_mixer("compressive", compression=compression, **REMEMBERING | options))
+
+
 def other_mixer(kind: str, *, causal: bool = True, **options: object) -> Mixer:
     """Mixer of the table, as a stack of these cases would place it."""
     placed = {"width": WIDTH, "heads": 2, "causal": causal, "dropout": 0.0, "rotary": None}
@@ -201,7 +208,14 @@ MIXERS |= {
     "global-local-dilated": lambda: other_mixer("global-local", causal=False, radius=1, dilation=2, labels=2),
     "global-local-random": lambda: other_mixer("global-local", causal=False, radius=1, random=1, separate=False),
     "global-local-sinks": lambda: other_mixer("global-local", radius=1, first=2),
+    "segment-memory-small": lambda: bold(other_mixer("segment-memory", segment=2, memory=3)),
+    "segment-memory-none": lambda: bold(other_mixer("segment-memory", segment=3, memory=0)),
+    "compressive-small": lambda: compressive("conv"),
+    "compressive-restoring": lambda: compressive("dilated", reconstruction="autoencoding"),
+    "compressive-most-used": lambda: compressive("most-used"),
+    "compressive-max": lambda: compressive("max", memory=0),
 }
+
 for kind in OTHER_MIXERS:
     MIXERS.setdefault(kind, lambda kind=kind: other_mixer(kind))
 

@@ -30,6 +30,8 @@ class AverageAttention(Mixer):
     positions at once. No weights: they would all be 1/j.
     """
 
+    carries = True
+
     def __init__(self, width: int, *, inner: int | None = None) -> None:
         super().__init__()
         if inner is not None and inner < 1:

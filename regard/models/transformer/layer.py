@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -15,9 +16,10 @@ from regard.core.state import State
 from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward
 from regard.models.transformer.norms import Residual
 
-__all__ = ["Branch", "LayerState", "TransformerLayer"]
+__all__ = ["Branch", "LayerResult", "LayerState", "Losses", "TransformerLayer", "added_losses", "stack_results"]
 
 Columns = Float[Tensor, "rows length width"]
+Losses = dict[str, Float[Tensor, ""]]
 
 
 class LayerState(NamedTuple):
@@ -25,6 +27,13 @@ class LayerState(NamedTuple):
 
     mixer: State
     reader: State = ()
+
+
+class LayerResult(NamedTuple):
+    """Results of a layer beside its columns: the state after them, and the losses that its parts name."""
+
+    state: LayerState
+    losses: Losses = {}  # noqa: RUF012  # never changed
 
 
 class Branch(NamedTuple):
@@ -85,8 +94,8 @@ class TransformerLayer(nn.Module):
         state: LayerState | None = None,
         embedded: Columns | None = None,
         values: Float[Tensor, "rows length value"] | None = None,
-    ) -> tuple[Columns, LayerState]:
-        """Columns after the layer, and the state after them; without a state they are the first.
+    ) -> tuple[Columns, LayerResult]:
+        """Columns after the layer, and its result beside them; without a state they are the first.
 
         ``embedded``: what the first layer of the stack was given; x unless given. ``values``: value embeddings, for a
         mixer that adds them.
@@ -94,13 +103,15 @@ class TransformerLayer(nn.Module):
         if self.start_mix is not None:
             x = self.start_mix[0] * x + self.start_mix[1] * (x if embedded is None else embedded)
         states: list[State] = []
+        losses: Losses = {}
         # The class's: where ranks share weights, the instance's drops them at its end, as a call from outside must.
         before = type(self).start(self, len(x)) if state is None else state
         for branch in self.branches(span, memory, rows, before, values):
             mixed = branch.joined(x)
             x = mixed.output
             states.append(mixed.state)
-        return x, LayerState(*states[:-1])  # the feed-forward's is ()
+            losses = added_losses(losses, mixed.losses or {})
+        return x, LayerResult(LayerState(*states[:-1]), losses)  # the feed-forward's is ()
 
     def branches(
         self,
@@ -117,3 +128,14 @@ class TransformerLayer(nn.Module):
         if reader is not None:
             found.append(Branch(self.around_reader, lambda x: reader(x, span, memory, rows, state.reader)))
         return [*found, Branch(self.around_feed_forward, lambda x: Mixed(self.feed_forward(x), ()))]
+
+
+def added_losses(one: Losses, other: Losses) -> Losses:
+    """Losses by name, those of the same name summed."""
+    return one | {name: one[name] + loss if name in one else loss for name, loss in other.items()}
+
+
+def stack_results(results: Iterable[LayerResult]) -> tuple[tuple[LayerState, ...], Losses]:
+    """The states of the layers of a stack, and their losses together."""
+    found = tuple(results)
+    return tuple(each.state for each in found), reduce(added_losses, (each.losses for each in found), {})

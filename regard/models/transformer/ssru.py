@@ -21,6 +21,8 @@ class SimpleRecurrent(Mixer):
     c goes one position after the other. No weights to look at. W has no bias.
     """
 
+    carries = True
+
     def __init__(self, width: int) -> None:
         super().__init__()
         self.forget, self.value = nn.Linear(width, width), nn.Linear(width, width, bias=False)

@@ -24,7 +24,7 @@ from regard.attention.mask import Span
 from regard.core.state import truncate
 from regard.models.execution import Execution, Plain
 from regard.models.input import Input
-from regard.models.transformer.layer import LayerState, TransformerLayer
+from regard.models.transformer.layer import LayerState, TransformerLayer, stack_results
 
 __all__ = ["TransformerDecoder", "TransformerEncoder", "TransformerState"]
 
@@ -101,5 +101,7 @@ class TransformerDecoder(Decoder):
             partial(layer, span=span, memory=kept, rows=rows, state=before, embedded=x, values=values)
             for layer, kept, before in zip(self.stack, memory, state.layers, strict=True)
         ]
-        x, layers = self.execution.run(steps, x)
-        return Decoded(self.norm(x), TransformerState(layers, state.length + span.length, state.rows))
+        x, results = self.execution.run(steps, x)
+        layers, losses = stack_results(results)
+        after = TransformerState(layers, state.length + span.length, state.rows)
+        return Decoded(self.norm(x), after, losses)

@@ -49,10 +49,11 @@ class TextDataConfig(DataSection):
     processes: int | None = Field(
         None, ge=1, le=1024, description="that tokenise; unset: as many as cores for a large text, else 1"
     )
-    order: Literal["shuffled", "feistel"] = Field(
+    order: Literal["shuffled", "feistel", "lanes"] = Field(
         "shuffled",
         description="order of an epoch: drawn as a list of all windows, or computed batch by batch, for "
-        "texts too large for that",
+        "texts too large for that; `lanes`: documents from beginning to end, side by side, and what the model "
+        "remembers is carried from one batch to the next, for mixers such as `segment-memory`",
     )
 
     @property
@@ -76,7 +77,7 @@ class TextDataConfig(DataSection):
         return {
             "context": self.context,
             "stride": self.stride or self.context,
-            "documents": "packed" if self.packed(self.train) else "streams",
+            "documents": "lanes" if self.order == "lanes" else "packed" if self.packed(self.train) else "streams",
             "counted": "completions and ends where there are prompts" if prompts else "every token and end",
         }
 
@@ -88,6 +89,13 @@ class TextDataConfig(DataSection):
                 "data.documents",
                 why="a separator is the line between documents where data.documents is separator, and only there",
                 help="--set data.documents=separator --set data.separator='<|endoftext|>'",
+            )
+        if self.order == "lanes" and self.stride not in (None, self.context):
+            raise Misfit(
+                "data.stride",
+                "data.order",
+                why="lanes read every token once, after all that is remembered of those before it",
+                help=f"--set data.stride={self.context}, or --set data.order=shuffled",
             )
         if (self.stride or 1) > self.context:
             raise Misfit(

@@ -37,7 +37,7 @@ from regard.tasks.language_model.interface import generator_interface
 from regard.tasks.language_model.observe import observe_tokens
 from regard.tasks.language_model.running_texts import running_texts
 from regard.tasks.language_model.score_windows import score_windows
-from regard.tasks.language_model.scoring import TextScore, continued_windows, window_scores
+from regard.tasks.language_model.scoring import TextScore, carried_scores, continued_windows, window_scores
 from regard.tasks.language_model.text_batch import TextBatch
 
 __all__ = ["Generated", "GeneratedPiece", "Generator", "TextScore"]
@@ -63,6 +63,8 @@ class Generated(NamedTuple):
 class Generator:
     """Text in, more text out. ``context``: the most tokens that a prediction sees, as in training.
 
+    ``carried``: the model was trained to remember what it read before: it reads on without end, ``context`` at a time.
+
     ``engine`` says what generates: the fast form of the model in float32 where there is one, unless given; scores are
     the model's own.
     """
@@ -75,16 +77,18 @@ class Generator:
         *,
         context: int,
         engine: Engine | None = None,
+        carried: bool = False,
     ) -> None:
         self.model, self.tokenizer = model.eval(), tokenizer
-        self.settings, self.context = settings, context
+        self.settings, self.context, self.carried = settings, context, carried
         self.device = model.head.weight.device
         self.engine = possible(engine, obstacle(model), native_obstacle(model))
 
     @cached_property
     def _decoding(self) -> WindowDecoding:
         """The model in the layout of its engine, made when first asked for."""
-        model, context = causal_decoder(self.model, self.engine), sys.maxsize if forgets(self.model) else self.context
+        model, endless = causal_decoder(self.model, self.engine), self.carried or forgets(self.model)
+        context = sys.maxsize if endless else self.context
         return WindowDecoding(model, context=context, types=len(self.tokenizer), device=self.device)
 
     @overload
@@ -238,7 +242,8 @@ class Generator:
     ) -> TextScore:  # fmt: skip
         """The probability of a whole text, its end symbol left out, in windows of ``context`` tokens.
 
-        With a prompt, the probability that the text goes on from it, read as in generation. With a ``stride`` windows
+        A model that carries what it remembers reads the text once, from its beginning. With a prompt, the probability
+        that the text goes on from it, read as in generation. With a ``stride`` windows
         begin so far apart, the context unless given: of a token that is in several windows the first counts, which has
         at least context − stride tokens before it. ``interrupted`` is asked before each window: where it says so,
         PredictionInterrupted is raised.
@@ -248,13 +253,14 @@ class Generator:
             raise ConfigError("there is no text to score")
         before = [BEGIN] if prompt is None else [BEGIN, *self._encode(prompt)]
         tokens = before + scored
+        if self.carried and stride is None:
+            found = carried_scores(self.model, tokens, len(before), self.context, interrupted)
+            return _text_score(self.tokenizer, text, scored, found)
         if prompt is None or stride is not None:
             windows = iter(score_windows(len(tokens) - 1, len(before) - 1, self.context, stride))
         else:
             windows = continued_windows(len(before), len(tokens), self.context)
-        found = window_scores(self.model, tokens, windows, interrupted)
-        pieces = self.tokenizer.pieces(scored)
-        return TextScore(-math.fsum(found), len(scored), len(text.encode()), len(text), pieces, found)
+        return _text_score(self.tokenizer, text, scored, window_scores(self.model, tokens, windows, interrupted))
 
     def inspect(self, text: str) -> Observation:
         """Attention over a text, and the probability of each of its tokens given those before it."""
@@ -298,6 +304,11 @@ def _generated(prompt: str, piece: GeneratedPiece, sample: int) -> Generated:
     reason = piece.finish_reason
     finished = reason is not None and reason != "length"
     return Generated(prompt, piece.text, piece.log_probability, finished, reason, piece.tokens, sample)
+
+
+def _text_score(tokenizer: Tokenizer, text: str, scored: list[int], found: list[float]) -> TextScore:
+    pieces = tokenizer.pieces(scored)
+    return TextScore(-math.fsum(found), len(scored), len(text.encode()), len(text), pieces, found)
 
 
 def _require_seed(seed: object) -> int:

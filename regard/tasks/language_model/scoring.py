@@ -12,7 +12,7 @@ from regard.core.predictor_interface import PredictionInterrupted
 from regard.core.task import never
 from regard.models.language_model import LanguageModel
 
-__all__ = ["TextScore", "Window", "continued_windows", "window_scores"]
+__all__ = ["TextScore", "Window", "carried_scores", "continued_windows", "window_scores"]
 
 Window = tuple[int, int, int]  # the first token that is read, the first that is scored, the place after the last
 
@@ -65,3 +65,21 @@ def window_scores(
         log_p, _ = model.step(window[:, :-1], model.start(1))
         found += log_p.gather(-1, window[:, 1:, None])[0, at - begin - 1 :, 0].tolist()
     return found
+
+
+def carried_scores(
+    model: LanguageModel, tokens: Sequence[int], first: int, context: int, interrupted: Callable[[], bool] = never
+) -> list[float]:
+    """Log-probability of each token from number ``first`` on, given all that the model remembers of those before it.
+
+    Read ``context`` tokens at a time. Raises PredictionInterrupted where ``interrupted``, asked before each, says so.
+    """
+    state, found = model.start(1), list[float]()
+    every = torch.tensor([tokens], device=model.head.weight.device)
+    for begin in range(0, len(tokens) - 1, context):
+        if interrupted():
+            raise PredictionInterrupted
+        end = min(begin + context, len(tokens) - 1)
+        log_p, state = model.step(every[:, begin:end], state)
+        found += log_p.gather(-1, every[:, begin + 1 : end + 1, None])[0, :, 0].tolist()
+    return found[first - 1 :]

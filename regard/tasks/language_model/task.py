@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from regard.core import atomic_files
-from regard.core.state import State
+from regard.core.state import begun_anew, leaves, rebuilt
 from regard.core.task import (
     Advance,
     Card,
+    Carry,
     CodecsAndSpec,
     Data,
     LossTerms,
@@ -28,6 +29,7 @@ from regard.core.task import (
 )
 from regard.data.document_stream import DocumentStream, open_or_prepare_documents
 from regard.data.documents import read_documents
+from regard.data.lanes import LaneExamples
 from regard.data.packs import PackExamples
 from regard.data.stream import Stream, TextConfig, open_or_prepare_stream, read_text_lines
 from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer, train_tokenizer
@@ -68,18 +70,20 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
     codecs, spec = _open(run)
     digests: dict[str, str] = {}
 
-    def examples(name: str, texts: tuple[TextConfig, ...]) -> WindowExamples | PackExamples:
+    def examples(name: str, texts: tuple[TextConfig, ...]) -> WindowExamples | PackExamples | LaneExamples:
         prepare = partial(_documents if config.data.packed(texts) else _stream, run, codecs.tokenizer)
         streams: Any = [
             prepare(text, f"{name}-{number}", contents or {}, say, progress) for number, text in enumerate(texts)
         ]
         digests.update({stream.folder.name: stream.content for stream in streams})
-        kind = PackExamples if config.data.packed(texts) else WindowExamples
-        found: WindowExamples | PackExamples = kind(
+        kind: Any = PackExamples if config.data.packed(texts) else WindowExamples
+        if config.data.order == "lanes":
+            kind = LaneExamples
+        found: WindowExamples | PackExamples | LaneExamples = kind(
             streams, context=config.data.context, tokens=config.train.batch_tokens, seed=config.seed,
             stride=config.data.stride, computed=config.data.order == "feistel",
         )  # fmt: skip
-        if isinstance(found, PackExamples):
+        if not isinstance(found, WindowExamples):
             say(f"{name}: {found.description}")
         return found
 
@@ -100,9 +104,11 @@ def _lines(data: TextDataConfig) -> Iterator[str]:
 
 
 def _warn_of_documents_in_both(train: object, valid: object, say: Report) -> None:
-    if isinstance(train, PackExamples) and isinstance(valid, PackExamples) and train.streams and valid.streams:
-        held_out = set[bytes]().union(*(stream.digests() for stream in valid.streams))
-        both = len(set[bytes]().union(*(stream.held(held_out) for stream in train.streams)))
+    learned, held = ([each for each in getattr(part, "streams", ()) if isinstance(each, DocumentStream)]
+                     for part in (train, valid))  # fmt: skip
+    if learned and held:
+        held_out = set[bytes]().union(*(stream.digests() for stream in held))
+        both = len(set[bytes]().union(*(stream.held(held_out) for stream in learned)))
         if both:
             say(f"warning: {both:,} of {len(held_out):,} validation documents are in the training data, too")
 
@@ -160,7 +166,10 @@ def _build(config: LanguageModelConfig, spec: Mapping[str, int]) -> LanguageMode
     if config.model.share == "none":
         projection = nn.Parameter(torch.empty(spec["types"], layers.width).normal_(std=std))
     built = language_model(layers, embedding, Head(projection, _bias(config, spec["types"])))
-    if config.data.packed(config.data.train) and not built.packs:
+    if config.data.order == "lanes":
+        if not built.carries:
+            raise _cannot_carry(config)
+    elif config.data.packed(config.data.train) and not built.packs:
         raise _cannot_pack(config)
     return built
 
@@ -172,6 +181,16 @@ def _cannot_pack(config: LanguageModelConfig) -> ConfigError:
         where="model.decoder.mixer.kind",
         why="it cannot keep the documents of one row apart",
         help="--set model.mixer=dot, or --set data.documents=stream, for one stream of each text",
+    )
+
+
+def _cannot_carry(config: LanguageModelConfig) -> ConfigError:
+    kind = config.model.decoder.mixer.kind
+    return ConfigError(
+        f"the mixer {kind!r} cannot read in lanes",
+        where="model.decoder.mixer.kind",
+        why="what it remembers grows with each token, so that nothing can carry it from batch to batch",
+        help="--set model.mixer=segment-memory, or --set data.order=shuffled",
     )
 
 
@@ -194,15 +213,23 @@ def _objective(config: LanguageModelConfig) -> Objective:
     """Cross-entropy of every next token under the label smoothing of the config, in nats."""
     smoothing, music = config.train.label_smoothing, config.data.tokenizer.kind == "notes"
 
-    def loss(net: nn.Module, batch: TokenBatch, carry: State = ()) -> LossTerms:
+    def loss(net: nn.Module, batch: TokenBatch, carry: Carry = ()) -> LossTerms:
         model = cast(LanguageModel, net)
         if isinstance(batch.segment, Tensor) and not model.packs:
             raise _cannot_pack(config)
-        features, _ = model(batch.input, valid=batch.valid, segment=batch.segment, position=batch.position)
+        state = None
+        if isinstance(batch.fresh, Tensor):
+            start = model.start(len(batch.input))
+            state = begun_anew(rebuilt(start, carry), start, batch.fresh) if carry else start
+        features, state, losses = model(
+            batch.input, state, valid=batch.valid, segment=batch.segment, position=batch.position
+        )
         counted = batch.counted if isinstance(batch.counted, Tensor) else batch.valid
         found = model.head.loss(features[counted], batch.target[counted], smoothing=smoothing)
         frames = {"frames": (batch.target[counted] == FRAME_END).sum()} if music else {}
-        return LossTerms(found.smoothed, {"nll": found.nll.detach(), "tokens": counted.sum(), **frames})
+        sums = {"nll": found.nll.detach(), "tokens": counted.sum(), **frames}
+        left = tuple(leaves(state)) if isinstance(batch.fresh, Tensor) else ()
+        return LossTerms(sum(losses.values(), found.smoothed), sums, left)
 
     return loss
 
@@ -224,8 +251,9 @@ def _predictor(
     net: nn.Module, codecs: TextCodec, config: LanguageModelConfig, *, engine: Engine | None = None
 ) -> Generator:
     return Generator(
-        cast(LanguageModel, net), codecs.tokenizer, config.generate, context=config.data.context, engine=engine
-    )
+        cast(LanguageModel, net), codecs.tokenizer, config.generate, context=config.data.context, engine=engine,
+        carried=config.data.order == "lanes",
+    )  # fmt: skip
 
 
 def _sample(folder: Path) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class Recommender:
         """(sessions, items): of the item after each session, among all items."""
         rows = [self._read(items) for items in sessions]
         tokens, valid = (each.to(self.net.head.weight.device) for each in padded(rows))
-        features, _ = self.net(tokens, valid=valid)
+        features = self.net(tokens, valid=valid).features
         last = features[torch.arange(len(rows)), valid.sum(1) - 1]
         return self.net.head(last).double()[:, len(SPECIALS) :].log_softmax(-1).cpu()
 
@@ -119,7 +119,7 @@ class Recommender:
         tokens = torch.from_numpy(read)[None].to(self.net.head.weight.device)
         shared = twin(self.net)  # hooks on the model itself would be seen by whoever asks meanwhile
         with observe(shared) as seen:
-            features, _ = shared(tokens)
+            features = shared(tokens).features
             log_p = shared.head(features)[0].double()[:, len(SPECIALS) :].log_softmax(-1).cpu()
         labels = tuple(self.codec.tokenizer.pieces(read.tolist()))
         axes = Axis("item", labels), Axis("item looked at", labels)

@@ -74,7 +74,7 @@ def _objective(config: NextItemConfig) -> Objective:
 
     def loss(net: nn.Module, batch: SessionBatch, carry: State = ()) -> LossTerms:
         model = cast(LanguageModel, net)
-        features, _ = model(batch.input, valid=batch.valid)
+        features = model(batch.input, valid=batch.valid).features
         found = model.head.loss(features[batch.counted], batch.target[batch.counted], smoothing=smoothing)
         sums = {"nll": found.nll.detach(), "items": batch.counted.sum()}
         if not torch.is_grad_enabled():

@@ -1,0 +1,63 @@
+"""Compression functions of remembered columns: c columns to a slot (Rae et al. 2019, §3.2)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+__all__ = ["Compression", "Compressor"]
+
+Compression = Literal["mean", "max", "conv", "dilated", "most-used"]
+Old = Float[Tensor, "rows segment width"]
+Slots = Float[Tensor, "rows slots width"]
+
+
+class Compressor(nn.Module):
+    """f_c: the ``segment`` oldest columns to segment / ``rate`` slots, the oldest first.
+
+    ``mean``, ``max``: of each ``rate`` neighbours. ``conv``: W_1 h_1 + … + W_c h_c + b of each ``rate`` neighbours.
+    ``dilated``: the same of columns segment / rate apart, so that a slot is of the whole segment (the paper does not
+    say which dilations it tuned). ``most-used``: the columns that got most attention, as they are.
+    """
+
+    def __init__(self, kind: Compression, width: int, *, segment: int, rate: int, restores: bool = False) -> None:
+        super().__init__()
+        if rate < 1 or segment % rate:
+            raise ValueError(f"rate = {rate} does not divide segment = {segment}")
+        self.kind, self.rate, self.slots = kind, rate, segment // rate
+        self.learns = kind in ("conv", "dilated")
+        stride, dilation = (rate, 1) if kind == "conv" else (1, self.slots)
+        self.convolution = self.restorer = None
+        if self.learns:
+            self.convolution = nn.Conv1d(width, width, rate, stride, dilation=dilation)
+            if restores:
+                self.restorer = nn.ConvTranspose1d(width, width, rate, stride, dilation=dilation)
+
+    def forward(self, old: Old, usage: Float[Tensor, "rows segment"] | tuple[()] = ()) -> Slots:
+        """``usage``: the mean attention that each column got, for ``most-used``."""
+        if self.convolution is not None:
+            found: Tensor = self.convolution(old.mT).mT
+            return found
+        if isinstance(usage, Tensor):
+            kept = usage.topk(self.slots, 1).indices.sort(1).values
+            return old.take_along_dim(kept[..., None], 1)
+        parts = old.unflatten(1, (self.slots, self.rate))
+        return parts.mean(2) if self.kind == "mean" else parts.amax(2)
+
+    def restored(self, slots: Slots) -> Old:
+        """g: slots to columns, for the loss of an autoencoder."""
+        if self.restorer is None:
+            raise ValueError("this compressor restores nothing")
+        found: Tensor = self.restorer(slots.mT).mT
+        return found
+
+    def as_neighbours_mean(self) -> None:
+        """Let a convolution begin as the mean of what it reads; with a rate of 1 it is the identity."""
+        if self.convolution is not None and self.convolution.bias is not None:
+            with torch.no_grad():
+                identity = torch.eye(self.convolution.in_channels)[..., None] / self.rate
+                self.convolution.weight.copy_(identity.expand_as(self.convolution.weight))
+                self.convolution.bias.zero_()

@@ -1,0 +1,128 @@
+"""Attention to columns that may be remembered ones, by content and by distance, as Transformer-XL has it."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.attention.cpu_softmax import attend_short
+from regard.core.reference_mode import in_reference_mode
+from regard.models.dropout import Dropout
+
+__all__ = ["RelativeAttention", "sinusoids"]
+
+Columns = Float[Tensor, "rows length width"]
+Energy = Float[Tensor, "rows heads length keys"]
+
+
+def sinusoids(distances: int, width: int) -> Float[Tensor, "{distances} {width}"]:
+    """R_d = [sin(d ω_i) ‖ cos(d ω_i)], ω_i = 10000^(−2i/width), of the distances 0 … (Dai et al. 2019, §3.3)."""
+    frequency = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    angle = torch.arange(distances, dtype=torch.float64)[:, None] * frequency
+    return torch.cat([angle.sin(), angle.cos()], 1)[:, :width].to(torch.get_default_dtype())
+
+
+class RelativeAttention(nn.Module):
+    """Multi-head attention of columns x to columns h, the places of which count as distances.
+
+    A_ij = (q_i·k_j + q_i·r_{i−j} + u·k_j + v·r_{i−j}) / √d_k with q = W_q x, k = W_k,E h, r_d = W_k,R R_d, and the
+    output is W_o softmax(A) W_v h (Dai et al. 2019, §3.3; no biases). u and v are one vector a head, from 0.
+
+    ``distances``: how many there are, from 0. Few queries against many keys, as in generation, are multiplied by the
+    transposed projections instead of projecting every key: (W_kᵀ q)·h for q·(W_k h), which is the same.
+    """
+
+    def __init__(self, width: int, *, heads: int, distances: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        if width % heads:
+            raise ValueError(f"heads = {heads} does not divide width = {width}")
+        self.heads, self.key_width = heads, width // heads
+        self.query, self.key, self.value, self.place, self.output = (
+            nn.Linear(width, width, bias=False) for _ in range(5)
+        )
+        self.content_bias = nn.Parameter(torch.zeros(heads, self.key_width))  # u
+        self.place_bias = nn.Parameter(torch.zeros(heads, self.key_width))  # v
+        self.dropout = Dropout(dropout)
+        self.sinusoid: Tensor
+        self.reach(distances)
+
+    def reach(self, distances: int) -> None:
+        """Let there be so many distances: nothing that is learned depends on how many."""
+        self.register_buffer("sinusoid", sinusoids(distances, self.query.in_features), persistent=False)
+
+    def forward(
+        self,
+        x: Columns,
+        h: Float[Tensor, "rows keys width"],
+        first: Int[Tensor, "rows"],
+        allowed: Bool[Tensor, "rows length keys"],
+        *,
+        need_weights: bool = False,
+    ) -> tuple[Columns, Energy | None]:
+        """Output of each column of x, and the weights, before dropout, if they are asked for.
+
+        ``first``: the key that column 0 of x is: column i is key first + i, at distance first + i − j from key j.
+        """
+        few = x.shape[1] < self.key_width
+        plain = need_weights or few or in_reference_mode()
+        query = self._heads(self.query(x))
+        content, place = query + self.content_bias[:, None], query + self.place_bias[:, None]
+        scale = self.key_width**-0.5
+        added = (scale * self._by_distance(place, first, h.shape[1], few)).masked_fill(
+            ~allowed[:, None], torch.finfo(x.dtype).min
+        )
+        dropping = self.dropout if self.training and self.dropout.probability else None
+        if not plain:
+            key, value = self._heads(self.key(h)), self._heads(self.value(h))
+            context = attend_short(content, key, value, added, None, scale=scale, dropping=dropping)
+            return self.output(context.transpose(1, 2).flatten(2)), None
+        energy = scale * (self._against(content, self.key, h) if few else content @ self._heads(self.key(h)).mT)
+        weights = torch.softmax(energy + added, -1)
+        kept = weights if dropping is None else dropping(weights)
+        if few:
+            context = torch.einsum("rhld,hvd->rlhv", kept @ h[:, None], self._matrices(self.value))
+        else:
+            context = (kept @ self._heads(self.value(h))).transpose(1, 2)
+        return self.output(context.flatten(2)), weights if need_weights else None
+
+    def by_content(self, x: Columns, h: Float[Tensor, "rows keys width"]) -> Columns:
+        """Contexts of x by content alone, softmax(q·k / √d_k) W_v h, through weights that nothing is learned of."""
+        query, key, value = (
+            self._heads(nn.functional.linear(columns, part.weight.detach()))
+            for part, columns in ((self.query, x), (self.key, h), (self.value, h))
+        )
+        weights = torch.softmax(query @ key.mT * self.key_width**-0.5, -1)
+        return (weights @ value).transpose(1, 2).flatten(2)
+
+    def _by_distance(
+        self, query: Float[Tensor, "rows heads length key_width"], first: Int[Tensor, "rows"], keys: int, few: bool
+    ) -> Energy:
+        """q_i·r_{i−j}: of every distance, then each row moved to where its distances stand."""
+        sinusoid = self.sinusoid[:keys]
+        length, rows = query.shape[2], len(query)
+        aligned = bool((first + length == keys).all())  # the columns of x are the last keys, in every row
+        if aligned:
+            sinusoid = sinusoid.flip(0)
+        if few:
+            energy = self._against(query, self.place, sinusoid)
+        else:
+            place = self.place(sinusoid).view(keys, self.heads, self.key_width)
+            energy = torch.einsum("rhld,khd->rhlk", query, place)
+        if aligned:
+            # One column more a row, and each row of the table begins one column further left than the one above it.
+            shifted = nn.functional.pad(energy, (1, 0)).view(rows, self.heads, keys + 1, length)
+            return shifted[:, :, 1:].reshape(rows, self.heads, length, keys)
+        columns = torch.arange(length, device=first.device)
+        distance = first[:, None, None] + columns[:, None] - torch.arange(keys, device=first.device)
+        return energy.gather(-1, distance.clamp(0, keys - 1)[:, None].expand_as(energy))
+
+    def _against(self, query: Tensor, part: nn.Linear, h: Tensor) -> Energy:
+        """q·(W h) as (Wᵀ q)·h, head by head."""
+        return torch.einsum("rhlk,hkw->rhlw", query, self._matrices(part)) @ (h[:, None].mT if h.dim() == 3 else h.mT)
+
+    def _matrices(self, part: nn.Linear) -> Float[Tensor, "heads key_width width"]:
+        return part.weight.view(self.heads, self.key_width, -1)
+
+    def _heads(self, x: Columns) -> Float[Tensor, "rows heads length key_width"]:
+        return x.unflatten(-1, (self.heads, self.key_width)).transpose(1, 2)
