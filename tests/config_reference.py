@@ -39,11 +39,12 @@ from regard.models.recurrent.config import CellConfig, RecurrentDecoderConfig, R
 from regard.models.tagger_config import TaggerModelConfig
 from regard.models.transformer.config import TransformerDecoderConfig, TransformerEncoderConfig
 from regard.runs.config import TaskSection, recipe_names
-from regard.tasks.classification.config import LabelledDataConfig
+from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.language_model.config import GenerateConfig, TextDataConfig
 from regard.tasks.masked.config import FillConfig, MaskedDataConfig
-from regard.tasks.next_item.config import RecommendConfig, SessionDataConfig
-from regard.tasks.tagging.config import TaggedDataConfig
+from regard.tasks.next_item.config import RecommendConfig
+from regard.tasks.next_item.data_config import SessionDataConfig
+from regard.tasks.tagging.data_config import TaggedDataConfig
 from regard.tasks.translation.config import DataConfig, TranslationConfig
 
 __all__ = ["PAGE", "meanings", "page"]

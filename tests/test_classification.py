@@ -23,7 +23,7 @@ from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 from regard.tasks.classification.automatic_config import choose
 from regard.tasks.classification.classifier import Classifier
-from regard.tasks.classification.config import LabelledDataConfig
+from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.classification.examples import text_table
 from regard.tasks.classification.labelled_text import read_labelled
 from regard.testing import TaskCase
@@ -55,7 +55,7 @@ def test_json_lines_are_read_by_key(tmp_path: Path) -> None:
     [
         ("a\tb\nc\n", {}, ":2"),
         ("a\t \n", {}, ":1"),
-        ("x\ty\na\tb\n", {"text": ["x"], "label": "z"}, "no column z"),
+        ("x\ty\na\tb\n", {"text": ["x"], "label": "z"}, "no column 'z'"),
     ],
 )
 def test_a_line_that_is_no_example_is_named(tmp_path: Path, content: str, keys: dict[str, object], told: str) -> None:

@@ -22,7 +22,8 @@ from regard.runs.config import load_config
 from regard.tasks.evaluate import evaluate
 from regard.tasks.load import load
 from regard.tasks.next_item.codecs import ItemCodec
-from regard.tasks.next_item.config import RecommendConfig, SessionDataConfig
+from regard.tasks.next_item.config import RecommendConfig
+from regard.tasks.next_item.data_config import SessionDataConfig
 from regard.tasks.next_item.examples import SessionExamples
 from regard.tasks.next_item.recommender import Recommender
 from regard.tasks.next_item.sessions import read_sessions

@@ -43,7 +43,8 @@ Run = Annotated[
     Path, typer.Argument(metavar="RUN", help="Run folder, for example runs/m30k.", autocompletion=completion.runs)
 ]
 PairSource = Annotated[
-    Path, typer.Argument(metavar="SOURCE", help="Source sentences, one a line; or a .tsv or .jsonl of both sides.")
+    Path,
+    typer.Argument(metavar="SOURCE", help="Source sentences, one a line; or a .tsv, .jsonl, .csv or .parquet of both."),
 ]
 PairTarget = Annotated[
     Path | None, typer.Argument(metavar="TARGET", help="Target sentences, line by line those of SOURCE.")

@@ -21,7 +21,8 @@ from regard.data.tokenizers.tokenizer import BEGIN, END, Tokenizer
 from regard.errors import DataError
 from regard.tasks.classification.answers import number
 from regard.tasks.classification.codecs import LabelCodec
-from regard.tasks.classification.config import ClassificationConfig, LabelledDataConfig
+from regard.tasks.classification.config import ClassificationConfig
+from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.classification.labelled_text import LabelledText, read_labelled
 
 __all__ = ["LabelledBatch", "LabelledExamples", "encode_texts", "text_table", "texts_of"]
