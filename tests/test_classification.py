@@ -366,11 +366,11 @@ def test_texts_apart_are_compared(tmp_path: Path, case: TaskCase) -> None:
     assert first.weights.shape[1:] == (4, 4) and second.weights.shape[1:] == (3, 3)
     assert seen.attention["pooling"].weights.shape == (1, 1, 6)
     with torch.no_grad():
-        states = [net.encoder(*text_table([row], apart=False)).states[0] for row in ([2, 4, 5, 3], [2, 6, 3])]
+        states = [net.encoder(*text_table([np.array(row)], apart=False)).states[0] for row in ([2, 4, 5, 3], [2, 6, 3])]
         u, v = (state.mean(0) for state in states)
         net.pooling = "mean"
         wanted = net.output(net.compare(torch.cat([u, v, (u - v).abs(), u * v])).relu())
-        found = net(*text_table([[2, 4, 5, 3, 6, 3]], apart=True)).logits[0]
+        found = net(*text_table([np.array([2, 4, 5, 3, 6, 3])], apart=True)).logits[0]
     torch.testing.assert_close(found, wanted)
 
 

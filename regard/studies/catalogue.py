@@ -130,6 +130,14 @@ _ALL = (
         seconds=2558,
         needs_text=True,
     ),
+    Study(
+        name="pretrain",
+        claim="An encoder that first learned to fill gaps in the texts of a task, or to go on with them, tells their "
+        "labels better than one that begins from nothing, although it has read nothing else.",
+        source="Dai & Le 2015; Krishna et al. 2023",
+        seconds=900,
+        needs_text=True,
+    ),
 )
 STUDIES: dict[str, Study] = {study.name: study for study in _ALL}
 

@@ -38,10 +38,10 @@ class ClassificationConfig(EncoderRunConfig):
 
     @property
     def summary(self) -> str:
-        side = self.model.encoder
+        side, affixes = self.model.encoder, f"{self.model.affixes:,} affixes, " if self.model.affixes else ""
         return (
-            f"classifier, {side.kind} encoder, {side.depth} layers, width {side.width}, pooling {self.model.pooling}, "
-            f"dropout {side.dropout}"
+            f"classifier, {side.kind} encoder, {side.depth} layers, width {side.width}, {affixes}pooling "
+            f"{self.model.pooling}, dropout {side.dropout}"
         )
 
     @classmethod
@@ -56,6 +56,14 @@ class ClassificationConfig(EncoderRunConfig):
         if self.model.pairs == "apart" and len(self.data.text) != 2:
             why = f"two texts are compared, and data.text names {len(self.data.text)}"
             raise Misfit("model.pairs", "data.text", why=why, help="--set model.pairs=together")
+        return self
+
+    @model_validator(mode="after")
+    def _affixes_are_of_words(self) -> Self:
+        kind = self.data.tokenizer.kind
+        if self.model.affixes and kind != "word":
+            why = f"beginnings and ends are those of words, and data.tokenizer.kind is {kind}"
+            raise Misfit("model.affixes", "data.tokenizer.kind", why=why, help="--set data.tokenizer.kind=word")
         return self
 
     @model_validator(mode="after")

@@ -48,6 +48,13 @@ class LabelledDataConfig(DataSection):
     reverse_complement: bool = Field(
         False, description="of DNA: training reads the other strand of every second text, drawn anew each epoch"
     )
+    hidden_tokens: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="share of the pieces that training shows as unknown, without affixes, drawn anew each epoch: "
+        "what is told must not hang on a single word",
+    )
     class_weights: Literal["none", "balanced"] = Field(
         "none", description="each example counts the same, or each class: by examples / (classes · its examples)"
     )
