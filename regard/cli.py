@@ -35,6 +35,7 @@ from regard.commands import (
     info,
     inspect,
     keys,
+    nodes,
     predict,
     recommend,
     score,
@@ -52,7 +53,7 @@ __all__ = ["VERBS", "build_app", "main", "run"]
 
 # In the order of ``regard --help``. A verb's module has ``register(app)``, and its function imports what is heavy.
 VERBS: tuple[ModuleType, ...] = (
-    train, translate, generate, fill, classify, tag, recommend, predict, inspect, serve, keys, export, import_,
+    train, translate, generate, fill, classify, tag, recommend, nodes, predict, inspect, serve, keys, export, import_,
     evaluate, score, info, average, check, data, compare, study, doctor, demo,
 )  # fmt: skip
 

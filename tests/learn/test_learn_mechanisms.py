@@ -16,6 +16,7 @@ from regard.training.optim import Optimizer, schedule
 from .test_learn import TYPES, decode, learn, sentences
 
 SHORT = 4
+STATIC = "gat"  # every query ranks the keys alike: a decoder that must find one cannot (Brody et al. 2022, Theorem 1)
 OPTIONS: dict[str, dict[str, Any]] = {}  # of mechanisms whose own defaults are made for longer sources
 for kind in (
     "location-aware",
@@ -48,7 +49,7 @@ def test_one_batch_is_learned_by_heart(kind: str) -> None:
     assert decode(model.eval(), sources) == targets
 
 
-@pytest.mark.parametrize("kind", MECHANISMS)
+@pytest.mark.parametrize("kind", [kind for kind in MECHANISMS if kind != STATIC])
 def test_copying_is_learned_as_a_rule(kind: str) -> None:
     """Sentences it has never seen come out as they went in, for which every word must be looked at in turn."""
     model = model_of(kind)
