@@ -15,9 +15,10 @@ __all__ = [
 # ``width`` and, where it names them, what its site gives: see ``build_mixer``. All other arguments are options.
 OTHER_MIXERS = {
     "average": "regard.models.transformer.average_attention:AverageAttention",
+    "hashed": "regard.models.transformer.hashed:HashedAttention",
     "ssru": "regard.models.transformer.ssru:SimpleRecurrent",
 }
-ROTATED_MIXERS: frozenset[str] = frozenset()  # those of them whose constructor takes ``rotary``
+ROTATED_MIXERS: frozenset[str] = frozenset({"hashed"})  # those of them whose constructor takes ``rotary``
 Projection = Literal["query", "key", "value", "output"]
 
 

@@ -14,7 +14,7 @@ from regard.models.attention_config import OTHER_MIXERS
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.transformer.average_attention import AverageAttention
-from regard.models.transformer.mixers import find_mixer
+from regard.models.transformer.mixers import place_mixer
 from regard.models.transformer.ssru import SimpleRecurrent
 
 
@@ -158,6 +158,5 @@ def test_what_is_no_mixer_is_a_config_error(mixer: dict[str, object], complaint:
 
 @pytest.mark.parametrize("kind", OTHER_MIXERS)
 def test_a_mixer_of_the_table_may_serve_in_a_decoder(kind: str) -> None:
-    can = find_mixer(kind)(4).can()
-    assert can.causal
-    assert can.stream == "exact"
+    placed = {"width": 4, "heads": 2, "causal": True, "dropout": 0.0, "rotary": None}
+    assert place_mixer(kind, {}, placed, where="mixer").can().causal

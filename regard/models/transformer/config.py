@@ -44,7 +44,8 @@ class TransformerStackConfig(AttentionSizes, StackConfig):
     )
     position: PositionConfig = Field(SinusoidalConfig(), description="kind of positions")
     mixer: MixerConfig = Field(
-        MixerConfig(), description="a mechanism of self-attention, or what stands in its place: `average`, `ssru`"
+        MixerConfig(),
+        description="a mechanism of self-attention, or what stands in its place: `average`, `hashed`, `ssru`",
     )
     execution: Literal["plain", "checkpointed"] = Field(
         "plain", description="`checkpointed`: each layer is computed again for its gradient: less memory, more time"
