@@ -15,14 +15,15 @@ __all__ = [
 # ``width`` and, where it names them, what its site gives: see ``build_mixer``. All other arguments are options.
 OTHER_MIXERS = {
     "average": "regard.models.transformer.average_attention:AverageAttention",
+    "compressive": "regard.models.transformer.compressive:Compressive",
     "global-local": "regard.models.transformer.global_local:GlobalLocal",
+    "hashed": "regard.models.transformer.hashed:HashedAttention",
     "linear": "regard.models.transformer.linear_attention:LinearAttention",
     "mamba2": "regard.models.transformer.mamba2:Mamba2",
-    "compressive": "regard.models.transformer.compressive:Compressive",
     "segment-memory": "regard.models.transformer.segment_memory:SegmentMemory",
     "ssru": "regard.models.transformer.ssru:SimpleRecurrent",
 }
-ROTATED_MIXERS: frozenset[str] = frozenset({"global-local"})  # those of them whose constructor takes ``rotary``
+ROTATED_MIXERS = frozenset({"global-local", "hashed"})  # those of them whose constructor takes ``rotary``
 Projection = Literal["query", "key", "value", "output"]
 
 

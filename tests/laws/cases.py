@@ -186,6 +186,11 @@ MIXERS = {
     "gated-convolution": lambda: GatedConvolution(WIDTH, kernel=3),
     "gated-convolution-pointwise": lambda: GatedConvolution(WIDTH, kernel=1),
     "average-feed-forward": lambda: AverageAttention(WIDTH, inner=5),
+    "packed-hashed": lambda: other_mixer("hashed", buckets=4, chunk=2, rounds=3),
+    "packed-hashed-rotary": lambda: other_mixer("hashed", buckets=1, chunk=2, rotary=Rotary(PER_HEAD)),
+    "hashed-chunks": lambda: other_mixer("hashed", buckets=[2, 2], chunk=2, rounds=2, nearest=False),
+    "hashed-encoder": lambda: other_mixer("hashed", causal=False, buckets=4, chunk=2, rounds=3),
+    "hashed-across-encoder": lambda: other_mixer("hashed", causal=False, buckets=4, chunk=2, across=True),
 }
 
 
@@ -196,9 +201,9 @@ def compressive(compression: str, **options: object) -> Mixer:
     return bold(other_mixer("compressive", compression=compression, **REMEMBERING | options))
 
 
-def other_mixer(kind: str, *, causal: bool = True, **options: object) -> Mixer:
+def other_mixer(kind: str, *, causal: bool = True, rotary: Rotary | None = None, **options: object) -> Mixer:
     """Mixer of the table, as a stack of these cases would place it."""
-    placed = {"width": WIDTH, "heads": 2, "causal": causal, "dropout": 0.0, "rotary": None}
+    placed = {"width": WIDTH, "heads": 2, "causal": causal, "dropout": 0.0, "rotary": rotary}
     return place_mixer(kind, options, placed, where="mixer")
 
 

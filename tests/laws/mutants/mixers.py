@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -16,6 +18,7 @@ from regard.attention.positions.rotary import Rotary
 from regard.core.state import State, select
 from regard.models.convolutional.gated_convolution import GatedConvolution
 from regard.models.transformer.average_attention import AverageAttention
+from regard.models.transformer.hashed import HashedAttention
 from regard.models.transformer.ssru import SimpleRecurrent
 
 from ..cases import HEADS, MECHANISMS, PACKED, SIZES, WIDTH, bold, heads
@@ -216,7 +219,29 @@ class MeanOfColumns(AverageAttention):
         return mixed._replace(state=mixed.state._replace(seen=mixed.state.seen + state.seen))
 
 
+def _packing(mixer: HashedAttention) -> HashedAttention:
+    """With the mask by which a mutant says that documents are kept apart."""
+    mixer.mask = PACKED
+    return mixer
+
+
+class SaysChunksAreExact(HashedAttention):
+    """Claims that chunks, whose bounds later columns move, give what one pass gives."""
+
+    def can(self):
+        return replace(super().can(), stream="exact")
+
+
+class SortsDocumentsTogether(HashedAttention):
+    """Looks at columns of its bucket in other documents of the row."""
+
+    def forward(self, x, span, state):
+        return super().forward(x, span._replace(segment=()), state)
+
+
 MUTANTS = {
+    "chunks-that-stream": (lambda: SaysChunksAreExact(WIDTH, heads=HEADS, buckets=2, chunk=2, nearest=False), "chunk"),
+    "sorts-documents-together": (lambda: _packing(SortsDocumentsTogether(WIDTH, heads=HEADS, buckets=2)), "packed"),
     "forgets-segments": (lambda: _attention(Forgetful, PACKED), "chunk"),
     "loses-segments": (lambda: _attention(Forgetful, PACKED), "packed"),
     "forgets-positions": (lambda: _attention(ForgetsPositions, PACKED & Window(1)), "packed"),

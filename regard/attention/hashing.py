@@ -1,0 +1,285 @@
+"""Attention of columns whose vectors hash to one bucket, in chunks of the sorted columns (Kitaev et al. 2020, §2)."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int, Shaped, UInt8
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad
+
+__all__ = ["SELF_ENERGY", "Drops", "SortedChunks", "attend_chunks", "draw_rotations", "fixed_rotations", "hash_columns"]
+
+SELF_ENERGY = -1e5  # of a column to itself, whose own product would be the greatest: it counts where nothing else does
+UNSEEN = -(1 << 30)  # number of a key that nobody may look at
+BLIND = UNSEEN >> 1  # of a place that holds no column: below every key's but those
+
+
+def draw_rotations(
+    heads: int, width: int, rounds: int, factors: tuple[int, ...], generator: torch.Generator | None, device: Any = None
+) -> Float[Tensor, "heads width rounds halves"]:
+    """Gaussian R of each head and round, with half a column for each bucket of each factor."""
+    halves = sum(factor // 2 for factor in factors)
+    return torch.randn(heads, width, rounds, halves, generator=generator, device=device)
+
+
+@lru_cache(maxsize=64)
+def fixed_rotations(
+    heads: int, width: int, rounds: int, factors: tuple[int, ...], seed: int
+) -> Float[Tensor, "heads width rounds halves"]:
+    """Rotations that a seed alone decides, for evaluation."""
+    return draw_rotations(heads, width, rounds, factors, torch.Generator().manual_seed(seed))
+
+
+@torch.no_grad()
+def hash_columns(
+    x: Float[Tensor, "batch heads length width"],
+    rotations: Float[Tensor, "heads width rounds halves"],
+    factors: tuple[int, ...],
+) -> Int[Tensor, "batch heads rounds length"]:
+    """h(x) = argmax([x R; −x R]) (§2, "LSH attention"; Andoni et al. 2015), a bucket a round.
+
+    Of several ``factors`` each is hashed to by its own part of R, and the bucket is their number in mixed radix: b
+    buckets then cost the sum of the factors, not b. Factor 1 puts all columns into one bucket.
+    """
+    wide = torch.promote_types(x.dtype, torch.float32)
+    rotated = torch.einsum("bhld,hdrk->bhrlk", x.to(wide), rotations.to(x.device, wide))
+    bucket = rotated.new_zeros(rotated.shape[:-1], dtype=torch.int64)
+    for factor, part in zip(factors, rotated.split([factor // 2 for factor in factors], -1), strict=True):
+        if factor > 1:
+            bucket = bucket * factor + torch.cat([part, -part], -1).argmax(-1)
+    return bucket
+
+
+class SortedChunks(NamedTuple):
+    """Columns sorted by bucket in each round, cut into chunks, and which pair of them counts in which round.
+
+    ``order``: column at each place of a round, places beyond the columns filled up; ``place``: its inverse.
+    ``seen``: whether the query at a place looks at a key of the chunk before its own or of its own, where there is
+    more than one chunk, and in no earlier round; a batch's heads are ``groups``.
+    """
+
+    order: Int[Tensor, "groups rounds places"]
+    place: Int[Tensor, "groups rounds length"]
+    seen: Bool[Tensor, "groups rounds chunks chunk keys"]
+
+    @classmethod
+    @torch.no_grad()
+    def of(
+        cls,
+        bucket: Int[Tensor, "groups rounds length"],
+        valid: Bool[Tensor, "groups length"],
+        *,
+        chunk: int,
+        causal: bool,
+        nearest: bool,
+        across: bool = False,
+    ) -> SortedChunks:
+        """Sort by (bucket, column), padding last, and let each column look
+
+        ``nearest``: at itself and the ``chunk`` columns of its bucket before it, so that what it sees is decided by
+        what it has met; else at its bucket, ``across`` at every bucket, in its own and the previous chunk (Eq. 5, 15).
+        A pair that several rounds have in common counts in the first of them: log N of Eq. 16 takes it from each
+        of N rounds for an N-th, which sums to the same.
+        """
+        length = bucket.shape[-1]
+        size = min(chunk, length)
+        chunks = -(-length // size)
+        bucket = bucket.masked_fill(~valid[:, None], torch.iinfo(torch.int64).max)
+        sorted_bucket, order = bucket.sort(dim=-1, stable=True)
+        place = torch.empty_like(order).scatter_(-1, order, torch.arange(length, device=order.device).expand_as(order))
+        code = _codes(sorted_bucket, size, most=size if nearest else 1, by_chunk=not nearest, across=across)
+        code = code.gather(-1, place)
+        order = pad(order, (0, chunks * size - length), value=length - 1)
+        seen = [
+            _seen(code, valid, order[:, number], number, size, most=size if nearest else 1, causal=causal)
+            for number in range(order.shape[1])
+        ]
+        return cls(order, place, torch.stack(seen, 1))
+
+
+def _codes(
+    sorted_bucket: Int[Tensor, "groups rounds length"], size: int, *, most: int, by_chunk: bool, across: bool
+) -> Int[Tensor, "groups rounds length"]:
+    """Number of each place, such that one looks at another where theirs minus its own is 0 to ``most``."""
+    places = torch.arange(sorted_bucket.shape[-1], device=sorted_bucket.device)
+    begins = pad(sorted_bucket.diff(dim=-1) != 0, (1, 0))
+    if across:
+        begins = torch.zeros_like(begins)
+    return ((places // size if by_chunk else places) + (most + 1) * begins.cumsum(-1)).int()
+
+
+def _seen(
+    code: Int[Tensor, "groups rounds length"],
+    valid: Bool[Tensor, "groups length"],
+    order: Int[Tensor, "groups places"],
+    number: int,
+    size: int,
+    *,
+    most: int,
+    causal: bool,
+) -> Bool[Tensor, "groups chunks chunk keys"]:
+    """Pairs of round ``number`` that count there."""
+    chunks, length = order.shape[1] // size, code.shape[-1]
+    hidden = ~valid.gather(-1, order)
+    hidden[:, length:] = True
+    filled = torch.arange(order.shape[1], device=order.device) >= length
+    found: Tensor | None = None
+    for other in range(number, -1, -1):
+        own = code[:, other].gather(-1, order)
+        keys = _with_previous(own.masked_fill(hidden, UNSEEN).view(-1, chunks, size), UNSEEN)
+        own = own.masked_fill(filled, BLIND)
+        apart = own.view(-1, chunks, size, 1) - keys[:, :, None]
+        near = (apart >= 0) & (apart <= most)
+        found = near if found is None else found.logical_and_(near.logical_not_())
+    assert found is not None
+    if causal and most == 1:  # else codes say it, which go by place
+        columns = order.view(-1, chunks, size)
+        found &= columns[..., None] >= _with_previous(columns, 0)[:, :, None]
+    return found
+
+
+def _with_previous(
+    x: Shaped[Tensor, "groups chunks chunk *rest"], filling: int = 0
+) -> Shaped[Tensor, "groups chunks keys *rest"]:
+    """Each chunk behind the one before it; a single one by itself."""
+    if x.shape[1] == 1:
+        return x
+    before = torch.cat([torch.full_like(x[:, :1], filling), x[:, :-1]], 1)
+    return torch.cat([before, x], 2)
+
+
+class Drops(NamedTuple):
+    """Dropout of weights: a random byte a pair; those below ``threshold`` are dropped."""
+
+    draws: UInt8[Tensor, "groups rounds chunks chunk keys"]
+    threshold: int
+
+    def factors(self, number: int, dtype: torch.dtype) -> Float[Tensor, "groups chunks chunk keys"]:
+        """0 or 1 / P(keep) for each pair of a round."""
+        return (self.draws[:, number] >= self.threshold).to(dtype).mul_(256 / (256 - self.threshold))
+
+
+def attend_chunks(
+    query: Float[Tensor, "groups length width"],
+    key: Float[Tensor, "groups length width"],
+    value: Float[Tensor, "groups length value"],
+    chunks: SortedChunks,
+    *,
+    scale: float,
+    drops: Drops | None = None,
+) -> Float[Tensor, "groups length value"]:
+    """softmax over all that a column sees in any round, of scale · q·k, times the values (Eq. 11 to 13).
+
+    Rounds are combined by their logsumexp: o = Σ_r exp(z_r − z) o^r. Cost: rounds · length · 2 chunk products; kept
+    for the backward pass is a byte for each of them, and the energies are computed again.
+    """
+    attended: Tensor = _AttendChunks.apply(query, key, value, chunks, scale, drops)
+    return attended
+
+
+class _AttendChunks(torch.autograd.Function):
+    """With p_ij = exp(e_ij) / Σ exp(e) over all rounds: ∂v_j = Σ p_ij ∂o_i, ∂e_ij = p_ij (∂o_i · v_j − ∂o_i · o_i)."""
+
+    @staticmethod
+    def forward(
+        context: Any, query: Tensor, key: Tensor, value: Tensor, chunks: SortedChunks, scale: float, drops: Drops | None
+    ) -> Tensor:
+        most, total, summed = [], [], []
+        for number in range(chunks.order.shape[1]):
+            energy, _, _, values = _energies(query, key, value, chunks, number, scale)
+            peak = energy.amax(-1, keepdim=True)
+            weight = energy.sub_(peak).exp_()
+            total.append(_unsorted(weight.sum(-1, keepdim=True), chunks, number))
+            most.append(_unsorted(peak, chunks, number))
+            if drops is not None:
+                weight.mul_(drops.factors(number, weight.dtype))
+            summed.append(_unsorted(weight @ values, chunks, number))
+        peaks = torch.stack(most)
+        highest = peaks.amax(0)
+        share = (peaks - highest).exp_()
+        normaliser = (share * torch.stack(total)).sum(0)
+        output = (share * torch.stack(summed)).sum(0) / normaliser
+        context.save_for_backward(query, key, value, output, highest, normaliser, *chunks)
+        context.scale, context.drops = scale, drops
+        return output
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, slope: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        query, key, value, output, highest, normaliser, *rest = context.saved_tensors
+        chunks, drops, scale = SortedChunks(*rest), context.drops, context.scale
+        along = (slope * output).sum(-1, keepdim=True)
+        found = [torch.zeros_like(x) for x in (query, key, value)]
+        for number in range(chunks.order.shape[1]):
+            energy, queries, keys, values = _energies(query, key, value, chunks, number, scale)
+            slopes, peak, sums, own = (_sorted(x, chunks, number) for x in (slope, highest, normaliser, along))
+            weight = energy.sub_(peak).exp_().div_(sums)
+            toward = slopes @ values.transpose(-1, -2)
+            dropped = weight
+            if drops is not None:
+                factors = drops.factors(number, weight.dtype)
+                toward.mul_(factors)
+                dropped = weight * factors
+            of_values = dropped.transpose(-1, -2) @ slopes
+            steep = toward.sub_(own).mul_(weight).mul_(scale)
+            _diagonal(steep).zero_()
+            parts = (steep @ keys, _folded(steep.transpose(-1, -2) @ queries), _folded(of_values))
+            for sums_, part in zip(found, parts, strict=True):
+                sums_ += _unsorted(part, chunks, number)
+        return (*found, None, None, None)
+
+
+def _energies(
+    query: Tensor, key: Tensor, value: Tensor, chunks: SortedChunks, number: int, scale: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Energies of a round, −∞ where a pair does not count; its queries, and its keys and values with the chunk before.
+
+    A column at a place beyond the last, and padding, sees itself alone.
+    """
+    queries = _sorted(query, chunks, number)
+    keys, values = (_with_previous(_sorted(x, chunks, number)) for x in (key, value))
+    energy = (queries @ keys.transpose(-1, -2)).mul_(scale)
+    energy.masked_fill_(~chunks.seen[:, number], -math.inf)
+    _diagonal(energy).fill_(SELF_ENERGY)
+    return energy, queries, keys, values
+
+
+def _diagonal(x: Float[Tensor, "groups chunks chunk keys"]) -> Float[Tensor, "groups chunks chunk"]:
+    """Pairs of each column with itself."""
+    return x.diagonal(x.shape[-1] - x.shape[-2], -2, -1)
+
+
+def _sorted(
+    x: Float[Tensor, "groups length width"], chunks: SortedChunks, number: int
+) -> Float[Tensor, "groups chunks chunk width"]:
+    found = _take(x, chunks.order[:, number])
+    return found.view(len(x), *chunks.seen.shape[2:4], x.shape[-1])
+
+
+def _unsorted(
+    x: Float[Tensor, "groups chunks chunk width"], chunks: SortedChunks, number: int
+) -> Float[Tensor, "groups length width"]:
+    return _take(x.flatten(1, 2), chunks.place[:, number])
+
+
+def _take(
+    x: Float[Tensor, "groups places width"], index: Int[Tensor, "groups taken"]
+) -> Float[Tensor, "groups taken width"]:
+    """Rows of each group; a plain selection of whole rows is several times faster than ``gather``."""
+    groups = torch.arange(len(x), device=x.device)[:, None] * x.shape[1]
+    return x.reshape(-1, x.shape[-1]).index_select(0, (index + groups).flatten()).view(*index.shape, x.shape[-1])
+
+
+def _folded(x: Float[Tensor, "groups chunks keys width"]) -> Float[Tensor, "groups chunks chunk width"]:
+    """Sums for each chunk's columns over their own chunk and the next: what ``_with_previous`` does, backward."""
+    if x.shape[1] == 1:
+        return x
+    before, own = x.chunk(2, 2)
+    own = own.clone()
+    own[:, :-1] += before[:, 1:]
+    return own
