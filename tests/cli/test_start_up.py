@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 from types import ModuleType
+from typing import Any
 
 import pytest
 import typer
 
 import regard
-from regard.cli import VERBS, run
+from regard.cli import VERBS, build_app, run
 from regard.errors import ConfigError, DataError, ModelError, RegardError, StorageError, TrainingError
 
 from .conftest import TinyRun
@@ -85,6 +86,16 @@ def test_public_names_are_sorted_and_there() -> None:
     assert all(getattr(regard, name) is not None for name in regard.__all__)
     with pytest.raises(AttributeError, match="laod"):
         _ = regard.laod
+
+
+def test_a_command_line_made_again_has_the_same_commands() -> None:
+    """A library calls ``run`` more than once; what a group keeps from before would make each call slower."""
+
+    def commands(app: typer.Typer) -> list[Any]:
+        groups = [commands(each.typer_instance) for each in app.registered_groups if each.typer_instance]
+        return [[each.callback for each in app.registered_commands], *groups]
+
+    assert commands(build_app()) == commands(build_app())
 
 
 def test_the_version_needs_no_torch() -> None:

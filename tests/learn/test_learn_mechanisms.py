@@ -13,7 +13,7 @@ from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.training.optim import Optimizer, schedule
 
-from .test_learn import TYPES, decode, learn, sentences
+from .test_learn import NEARLY, TYPES, decode, learn, sentences
 
 SHORT = 4
 STATIC = "gat"  # every query ranks the keys alike: a decoder that must find one cannot (Brody et al. 2022, Theorem 1)
@@ -45,7 +45,7 @@ def test_one_batch_is_learned_by_heart(kind: str) -> None:
     model = model_of(kind)
     sources, targets = short(4, seed=1), short(4, seed=2)
     optimizer = Optimizer(model)
-    learn(model, optimizer, lambda step: 0.01, lambda step: (sources, targets), updates=100)
+    learn(model, optimizer, lambda step: 0.01, lambda step: (sources, targets), updates=100, enough=NEARLY)
     assert decode(model.eval(), sources) == targets
 
 
@@ -54,7 +54,7 @@ def test_copying_is_learned_as_a_rule(kind: str) -> None:
     """Sentences it has never seen come out as they went in, for which every word must be looked at in turn."""
     model = model_of(kind)
     optimizer, rate = Optimizer(model, clip_norm=1.0), schedule("inverse-sqrt", learning_rate=0.015, warmup=40)
-    learn(model, optimizer, rate, lambda step: (short(32, seed=step),) * 2, updates=220)
+    learn(model, optimizer, rate, lambda step: (short(32, seed=step),) * 2, updates=220, enough=NEARLY)
     unseen = short(100, seed=10**6)
     right = sum(output == wanted for output, wanted in zip(decode(model.eval(), unseen), unseen, strict=True))
     assert right >= 90
