@@ -29,7 +29,7 @@ from regard.studies.study import Findings, Report, at_least, at_most
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Looked", "Lookup", "run"]
+__all__ = ["Looked", "DictionaryLookup", "run"]
 
 
 class Looked(NamedTuple):
@@ -40,7 +40,7 @@ class Looked(NamedTuple):
     curve: list[tuple[int, float]]
 
 
-class Lookup(nn.Module):
+class DictionaryLookup(nn.Module):
     """One layer of graph attention from k queries to k keys (Brody et al. 2022, Appendix F).
 
     ``score``: kind of mechanism. Queries, keys and values are one projection for gat, as in the papers; for others
@@ -98,7 +98,7 @@ def _pairings(number: int, size: int) -> Tensor:
 
 
 def _looked(score: str, size: int, width: int, batch: int, steps: int, report: Report) -> Looked:
-    net = Lookup(score, size, width)
+    net = DictionaryLookup(score, size, width)
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
     curve = []
     for step in range(1, steps + 1):

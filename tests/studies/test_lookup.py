@@ -34,6 +34,6 @@ def test_it_fails_where_the_static_score_is_dynamic() -> None:
 @pytest.mark.parametrize("score", ["gat", "gatv2"])
 def test_a_net_by_hand_is_read_right(score: str) -> None:
     """Whatever it has learned: weights are of queries over keys, and sum to 1."""
-    logits, weights = lookup.Lookup(score, 4, 8)(torch.tensor([[2, 0, 3, 1]]))
+    logits, weights = lookup.DictionaryLookup(score, 4, 8)(torch.tensor([[2, 0, 3, 1]]))
     assert logits.shape == weights.shape == (1, 4, 4)
     torch.testing.assert_close(weights.sum(-1), torch.ones(1, 4))
