@@ -43,6 +43,7 @@ from regard.runs.config import TaskSection, recipe_names
 from regard.tasks.classification.config import LabelledDataConfig
 from regard.tasks.graph_run_config import GraphDataConfig, GraphFilesConfig, NodeSplit
 from regard.tasks.language_model.config import GenerateConfig, TextDataConfig
+from regard.tasks.links.config import LinksDataConfig, LinksModelConfig
 from regard.tasks.masked.config import FillConfig, MaskedDataConfig
 from regard.tasks.next_item.config import RecommendConfig, SessionDataConfig
 from regard.tasks.tagging.config import TaggedDataConfig
@@ -117,6 +118,8 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
         "The graph; `[[data.valid]]` has the same keys, and mostly the same graph.",
     ),
     ("[data.split] `nodes`", NodeSplit, "A split drawn by a seed."),
+    ("[data] `links`", LinksDataConfig, "As of `nodes`, and which edges are held out."),
+    ("[model] `links`", LinksModelConfig, "As of `nodes`, and how two nodes are compared."),
     ("[model] `nodes`", GraphNetConfig, "Layers over the nodes."),
     ("[data] `masked`", MaskedDataConfig, "Texts, what a text is, and how they become tokens."),
     ("[[data.train]] `masked`", TextConfig, "As of a language model; `[[data.valid]]` has the same keys."),

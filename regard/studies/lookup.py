@@ -29,7 +29,7 @@ from regard.studies.study import Findings, Report, at_least, at_most
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Looked", "DictionaryLookup", "run"]
+__all__ = ["DictionaryLookup", "Looked", "run"]
 
 
 class Looked(NamedTuple):

@@ -88,7 +88,7 @@ class GraphAttention(nn.Module):
         return mixed + self.bias
 
     def bind(self, span: Span) -> Bound:
-        """Who sees whom among the nodes of ``span``."""
+        """The mask over the nodes of ``span``."""
         return self.mask.bind(span, span)
 
     def weights(
@@ -117,7 +117,7 @@ class GraphConvolution(nn.Module):
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def bind(self, span: Span) -> Bound:
-        """Who sees whom among the nodes of ``span``."""
+        """The mask over the nodes of ``span``."""
         return Edges().bind(span, span)
 
     def forward(
