@@ -59,10 +59,8 @@ def peer(python: str, recipe: str, seed: int, epochs: int, source: Path) -> tupl
 
 def told(name: str, accuracies: list[float], seconds: list[float]) -> str:
     spread = statistics.stdev(accuracies) if len(accuracies) > 1 else 0.0
-    mean = statistics.mean(accuracies)
-    return (
-        f"{name}: {100 * mean:.2f} ± {100 * spread:.2f} %, {statistics.mean(seconds):.1f} s a run ({len(seconds)} runs)"
-    )
+    mean, took = statistics.mean(accuracies), statistics.mean(seconds)
+    return f"{name}: {100 * mean:.2f} ± {100 * spread:.2f} %, {took:.1f} s a run ({len(seconds)} runs)"
 
 
 def main() -> None:

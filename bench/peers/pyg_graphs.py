@@ -47,9 +47,8 @@ def main(path: str, kind: str, seed: int, epochs: int) -> None:
     nodes, features = arrays["x_shape"].tolist()
     x = torch.zeros(nodes, features)
     row = np.repeat(np.arange(nodes), np.diff(arrays["x_indptr"]))
-    x[torch.from_numpy(row), torch.from_numpy(arrays["x_indices"].astype(np.int64))] = torch.from_numpy(
-        arrays["x_data"]
-    )
+    column = torch.from_numpy(arrays["x_indices"].astype(np.int64))
+    x[torch.from_numpy(row), column] = torch.from_numpy(arrays["x_data"])
     x /= x.sum(1, keepdim=True).clamp_min(1e-9)
     edges = torch.from_numpy(arrays["edges"].astype(np.int64)).T
     edges = torch.cat([edges, edges.flip(0)], 1)
@@ -58,11 +57,8 @@ def main(path: str, kind: str, seed: int, epochs: int) -> None:
     classes = int(y.max()) + 1
     net = Gcn(features, classes) if kind == "gcn" else Gat(GATConv if kind == "gat" else GATv2Conv, features, classes)
     if isinstance(net, Gcn):
-        groups = [
-            dict(params=net.one.parameters(), weight_decay=5e-4),
-            dict(params=net.two.parameters(), weight_decay=0),
-        ]
-        optimizer = torch.optim.Adam(groups, lr=0.01)
+        first, second = dict(params=net.one.parameters(), weight_decay=5e-4), dict(params=net.two.parameters())
+        optimizer = torch.optim.Adam([first, second], lr=0.01)
     else:
         optimizer = torch.optim.Adam(net.parameters(), lr=0.005, weight_decay=5e-4)
     began, best, told = time.perf_counter(), -1.0, 0.0

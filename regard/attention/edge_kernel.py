@@ -156,7 +156,7 @@ class _Sum(torch.autograd.Function):
         return weighted_bags(stacked.key, weight, stacked.offsets, value)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None]:  # type: ignore[override]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         (weight, value), stacked = ctx.saved_tensors, ctx.stacked
         slope = gradients[0].contiguous()
         to_weight = _products(stacked, slope, value) if ctx.needs_input_grad[0] else None
@@ -175,7 +175,7 @@ class _Dot(torch.autograd.Function):
         return _products(stacked, query, key)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
         (query, key), stacked = ctx.saved_tensors, ctx.stacked
         slope = gradients[0].contiguous()
         ordered = slope.index_select(0, stacked.by_key)
@@ -193,7 +193,7 @@ class _Gather(torch.autograd.Function):
         return x.index_select(0, index)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         order, offsets = ctx.saved_tensors
         return weighted_bags(order, None, offsets, gradients[0].contiguous()), None, None, None
 
@@ -210,7 +210,7 @@ class _Softmax(torch.autograd.Function):
         return weight
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (weight,), stacked = ctx.saved_tensors, ctx.stacked
         slope = weight * gradients[0]
         mean = torch.segment_reduce(slope, "sum", offsets=stacked.offsets, axis=0)
@@ -222,7 +222,7 @@ def edge_sum(
 ) -> Float[Tensor, "rows queries width"]:
     """y_i = Σ_(i,j) w_ij v_j. Cost: rows · edges · width multiply-adds, forward; twice that, backward."""
     stacked = layout.stacked(len(value))
-    total: Tensor = _Sum.apply(weight.flatten(), value.flatten(0, 1), stacked)  # type: ignore[no-untyped-call]
+    total: Tensor = _Sum.apply(weight.flatten(), value.flatten(0, 1), stacked)
     return total.unflatten(0, (len(value), layout.queries))
 
 
@@ -231,7 +231,7 @@ def edge_dot(
 ) -> Float[Tensor, "rows edges"]:
     """q_i · k_j of each edge."""
     stacked = layout.stacked(len(query))
-    found: Tensor = _Dot.apply(query.flatten(0, 1), key.flatten(0, 1), stacked)  # type: ignore[no-untyped-call]
+    found: Tensor = _Dot.apply(query.flatten(0, 1), key.flatten(0, 1), stacked)
     return found.unflatten(0, (len(query), len(layout)))
 
 
@@ -243,7 +243,7 @@ def edge_gather(
     index = (stacked.query, stacked.key)[end]
     order = torch.arange(len(index), device=index.device) if end == 0 else stacked.by_key
     offsets = (stacked.offsets, stacked.key_offsets)[end]
-    found: Tensor = _Gather.apply(x.flatten(0, 1), index, order, offsets)  # type: ignore[no-untyped-call]
+    found: Tensor = _Gather.apply(x.flatten(0, 1), index, order, offsets)
     return found.unflatten(0, (len(x), len(layout)))
 
 
@@ -251,7 +251,7 @@ def edge_softmax(energy: Float[Tensor, "rows edges"], layout: EdgeLayout) -> Flo
     """α_ij = exp e_ij / Σ_k exp e_ik over the edges of each query."""
     if not len(layout):
         return energy
-    weight: Tensor = _Softmax.apply(energy.flatten(), layout.stacked(len(energy)))  # type: ignore[no-untyped-call]
+    weight: Tensor = _Softmax.apply(energy.flatten(), layout.stacked(len(energy)))
     return weight.view_as(energy)
 
 

@@ -102,6 +102,7 @@ def choose(
         "varlen": ragged,
         "edges": isinstance(structure, EdgesStructure),
     }
+    path: Kernel
     if forced is None and able["edges"]:
         path = "edges"
     elif forced is not None:
@@ -270,8 +271,11 @@ def _edges(bound: Bound) -> EdgesStructure | None:
     forced = _forced.get() or ("reference" if in_reference_mode() else None)
     if not isinstance(structure, EdgesStructure) or bound.padded:
         return None
-    asked = dict(device=bound.query.valid.device.type, keys=bound.key.valid.shape[1], structure=structure)
-    return structure if choose(need_weights=False, gradient=True, forced=forced, **asked) == "edges" else None
+    path = choose(
+        need_weights=False, device=bound.query.valid.device.type, gradient=True, keys=bound.key.valid.shape[1],
+        structure=structure, forced=forced,
+    )  # fmt: skip
+    return structure if path == "edges" else None
 
 
 def _attend_edges(

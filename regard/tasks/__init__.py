@@ -11,6 +11,11 @@ TASKS = {
         "regard.tasks.nodes.task:TASK",
         "nodes",
     ),
+    "links": (
+        "regard.tasks.links.config:LinksConfig",
+        "regard.tasks.links.task:TASK",
+        "predict",
+    ),
     "tagging": (
         "regard.tasks.tagging.config:TaggingConfig",
         "regard.tasks.tagging.task:TASK",

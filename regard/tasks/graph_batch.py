@@ -17,7 +17,7 @@ __all__ = ["GraphTensors", "NodeBatch", "WholeGraph", "graph_tensors"]
 
 
 class GraphTensors(NamedTuple):
-    """What a network reads of a graph, one tensor for as long as it is used: edges are sorted but once."""
+    """Inputs of a network, the same tensors for as long as the graph is used: its edges are sorted but once."""
 
     features: NodeFeatures
     pairs: Tensor  # (2, edges)
@@ -48,7 +48,7 @@ class NodeBatch(NamedTuple):
     features: int
 
     def inputs(self) -> GraphTensors:
-        """What the network reads."""
+        """Inputs of the network."""
         features = NodeFeatures(self.entries, self.values, len(self.label), self.features)
         return GraphTensors(features, self.pairs, self.degree)
 

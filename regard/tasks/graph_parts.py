@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -16,9 +17,16 @@ from regard.data.graphs import PARTS, UNLABELLED, Graph, normalised_rows
 from regard.errors import DataError, ModelError
 from regard.tasks.graph_run_config import GraphDataConfig, GraphFilesConfig, NodeSplit
 
-__all__ = ["GRAPH", "asked_nodes", "open_saved", "opened", "save"]
+__all__ = ["GRAPH", "asked_nodes", "is_evaluation", "only_graph", "open_saved", "opened", "save"]
 
 GRAPH = "graph.npz"  # in the folder of tokenizers: what a trained run tells classes and edges of
+
+
+def only_graph(files: Sequence[GraphFilesConfig], where: str) -> GraphFilesConfig:
+    """The files of the one graph of a run. DataError for several."""
+    if len(files) != 1:
+        raise DataError("a run has one graph", where=where, why=f"{len(files)} are named")
+    return files[0]
 
 
 def opened(files: GraphFilesConfig, data: GraphDataConfig) -> Graph:

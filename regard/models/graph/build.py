@@ -66,10 +66,11 @@ class GraphNet(nn.Module):
         pairs: Int[Tensor, "2 edges"],
         degree: Float[Tensor, "edges"],
     ) -> list[Tensor]:
-        """What each layer gives, after its rectifier."""
+        """Outputs of each layer, after its rectifier."""
         span = node_span(x.nodes if isinstance(x, NodeFeatures) else len(x), pairs)
         found: list[Tensor] = []
         for number, layer in enumerate(self.layers):
+            assert isinstance(layer, GraphAttention | GraphConvolution)
             mixed: Tensor = layer(x, layer.bind(span), degree)
             if self._skipped[number]:
                 mixed = mixed + self.skips[number](x)

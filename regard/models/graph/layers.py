@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Float64, Int
 from torch import Tensor, nn
 
 from regard.attention.contract import Mechanism
@@ -88,7 +88,7 @@ class GraphAttention(nn.Module):
         return mixed + self.bias
 
     def bind(self, span: Span) -> Bound:
-        """Who sees whom among the nodes of ``span``."""
+        """The mask over the nodes of ``span``."""
         return self.mask.bind(span, span)
 
     def weights(
@@ -117,7 +117,7 @@ class GraphConvolution(nn.Module):
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def bind(self, span: Span) -> Bound:
-        """Who sees whom among the nodes of ``span``."""
+        """The mask over the nodes of ``span``."""
         return Edges().bind(span, span)
 
     def forward(
@@ -129,10 +129,10 @@ class GraphConvolution(nn.Module):
         return edge_sum(degree.to(projected.dtype)[layout.source][None], projected[None], layout)[0] + self.bias
 
 
-def degree_weights(pairs: Int[Tensor, "2 edges"], nodes: int) -> Float[Tensor, "edges"]:
+def degree_weights(pairs: Int[Tensor, "2 edges"], nodes: int) -> Float64[Tensor, "edges"]:
     """1 / √(d_i d_j) of each edge, d the number of edges of a node; each edge stands once, in both directions."""
     root = torch.bincount(pairs[0], minlength=nodes).clamp_min(1).double().rsqrt()
-    return (root[pairs[0]] * root[pairs[1]]).float()
+    return root[pairs[0]] * root[pairs[1]]
 
 
 def node_span(nodes: int, pairs: Int[Tensor, "2 edges"]) -> Span:

@@ -27,7 +27,7 @@ from regard.errors import DataError
 from regard.metrics.classes import class_metrics, class_tables, prediction_sums
 from regard.models.graph.build import GraphNet, build_graph_net
 from regard.tasks.graph_batch import NodeBatch, WholeGraph
-from regard.tasks.graph_parts import asked_nodes, is_evaluation, open_saved, opened, save
+from regard.tasks.graph_parts import asked_nodes, is_evaluation, only_graph, open_saved, opened, save
 from regard.tasks.nodes.classifier import NodeClassifier
 from regard.tasks.nodes.config import NodesConfig
 
@@ -37,7 +37,7 @@ __all__ = ["TASK"]
 def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data:
     config: NodesConfig = run.config
     data = config.data
-    graph = opened(_only(data.train, "data.train"), data)
+    graph = opened(only_graph(data.train, "data.train"), data)
     if run.makes_codecs:
         if len(graph.classes) < 2:
             raise DataError("there are no classes to learn", where=graph.where, why=f"it has {len(graph.classes)}")
@@ -58,14 +58,8 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
         atomic_files.fault_point("corpus")
         return WholeGraph(found, asked)
 
-    valid = examples("valid", opened(_only(data.valid, "data.valid"), data)) if data.valid else None
+    valid = examples("valid", opened(only_graph(data.valid, "data.valid"), data)) if data.valid else None
     return Data(examples("train", graph), valid, codec, _spec(codec), contents)
-
-
-def _only(files: Any, where: str) -> Any:
-    if len(files) != 1:
-        raise DataError("a run has one graph", where=where, why=f"{len(files)} are named")
-    return files[0]
 
 
 def _spec(graph: Graph) -> dict[str, int]:
