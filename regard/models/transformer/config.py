@@ -43,9 +43,7 @@ class TransformerStackConfig(AttentionSizes, StackConfig):
         None, gt=0, le=1, description="added to what the norm divides by; unset: 1e-5, and 1e-6 for `rms`"
     )
     position: PositionConfig = Field(SinusoidalConfig(), description="kind of positions")
-    mixer: MixerConfig = Field(
-        MixerConfig(), description="a mechanism of self-attention, or what stands in its place: `average`, `ssru`"
-    )
+    mixer: MixerConfig = Field(MixerConfig(), description="a mechanism of self-attention, or a mixer in its place")
     execution: Literal["plain", "checkpointed"] = Field(
         "plain", description="`checkpointed`: each layer is computed again for its gradient: less memory, more time"
     )
