@@ -6,7 +6,7 @@
     .venv/bin/python bench/listops.py --train data/listops-short --mixers dense linear
 
 An expression is a digit, or an operator of 2 to 10 arguments in brackets, each of them an expression, at most 10 deep;
-the answer is a digit. A line is ``label TAB tokens``. ``--train`` trains encoder classifiers, alike but for the mixer,
+the answer is a digit. A line is ``tokens TAB label``. ``--train`` trains encoder classifiers, alike but for the mixer,
 with Adam, and prints accuracy as it goes. The rules: the most frequent answer; that of the outermost operator; of it
 and the extreme of the digits that stand directly below it; of these and the operators that do.
 """
@@ -115,7 +115,7 @@ def rules(train: Lines, test: Lines) -> list[float]:
 
 def read(path: Path) -> Lines:
     pairs = (line.rstrip("\n").split("\t") for line in path.open(encoding="utf-8"))
-    return [(int(label), text.split(" ")) for label, text in pairs]
+    return [(int(label), text.split(" ")) for text, label in pairs]
 
 
 def batch(chosen: Lines) -> tuple[Tensor, Tensor, Tensor]:
@@ -180,7 +180,7 @@ def main() -> None:
         for split, count in zip(SPLITS, arguments.counts, strict=True):
             with (arguments.write / f"{split}.tsv").open("w", encoding="utf-8") as file:
                 file.writelines(
-                    f"{label}\t{' '.join(tokens)}\n" for label, tokens in (next(every) for _ in range(count))
+                    f"{' '.join(tokens)}\t{label}\n" for label, tokens in (next(every) for _ in range(count))
                 )
     if arguments.rules:
         found = rules(read(arguments.rules / "train.tsv"), read(arguments.rules / "test.tsv"))
