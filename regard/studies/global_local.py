@@ -42,7 +42,7 @@ CONNECTED, LONG = 48, 8192
 RADII, TIMED = (1, 4, 64), (32, 64, 128)
 
 
-class Rows(NamedTuple):
+class MarkedRows(NamedTuple):
     """Symbols of each column, a mark in one of them, and what columns are to tell: near, far."""
 
     tokens: Tensor
@@ -98,12 +98,12 @@ def _connected(columns: int) -> float:
     return float(costs.sees(forward, CONNECTED, WIDTH).double().mean())
 
 
-def _draw_rows(count: int, generator: torch.Generator) -> Rows:
+def _draw_rows(count: int, generator: torch.Generator) -> MarkedRows:
     symbols = torch.randint(SYMBOLS, (count, LENGTH), generator=generator)
     mark = torch.randint(SYMBOLS, (count,), generator=generator)
     place = torch.randint(1, LENGTH, (count, 1), generator=generator)
     tokens = torch.where(torch.arange(LENGTH) == place, SYMBOLS + mark[:, None], symbols)  # it covers the symbol
-    return Rows(tokens, symbols.roll(BEFORE, 1), mark)
+    return MarkedRows(tokens, symbols.roll(BEFORE, 1), mark)
 
 
 def _accuracies(radius: int, columns: int, updates: int, seed: int) -> tuple[float, float]:
@@ -118,7 +118,7 @@ def _accuracies(radius: int, columns: int, updates: int, seed: int) -> tuple[flo
     falling = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, updates)
     draw = torch.Generator().manual_seed(seed)
 
-    def told(rows: Rows) -> tuple[Tensor, Tensor]:
+    def told(rows: MarkedRows) -> tuple[Tensor, Tensor]:
         states = network(rows.tokens, torch.ones_like(rows.tokens, dtype=torch.bool)).states[:, BEFORE:]
         near, far = heads(states).split(SYMBOLS, -1)
         return near, far
