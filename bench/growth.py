@@ -1,10 +1,11 @@
 """Growth of time and memory with length, batch, vocabulary, beam and attended length: fitted exponents and a plot.
 
-    .venv/bin/python bench/growth.py [--series window dense]
+    .venv/bin/python bench/growth.py [--series window dense global-local linear mamba2]
 
 One quantity grows while the others stay. A point is a process of its own: an update (forward, backward, Adam) of the
 preset in bfloat16, the decoding of 16 pieces in float32, or self-attention forward and backward in float32, within a
-window (``window``, and ``causal window``) or over the whole sequence (``dense``); timed a few times after a first, and
+window (``window``, ``causal window``, and with four sinks ``sinks``), over the whole sequence (``dense``), or what
+stands in its place (``global-local``, ``linear``, ``causal linear``, ``mamba2``); timed a few times after a first, and
 the most memory above what the model itself took. One thread is timed by its own clock, so that a busy machine disturbs
 less, several by that on the wall. The exponent is that of a straight line through the logarithms of the
 upper half of the points. Writes runs/bench/growth.json and growth.png.
@@ -39,10 +40,11 @@ RAMPS = {
 }
 USUAL = {"length": 32, "batch": 16, "vocabulary": 8192, "beam": 1, "attended": 1024}
 FEWER = {"length": {"batch": 1}}  # while length grows to thousands, one sentence is enough
+ATTENTION = ("window", "causal window", "sinks", "dense", "global-local", "linear", "causal linear", "mamba2")
 SERIES = [
     *(("train", name) for name in ("length", "batch", "vocabulary")),
     *(("decode", name) for name in ("length", "batch", "vocabulary", "beam")),
-    *((work, "attended") for work in ("window", "causal window", "dense")),
+    *((work, "attended") for work in ATTENTION),
 ]
 DENSE_UP_TO = 4096  # keys; beyond, a table of queries × keys takes minutes
 WORKS = tuple(dict.fromkeys(work for work, _ in SERIES))
@@ -126,12 +128,17 @@ def _measured(task: dict[str, Any]) -> dict[str, float]:
 def _prepared(task: dict[str, Any]) -> Callable[[], Any]:
     """The work of a point, ready to be done again and again."""
     import torch
-    from attention_work import self_attention
+    from attention_work import other_mixer, self_attention
     from work import decoding, fast, model, update
 
-    if task["work"] in ("window", "causal window", "dense"):
+    if task["work"] in ("window", "causal window", "sinks", "dense"):
         radius = None if task["work"] == "dense" else task["radius"]
-        return self_attention(task["attended"], radius=radius, causal=task["work"] == "causal window")
+        causal, sinks = task["work"] in ("causal window", "sinks"), 4 if task["work"] == "sinks" else 0
+        return self_attention(task["attended"], radius=radius, causal=causal, sinks=sinks)
+    if task["work"] in ATTENTION:
+        kind = task["work"].removeprefix("causal ")
+        options = {"radius": task["radius"]} if kind == "global-local" else {}
+        return other_mixer(kind, task["attended"], causal=task["work"] in ("causal linear", "mamba2"), options=options)
     sizes = {"batch": task["batch"], "length": task["length"], "types": task["vocabulary"]}
     made = model(task["preset"], task["vocabulary"])
     if task["work"] == "train":

@@ -160,7 +160,7 @@ MEANINGS = {
     "model.encoder": "table, see below",
     "model.decoder": "table, see below",
     "model.encoder.kind": "the kind of encoder",
-    "model.encoder.mixer.kind": "a mechanism, see the table below: self-attention; or `average`, `ssru`",
+    "model.encoder.mixer.kind": "a mechanism, see the table below: self-attention; or a mixer in its place",
     "model.decoder.cross_attention.kind": "a mechanism, see the table below",
     "model.encoder.cell.kind": "Elman's tanh, LSTM or GRU",
     "model.decoder.kind": "the kind of decoder",

@@ -128,6 +128,20 @@ _ALL = (
         seconds=39,
     ),
     Study(
+        name="global-local",
+        claim="With one global column any two columns are connected within two layers, however narrow the window, and "
+        "what stands anywhere is found by way of it; the cost grows with the radius, not with the length.",
+        source="Ainslie et al. 2020, §2; Beltagy et al. 2020, §3",
+        seconds=0,
+    ),
+    Study(
+        name="long-costs",
+        claim="Attention over everything takes time that grows with the square of the length; windows with sinks, "
+        "global and local attention, linear attention and recurrences take time and memory in proportion to it.",
+        source="Katharopoulos et al. 2020, §3; Beltagy et al. 2020, Fig. 1; Ainslie et al. 2020, §2",
+        seconds=0,
+    ),
+    Study(
         name="modern",
         claim="After equally many updates a small language model has a lower loss by Muon than by AdamW, each at the "
         "best of three rates, and by rotary positions, QK-norm, squared ReLU, outputs from zero and a residual from "

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import elu
 
+from regard.attention import linear_scan
 from regard.attention.linear_scan import chunked_scan
 from regard.attention.mask import Span
 from regard.errors import ConfigError
@@ -48,6 +49,18 @@ def test_by_chunks_it_is_the_recurrence_and_the_masked_product(chunk: int, share
     total = log_decay.cumsum(2)
     table = (query @ key.transpose(2, 3)) * (total[..., :, None] - total[..., None, :]).exp().tril()
     close(found, table @ value + total.exp()[..., None] * (query @ before))
+
+
+def test_a_long_sequence_is_scanned_in_pieces_with_the_same_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = [drawn(2, 1, 11, 4), drawn(2, 1, 11, 4) + 1, drawn(2, 3, 11, 5), drawn(2, 3, 4, 5), -drawn(2, 3, 11).exp()]
+    given = [each.requires_grad_() for each in given]
+    found = []
+    for piece in (64, 2):
+        monkeypatch.setattr(linear_scan, "PIECE", piece)
+        y, after = chunked_scan(*given, chunk=2)
+        found.append((y, after, *torch.autograd.grad(y.sin().sum() + after.sum(), given)))
+    for one, other in zip(*found, strict=True):
+        close(one, other)
 
 
 def test_decays_that_leave_nothing_give_no_nan() -> None:

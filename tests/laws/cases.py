@@ -212,6 +212,7 @@ MIXERS |= {
     "global-local-encoder": lambda: other_mixer("global-local", causal=False, radius=1),
     "global-local-dilated": lambda: other_mixer("global-local", causal=False, radius=1, dilation=2, labels=2),
     "global-local-random": lambda: other_mixer("global-local", causal=False, radius=1, random=1, separate=False),
+    "packed-global-local": lambda: other_mixer("global-local", radius=1),
     "global-local-sinks": lambda: other_mixer("global-local", radius=1, first=2),
     "segment-memory-small": lambda: bold(other_mixer("segment-memory", segment=2, memory=3)),
     "segment-memory-none": lambda: bold(other_mixer("segment-memory", segment=3, memory=0)),

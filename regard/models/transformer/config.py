@@ -51,7 +51,7 @@ class TransformerStackConfig(AttentionSizes, StackConfig):
     position: PositionConfig = Field(SinusoidalConfig(), description="kind of positions")
     mixer: MixerConfig = Field(
         MixerConfig(),
-        description="a mechanism of self-attention, or what stands in its place, such as `ssru`",
+        description="a mechanism of self-attention, or a mixer in its place",
     )
     execution: Literal["plain", "checkpointed", "reversible"] = Field(
         "plain",
