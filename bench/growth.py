@@ -4,7 +4,8 @@
 
 One quantity grows while the others stay. A point is a process of its own: an update (forward, backward, Adam) of the
 preset in bfloat16, the decoding of 16 pieces in float32, or self-attention forward and backward in float32, within a
-window (``window``, and ``causal window``) or over the whole sequence (``dense``); timed a few times after a first, and
+window (``window``, and ``causal window``), over the whole sequence (``dense``, and ``causal dense``), or in segments that
+remember the ones before (``segment memory``, ``compressive``); timed a few times after a first, and
 the most memory above what the model itself took. One thread is timed by its own clock, so that a busy machine disturbs
 less, several by that on the wall. The exponent is that of a straight line through the logarithms of the
 upper half of the points. Writes runs/bench/growth.json and growth.png.
@@ -42,7 +43,10 @@ FEWER = {"length": {"batch": 1}}  # while length grows to thousands, one sentenc
 SERIES = [
     *(("train", name) for name in ("length", "batch", "vocabulary")),
     *(("decode", name) for name in ("length", "batch", "vocabulary", "beam")),
-    *((work, "attended") for work in ("window", "causal window", "dense")),
+    *(
+        (work, "attended")
+        for work in ("window", "causal window", "dense", "causal dense", "segment memory", "compressive")
+    ),
 ]
 DENSE_UP_TO = 4096  # keys; beyond, a table of queries × keys takes minutes
 WORKS = tuple(dict.fromkeys(work for work, _ in SERIES))
@@ -126,9 +130,13 @@ def _measured(task: dict[str, Any]) -> dict[str, float]:
 def _prepared(task: dict[str, Any]) -> Callable[[], Any]:
     """The work of a point, ready to be done again and again."""
     import torch
-    from attention_work import self_attention
+    from attention_work import remembering, self_attention
     from work import decoding, fast, model, update
 
+    if task["work"] in ("segment memory", "compressive"):
+        return remembering(task["attended"], compressive=task["work"] == "compressive")
+    if task["work"] == "causal dense":
+        return self_attention(task["attended"], radius=None, causal=True)
     if task["work"] in ("window", "causal window", "dense"):
         radius = None if task["work"] == "dense" else task["radius"]
         return self_attention(task["attended"], radius=radius, causal=task["work"] == "causal window")

@@ -47,7 +47,7 @@ MIXERS: dict[str, dict[str, Any]] = {
 }
 
 
-class Columns(NamedTuple):
+class Stretch(NamedTuple):
     """Columns of streams, each (rows, COLUMNS): tokens, the value that is asked for or −1, and how long ago it was."""
 
     tokens: Tensor
@@ -55,7 +55,7 @@ class Columns(NamedTuple):
     age: Tensor
 
 
-def streams(seed: tuple[int, ...], rows: int) -> Iterator[Columns]:
+def streams(seed: tuple[int, ...], rows: int) -> Iterator[Stretch]:
     """Columns after columns of ``rows`` streams."""
     draws = np.random.default_rng(seed)
     written: list[list[list[tuple[int, int]]]] = [[] for _ in range(rows)]  # pairs by segment, the last AGES
@@ -66,7 +66,7 @@ def streams(seed: tuple[int, ...], rows: int) -> Iterator[Columns]:
             for begin in range(0, COLUMNS, SEGMENT):
                 part = (row, slice(begin, begin + SEGMENT))
                 _write_segment(draws, written[row], tokens[part], answer[part], age[part])
-        yield Columns(*map(torch.from_numpy, (tokens, answer, age)))
+        yield Stretch(*map(torch.from_numpy, (tokens, answer, age)))
 
 
 def _write_segment(
@@ -133,7 +133,7 @@ def _build(mixer: Mapping[str, Any]) -> LanguageModel:
     return language_model(config, embedding, Head(nn.Parameter(torch.randn(VALUES, 64) / 8)))
 
 
-def _answers(model: LanguageModel, columns: Columns, state: LanguageModelState) -> tuple[Tensor, Any]:
+def _answers(model: LanguageModel, columns: Stretch, state: LanguageModelState) -> tuple[Tensor, Any]:
     """Logits of the values, of the columns that ask, and all that the model gave."""
     given = model(columns.tokens, state)
     return model.head(given.features[columns.answer >= 0]), given

@@ -53,7 +53,5 @@ def test_a_question_is_of_the_one_value_of_its_key_so_long_ago() -> None:
 
 
 def test_all_look_at_equally_many_places() -> None:
-    places = {
-        name: mixer["segment"] + mixer["memory"] + mixer.get("compressed", 0) for name, mixer in MIXERS.items()
-    }
+    places = {name: mixer["segment"] + mixer["memory"] + mixer.get("compressed", 0) for name, mixer in MIXERS.items()}
     assert set(places.values()) == {COLUMNS}

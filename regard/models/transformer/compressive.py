@@ -51,8 +51,6 @@ class Compressive(SegmentMemory):
         reconstruction: Reconstruction | None = None,
     ) -> None:
         super().__init__(width, heads=heads, causal=causal, dropout=dropout, memory=memory, segment=segment)
-        if memory % segment:
-            raise ValueError(f"memory = {memory} is some segments of {segment}")
         if compressed < 0:
             raise ValueError("compressed is 0 or more slots")
         learns = compression in ("conv", "dilated")
@@ -64,7 +62,12 @@ class Compressive(SegmentMemory):
         restores = self.reconstruction == "autoencoding"
         self.compressor = Compressor(compression, width, segment=segment, rate=rate, restores=restores)
         self.compressor.as_neighbours_mean()
-        self.attention.reach(compressed + memory + segment)
+        self.remember(memory)
+
+    def remember(self, memory: int) -> None:
+        if memory % self.segment:
+            raise ValueError(f"memory = {memory} is some segments of {self.segment}")
+        super().remember(memory)
 
     def start(self, rows: int) -> SegmentState:
         state = super().start(rows)
