@@ -4,8 +4,8 @@
 
 One quantity grows while the others stay. A point is a process of its own: an update (forward, backward, Adam) of the
 preset in bfloat16, the decoding of 16 pieces in float32, or self-attention forward and backward in float32, within a
-window (``window``, and ``causal window``), over the whole sequence (``dense``, and ``causal dense``), or in segments that
-remember the ones before (``segment memory``, ``compressive``); timed a few times after a first, and
+window (``window``, and ``causal window``), over the whole sequence (``dense``, and ``causal dense``), or in segments
+that remember the ones before (``segment memory``, ``compressive``); timed a few times after a first, and
 the most memory above what the model itself took. One thread is timed by its own clock, so that a busy machine disturbs
 less, several by that on the wall. The exponent is that of a straight line through the logarithms of the
 upper half of the points. Writes runs/bench/growth.json and growth.png.
