@@ -64,7 +64,7 @@ class SegmentMemory(Mixer):
         self.attention = RelativeAttention(width, heads=heads, distances=memory + segment, dropout=dropout)
 
     def remember(self, memory: int) -> None:
-        """Remember so many columns from now on; nothing that is learned depends on it, but earlier states do not fit."""
+        """Remember so many columns from now on; nothing that is learned depends on it. Earlier states do not fit."""
         if memory < 0:
             raise ValueError("memory is 0 or more columns")
         self.memory = memory
