@@ -6,7 +6,7 @@ windows cannot, and one that also compresses what leaves its memory answers thos
 
 Measured: an endless stream of noise in which every fourth column, at any place among four, is a pair of a key and a
 value, or asks for the value of a key that was written 0 to 5 segments of 16 columns ago; no key that may be asked for
-stands for two values. Each model, two layers of 64, reads 32 streams, 48 columns an update, and sees 48 places:
+stands for two values. Each model, one layer of 64, reads 32 streams, 48 columns an update, and sees 48 places:
 windows of 48; segments of 16 and a memory of 32; segments of 16, a memory of 16 and 16 slots of four columns each. The
 share of right answers in fresh streams, by the age of what is asked for; 1 in 4 is chance.
 
@@ -91,7 +91,7 @@ def _write_segment(
 
 
 def run(
-    *, seed: int, quick: bool, report: Report, mixers: Mapping[str, Mapping[str, Any]] = MIXERS, updates: int = 1200
+    *, seed: int, quick: bool, report: Report, mixers: Mapping[str, Mapping[str, Any]] = MIXERS, updates: int = 2000
 ) -> Findings:
     """Compare three mixers; the second and third should reach further than the one before."""
     updates, tested = (3, 2) if quick else (updates, 40)
@@ -127,7 +127,7 @@ def _mean(shares: list[float]) -> float:
 
 def _build(mixer: Mapping[str, Any]) -> LanguageModel:
     config = CausalStackConfig(
-        layers=2, width=64, feed_forward=128, heads=2, position={"kind": "none"}, mixer=dict(mixer)
+        layers=1, width=64, feed_forward=128, heads=2, position={"kind": "none"}, mixer=dict(mixer)
     )
     embedding = nn.Parameter(torch.randn(ASKED + NOISE, 64) / 8)
     return language_model(config, embedding, Head(nn.Parameter(torch.randn(VALUES, 64) / 8)))

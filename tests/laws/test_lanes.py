@@ -110,8 +110,10 @@ def test_a_lane_reads_documents_from_beginning_to_end(case: TaskCase) -> None:
             assert sorted(token for text in texts for token in text) == sorted(stream.tokens[1:].tolist())
 
 
-def test_evaluation_carries_the_memory_over_a_whole_document(case: TaskCase) -> None:
+@pytest.mark.parametrize("name", ["documents", "stream"])
+def test_evaluation_carries_the_memory_over_a_whole_document(name: str) -> None:
     """Its loss is that of each document in one pass."""
+    case = made(name)
     net, objective = case.net(), case.task.objective(case.config)
     valid, carry, total = case.part("valid"), (), 0.0
     counts = valid.token_counts()

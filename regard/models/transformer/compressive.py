@@ -85,7 +85,7 @@ class Compressive(SegmentMemory):
     def _moved(self, state: SegmentState, full: Bool[Tensor, "rows"]) -> tuple[SegmentState, Tensor | None]:
         old = torch.cat([state.memory, state.block], 1)[:, : self.segment].detach()
         leaving = full & (state.read > self.memory)  # a whole segment leaves, or nothing does
-        moved, loss = super()._moved(state, full)[0], None
+        moved, loss = SegmentMemory._moved(self, state, full)[0], None
         if isinstance(state.usage, Tensor):
             moved = moved._replace(usage=_shifted(state.usage, self.segment, full))
         if not bool(leaving.any()) or not isinstance(state.compressed, Tensor):
