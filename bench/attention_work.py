@@ -1,8 +1,9 @@
-"""Self-attention of one layer, forward and backward, over a padded sequence, for the measurements beside it."""
+"""One layer that mixes a sequence, forward and backward: self-attention or what stands in its place, by name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,41 +14,60 @@ from regard.attention.mask import Causal, Mask, Padding, Span, Window
 from regard.attention.mechanisms.dot import Dot
 from regard.models.transformer.mixers import place_mixer
 
+__all__ = ["ATTENTION", "DENSE", "attention_pass"]
+
 HEADS, WIDTH = 4, 128
 PADDING = 1 / 16  # of the columns
+CHUNK, SEGMENT, SLOTS = 64, 256, 128  # of hashed attention; of memory and segments; of compressed memory
 
 
-def self_attention(
-    length: int, *, radius: int | None, causal: bool, sinks: int = 0
-) -> Callable[[], tuple[Tensor, ...]]:
-    """One pass through the layer and back: gradients of its input and of its matrices.
-
-    Each column looks ``radius`` columns to both sides, ``causal`` only back, and at the first ``sinks``; None:
-    everywhere.
-    """
-    torch.manual_seed(1)
-    mask: Mask = Padding()
-    if causal:
-        mask = mask & Causal()
-    if radius is not None:
-        mask = mask & Window(radius, sinks)
-    return _pass(SelfAttention(MultiHead(WIDTH, heads=HEADS, mechanism=Dot()), mask=mask), length)
+def _attention(mask: Mask) -> Mixer:
+    return SelfAttention(MultiHead(WIDTH, heads=HEADS, mechanism=Dot()), mask=mask)
 
 
-def other_mixer(kind: str, length: int, *, causal: bool, options: dict[str, int]) -> Callable[[], tuple[Tensor, ...]]:
-    """The same of what stands in the place of self-attention."""
-    torch.manual_seed(1)
+def _other(kind: str, *, causal: bool, **options: Any) -> Mixer:
     placed = {"width": WIDTH, "heads": HEADS, "causal": causal, "dropout": 0.0, "rotary": None, "layer": 0}
-    return _pass(place_mixer(kind, options, placed, where="mixer"), length)
+    return place_mixer(kind, options, placed, where="mixer")
 
 
-def _pass(mixer: Mixer, length: int) -> Callable[[], tuple[Tensor, ...]]:
+def _buckets(length: int) -> list[int]:
+    """2 · length / chunk buckets, in two factors."""
+    buckets = 2 * length // CHUNK
+    factor = 2 ** (buckets.bit_length() // 2)
+    return [factor, max(2, buckets // factor)]
+
+
+# name -> mixer of so many columns, that looks so many columns to each side where it has a window
+ATTENTION: dict[str, Callable[[int, int], Mixer]] = {
+    "window": lambda length, radius: _attention(Padding() & Window(radius)),
+    "causal window": lambda length, radius: _attention(Padding() & Causal() & Window(radius)),
+    "sinks": lambda length, radius: _attention(Padding() & Causal() & Window(radius, 4)),
+    "global-local": lambda length, radius: _other("global-local", causal=False, radius=radius),
+    "hashed": lambda length, radius: _other("hashed", causal=True, buckets=_buckets(length), chunk=CHUNK, rounds=4),
+    "segment-memory": lambda length, radius: _other("segment-memory", causal=True, segment=SEGMENT, memory=SEGMENT),
+    "compressive": lambda length, radius: _other(
+        "compressive", causal=True, segment=SEGMENT, memory=SEGMENT, compressed=SLOTS, rate=4
+    ),
+    "linear": lambda length, radius: _other("linear", causal=False),
+    "causal linear": lambda length, radius: _other("linear", causal=True),
+    "mamba2": lambda length, radius: _other("mamba2", causal=True),
+    "dense": lambda length, radius: _attention(Padding()),
+    "causal dense": lambda length, radius: _attention(Padding() & Causal()),
+}
+DENSE = ("dense", "causal dense")
+
+
+def attention_pass(name: str, length: int, radius: int) -> Callable[[], tuple[Tensor, ...]]:
+    """One pass through the layer and back, its own losses included: gradients of its input and of its matrices."""
+    torch.manual_seed(1)
+    mixer = ATTENTION[name](length, radius)
     x = torch.randn(1, length, WIDTH, requires_grad=True)
     span = Span.of((torch.arange(length) < length - int(PADDING * length))[None])
     upstream = torch.randn(1, length, WIDTH) * span.valid[..., None]
 
     def run() -> tuple[Tensor, ...]:
-        output = mixer(x, span, mixer.start(1)).output
-        return torch.autograd.grad(output, [x, *mixer.parameters()], upstream)
+        mixed = mixer(x, span, mixer.start(1))
+        minimised = sum((mixed.losses or {}).values(), (mixed.output * upstream).sum())
+        return torch.autograd.grad(minimised, [x, *mixer.parameters()], allow_unused=True)
 
     return run

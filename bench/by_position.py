@@ -33,9 +33,7 @@ def buckets(log_p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def lengthen(model: object, memory: int) -> None:
     """Let every mixer remember so many columns."""
     for layer in model.stack:  # type: ignore[attr-defined]
-        mixer = layer.mixer
-        mixer.memory = memory
-        mixer.attention.reach(mixer.slots + memory + mixer.segment)
+        layer.mixer.remember(memory)
 
 
 def main() -> None:

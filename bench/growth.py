@@ -4,8 +4,8 @@
 
 One quantity grows while the others stay. A point is a process of its own: an update (forward, backward, Adam) of the
 preset in bfloat16, the decoding of 16 pieces in float32, or self-attention forward and backward in float32, within a
-window (``window``, ``causal window``, and with four sinks ``sinks``), over the whole sequence (``dense``), or what
-stands in its place (``global-local``, ``linear``, ``causal linear``, ``mamba2``); timed a few times after a first, and
+window (``window``, ``causal window``, and with four sinks ``sinks``), over the whole sequence (``dense``, ``causal
+dense``), or what stands in its place (see ``attention_work.py``); timed a few times after a first, and
 the most memory above what the model itself took. One thread is timed by its own clock, so that a busy machine disturbs
 less, several by that on the wall. The exponent is that of a straight line through the logarithms of the
 upper half of the points. Writes runs/bench/growth.json and growth.png.
@@ -25,6 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from attention_work import ATTENTION, DENSE, attention_pass
 from environments import ROOT
 from machine import machine
 
@@ -40,13 +41,11 @@ RAMPS = {
 }
 USUAL = {"length": 32, "batch": 16, "vocabulary": 8192, "beam": 1, "attended": 1024}
 FEWER = {"length": {"batch": 1}}  # while length grows to thousands, one sentence is enough
-ATTENTION = ("window", "causal window", "sinks", "dense", "global-local", "linear", "causal linear", "mamba2")
 SERIES = [
     *(("train", name) for name in ("length", "batch", "vocabulary")),
     *(("decode", name) for name in ("length", "batch", "vocabulary", "beam")),
     *((work, "attended") for work in ATTENTION),
 ]
-DENSE_UP_TO = 4096  # keys; beyond, a table of queries × keys takes minutes
 WORKS = tuple(dict.fromkeys(work for work, _ in SERIES))
 
 
@@ -70,7 +69,7 @@ def main() -> None:
     for work, name in SERIES:
         if work not in arguments.series:
             continue
-        ramp = [value for value in RAMPS[name] if work != "dense" or value <= DENSE_UP_TO]
+        ramp = [value for value in RAMPS[name] if work not in DENSE or value <= arguments.dense_up_to]
         points = [_point(arguments, work, name, value) for value in ramp]
         found[f"{work} · {name}"] = points
         _print(work, name, points)
@@ -97,6 +96,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--series", nargs="+", choices=WORKS, default=WORKS)
     parser.add_argument("--radius", type=int, default=64, help="positions before and after its own in a window")
+    parser.add_argument("--dense-up-to", type=int, default=4096, help="keys; beyond, dense attention takes minutes")
     parser.add_argument("--point", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -128,17 +128,10 @@ def _measured(task: dict[str, Any]) -> dict[str, float]:
 def _prepared(task: dict[str, Any]) -> Callable[[], Any]:
     """The work of a point, ready to be done again and again."""
     import torch
-    from attention_work import other_mixer, self_attention
     from work import decoding, fast, model, update
 
-    if task["work"] in ("window", "causal window", "sinks", "dense"):
-        radius = None if task["work"] == "dense" else task["radius"]
-        causal, sinks = task["work"] in ("causal window", "sinks"), 4 if task["work"] == "sinks" else 0
-        return self_attention(task["attended"], radius=radius, causal=causal, sinks=sinks)
     if task["work"] in ATTENTION:
-        kind = task["work"].removeprefix("causal ")
-        options = {"radius": task["radius"]} if kind == "global-local" else {}
-        return other_mixer(kind, task["attended"], causal=task["work"] in ("causal linear", "mamba2"), options=options)
+        return attention_pass(task["work"], task["attended"], task["radius"])
     sizes = {"batch": task["batch"], "length": task["length"], "types": task["vocabulary"]}
     made = model(task["preset"], task["vocabulary"])
     if task["work"] == "train":

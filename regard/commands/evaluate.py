@@ -107,6 +107,18 @@ Stride = Annotated[
 ]
 
 
+Memory = Annotated[
+    int | None,
+    typer.Option(
+        "--memory",
+        metavar="N",
+        min=0,
+        help="Of a language model with memory: columns remembered, more than in training, or fewer.",
+        show_default="as in training",
+    ),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add ``regard evaluate`` to the command line."""
     app.command("evaluate", epilog=EPILOG)(evaluate)
@@ -119,6 +131,7 @@ def evaluate(
     *,
     metric: Metric = None,
     stride: Stride = None,
+    memory: Memory = None,
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
     coverage_penalty: CoveragePenalty = None,
@@ -146,9 +159,9 @@ def evaluate(
         "beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty,
         "no_repeat_ngram": no_repeat_ngram,
     }  # fmt: skip
-    cut = {} if stride is None else {"stride": stride}
+    cut = {name: value for name, value in (("stride", stride), ("memory", memory)) if value is not None}
     if folder.config.task.kind == "translation":
-        _refuse(folder, {"stride": stride, "draw": draw}, why=f"{run} is a run of translation")
+        _refuse(folder, {"stride": stride, "memory": memory, "draw": draw}, why=f"{run} is a run of translation")
         from regard.commands.translation_scores import evaluate_translation
 
         opening: dict[str, Any] = {"device": device, "threads": threads, "engine": engine}

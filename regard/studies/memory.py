@@ -6,7 +6,7 @@ windows cannot, and one that also compresses what leaves its memory answers thos
 
 Measured: an endless stream of noise in which every fourth column, at any place among four, is a pair of a key and a
 value, or asks for the value of a key that was written 0 to 5 segments of 16 columns ago; no key that may be asked for
-stands for two values. Each model, two layers of 64, reads 32 streams, 48 columns an update, and sees 48 places:
+stands for two values. Each model, one layer of 64, reads 32 streams, 48 columns an update, and sees 48 places:
 windows of 48; segments of 16 and a memory of 32; segments of 16, a memory of 16 and 16 slots of four columns each. The
 share of right answers in fresh streams, by the age of what is asked for; 1 in 4 is chance.
 
@@ -47,7 +47,7 @@ MIXERS: dict[str, dict[str, Any]] = {
 }
 
 
-class Columns(NamedTuple):
+class Stretch(NamedTuple):
     """Columns of streams, each (rows, COLUMNS): tokens, the value that is asked for or −1, and how long ago it was."""
 
     tokens: Tensor
@@ -55,7 +55,7 @@ class Columns(NamedTuple):
     age: Tensor
 
 
-def streams(seed: tuple[int, ...], rows: int) -> Iterator[Columns]:
+def streams(seed: tuple[int, ...], rows: int) -> Iterator[Stretch]:
     """Columns after columns of ``rows`` streams."""
     draws = np.random.default_rng(seed)
     written: list[list[list[tuple[int, int]]]] = [[] for _ in range(rows)]  # pairs by segment, the last AGES
@@ -66,7 +66,7 @@ def streams(seed: tuple[int, ...], rows: int) -> Iterator[Columns]:
             for begin in range(0, COLUMNS, SEGMENT):
                 part = (row, slice(begin, begin + SEGMENT))
                 _write_segment(draws, written[row], tokens[part], answer[part], age[part])
-        yield Columns(*map(torch.from_numpy, (tokens, answer, age)))
+        yield Stretch(*map(torch.from_numpy, (tokens, answer, age)))
 
 
 def _write_segment(
@@ -91,7 +91,7 @@ def _write_segment(
 
 
 def run(
-    *, seed: int, quick: bool, report: Report, mixers: Mapping[str, Mapping[str, Any]] = MIXERS, updates: int = 1200
+    *, seed: int, quick: bool, report: Report, mixers: Mapping[str, Mapping[str, Any]] = MIXERS, updates: int = 2000
 ) -> Findings:
     """Compare three mixers; the second and third should reach further than the one before."""
     updates, tested = (3, 2) if quick else (updates, 40)
@@ -127,13 +127,13 @@ def _mean(shares: list[float]) -> float:
 
 def _build(mixer: Mapping[str, Any]) -> LanguageModel:
     config = CausalStackConfig(
-        layers=2, width=64, feed_forward=128, heads=2, position={"kind": "none"}, mixer=dict(mixer)
+        layers=1, width=64, feed_forward=128, heads=2, position={"kind": "none"}, mixer=dict(mixer)
     )
     embedding = nn.Parameter(torch.randn(ASKED + NOISE, 64) / 8)
     return language_model(config, embedding, Head(nn.Parameter(torch.randn(VALUES, 64) / 8)))
 
 
-def _answers(model: LanguageModel, columns: Columns, state: LanguageModelState) -> tuple[Tensor, Any]:
+def _answers(model: LanguageModel, columns: Stretch, state: LanguageModelState) -> tuple[Tensor, Any]:
     """Logits of the values, of the columns that ask, and all that the model gave."""
     given = model(columns.tokens, state)
     return model.head(given.features[columns.answer >= 0]), given

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 
 import torch
 from pydantic import ValidationError
+from torch import nn
 
 from regard.config.explain import explain
 from regard.core.task import Advance, Examples, MetricTable
 from regard.core.wording import did_you_mean
 from regard.errors import ConfigError, DataError
+from regard.models.transformer.segment_memory import SegmentMemory
 from regard.runs.config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.tasks.load import load_net
@@ -50,13 +52,15 @@ def evaluate_run(
     device: str | None = None,
     progress: Advance | None = None,
     peers: Peers | None = None,
+    memory: int | None = None,
     **cut: Any,
 ) -> Evaluation:
     """The objective's figures and the predictor's over files, each prepared in a temporary folder.
 
     ``metrics``: all that the task has unless given. ``progress`` is told how many examples are done. ``peers``: the
     ranks that share the examples; each gets the figures of all. ``cut``: keys of the config's section ``data`` for
-    these files, such as ``stride=64`` of a language model.
+    these files, such as ``stride=64`` of a language model. ``memory``: columns that its layers remember, where that is
+    to be another number than in training.
     """
     task = run.task
     config = given_files(run, files, cut)
@@ -64,6 +68,8 @@ def evaluate_run(
     _require_known(names, ["loss", *task.metrics])
     counted = [name for name in names if name != "loss" and task.metrics[name].by_predictor]
     net, codecs, _ = load_net(run.path, checkpoint=checkpoint, device=device)
+    if memory is not None:
+        _remember(run, net, memory)
     predictor, began = task.predictor(net, codecs, run.config), time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         examples = open_files(run, config, Path(folder))
@@ -88,6 +94,19 @@ def evaluate_run(
         seconds=time.perf_counter() - began,
         outputs=[],
     )
+
+
+def _remember(run: RunFolder, net: nn.Module, memory: int) -> None:
+    """Let the layers of a network remember so many columns. ConfigError where none remembers, or not so many."""
+    mixers = [module for module in net.modules() if isinstance(module, SegmentMemory)]
+    if not mixers:
+        why = "its layers remember no columns: mixers segment-memory and compressive do"
+        raise ConfigError("memory is not for this model", where=str(run.path), why=why)
+    try:
+        for mixer in mixers:
+            mixer.remember(memory)
+    except ValueError as problem:
+        raise ConfigError(f"memory cannot be {memory}", where=str(run.path), why=str(problem)) from problem
 
 
 def _strategy(device: torch.device, peers: Peers | None) -> Strategy:

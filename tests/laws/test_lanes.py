@@ -18,6 +18,8 @@ from regard.core.task import ExampleIndices, Task, find_task
 from regard.data.lanes import LaneExamples
 from regard.errors import ConfigError, ModelError
 from regard.runs.config import load_config
+from regard.tasks.evaluation import evaluate_run
+from regard.tasks.load import load_net
 from regard.testing import TASK_LAWS, Draw, TaskCase
 from regard.testing.task_case import trained
 from regard.training.carry import continued, handed_on
@@ -108,8 +110,10 @@ def test_a_lane_reads_documents_from_beginning_to_end(case: TaskCase) -> None:
             assert sorted(token for text in texts for token in text) == sorted(stream.tokens[1:].tolist())
 
 
-def test_evaluation_carries_the_memory_over_a_whole_document(case: TaskCase) -> None:
+@pytest.mark.parametrize("name", ["documents", "stream"])
+def test_evaluation_carries_the_memory_over_a_whole_document(name: str) -> None:
     """Its loss is that of each document in one pass."""
+    case = made(name)
     net, objective = case.net(), case.task.objective(case.config)
     valid, carry, total = case.part("valid"), (), 0.0
     counts = valid.token_counts()
@@ -202,3 +206,46 @@ def test_a_state_of_another_shape_is_refused() -> None:
         rebuilt(start, tensors[:-1])
     with pytest.raises(ValueError, match="another model"):
         rebuilt(start, [each.float() for each in tensors])
+
+
+def test_evaluation_may_remember_more_than_training() -> None:
+    """Longer than the documents, it is the loss of one segment with all of the document before it in sight."""
+    case = made("documents")
+    run, _ = case.undisturbed
+    files = [run.config.data.valid[0].source]
+    short, same, longer = (evaluate_run(run, files, memory=memory).figures["loss"] for memory in (None, 6, 64))
+    assert short == same != longer
+    net = load_net(run.path)[0].eval()
+    for layer in net.stack:
+        layer.mixer.remember(64)
+    valid, total = case.part("valid"), 0.0
+    offsets = valid.streams[0].offsets.tolist()
+    for begin, end in itertools.pairwise(offsets):
+        tokens = torch.from_numpy(valid.streams[0].tokens[begin:end].astype(np.int64))[None]
+        with torch.no_grad():
+            log_p, _ = net.step(tokens[:, :-1], net.start(1))
+        total -= float(log_p.gather(-1, tokens[:, 1:, None]).sum())
+    assert longer == pytest.approx(total / (offsets[-1] - len(offsets) + 1), rel=1e-5)
+    with pytest.raises(ConfigError, match="memory cannot be 3"):
+        evaluate_run(made("stream").undisturbed[0], files, memory=3)
+    with pytest.raises(ConfigError, match="not for this model"):
+        evaluate_run(made("recurrent").undisturbed[0], files, memory=3)
+
+
+def test_scores_and_texts_go_on_beyond_the_context() -> None:
+    """A score is of one pass over the whole text; generation of what was generated before, read as it was."""
+    case = made("documents")
+    generator = case.predictor
+    assert generator.carried
+    text = "the hare and the tortoise and three bears"
+    tokens = torch.tensor([generator.tokens(text)])
+    with torch.no_grad():
+        log_p, _ = generator.model.step(tokens[:, :-1], generator.model.start(1))
+        expected = log_p.gather(-1, tokens[:, 1:, None])[0, :, 0].tolist()
+    assert generator.score(text).piece_log_probabilities == pytest.approx(expected, abs=1e-5)
+    told = generator.score(" bears", prompt="the hare and the tortoise and three")
+    assert told.piece_log_probabilities == pytest.approx(expected[-6:], abs=1e-5)
+    found = generator("the hare", length=30, greedy=True)
+    if found.text:
+        again = generator.score(found.text, prompt="the hare")
+        assert -again.nll >= found.log_probability - 1e-3

@@ -15,6 +15,7 @@ from regard.attention.heads import SelfAttention
 from regard.attention.kernel import attend
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.positions.forgetting import ForgetGate, ForgettingBias
+from regard.core.state import begun_anew
 from regard.data.document_stream import _write
 from regard.data.packs import PackExamples, cut_documents
 from regard.data.windows import WindowExamples
@@ -26,6 +27,10 @@ from regard.models.hidden_matrices import hidden_matrices
 from regard.models.language_model import LanguageModel
 from regard.models.recurrent.bahdanau import BahdanauDecoder
 from regard.models.recurrent.luong import InputFeedingDecoder, LuongDecoder
+from regard.models.transformer.compressive import Compressive
+from regard.models.transformer.compressor import Compressor
+from regard.models.transformer.relative_attention import RelativeAttention
+from regard.models.transformer.segment_memory import SegmentMemory
 from regard.search.beam import _BeamState, length_normaliser
 from regard.search.sampling import limit_scores, start_sampling
 from regard.tasks.translation.objective import objective
@@ -44,8 +49,14 @@ from tests import (
     test_update,
 )
 from tests.data import test_documents, test_packs
-from tests.hand import test_convolutional, test_forgetting, test_recurrent, test_value_embedding
-from tests.laws import test_abilities
+from tests.hand import (
+    test_convolutional,
+    test_forgetting,
+    test_recurrent,
+    test_segment_memory,
+    test_value_embedding,
+)
+from tests.laws import test_abilities, test_lanes
 
 from .editing import Edit
 
@@ -335,4 +346,61 @@ PACKS: dict[str, Mutant] = {
     ),
 }  # fmt: skip
 
-MUTANTS = TRAINING | DECODING | MODELS | PARTS | PACKS
+HAND = test_segment_memory
+MEMORY: dict[str, Mutant] = {
+    "a gradient into the memory": Mutant(
+        Edit(SegmentMemory._moved, "1).detach()", "1)"), HAND.test_no_gradient_reaches_what_is_remembered
+    ),
+    "empty places of the memory seen": Mutant(
+        Edit(SegmentMemory._first_kept, "self.memory - before", "0 * before"),
+        HAND.test_two_segments_are_one_pass_under_a_banded_mask,
+    ),
+    "distances off by one": Mutant(
+        Edit(SegmentMemory._within, "self.memory + offset", "self.memory + offset - 1"),
+        HAND.test_two_segments_are_one_pass_under_a_banded_mask,
+    ),
+    "no bias of places": Mutant(
+        Edit(RelativeAttention.forward, "query + self.place_bias[:, None]", "query"),
+        HAND.test_relative_attention_is_the_formula, {"length": 5},
+    ),
+    "no bias of content, for few queries": Mutant(
+        Edit(RelativeAttention.forward, "query + self.content_bias[:, None]", "query"),
+        HAND.test_relative_attention_is_the_formula, {"length": 2},
+    ),
+    "the newest columns compressed": Mutant(
+        Edit(Compressive._moved, "[:, : self.segment]", "[:, -self.segment :]"),
+        HAND.test_memory_is_first_in_first_out,
+    ),
+    "new slots before old ones": Mutant(
+        Edit(Compressive._moved, "[state.compressed, slots.detach()]", "[slots.detach(), state.compressed]"),
+        HAND.test_memory_is_first_in_first_out,
+    ),
+    "slots that learn from the model's loss": Mutant(
+        Edit(Compressive._moved, "slots.detach()]", "slots]"),
+        HAND.test_reconstruction_teaches_the_compressor_alone,
+        {"reconstruction": "attention", "compression": "conv"},
+    ),
+    "a reconstruction that teaches what it reads": Mutant(
+        Edit(Compressive._moved, "[:, : self.segment].detach()", "[:, : self.segment]"),
+        HAND.test_reconstruction_teaches_the_compressor_alone,
+        {"reconstruction": "attention", "compression": "conv"},
+    ),
+    "a reconstruction that teaches the projections": Mutant(
+        Edit(RelativeAttention.by_content, "part.weight.detach()", "part.weight"),
+        HAND.test_reconstruction_teaches_the_compressor_alone,
+        {"reconstruction": "attention", "compression": "dilated"},
+    ),
+    "usage that is no mean": Mutant(
+        Edit(Compressive._mean_usage, "/ queries", "* 1"), HAND.test_usage_is_the_attention_that_each_column_got
+    ),
+    "most used, in the order of use": Mutant(
+        Edit(Compressor.forward, ".indices.sort(1).values", ".indices"),
+        HAND.test_the_most_used_columns_are_kept_in_their_order,
+    ),
+    "memory of the document before": Mutant(
+        Edit(begun_anew, "new, old)", "old, old)"),
+        test_lanes.test_evaluation_carries_the_memory_over_a_whole_document, {"name": "documents"},
+    ),
+}  # fmt: skip
+
+MUTANTS = MEMORY | TRAINING | DECODING | MODELS | PARTS | PACKS

@@ -51,8 +51,6 @@ class Compressive(SegmentMemory):
         reconstruction: Reconstruction | None = None,
     ) -> None:
         super().__init__(width, heads=heads, causal=causal, dropout=dropout, memory=memory, segment=segment)
-        if memory % segment:
-            raise ValueError(f"memory = {memory} is some segments of {segment}")
         if compressed < 0:
             raise ValueError("compressed is 0 or more slots")
         learns = compression in ("conv", "dilated")
@@ -64,7 +62,12 @@ class Compressive(SegmentMemory):
         restores = self.reconstruction == "autoencoding"
         self.compressor = Compressor(compression, width, segment=segment, rate=rate, restores=restores)
         self.compressor.as_neighbours_mean()
-        self.attention.reach(compressed + memory + segment)
+        self.remember(memory)
+
+    def remember(self, memory: int) -> None:
+        if memory % self.segment:
+            raise ValueError(f"memory = {memory} is some segments of {self.segment}")
+        super().remember(memory)
 
     def start(self, rows: int) -> SegmentState:
         state = super().start(rows)
@@ -82,7 +85,7 @@ class Compressive(SegmentMemory):
     def _moved(self, state: SegmentState, full: Bool[Tensor, "rows"]) -> tuple[SegmentState, Tensor | None]:
         old = torch.cat([state.memory, state.block], 1)[:, : self.segment].detach()
         leaving = full & (state.read > self.memory)  # a whole segment leaves, or nothing does
-        moved, loss = super()._moved(state, full)[0], None
+        moved, loss = SegmentMemory._moved(self, state, full)[0], None
         if isinstance(state.usage, Tensor):
             moved = moved._replace(usage=_shifted(state.usage, self.segment, full))
         if not bool(leaving.any()) or not isinstance(state.compressed, Tensor):

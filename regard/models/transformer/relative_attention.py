@@ -12,6 +12,7 @@ from regard.models.dropout import Dropout
 
 __all__ = ["RelativeAttention", "sinusoids"]
 
+BLOCKED = -1e30  # added to an energy, gives weight 0, and no infinity with what the energy is
 Columns = Float[Tensor, "rows length width"]
 Energy = Float[Tensor, "rows heads length keys"]
 
@@ -69,9 +70,8 @@ class RelativeAttention(nn.Module):
         query = self._heads(self.query(x))
         content, place = query + self.content_bias[:, None], query + self.place_bias[:, None]
         scale = self.key_width**-0.5
-        added = (scale * self._by_distance(place, first, h.shape[1], few)).masked_fill(
-            ~allowed[:, None], torch.finfo(x.dtype).min
-        )
+        blocked = torch.zeros(allowed.shape, dtype=x.dtype, device=x.device).masked_fill_(~allowed, BLOCKED)
+        added = self._by_distance(place * scale, first, h.shape[1], few) + blocked[:, None]
         dropping = self.dropout if self.training and self.dropout.probability else None
         if not plain:
             key, value = self._heads(self.key(h)), self._heads(self.value(h))
@@ -99,20 +99,18 @@ class RelativeAttention(nn.Module):
         self, query: Float[Tensor, "rows heads length key_width"], first: Int[Tensor, "rows"], keys: int, few: bool
     ) -> Energy:
         """q_i·r_{i−j}: of every distance, then each row moved to where its distances stand."""
-        sinusoid = self.sinusoid[:keys]
-        length, rows = query.shape[2], len(query)
+        length, sinusoid = query.shape[2], self.sinusoid[:keys]
         aligned = bool((first + length == keys).all())  # the columns of x are the last keys, in every row
-        if aligned:
-            sinusoid = sinusoid.flip(0)
+        if aligned:  # the greatest distance first, after a column that nobody looks at
+            sinusoid = torch.cat([sinusoid[:1], sinusoid.flip(0)])
         if few:
             energy = self._against(query, self.place, sinusoid)
         else:
-            place = self.place(sinusoid).view(keys, self.heads, self.key_width)
-            energy = torch.einsum("rhld,khd->rhlk", query, place)
+            energy = query @ self.place(sinusoid).view(-1, self.heads, self.key_width).permute(1, 2, 0)
         if aligned:
-            # One column more a row, and each row of the table begins one column further left than the one above it.
-            shifted = nn.functional.pad(energy, (1, 0)).view(rows, self.heads, keys + 1, length)
-            return shifted[:, :, 1:].reshape(rows, self.heads, length, keys)
+            # Each row of the table begins one column further left than the one above it: a view, where rows are one
+            # column longer than they are read as.
+            return energy.flatten(2)[..., length:].unflatten(-1, (length, keys))
         columns = torch.arange(length, device=first.device)
         distance = first[:, None, None] + columns[:, None] - torch.arange(keys, device=first.device)
         return energy.gather(-1, distance.clamp(0, keys - 1)[:, None].expand_as(energy))

@@ -63,6 +63,13 @@ class SegmentMemory(Mixer):
         self.width, self.memory, self.segment, self.slots = width, memory, segment, 0
         self.attention = RelativeAttention(width, heads=heads, distances=memory + segment, dropout=dropout)
 
+    def remember(self, memory: int) -> None:
+        """Remember so many columns from now on; nothing that is learned depends on it. Earlier states do not fit."""
+        if memory < 0:
+            raise ValueError("memory is 0 or more columns")
+        self.memory = memory
+        self.attention.reach(self.slots + memory + self.segment)
+
     def can(self) -> Abilities:
         return Abilities(
             causal=True,

@@ -19,6 +19,7 @@ from regard.core.state import State, select
 from regard.models.convolutional.gated_convolution import GatedConvolution
 from regard.models.transformer.average_attention import AverageAttention
 from regard.models.transformer.hashed import HashedAttention
+from regard.models.transformer.segment_memory import SegmentMemory
 from regard.models.transformer.ssru import SimpleRecurrent
 
 from ..cases import HEADS, MECHANISMS, PACKED, SIZES, WIDTH, bold, heads
@@ -239,9 +240,27 @@ class SortsDocumentsTogether(HashedAttention):
         return super().forward(x, span._replace(segment=()), state)
 
 
+class BordersOfPieces(SegmentMemory):
+    """Takes every piece for a segment."""
+
+    def forward(self, x, span, state):
+        mixed = super().forward(x, span, state)
+        moved, _ = self._moved(mixed.state, torch.ones_like(mixed.state.read, dtype=torch.bool))
+        return mixed._replace(state=moved._replace(read=-(-mixed.state.read // self.segment) * self.segment))
+
+
+class BlockOfPadding(SegmentMemory):
+    """Counts padded columns as read."""
+
+    def forward(self, x, span, state):
+        return super().forward(x, span._replace(valid=torch.ones_like(span.valid)), state)
+
+
 MUTANTS = {
     "chunks-that-stream": (lambda: SaysChunksAreExact(WIDTH, heads=HEADS, buckets=2, chunk=2, nearest=False), "chunk"),
     "sorts-documents-together": (lambda: _packing(SortsDocumentsTogether(WIDTH, heads=HEADS, buckets=2)), "packed"),
+    "borders-of-pieces": (lambda: bold(BordersOfPieces(WIDTH, heads=2, segment=2, memory=2)), "chunk"),
+    "block-of-padding": (lambda: bold(BlockOfPadding(WIDTH, heads=2, segment=2, memory=2)), "batched"),
     "forgets-segments": (lambda: _attention(Forgetful, PACKED), "chunk"),
     "loses-segments": (lambda: _attention(Forgetful, PACKED), "packed"),
     "forgets-positions": (lambda: _attention(ForgetsPositions, PACKED & Window(1)), "packed"),
