@@ -16,9 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from regard.core.task import find_task
 from regard.runs import checkpoint
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
+from regard.tasks import TASKS
+from regard.testing import TaskCase
 
 from .conftest import ONE_THREAD, STEPS, Children, Undisturbed, kept, tiny_config, trace
 
@@ -169,3 +172,13 @@ def test_a_real_process_killed_from_outside(children: Children, tmp_path: Path) 
     assert done.returncode == 0, done.stderr
     assert "going on from step" in done.stderr
     assert kept(run) == children.finish(whole)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TASKS if kind != "translation"])
+def test_every_kind_is_killed_and_ends_in_the_same_bits(children: Children, tmp_path: Path, kind: str) -> None:
+    """Inside of a save, and after an update."""
+    case = TaskCase(find_task(kind), kind)  # the sample goes with it
+    whole, killed = (RunFolder.create(tmp_path / name, load_config(case.tables)).path for name in ("whole", "killed"))
+    for point, count in (("tensors-written", 2), ("update", 1)):
+        children.kill(killed, point, count)
+    assert children.finish(killed) == children.finish(whole)
