@@ -96,7 +96,7 @@ _SHARES = {"train": [0.0, 0.9], "valid": [0.9, 1.0]}
 
 
 class _Found(NamedTuple):
-    """How often each label occurs in the lines looked at, their words with an end each, and whether texts have words."""
+    """Counts of the labels in the lines looked at and of their pieces, and whether texts have words."""
 
     labels: Counter[str]
     pieces: int
