@@ -83,6 +83,15 @@ EngineName = Annotated[
         show_default="float32",
     ),
 ]
+ReadingEngine = Annotated[
+    Literal["reference", "float32", "torch", "int8"] | None,
+    typer.Option(
+        "--engine",
+        help="What reads: float32 (by kernels in C where they know the model), int8 (fewer bits, by the kernels), "
+        "torch or reference (without kernels).",
+        show_default="float32",
+    ),
+]
 LengthPenalty = Annotated[
     float | None,
     typer.Option(

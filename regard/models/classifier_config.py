@@ -36,8 +36,8 @@ class ClassifierModelConfig(NetConfig):
         0,
         ge=0,
         le=1 << 22,
-        description="vectors that beginnings, ends and shapes of words are hashed into, and added to a word's own; 0: "
-        "none. They tell of words that training met seldom or never",
+        description="vectors that beginnings, ends and shapes of words, or of smaller pieces, are hashed into, and "
+        "added to a word's own; 0: none. They tell of words that training met seldom or never",
     )
     pairs: Literal["together", "apart"] = Field(
         "together",

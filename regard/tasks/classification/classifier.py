@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json as jsonlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.observe import observe, twin
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation
 from regard.core.task import Indices, MetricSums, never
 from regard.errors import ConfigError
+from regard.inference.decoding import Engine
+from regard.inference.reading import reading_form
 from regard.metrics.classes import prediction_sums
 from regard.models.classifier import SequenceClassifier
 from regard.tasks.classification.codecs import LabelCodec
@@ -66,8 +69,15 @@ class ToldNumber(NamedTuple):
 class Classifier:
     """A network with its vocabulary and labels: ``regard.load("runs/sst2")(["a fine film"])[0].label``."""
 
-    def __init__(self, net: SequenceClassifier, codec: LabelCodec, config: ClassificationConfig) -> None:
-        self.net, self.codec, self.config = net.eval(), codec, config
+    def __init__(
+        self, net: SequenceClassifier, codec: LabelCodec, config: ClassificationConfig, engine: Engine | None = None
+    ) -> None:
+        self.net, self.codec, self.config, self.engine = net.eval(), codec, config, engine
+
+    @cached_property
+    def _reading(self) -> nn.Module:
+        """The network in the form that the engine computes, made when first asked for."""
+        return reading_form(self.net, self.engine)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -127,7 +137,7 @@ class Classifier:
         weights = list(logits)
         for begin in range(0, len(order), ROWS):
             places = order[begin : begin + ROWS]
-            found = self.net(*self._table([rows[at] for at in places]))
+            found = self._reading(*self._table([rows[at] for at in places]))
             for at, logit, weight in zip(places, found.logits.double().cpu(), found.weights.cpu(), strict=True):
                 logits[at], weights[at] = logit, self._in_order(rows[at], weight)
         return logits, weights

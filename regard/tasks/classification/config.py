@@ -59,14 +59,6 @@ class ClassificationConfig(EncoderRunConfig):
         return self
 
     @model_validator(mode="after")
-    def _affixes_are_of_words(self) -> Self:
-        kind = self.data.tokenizer.kind
-        if self.model.affixes and kind != "word":
-            why = f"beginnings and ends are those of words, and data.tokenizer.kind is {kind}"
-            raise Misfit("model.affixes", "data.tokenizer.kind", why=why, help="--set data.tokenizer.kind=word")
-        return self
-
-    @model_validator(mode="after")
     def _best_by_fits_the_labels(self) -> Self:
         by, kind = self.train.best_by, self.data.label_kind
         if by != "loss" and by not in METRICS[kind]:

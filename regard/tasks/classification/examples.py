@@ -141,13 +141,21 @@ def encode_texts(
     for texts in examples:
         parts = [next(pieces) for _ in texts]
         row = np.array([BEGIN, *(piece for part in parts for piece in (*part[:most], END))], np.int64)
-        rows.append(_with_affixes(row, [word for text in texts for word in text.split()[:most]], buckets))
+        spelled = _spelled(tokenizer, texts, parts, most) if buckets else []
+        rows.append(_with_affixes(row, spelled, buckets))
         cut.append(any(len(part) > most for part in parts))
     return rows, cut
 
 
+def _spelled(tokenizer: Tokenizer, texts: Sequence[str], parts: Sequence[Sequence[int]], most: int) -> list[str]:
+    """The pieces that are read, in letters; words as they are written, whether they are known or not."""
+    if tokenizer.config.kind == "word":
+        return [word for text in texts for word in text.split()[:most]]
+    return [spelled for part in parts for spelled in tokenizer.pieces(part[:most])]
+
+
 def _with_affixes(row: TextRow, words: Sequence[str], buckets: int) -> TextRow:
-    """The row with the affixes of its words beside their pieces, one a word; where there are no buckets, itself."""
+    """The row with the affixes of what its pieces spell beside them; where there are no buckets, itself."""
     if not buckets:
         return row
     table = np.zeros((len(row), 1 + AFFIXES), np.int64)
