@@ -7,9 +7,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from regard.attention.contract import Mixer
 from regard.attention.heads import MultiHead, SelfAttention
 from regard.attention.mask import Causal, Mask, Padding, Span, Window
 from regard.attention.mechanisms.dot import Dot
+from regard.models.transformer.hashed import HashedAttention
 
 HEADS, WIDTH = 4, 128
 PADDING = 1 / 16  # of the columns
@@ -26,7 +28,20 @@ def self_attention(length: int, *, radius: int | None, causal: bool) -> Callable
         mask = mask & Causal()
     if radius is not None:
         mask = mask & Window(radius)
-    mixer = SelfAttention(MultiHead(WIDTH, heads=HEADS, mechanism=Dot()), mask=mask)
+    return _there_and_back(SelfAttention(MultiHead(WIDTH, heads=HEADS, mechanism=Dot()), mask=mask), length)
+
+
+def hashed_attention(length: int, *, chunk: int = 64, rounds: int = 4) -> Callable[[], tuple[Tensor, ...]]:
+    """The same of causal hashed attention, with 2 · length / chunk buckets in two factors."""
+    torch.manual_seed(1)
+    buckets = 2 * length // chunk
+    factor = 2 ** (buckets.bit_length() // 2)
+    return _there_and_back(
+        HashedAttention(WIDTH, heads=HEADS, buckets=(factor, buckets // factor), chunk=chunk, rounds=rounds), length
+    )
+
+
+def _there_and_back(mixer: Mixer, length: int) -> Callable[[], tuple[Tensor, ...]]:
     x = torch.randn(1, length, WIDTH, requires_grad=True)
     span = Span.of((torch.arange(length) < length - int(PADDING * length))[None])
     upstream = torch.randn(1, length, WIDTH) * span.valid[..., None]

@@ -15,7 +15,7 @@ from torch.nn.functional import pad
 __all__ = ["SELF_ENERGY", "Drops", "SortedChunks", "attend_chunks", "draw_rotations", "fixed_rotations", "hash_columns"]
 
 SELF_ENERGY = -1e5  # of a column to itself, whose own product would be the greatest: it counts where nothing else does
-UNSEEN = -(1 << 30)  # number of a key that nobody may look at
+UNSEEN = -(1 << 28)  # number of a key that nobody may look at
 BLIND = UNSEEN >> 1  # of a place that holds no column: below every key's but those
 
 
@@ -59,13 +59,18 @@ class SortedChunks(NamedTuple):
     """Columns sorted by bucket in each round, cut into chunks, and which pair of them counts in which round.
 
     ``order``: column at each place of a round, places beyond the columns filled up; ``place``: its inverse.
-    ``seen``: whether the query at a place looks at a key of the chunk before its own or of its own, where there is
-    more than one chunk, and in no earlier round; a batch's heads are ``groups``.
+    ``hidden``: whether the query at a place does not look at a key of its own chunk or of those ``back`` before it, or
+    has in an earlier round; a batch's heads are ``groups``.
     """
 
     order: Int[Tensor, "groups rounds places"]
     place: Int[Tensor, "groups rounds length"]
-    seen: Bool[Tensor, "groups rounds chunks chunk keys"]
+    hidden: Bool[Tensor, "groups rounds chunks chunk keys"]
+
+    @property
+    def back(self) -> int:
+        """Number of chunks before its own that a query's chunk looks at."""
+        return self.hidden.shape[-1] // self.hidden.shape[-2] - 1
 
     @classmethod
     @torch.no_grad()
@@ -87,19 +92,22 @@ class SortedChunks(NamedTuple):
         of N rounds for an N-th, which sums to the same.
         """
         length = bucket.shape[-1]
-        size = min(chunk, length)
+        # In halves of a chunk, of which a column needs two before its own, a quarter fewer pairs lie beyond its reach.
+        size = min(-(-chunk // 2) if nearest else chunk, length)
         chunks = -(-length // size)
+        back = min(-(-chunk // size) if nearest else 1, chunks - 1)
+        most = chunk if nearest else 1
         bucket = bucket.masked_fill(~valid[:, None], torch.iinfo(torch.int64).max)
         sorted_bucket, order = bucket.sort(dim=-1, stable=True)
         place = torch.empty_like(order).scatter_(-1, order, torch.arange(length, device=order.device).expand_as(order))
-        code = _codes(sorted_bucket, size, most=size if nearest else 1, by_chunk=not nearest, across=across)
+        code = _codes(sorted_bucket, size, most=most, by_chunk=not nearest, across=across)
         code = code.gather(-1, place)
         order = pad(order, (0, chunks * size - length), value=length - 1)
-        seen = [
-            _seen(code, valid, order[:, number], number, size, most=size if nearest else 1, causal=causal)
+        hidden = [
+            _hidden(code, valid, order[:, number], number, (size, back), most=most, causal=causal and not nearest)
             for number in range(order.shape[1])
         ]
-        return cls(order, place, torch.stack(seen, 1))
+        return cls(order, place, torch.stack(hidden, 1))
 
 
 def _codes(
@@ -113,44 +121,51 @@ def _codes(
     return ((places // size if by_chunk else places) + (most + 1) * begins.cumsum(-1)).int()
 
 
-def _seen(
+def _hidden(
     code: Int[Tensor, "groups rounds length"],
     valid: Bool[Tensor, "groups length"],
     order: Int[Tensor, "groups places"],
     number: int,
-    size: int,
+    cut: tuple[int, int],
     *,
     most: int,
     causal: bool,
 ) -> Bool[Tensor, "groups chunks chunk keys"]:
-    """Pairs of round ``number`` that count there."""
+    """Pairs of round ``number`` that do not count there; ``cut``: size of a chunk, and how many precede its own.
+
+    ``causal``: compare columns, where the numbers ``code`` go by chunk.
+    """
+    size, back = cut
     chunks, length = order.shape[1] // size, code.shape[-1]
-    hidden = ~valid.gather(-1, order)
-    hidden[:, length:] = True
+    unseen = ~valid.gather(-1, order)
+    unseen[:, length:] = True
     filled = torch.arange(order.shape[1], device=order.device) >= length
     found: Tensor | None = None
     for other in range(number, -1, -1):
         own = code[:, other].gather(-1, order)
-        keys = _with_previous(own.masked_fill(hidden, UNSEEN).view(-1, chunks, size), UNSEEN)
+        keys = _with_previous(own.masked_fill(unseen, UNSEEN).view(-1, chunks, size), back, UNSEEN)
         own = own.masked_fill(filled, BLIND)
-        apart = own.view(-1, chunks, size, 1) - keys[:, :, None]
-        near = (apart >= 0) & (apart <= most)
-        found = near if found is None else found.logical_and_(near.logical_not_())
+        # 0 ≤ apart ≤ most, by one comparison: |2 apart − most| ≤ most.
+        apart = (2 * own - most).view(-1, chunks, size, 1) - 2 * keys[:, :, None]
+        if found is None:
+            found = apart.abs_() > most
+        else:
+            found |= apart.abs_() <= most
     assert found is not None
-    if causal and most == 1:  # else codes say it, which go by place
+    if causal:
         columns = order.view(-1, chunks, size)
-        found &= columns[..., None] >= _with_previous(columns, 0)[:, :, None]
+        found |= columns[..., None] < _with_previous(columns, back)[:, :, None]
     return found
 
 
 def _with_previous(
-    x: Shaped[Tensor, "groups chunks chunk *rest"], filling: int = 0
+    x: Shaped[Tensor, "groups chunks chunk *rest"], back: int, filling: int = 0
 ) -> Shaped[Tensor, "groups chunks keys *rest"]:
-    """Each chunk behind the one before it; a single one by itself."""
-    if x.shape[1] == 1:
+    """Each chunk behind the ``back`` chunks before it."""
+    if back == 0:
         return x
-    before = torch.cat([torch.full_like(x[:, :1], filling), x[:, :-1]], 1)
-    return torch.cat([before, x], 2)
+    longer = torch.cat([torch.full_like(x[:, :back], filling), x], 1)
+    return torch.cat([longer[:, begin : begin + x.shape[1]] for begin in range(back + 1)], 2)
 
 
 class Drops(NamedTuple):
@@ -210,15 +225,16 @@ class _AttendChunks(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(context: Any, slope: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(context: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, output, highest, normaliser, *rest = context.saved_tensors
         chunks, drops, scale = SortedChunks(*rest), context.drops, context.scale
+        slope = slope / normaliser  # instead of each weight
         along = (slope * output).sum(-1, keepdim=True)
         found = [torch.zeros_like(x) for x in (query, key, value)]
         for number in range(chunks.order.shape[1]):
             energy, queries, keys, values = _energies(query, key, value, chunks, number, scale)
-            slopes, peak, sums, own = (_sorted(x, chunks, number) for x in (slope, highest, normaliser, along))
-            weight = energy.sub_(peak).exp_().div_(sums)
+            slopes, peak, own = (_sorted(x, chunks, number) for x in (slope, highest, along))
+            weight = energy.sub_(peak).exp_()
             toward = slopes @ values.transpose(-1, -2)
             dropped = weight
             if drops is not None:
@@ -226,12 +242,13 @@ class _AttendChunks(torch.autograd.Function):
                 toward.mul_(factors)
                 dropped = weight * factors
             of_values = dropped.transpose(-1, -2) @ slopes
-            steep = toward.sub_(own).mul_(weight).mul_(scale)
+            steep = toward.sub_(own).mul_(weight)
             _diagonal(steep).zero_()
-            parts = (steep @ keys, _folded(steep.transpose(-1, -2) @ queries), _folded(of_values))
+            onto = (_folded(part, chunks.back) for part in (steep.transpose(-1, -2) @ queries, of_values))
+            parts = (steep @ keys, *onto)
             for sums_, part in zip(found, parts, strict=True):
                 sums_ += _unsorted(part, chunks, number)
-        return (*found, None, None, None)
+        return found[0].mul_(scale), found[1].mul_(scale), found[2], None, None, None
 
 
 def _energies(
@@ -242,9 +259,9 @@ def _energies(
     A column at a place beyond the last, and padding, sees itself alone.
     """
     queries = _sorted(query, chunks, number)
-    keys, values = (_with_previous(_sorted(x, chunks, number)) for x in (key, value))
-    energy = (queries @ keys.transpose(-1, -2)).mul_(scale)
-    energy.masked_fill_(~chunks.seen[:, number], -math.inf)
+    keys, values = (_with_previous(_sorted(x, chunks, number), chunks.back) for x in (key, value))
+    energy = (queries * scale) @ keys.transpose(-1, -2)
+    energy.masked_fill_(chunks.hidden[:, number], -math.inf)
     _diagonal(energy).fill_(SELF_ENERGY)
     return energy, queries, keys, values
 
@@ -258,7 +275,7 @@ def _sorted(
     x: Float[Tensor, "groups length width"], chunks: SortedChunks, number: int
 ) -> Float[Tensor, "groups chunks chunk width"]:
     found = _take(x, chunks.order[:, number])
-    return found.view(len(x), *chunks.seen.shape[2:4], x.shape[-1])
+    return found.view(len(x), *chunks.hidden.shape[2:4], x.shape[-1])
 
 
 def _unsorted(
@@ -275,11 +292,11 @@ def _take(
     return x.reshape(-1, x.shape[-1]).index_select(0, (index + groups).flatten()).view(*index.shape, x.shape[-1])
 
 
-def _folded(x: Float[Tensor, "groups chunks keys width"]) -> Float[Tensor, "groups chunks chunk width"]:
-    """Sums for each chunk's columns over their own chunk and the next: what ``_with_previous`` does, backward."""
-    if x.shape[1] == 1:
-        return x
-    before, own = x.chunk(2, 2)
-    own = own.clone()
-    own[:, :-1] += before[:, 1:]
+def _folded(x: Float[Tensor, "groups chunks keys width"], back: int) -> Float[Tensor, "groups chunks chunk width"]:
+    """Sums for each chunk's columns over their own chunk and the next ones: what ``_with_previous`` does, backward."""
+    *before, own = x.chunk(back + 1, 2)
+    if before:
+        own = own.clone()
+    for nearer, part in enumerate(before):
+        own[:, : x.shape[1] - back + nearer] += part[:, back - nearer :]
     return own
