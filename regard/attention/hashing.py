@@ -16,6 +16,7 @@ __all__ = ["SELF_ENERGY", "Drops", "SortedChunks", "attend_chunks", "draw_rotati
 
 SELF_ENERGY = -1e5  # of a column to itself, whose own product would be the greatest: it counts where nothing else does
 UNSEEN = -(1 << 28)  # number of a key that nobody may look at
+CACHED = 1 << 17  # energies that are worked on together
 BLIND = UNSEEN >> 1  # of a place that holds no column: below every key's but those
 
 
@@ -65,7 +66,7 @@ class SortedChunks(NamedTuple):
 
     order: Int[Tensor, "groups rounds places"]
     place: Int[Tensor, "groups rounds length"]
-    hidden: Bool[Tensor, "groups rounds chunks chunk keys"]
+    hidden: Bool[Tensor, "rounds groups chunks chunk keys"]
 
     @property
     def back(self) -> int:
@@ -107,7 +108,7 @@ class SortedChunks(NamedTuple):
             _hidden(code, valid, order[:, number], number, (size, back), most=most, causal=causal and not nearest)
             for number in range(order.shape[1])
         ]
-        return cls(order, place, torch.stack(hidden, 1))
+        return cls(order, place, torch.stack(hidden))
 
 
 def _codes(
@@ -171,12 +172,13 @@ def _with_previous(
 class Drops(NamedTuple):
     """Dropout of weights: a random byte a pair; those below ``threshold`` are dropped."""
 
-    draws: UInt8[Tensor, "groups rounds chunks chunk keys"]
+    draws: UInt8[Tensor, "rounds groups chunks chunk keys"]
     threshold: int
 
-    def factors(self, number: int, dtype: torch.dtype) -> Float[Tensor, "groups chunks chunk keys"]:
-        """0 or 1 / P(keep) for each pair of a round."""
-        return (self.draws[:, number] >= self.threshold).to(dtype).mul_(256 / (256 - self.threshold))
+    def factors(self, number: int, part: slice, dtype: torch.dtype) -> Float[Tensor, "chunks chunk keys"]:
+        """0 or 1 / P(keep) for each pair of some chunks of a round."""
+        drawn = self.draws[number].flatten(0, 1)[part]
+        return (drawn >= self.threshold).to(dtype).mul_(256 / (256 - self.threshold))
 
 
 def attend_chunks(
@@ -206,14 +208,19 @@ class _AttendChunks(torch.autograd.Function):
     ) -> Tensor:
         most, total, summed = [], [], []
         for number in range(chunks.order.shape[1]):
-            energy, _, _, values = _energies(query, key, value, chunks, number, scale)
-            peak = energy.amax(-1, keepdim=True)
-            weight = energy.sub_(peak).exp_()
-            total.append(_unsorted(weight.sum(-1, keepdim=True), chunks, number))
-            most.append(_unsorted(peak, chunks, number))
-            if drops is not None:
-                weight.mul_(drops.factors(number, weight.dtype))
-            summed.append(_unsorted(weight @ values, chunks, number))
+            cut = _cut(query, key, value, chunks, number)
+            peak, sums = (cut.queries.new_empty(*cut.queries.shape[:2], 1) for _ in range(2))
+            mixed = torch.empty_like(cut.values[:, : cut.queries.shape[1]])
+            for part in cut.parts():
+                energy = cut.energy(part, scale)
+                torch.amax(energy, -1, keepdim=True, out=peak[part])
+                weight = energy.sub_(peak[part]).exp_()
+                torch.sum(weight, -1, keepdim=True, out=sums[part])
+                if drops is not None:
+                    weight.mul_(drops.factors(number, part, weight.dtype))
+                torch.bmm(weight, cut.values[part], out=mixed[part])
+            for found, each in zip((most, total, summed), (peak, sums, mixed), strict=True):
+                found.append(_unsorted(each, chunks, number))
         peaks = torch.stack(most)
         highest = peaks.amax(0)
         share = (peaks - highest).exp_()
@@ -232,41 +239,57 @@ class _AttendChunks(torch.autograd.Function):
         along = (slope * output).sum(-1, keepdim=True)
         found = [torch.zeros_like(x) for x in (query, key, value)]
         for number in range(chunks.order.shape[1]):
-            energy, queries, keys, values = _energies(query, key, value, chunks, number, scale)
-            slopes, peak, own = (_sorted(x, chunks, number) for x in (slope, highest, along))
-            weight = energy.sub_(peak).exp_()
-            toward = slopes @ values.transpose(-1, -2)
-            dropped = weight
-            if drops is not None:
-                factors = drops.factors(number, weight.dtype)
-                toward.mul_(factors)
-                dropped = weight * factors
-            of_values = dropped.transpose(-1, -2) @ slopes
-            steep = toward.sub_(own).mul_(weight)
-            _diagonal(steep).zero_()
-            onto = (_folded(part, chunks.back) for part in (steep.transpose(-1, -2) @ queries, of_values))
-            parts = (steep @ keys, *onto)
-            for sums_, part in zip(found, parts, strict=True):
-                sums_ += _unsorted(part, chunks, number)
+            cut = _cut(query, key, value, chunks, number)
+            slopes, peak, own = (_sorted(x, chunks, number).flatten(0, 1) for x in (slope, highest, along))
+            turned = [torch.empty_like(x) for x in (cut.queries, cut.keys, cut.values)]
+            for part in cut.parts():
+                weight = cut.energy(part, scale).sub_(peak[part]).exp_()
+                toward = slopes[part] @ cut.values[part].transpose(-1, -2)
+                dropped = weight
+                if drops is not None:
+                    factors = drops.factors(number, part, weight.dtype)
+                    toward.mul_(factors)
+                    dropped = weight * factors
+                torch.bmm(dropped.transpose(-1, -2), slopes[part], out=turned[2][part])
+                steep = toward.sub_(own[part]).mul_(weight)
+                _diagonal(steep).zero_()
+                torch.bmm(steep, cut.keys[part], out=turned[0][part])
+                torch.bmm(steep.transpose(-1, -2), cut.queries[part], out=turned[1][part])
+            whole = [x.view(len(query), -1, *x.shape[1:]) for x in turned]
+            parts = (whole[0], *(_folded(x, chunks.back) for x in whole[1:]))
+            for sums, each in zip(found, parts, strict=True):
+                sums += _unsorted(each, chunks, number)
         return found[0].mul_(scale), found[1].mul_(scale), found[2], None, None, None
 
 
-def _energies(
-    query: Tensor, key: Tensor, value: Tensor, chunks: SortedChunks, number: int, scale: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Energies of a round, −∞ where a pair does not count; its queries, and its keys and values with the chunk before.
+class _Cut(NamedTuple):
+    """A round: queries of each chunk, keys and values with those of the chunks before it, of all groups in a row."""
 
-    A column at a place beyond the last, and padding, sees itself alone.
-    """
-    queries = _sorted(query, chunks, number)
+    queries: Float[Tensor, "chunks chunk width"]
+    keys: Float[Tensor, "chunks keys width"]
+    values: Float[Tensor, "chunks keys value"]
+    hidden: Bool[Tensor, "chunks chunk keys"]
+
+    def parts(self) -> list[slice]:
+        """Chunks that are worked on together: as many as leave their energies in a processor's cache."""
+        step = max(1, CACHED // self.hidden[0].numel())
+        return [slice(begin, begin + step) for begin in range(0, len(self.hidden), step)]
+
+    def energy(self, part: slice, scale: float) -> Float[Tensor, "part chunk keys"]:
+        """Energies of some chunks, −∞ where a pair does not count; padding and places of no column see themselves."""
+        energy = (self.queries[part] * scale) @ self.keys[part].transpose(-1, -2)
+        energy.masked_fill_(self.hidden[part], -math.inf)
+        _diagonal(energy).fill_(SELF_ENERGY)
+        return energy
+
+
+def _cut(query: Tensor, key: Tensor, value: Tensor, chunks: SortedChunks, number: int) -> _Cut:
     keys, values = (_with_previous(_sorted(x, chunks, number), chunks.back) for x in (key, value))
-    energy = (queries * scale) @ keys.transpose(-1, -2)
-    energy.masked_fill_(chunks.hidden[:, number], -math.inf)
-    _diagonal(energy).fill_(SELF_ENERGY)
-    return energy, queries, keys, values
+    queries, hidden = _sorted(query, chunks, number), chunks.hidden[number]
+    return _Cut(*(x.flatten(0, 1) for x in (queries, keys, values, hidden)))
 
 
-def _diagonal(x: Float[Tensor, "groups chunks chunk keys"]) -> Float[Tensor, "groups chunks chunk"]:
+def _diagonal(x: Float[Tensor, "chunks chunk keys"]) -> Float[Tensor, "chunks chunk"]:
     """Pairs of each column with itself."""
     return x.diagonal(x.shape[-1] - x.shape[-2], -2, -1)
 
@@ -279,9 +302,9 @@ def _sorted(
 
 
 def _unsorted(
-    x: Float[Tensor, "groups chunks chunk width"], chunks: SortedChunks, number: int
+    x: Float[Tensor, "*chunks chunk width"], chunks: SortedChunks, number: int
 ) -> Float[Tensor, "groups length width"]:
-    return _take(x.flatten(1, 2), chunks.place[:, number])
+    return _take(x.reshape(len(chunks.place), -1, x.shape[-1]), chunks.place[:, number])
 
 
 def _take(
