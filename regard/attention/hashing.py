@@ -15,7 +15,8 @@ from torch.nn.functional import pad
 __all__ = ["SELF_ENERGY", "Drops", "SortedChunks", "attend_chunks", "draw_rotations", "fixed_rotations", "hash_columns"]
 
 SELF_ENERGY = -1e5  # of a column to itself, whose own product would be the greatest: it counts where nothing else does
-UNSEEN = -(1 << 30)  # number of a key that nobody may look at
+UNSEEN = -(1 << 28)  # number of a key that nobody may look at
+CACHED = 1 << 17  # energies that are worked on together
 BLIND = UNSEEN >> 1  # of a place that holds no column: below every key's but those
 
 
@@ -59,13 +60,18 @@ class SortedChunks(NamedTuple):
     """Columns sorted by bucket in each round, cut into chunks, and which pair of them counts in which round.
 
     ``order``: column at each place of a round, places beyond the columns filled up; ``place``: its inverse.
-    ``seen``: whether the query at a place looks at a key of the chunk before its own or of its own, where there is
-    more than one chunk, and in no earlier round; a batch's heads are ``groups``.
+    ``hidden``: whether the query at a place does not look at a key of its own chunk or of those ``back`` before it, or
+    has in an earlier round; a batch's heads are ``groups``.
     """
 
     order: Int[Tensor, "groups rounds places"]
     place: Int[Tensor, "groups rounds length"]
-    seen: Bool[Tensor, "groups rounds chunks chunk keys"]
+    hidden: Bool[Tensor, "rounds groups chunks chunk keys"]
+
+    @property
+    def back(self) -> int:
+        """Number of chunks before its own that a query's chunk looks at."""
+        return self.hidden.shape[-1] // self.hidden.shape[-2] - 1
 
     @classmethod
     @torch.no_grad()
@@ -87,19 +93,22 @@ class SortedChunks(NamedTuple):
         of N rounds for an N-th, which sums to the same.
         """
         length = bucket.shape[-1]
-        size = min(chunk, length)
+        # In halves of a chunk, of which a column needs two before its own, a quarter fewer pairs lie beyond its reach.
+        size = min(-(-chunk // 2) if nearest else chunk, length)
         chunks = -(-length // size)
+        back = min(-(-chunk // size) if nearest else 1, chunks - 1)
+        most = chunk if nearest else 1
         bucket = bucket.masked_fill(~valid[:, None], torch.iinfo(torch.int64).max)
         sorted_bucket, order = bucket.sort(dim=-1, stable=True)
         place = torch.empty_like(order).scatter_(-1, order, torch.arange(length, device=order.device).expand_as(order))
-        code = _codes(sorted_bucket, size, most=size if nearest else 1, by_chunk=not nearest, across=across)
+        code = _codes(sorted_bucket, size, most=most, by_chunk=not nearest, across=across)
         code = code.gather(-1, place)
         order = pad(order, (0, chunks * size - length), value=length - 1)
-        seen = [
-            _seen(code, valid, order[:, number], number, size, most=size if nearest else 1, causal=causal)
+        hidden = [
+            _hidden(code, valid, order[:, number], number, (size, back), most=most, causal=causal and not nearest)
             for number in range(order.shape[1])
         ]
-        return cls(order, place, torch.stack(seen, 1))
+        return cls(order, place, torch.stack(hidden))
 
 
 def _codes(
@@ -113,55 +122,63 @@ def _codes(
     return ((places // size if by_chunk else places) + (most + 1) * begins.cumsum(-1)).int()
 
 
-def _seen(
+def _hidden(
     code: Int[Tensor, "groups rounds length"],
     valid: Bool[Tensor, "groups length"],
     order: Int[Tensor, "groups places"],
     number: int,
-    size: int,
+    cut: tuple[int, int],
     *,
     most: int,
     causal: bool,
 ) -> Bool[Tensor, "groups chunks chunk keys"]:
-    """Pairs of round ``number`` that count there."""
+    """Pairs of round ``number`` that do not count there; ``cut``: size of a chunk, and how many precede its own.
+
+    ``causal``: compare columns, where the numbers ``code`` go by chunk.
+    """
+    size, back = cut
     chunks, length = order.shape[1] // size, code.shape[-1]
-    hidden = ~valid.gather(-1, order)
-    hidden[:, length:] = True
+    unseen = ~valid.gather(-1, order)
+    unseen[:, length:] = True
     filled = torch.arange(order.shape[1], device=order.device) >= length
     found: Tensor | None = None
     for other in range(number, -1, -1):
         own = code[:, other].gather(-1, order)
-        keys = _with_previous(own.masked_fill(hidden, UNSEEN).view(-1, chunks, size), UNSEEN)
+        keys = _with_previous(own.masked_fill(unseen, UNSEEN).view(-1, chunks, size), back, UNSEEN)
         own = own.masked_fill(filled, BLIND)
-        apart = own.view(-1, chunks, size, 1) - keys[:, :, None]
-        near = (apart >= 0) & (apart <= most)
-        found = near if found is None else found.logical_and_(near.logical_not_())
+        # 0 ≤ apart ≤ most, by one comparison: |2 apart − most| ≤ most.
+        apart = (2 * own - most).view(-1, chunks, size, 1) - 2 * keys[:, :, None]
+        if found is None:
+            found = apart.abs_() > most
+        else:
+            found |= apart.abs_() <= most
     assert found is not None
-    if causal and most == 1:  # else codes say it, which go by place
+    if causal:
         columns = order.view(-1, chunks, size)
-        found &= columns[..., None] >= _with_previous(columns, 0)[:, :, None]
+        found |= columns[..., None] < _with_previous(columns, back)[:, :, None]
     return found
 
 
 def _with_previous(
-    x: Shaped[Tensor, "groups chunks chunk *rest"], filling: int = 0
+    x: Shaped[Tensor, "groups chunks chunk *rest"], back: int, filling: int = 0
 ) -> Shaped[Tensor, "groups chunks keys *rest"]:
-    """Each chunk behind the one before it; a single one by itself."""
-    if x.shape[1] == 1:
+    """Each chunk behind the ``back`` chunks before it."""
+    if back == 0:
         return x
-    before = torch.cat([torch.full_like(x[:, :1], filling), x[:, :-1]], 1)
-    return torch.cat([before, x], 2)
+    longer = torch.cat([torch.full_like(x[:, :back], filling), x], 1)
+    return torch.cat([longer[:, begin : begin + x.shape[1]] for begin in range(back + 1)], 2)
 
 
 class Drops(NamedTuple):
     """Dropout of weights: a random byte a pair; those below ``threshold`` are dropped."""
 
-    draws: UInt8[Tensor, "groups rounds chunks chunk keys"]
+    draws: UInt8[Tensor, "rounds groups chunks chunk keys"]
     threshold: int
 
-    def factors(self, number: int, dtype: torch.dtype) -> Float[Tensor, "groups chunks chunk keys"]:
-        """0 or 1 / P(keep) for each pair of a round."""
-        return (self.draws[:, number] >= self.threshold).to(dtype).mul_(256 / (256 - self.threshold))
+    def factors(self, number: int, part: slice, dtype: torch.dtype) -> Float[Tensor, "chunks chunk keys"]:
+        """0 or 1 / P(keep) for each pair of some chunks of a round."""
+        drawn = self.draws[number].flatten(0, 1)[part]
+        return (drawn >= self.threshold).to(dtype).mul_(256 / (256 - self.threshold))
 
 
 def attend_chunks(
@@ -191,14 +208,19 @@ class _AttendChunks(torch.autograd.Function):
     ) -> Tensor:
         most, total, summed = [], [], []
         for number in range(chunks.order.shape[1]):
-            energy, _, _, values = _energies(query, key, value, chunks, number, scale)
-            peak = energy.amax(-1, keepdim=True)
-            weight = energy.sub_(peak).exp_()
-            total.append(_unsorted(weight.sum(-1, keepdim=True), chunks, number))
-            most.append(_unsorted(peak, chunks, number))
-            if drops is not None:
-                weight.mul_(drops.factors(number, weight.dtype))
-            summed.append(_unsorted(weight @ values, chunks, number))
+            cut = _cut(query, key, value, chunks, number)
+            peak, sums = (cut.queries.new_empty(*cut.queries.shape[:2], 1) for _ in range(2))
+            mixed = torch.empty_like(cut.values[:, : cut.queries.shape[1]])
+            for part in cut.parts():
+                energy = cut.energy(part, scale)
+                torch.amax(energy, -1, keepdim=True, out=peak[part])
+                weight = energy.sub_(peak[part]).exp_()
+                torch.sum(weight, -1, keepdim=True, out=sums[part])
+                if drops is not None:
+                    weight.mul_(drops.factors(number, part, weight.dtype))
+                torch.bmm(weight, cut.values[part], out=mixed[part])
+            for found, each in zip((most, total, summed), (peak, sums, mixed), strict=True):
+                found.append(_unsorted(each, chunks, number))
         peaks = torch.stack(most)
         highest = peaks.amax(0)
         share = (peaks - highest).exp_()
@@ -210,46 +232,64 @@ class _AttendChunks(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(context: Any, slope: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(context: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, output, highest, normaliser, *rest = context.saved_tensors
         chunks, drops, scale = SortedChunks(*rest), context.drops, context.scale
+        slope = slope / normaliser  # instead of each weight
         along = (slope * output).sum(-1, keepdim=True)
         found = [torch.zeros_like(x) for x in (query, key, value)]
         for number in range(chunks.order.shape[1]):
-            energy, queries, keys, values = _energies(query, key, value, chunks, number, scale)
-            slopes, peak, sums, own = (_sorted(x, chunks, number) for x in (slope, highest, normaliser, along))
-            weight = energy.sub_(peak).exp_().div_(sums)
-            toward = slopes @ values.transpose(-1, -2)
-            dropped = weight
-            if drops is not None:
-                factors = drops.factors(number, weight.dtype)
-                toward.mul_(factors)
-                dropped = weight * factors
-            of_values = dropped.transpose(-1, -2) @ slopes
-            steep = toward.sub_(own).mul_(weight).mul_(scale)
-            _diagonal(steep).zero_()
-            parts = (steep @ keys, _folded(steep.transpose(-1, -2) @ queries), _folded(of_values))
-            for sums_, part in zip(found, parts, strict=True):
-                sums_ += _unsorted(part, chunks, number)
-        return (*found, None, None, None)
+            cut = _cut(query, key, value, chunks, number)
+            slopes, peak, own = (_sorted(x, chunks, number).flatten(0, 1) for x in (slope, highest, along))
+            turned = [torch.empty_like(x) for x in (cut.queries, cut.keys, cut.values)]
+            for part in cut.parts():
+                weight = cut.energy(part, scale).sub_(peak[part]).exp_()
+                toward = slopes[part] @ cut.values[part].transpose(-1, -2)
+                dropped = weight
+                if drops is not None:
+                    factors = drops.factors(number, part, weight.dtype)
+                    toward.mul_(factors)
+                    dropped = weight * factors
+                torch.bmm(dropped.transpose(-1, -2), slopes[part], out=turned[2][part])
+                steep = toward.sub_(own[part]).mul_(weight)
+                _diagonal(steep).zero_()
+                torch.bmm(steep, cut.keys[part], out=turned[0][part])
+                torch.bmm(steep.transpose(-1, -2), cut.queries[part], out=turned[1][part])
+            whole = [x.view(len(query), -1, *x.shape[1:]) for x in turned]
+            parts = (whole[0], *(_folded(x, chunks.back) for x in whole[1:]))
+            for sums, each in zip(found, parts, strict=True):
+                sums += _unsorted(each, chunks, number)
+        return found[0].mul_(scale), found[1].mul_(scale), found[2], None, None, None
 
 
-def _energies(
-    query: Tensor, key: Tensor, value: Tensor, chunks: SortedChunks, number: int, scale: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Energies of a round, −∞ where a pair does not count; its queries, and its keys and values with the chunk before.
+class _Cut(NamedTuple):
+    """A round: queries of each chunk, keys and values with those of the chunks before it, of all groups in a row."""
 
-    A column at a place beyond the last, and padding, sees itself alone.
-    """
-    queries = _sorted(query, chunks, number)
-    keys, values = (_with_previous(_sorted(x, chunks, number)) for x in (key, value))
-    energy = (queries @ keys.transpose(-1, -2)).mul_(scale)
-    energy.masked_fill_(~chunks.seen[:, number], -math.inf)
-    _diagonal(energy).fill_(SELF_ENERGY)
-    return energy, queries, keys, values
+    queries: Float[Tensor, "chunks chunk width"]
+    keys: Float[Tensor, "chunks keys width"]
+    values: Float[Tensor, "chunks keys value"]
+    hidden: Bool[Tensor, "chunks chunk keys"]
+
+    def parts(self) -> list[slice]:
+        """Chunks that are worked on together: as many as leave their energies in a processor's cache."""
+        step = max(1, CACHED // self.hidden[0].numel())
+        return [slice(begin, begin + step) for begin in range(0, len(self.hidden), step)]
+
+    def energy(self, part: slice, scale: float) -> Float[Tensor, "part chunk keys"]:
+        """Energies of some chunks, −∞ where a pair does not count; padding and places of no column see themselves."""
+        energy = (self.queries[part] * scale) @ self.keys[part].transpose(-1, -2)
+        energy.masked_fill_(self.hidden[part], -math.inf)
+        _diagonal(energy).fill_(SELF_ENERGY)
+        return energy
 
 
-def _diagonal(x: Float[Tensor, "groups chunks chunk keys"]) -> Float[Tensor, "groups chunks chunk"]:
+def _cut(query: Tensor, key: Tensor, value: Tensor, chunks: SortedChunks, number: int) -> _Cut:
+    keys, values = (_with_previous(_sorted(x, chunks, number), chunks.back) for x in (key, value))
+    queries, hidden = _sorted(query, chunks, number), chunks.hidden[number]
+    return _Cut(*(x.flatten(0, 1) for x in (queries, keys, values, hidden)))
+
+
+def _diagonal(x: Float[Tensor, "chunks chunk keys"]) -> Float[Tensor, "chunks chunk"]:
     """Pairs of each column with itself."""
     return x.diagonal(x.shape[-1] - x.shape[-2], -2, -1)
 
@@ -258,13 +298,13 @@ def _sorted(
     x: Float[Tensor, "groups length width"], chunks: SortedChunks, number: int
 ) -> Float[Tensor, "groups chunks chunk width"]:
     found = _take(x, chunks.order[:, number])
-    return found.view(len(x), *chunks.seen.shape[2:4], x.shape[-1])
+    return found.view(len(x), *chunks.hidden.shape[2:4], x.shape[-1])
 
 
 def _unsorted(
-    x: Float[Tensor, "groups chunks chunk width"], chunks: SortedChunks, number: int
+    x: Float[Tensor, "*chunks chunk width"], chunks: SortedChunks, number: int
 ) -> Float[Tensor, "groups length width"]:
-    return _take(x.flatten(1, 2), chunks.place[:, number])
+    return _take(x.reshape(len(chunks.place), -1, x.shape[-1]), chunks.place[:, number])
 
 
 def _take(
@@ -275,11 +315,11 @@ def _take(
     return x.reshape(-1, x.shape[-1]).index_select(0, (index + groups).flatten()).view(*index.shape, x.shape[-1])
 
 
-def _folded(x: Float[Tensor, "groups chunks keys width"]) -> Float[Tensor, "groups chunks chunk width"]:
-    """Sums for each chunk's columns over their own chunk and the next: what ``_with_previous`` does, backward."""
-    if x.shape[1] == 1:
-        return x
-    before, own = x.chunk(2, 2)
-    own = own.clone()
-    own[:, :-1] += before[:, 1:]
+def _folded(x: Float[Tensor, "groups chunks keys width"], back: int) -> Float[Tensor, "groups chunks chunk width"]:
+    """Sums for each chunk's columns over their own chunk and the next ones: what ``_with_previous`` does, backward."""
+    *before, own = x.chunk(back + 1, 2)
+    if before:
+        own = own.clone()
+    for nearer, part in enumerate(before):
+        own[:, : x.shape[1] - back + nearer] += part[:, back - nearer :]
     return own

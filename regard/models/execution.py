@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from regard.core.randomness import fork
 from regard.models.reversible import BranchRun, run_reversibly
 
 __all__ = ["EXECUTIONS", "Checkpointed", "Execution", "Plain", "Reversible", "Step"]
+
+
+@runtime_checkable
+class Layer(Protocol):
+    """A module of residual branches."""
+
+    @property
+    def branch_count(self) -> int: ...
+
+    def __call__(self, x: Tensor, /, **given: Any) -> tuple[Tensor, Any]: ...
+
+    def parameters(self) -> Iterator[Tensor]: ...
+
+    def state_of(self, states: list[Any]) -> Any:
+        """State of the layer from those of its branches."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +40,11 @@ class Step:
     adds, the state of its part). Always by its ``forward``, since weights that ranks share are gathered there.
     """
 
-    layer: nn.Module
+    layer: Layer
     given: Mapping[str, Any]
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Any]:
-        found: tuple[Tensor, Any] = self.layer(x, **self.given)
-        return found
+        return self.layer(x, **self.given)
 
     def branches(self) -> list[BranchRun]:
         """Branches in their order, each alone."""
@@ -42,8 +56,7 @@ class Step:
         def difference(x: Tensor, *given: Tensor) -> tuple[Tensor, Any]:
             instead = {id(old): new for old, new in zip(others, given, strict=True)}
             named = {name: _exchanged(part, instead) for name, part in self.given.items()}
-            found: tuple[Tensor, Any] = self.layer(x, **named, only=number)
-            return found
+            return self.layer(x, **named, only=number)
 
         return BranchRun(difference, tuple(self.layer.parameters()), others)
 

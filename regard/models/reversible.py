@@ -93,7 +93,7 @@ class _Streams(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(context: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(context: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
         streams, slope = list(context.saved_tensors), list(slopes)
         pass_, wanted = context.pass_, context.wanted
         places = {id(tensor): place for place, tensor in enumerate(wanted)}

@@ -142,6 +142,20 @@ _ALL = (
         seconds=0,
     ),
     Study(
+        name="hashes",
+        claim="The nearer two vectors, the more often random rotations hash them into one bucket; and on copying, "
+        "hashed attention is as good as full attention, the better the more rounds it hashes in evaluation.",
+        source="Kitaev et al. 2020, §2, §4 and Table 2",
+        seconds=0,
+    ),
+    Study(
+        name="reversible",
+        claim="What reversible layers keep for the gradient does not grow with their number, and their gradients are "
+        "those of automatic differentiation.",
+        source="Gomez et al. 2017; Kitaev et al. 2020, §3 and Table 3",
+        seconds=18,
+    ),
+    Study(
         name="modern",
         claim="After equally many updates a small language model has a lower loss by Muon than by AdamW, each at the "
         "best of three rates, and by rotary positions, QK-norm, squared ReLU, outputs from zero and a residual from "

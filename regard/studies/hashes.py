@@ -34,7 +34,7 @@ from regard.models.head import Head
 from regard.models.language_model import LanguageModel
 from regard.models.transformer.build import language_model
 from regard.models.transformer.hashed import HashedAttention
-from regard.studies.study import Findings, Report, at_least, at_most
+from regard.studies.study import Cell, Findings, Report, at_least, at_most
 from regard.studies.toy_tasks import report_part
 from regard.training.optim import Optimizer
 
@@ -46,7 +46,7 @@ __all__ = ["DuplicationSize", "copied", "duplication_model", "run", "train_dupli
 ANGLES = [0, 15, 30, 45, 60, 90, 120, 150, 180]
 WIDTH, BUCKETS, DRAWS = 32, 16, 4000
 ROUNDS = (8, 4, 2, 1)  # of evaluation; and None, full attention
-NAMES = {None: "full", **{rounds: f"LSH-{rounds}" for rounds in ROUNDS}}
+NAMES: dict[int | None, str] = {None: "full", **{rounds: f"LSH-{rounds}" for rounds in ROUNDS}}
 TESTED = 512
 
 
@@ -101,12 +101,12 @@ def _findings(
     hashed = {rounds: found for rounds, found in table.items() if rounds is not None}
     drops = [found[few] - found[many] for found in hashed.values() for many, few in pairwise(ROUNDS)]
     best = hashed[max(hashed)]
+    rows: list[tuple[Cell, ...]] = [
+        (NAMES[rounds], *(found[many] for many in (None, *ROUNDS))) for rounds, found in table.items()
+    ]
     return Findings(
         columns=("trained with", *(NAMES[rounds] for rounds in (None, *ROUNDS))),
-        rows=[
-            *((NAMES[rounds], *(found[many] for many in (None, *ROUNDS))) for rounds, found in table.items()),
-            ("a guess", *[1 / size.symbols] * (1 + len(ROUNDS))),
-        ],
+        rows=[*rows, ("a guess", *[1 / size.symbols] * (1 + len(ROUNDS)))],
         criteria=[
             at_least("least fall of collisions from angle to angle, in standard errors", min(falls), 4),
             at_least(f"{NAMES[max(hashed)]} in training, LSH-4 in evaluation: symbols found", best[4], 0.99),

@@ -138,12 +138,12 @@ def test_where_no_bucket_exceeds_a_chunk_a_causal_column_sees_all_of_its_own() -
 MUTANTS = {
     "no self mask": ("SELF_ENERGY", 0.0),
     "no duplicate term": (
-        "_seen",
+        "_hidden",
         lambda code, valid, order, number, *rest, **more: SEEN(code[:, [number]], valid, order, 0, *rest, **more),
     ),
-    "no causal check": ("_seen", lambda *given, **named: SEEN(*given, **{**named, "causal": False})),
+    "no causal check": ("_hidden", lambda *given, **named: SEEN(*given, **{**named, "causal": False})),
 }
-SEEN = hashing._seen
+SEEN = hashing._hidden
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
@@ -223,7 +223,9 @@ def test_dropout_of_weights_keeps_their_mean_and_has_its_gradient() -> None:
     key = normalize(query, dim=-1)
 
     def dropped(seed: int, value: Tensor = value, key: Tensor = key, query: Tensor = query) -> Tensor:
-        draws = torch.randint(256, chunks.seen.shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
+        draws = torch.randint(
+            256, chunks.hidden.shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(seed)
+        )
         return attend_chunks(query, key, value, chunks, scale=1.0, drops=hashing.Drops(draws, 64))
 
     mean = torch.stack([dropped(seed).detach() for seed in range(150)]).mean(0)

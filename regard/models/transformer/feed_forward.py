@@ -90,13 +90,12 @@ def in_chunks(
         return part(x)
     if not torch.is_grad_enabled():
         return torch.cat([part(piece) for piece in x.chunk(chunks, 1)], 1)
-    pieces = []
-    for piece in x.chunk(chunks, 1):
-        draws = fork()
-        pieces.append(
-            checkpoint(
-                part, piece, use_reentrant=False, preserve_rng_state=False,
-                context_fn=lambda draws=draws: (draws(), draws()),
-            )
-        )  # fmt: skip
-    return torch.cat(pieces, 1)
+    return torch.cat([_recomputed(part, piece) for piece in x.chunk(chunks, 1)], 1)
+
+
+def _recomputed(part: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    draws = fork()
+    found: Tensor = checkpoint(
+        part, x, use_reentrant=False, preserve_rng_state=False, context_fn=lambda: (draws(), draws())
+    )
+    return found

@@ -184,7 +184,7 @@ class HashedAttention(Mixer):
         chunks = SortedChunks.of(bucket.flatten(0, 1), valid, chunk=self.chunk, **how)
         drops = None
         if self.training and self.weight_dropout.threshold:
-            draws = self.weight_dropout.draws(chunks.seen.shape, query.device)
+            draws = self.weight_dropout.draws(chunks.hidden.shape, query.device)
             drops = Drops(draws, self.weight_dropout.threshold)
         wide = torch.promote_types(query.dtype, torch.float32)
         parts = [part.flatten(0, 1).to(wide) for part in (query, key, value)]

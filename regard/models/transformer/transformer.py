@@ -43,7 +43,8 @@ class TransformerEncoder(Encoder):
         self, tokens: Int[Tensor, "sentences length *numbers"], valid: Bool[Tensor, "sentences length"]
     ) -> Encoded:
         embedded, span, values = self.embedding(tokens, Span.of(valid))
-        steps = [Step(layer, {"span": span, "embedded": embedded, "values": values}) for layer in self.layers]
+        stack = cast(Iterable[TransformerLayer], self.layers)
+        steps = [Step(layer, {"span": span, "embedded": embedded, "values": values}) for layer in stack]
         x, _ = self.execution.run(steps, embedded)
         states = self.norm(x)
         return Encoded(states, embedded, mean_state(states, span), span)
