@@ -28,8 +28,8 @@ class Layer(Protocol):
 
     def parameters(self) -> Iterator[Tensor]: ...
 
-    def state_of(self, states: list[Any]) -> Any:
-        """State of the layer from those of its branches."""
+    def result(self, states: list[Any]) -> Any:
+        """Result of the layer from the states of its branches."""
 
 
 @dataclass(frozen=True)
