@@ -214,7 +214,7 @@ class _AttendChunks(torch.autograd.Function):
     def forward(
         context: Any, query: Tensor, key: Tensor, value: Tensor, chunks: SortedChunks, scale: float, drops: Drops | None
     ) -> Tensor:
-        most, total, summed = [], [], []
+        most, total, summed = list[Tensor](), list[Tensor](), list[Tensor]()
         for number in range(chunks.order.shape[1]):
             cut = _cut(query, key, value, chunks, number)
             peak, sums = (cut.queries.new_empty(*cut.queries.shape[:2], 1) for _ in range(2))
