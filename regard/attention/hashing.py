@@ -141,22 +141,30 @@ def _hidden(
     unseen = ~valid.gather(-1, order)
     unseen[:, length:] = True
     filled = torch.arange(order.shape[1], device=order.device) >= length
-    found: Tensor | None = None
+    doubled = []  # 0 ≤ apart ≤ most, by one comparison: |2 apart − most| ≤ most
     for other in range(number, -1, -1):
         own = code[:, other].gather(-1, order)
         keys = _with_previous(own.masked_fill(unseen, UNSEEN).view(-1, chunks, size), back, UNSEEN)
-        own = own.masked_fill(filled, BLIND)
-        # 0 ≤ apart ≤ most, by one comparison: |2 apart − most| ≤ most.
-        apart = (2 * own - most).view(-1, chunks, size, 1) - 2 * keys[:, :, None]
-        if found is None:
-            found = apart.abs_() > most
-        else:
-            found |= apart.abs_() <= most
-    assert found is not None
-    if causal:
-        columns = order.view(-1, chunks, size)
-        found |= columns[..., None] < _with_previous(columns, back)[:, :, None]
-    return found
+        asking = (2 * own.masked_fill(filled, BLIND) - most).view(-1, size, 1)
+        doubled.append((asking, 2 * keys.flatten(0, 1)[:, None]))
+    columns = order.view(-1, chunks, size)
+    asked = _with_previous(columns, back).flatten(0, 1)[:, None]
+    found = torch.empty(len(asked), size, asked.shape[-1], dtype=torch.bool, device=order.device)
+    for part in _parts(found):
+        (asking, keys), *earlier = doubled
+        hidden = (asking[part] - keys[part]).abs_() > most
+        for asking, keys in earlier:
+            hidden |= (asking[part] - keys[part]).abs_() <= most
+        if causal:
+            hidden |= columns.flatten(0, 1)[part][..., None] < asked[part]
+        found[part] = hidden
+    return found.view(len(order), chunks, size, -1)
+
+
+def _parts(pairs: Bool[Tensor, "chunks chunk keys"]) -> list[slice]:
+    """Chunks that are worked on together: as many as leave their energies in a processor's cache."""
+    step = max(1, CACHED // pairs[0].numel())
+    return [slice(begin, begin + step) for begin in range(0, len(pairs), step)]
 
 
 def _with_previous(
@@ -206,12 +214,12 @@ class _AttendChunks(torch.autograd.Function):
     def forward(
         context: Any, query: Tensor, key: Tensor, value: Tensor, chunks: SortedChunks, scale: float, drops: Drops | None
     ) -> Tensor:
-        most, total, summed = [], [], []
+        most, total, summed = list[Tensor](), list[Tensor](), list[Tensor]()
         for number in range(chunks.order.shape[1]):
             cut = _cut(query, key, value, chunks, number)
             peak, sums = (cut.queries.new_empty(*cut.queries.shape[:2], 1) for _ in range(2))
             mixed = torch.empty_like(cut.values[:, : cut.queries.shape[1]])
-            for part in cut.parts():
+            for part in _parts(cut.hidden):
                 energy = cut.energy(part, scale)
                 torch.amax(energy, -1, keepdim=True, out=peak[part])
                 weight = energy.sub_(peak[part]).exp_()
@@ -242,7 +250,7 @@ class _AttendChunks(torch.autograd.Function):
             cut = _cut(query, key, value, chunks, number)
             slopes, peak, own = (_sorted(x, chunks, number).flatten(0, 1) for x in (slope, highest, along))
             turned = [torch.empty_like(x) for x in (cut.queries, cut.keys, cut.values)]
-            for part in cut.parts():
+            for part in _parts(cut.hidden):
                 weight = cut.energy(part, scale).sub_(peak[part]).exp_()
                 toward = slopes[part] @ cut.values[part].transpose(-1, -2)
                 dropped = weight
@@ -269,11 +277,6 @@ class _Cut(NamedTuple):
     keys: Float[Tensor, "chunks keys width"]
     values: Float[Tensor, "chunks keys value"]
     hidden: Bool[Tensor, "chunks chunk keys"]
-
-    def parts(self) -> list[slice]:
-        """Chunks that are worked on together: as many as leave their energies in a processor's cache."""
-        step = max(1, CACHED // self.hidden[0].numel())
-        return [slice(begin, begin + step) for begin in range(0, len(self.hidden), step)]
 
     def energy(self, part: slice, scale: float) -> Float[Tensor, "part chunk keys"]:
         """Energies of some chunks, −∞ where a pair does not count; padding and places of no column see themselves."""
