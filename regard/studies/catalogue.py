@@ -118,7 +118,7 @@ _ALL = (
         claim="Attention over everything takes time that grows with the square of the length; windows with sinks, "
         "global and local attention, linear attention and recurrences take time and memory in proportion to it.",
         source="Katharopoulos et al. 2020, §3; Beltagy et al. 2020, Fig. 1; Ainslie et al. 2020, §2",
-        seconds=0,
+        seconds=197,
     ),
     Study(
         name="modern",
