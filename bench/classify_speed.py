@@ -43,7 +43,10 @@ def ours(given: argparse.Namespace, task: str) -> Path:
     source = given.labelled.absolute()
     if task == "tags":
         source = FOLDER / "tagged.jsonl"
-        rows = ({"tokens": words, "tags": [word[-1] for word in words]} for words in map(str.split, texts(given)))
+        rows = (
+            {"tokens": words, "tags": [word[-1] for word in words]}
+            for words in map(str.split, texts(given, every=True))
+        )
         source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     config = {
         "task": {"labels": "classification", "tags": "tagging"}[task],
@@ -54,9 +57,9 @@ def ours(given: argparse.Namespace, task: str) -> Path:
     return regard.train(config, FOLDER / f"ours-{task}")
 
 
-def texts(given: argparse.Namespace) -> list[str]:
+def texts(given: argparse.Namespace, *, every: bool = False) -> list[str]:
     lines = given.labelled.read_text(encoding="utf-8").splitlines()
-    return [line.partition("\t")[0] for line in lines][: given.lines]
+    return [line.partition("\t")[0] for line in (lines if every else lines[: given.lines])]
 
 
 def theirs(given: argparse.Namespace, task: str, model: Any) -> Callable[[list[str]], Any]:

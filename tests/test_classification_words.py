@@ -15,7 +15,6 @@ from regard.data.affixes import AFFIXES, affix_buckets
 from regard.data.shared_files import FilesConfig
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN
 from regard.runs.config import load_config
-from regard.tasks.classification.automatic_config import choose
 from regard.tasks.classification.codecs import LabelCodec
 from regard.tasks.classification.examples import LabelledExamples, encode_texts, text_table, texts_of
 
@@ -107,17 +106,3 @@ def test_smaller_pieces_have_affixes_of_their_own(tmp_path: Path) -> None:
     (row,), _ = encode_texts(found.codec.tokenizer, [("fiz",)], found.config)
     assert row[1:3, 1:].tolist() == [list(affix_buckets(letter, 50)) for letter in "fi"]
     assert row[3].tolist() == [UNKNOWN, *affix_buckets("<unk>", 50)]
-
-
-def test_what_is_chosen_for_few_texts_can_be_changed(tmp_path: Path) -> None:
-    (tmp_path / "a.tsv").write_text("".join(f"{line}\n" for line in LINES * 4))
-    for given in ({}, {"minutes": 1.0}, {"optimizer": "muon"}):
-        proposal = choose([tmp_path / "a.tsv"], [], given)
-        assert proposal is not None
-        settings = proposal.config["train"]
-        assert ("steps" in settings) is ("minutes" not in given) and settings.keys().isdisjoint(given)
-        config: Any = load_config(proposal.config)
-        assert config.model.affixes and config.data.hidden_tokens
-    assert proposal.config["train"]["average"] == 3 and config.train.learning_rate != 4e-3
-    changed: Any = load_config(proposal.config, ["data.tokenizer.kind=character"])
-    assert changed.data.tokenizer.kind == "character"

@@ -39,12 +39,11 @@ PAIRS = (
 class LabelColumns(NamedTuple):
     """The keys of ``data`` that name the columns, the examples looked at, and how to say what was found.
 
-    ``pieces``: words of the examples, and two more for each. ``spaced``: whether texts have words.
+    ``spaced``: whether texts have words.
     """
 
     data: dict[str, Any]
     examples: int
-    pieces: int
     spaced: bool
     told: str
 
@@ -152,8 +151,7 @@ def _looked_at(path: Path, keys: dict[str, Any]) -> LabelColumns | None:
         f"columns {', '.join(map(str, keys['text']))} and {labels}, "
         f"{what.get(keys['label_kind'], different_values(counts))}"
     )
-    pieces = sum(len(text.split()) + 2 for each in examples for text in each.texts)
-    return LabelColumns(keys, len(examples), pieces, spaced > len(examples) / 2, told)
+    return LabelColumns(keys, len(examples), spaced > len(examples) / 2, told)
 
 
 def _kind(counts: Counter[str]) -> str | None:
