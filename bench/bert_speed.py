@@ -107,6 +107,12 @@ def measure(given: argparse.Namespace, task: str) -> None:
 
 
 def main() -> None:
+    given = _arguments()
+    for task in given.task:
+        measure(given, task)
+
+
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("labelled", type=Path)
     parser.add_argument("--task", nargs="+", choices=("labels", "masked"), default=["labels", "masked"])
@@ -119,9 +125,7 @@ def main() -> None:
     parser.add_argument("--block", type=int, default=3, help="updates a turn")
     parser.add_argument("--precisions", nargs="+", default=["float32", "bfloat16"], help="of BERT")
     parser.add_argument("--attention", nargs="+", default=["sdpa", "eager"], help="of BERT")
-    given = parser.parse_args()
-    for task in given.task:
-        measure(given, task)
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
