@@ -1,4 +1,4 @@
-"""Accuracy and seconds of classifiers of nodes over seeds: mean ± standard deviation.
+"""Accuracy and seconds of processor time of classifiers of nodes over seeds: mean ± standard deviation.
 
     python bench/graphs.py cora-gat --seeds 10
     python bench/graphs.py cora-gat --seeds 2 --epochs 200 --peer .envs/peers/bin/python
@@ -32,7 +32,7 @@ PEER = Path(__file__).parent / "peers" / "pyg_graphs.py"
 
 
 def ours(recipe: str, seed: int, epochs: int | None, settings: list[str]) -> tuple[float, float, int]:
-    """Accuracy on the test nodes, seconds of training with its validations, and epochs."""
+    """Accuracy on the test nodes, seconds of processor for training with its validations, and epochs."""
     fixed = [] if epochs is None else [f"train.epochs={epochs}", "train.early_stopping="]
     config = load_config(recipe, [f"seed={seed}", *fixed, *settings])
     with tempfile.TemporaryDirectory() as folder:
@@ -42,9 +42,9 @@ def ours(recipe: str, seed: int, epochs: int | None, settings: list[str]) -> tup
         trainer = Trainer(
             run, ready.net, ready.data, steps=ready.steps, reporter=Quiet(), interrupted=lambda: False
         )  # fmt: skip
-        began = time.perf_counter()
+        began = time.process_time()
         outcome = trainer.fit()
-        seconds = time.perf_counter() - began
+        seconds = time.process_time() - began
         found = evaluate_run(run, [config.data.train[0].source])
     return found.figures["accuracy"], seconds, outcome.progress.step
 
@@ -60,7 +60,7 @@ def peer(python: str, recipe: str, seed: int, epochs: int, source: Path) -> tupl
 def told(name: str, accuracies: list[float], seconds: list[float]) -> str:
     spread = statistics.stdev(accuracies) if len(accuracies) > 1 else 0.0
     mean, took = statistics.mean(accuracies), statistics.mean(seconds)
-    return f"{name}: {100 * mean:.2f} ± {100 * spread:.2f} %, {took:.1f} s a run ({len(seconds)} runs)"
+    return f"{name}: {100 * mean:.2f} ± {100 * spread:.2f} %, {took:.1f} s of processor a run ({len(seconds)} runs)"
 
 
 def main() -> None:

@@ -133,6 +133,8 @@ def test_evaluation_takes_the_part_that_is_asked_for(run, tmp_path):
     save_graph(graph, tmp_path / "same.npz")
     found = regard.evaluate(run, tmp_path / "same.npz", part="valid", directed=True)
     assert float(sum(sum(row[1:]) for row in found.tables["confusion"].rows)) == 4
+    again = regard.evaluate(run, run.parent / "nodes.csv", run.parent / "edges.csv", part="valid")
+    assert again.figures == found.figures
     with pytest.raises(DataError, match="no node of the part test"):
         regard.evaluate(run, tmp_path / "same.npz")
     np.savez(tmp_path / "other.npz", x=np.ones((2, 9)), edges=np.array([[0, 1]]), y=np.array([0, 1]))

@@ -1,4 +1,4 @@
-"""PyG's own layers as its examples have them, trained on a .npz of bench/graphs.py: accuracy on test nodes, seconds.
+"""Graph layers of PyG as in its examples, trained on a .npz of bench/graphs.py: accuracy on test nodes, processor time.
 
     python bench/peers/pyg_graphs.py data/planetoid/cora.npz gat 1 200
 
@@ -61,7 +61,7 @@ def main(path: str, kind: str, seed: int, epochs: int) -> None:
         optimizer = torch.optim.Adam([first, second], lr=0.01)
     else:
         optimizer = torch.optim.Adam(net.parameters(), lr=0.005, weight_decay=5e-4)
-    began, best, told = time.perf_counter(), -1.0, 0.0
+    began, best, told = time.process_time(), -1.0, 0.0
     for _ in range(epochs):
         net.train()
         optimizer.zero_grad()
@@ -72,7 +72,7 @@ def main(path: str, kind: str, seed: int, epochs: int) -> None:
             right = net(x, edges).argmax(-1) == y
         if (accuracy := float(right[valid].float().mean())) > best:
             best, told = accuracy, float(right[test].float().mean())
-    print(told, time.perf_counter() - began)
+    print(told, time.process_time() - began)
 
 
 if __name__ == "__main__":

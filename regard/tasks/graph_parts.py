@@ -23,7 +23,12 @@ GRAPH = "graph.npz"  # in the folder of tokenizers: what a trained run tells cla
 
 
 def only_graph(files: Sequence[GraphFilesConfig], where: str) -> GraphFilesConfig:
-    """The files of the one graph of a run. DataError for several."""
+    """The files of the one graph of a run, or of an evaluation, which has nodes and edges one after the other.
+
+    DataError for several graphs.
+    """
+    if len(files) == 2 and files[0].edges is None and files[0].source.suffix != ".npz":
+        return files[0].model_copy(update={"edges": files[1].source})
     if len(files) != 1:
         raise DataError("a run has one graph", where=where, why=f"{len(files)} are named")
     return files[0]

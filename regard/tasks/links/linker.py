@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from regard.core.observation import Alternative, Observation, ObservedStep
+from regard.core.observation import Alternative, AttentionWeights, Observation, ObservedStep
 from regard.core.task import Indices, MetricSums, never
 from regard.core.untrusted_files import parse_json
 from regard.data.graphs import Graph
@@ -67,7 +67,7 @@ class Linker:
     @torch.no_grad()
     def inspect(self, pair: tuple[str, str]) -> Observation:
         """Attention of both nodes to their neighbours, and the probability of an edge."""
-        attention = {}
+        attention: dict[str, AttentionWeights] = {}
         for name in pair:
             node = node_number(self.graph, name)
             found, _ = observed_edges(self.net.net, self._tensors, self.graph, node, self.graph.name)
