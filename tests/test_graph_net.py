@@ -123,9 +123,9 @@ def test_what_it_looks_at_is_its_neighbours(run):
     observed = regard.load(run).inspect("n1")
     assert list(observed.attention) == ["layers.0", "layers.1"]
     for weights, query, key in observed.attention.values():
-        assert query.labels == ("n1 (left)",) and key.labels == ("n0 (left)", "n1 (left)", "n2 (left)")
+        assert query.labels == ("n1/left",) and key.labels == ("n0/left", "n1/left", "n2/left")
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2]))
-    assert [step.label for step in observed.steps] == ["n1 (left)", "n0 (left)", "n2 (left)"]
+    assert [step.label for step in observed.steps] == ["n1/left", "n0/left", "n2/left"]
 
 
 def test_evaluation_takes_the_part_that_is_asked_for(run, tmp_path):

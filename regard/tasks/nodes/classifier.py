@@ -88,7 +88,7 @@ class NodeClassifier:
 
     def _label(self, node: int) -> str:
         number = int(self.graph.labels[node])
-        told = "" if number == UNLABELLED else f" ({self.graph.classes[number]})"
+        told = "" if number == UNLABELLED else f"/{self.graph.classes[number]}"
         return f"{self.graph.name(node)}{told}"
 
     def _step(self, node: int, log_p: Tensor) -> ObservedStep:
