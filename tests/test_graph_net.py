@@ -93,6 +93,15 @@ def test_the_weights_that_are_shown_are_those_that_are_used(kind):
         same(context + layer.bias, ran(made, x)[1], kind, tolerance=1e-12)
 
 
+@pytest.mark.parametrize("key", ["dropout", "attention_dropout", "value_dropout"])
+def test_each_dropout_drops_in_training_alone(key):
+    made, x = net("gat", **{name: 0.0 for name in ("dropout", "attention_dropout")} | {key: 0.5}), features()
+    whole = ran(made, x)
+    same(ran(made, x), whole, key, tolerance=0)
+    torch.manual_seed(3)
+    assert not torch.allclose(ran(made.train(), x), whole)
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("nodes")

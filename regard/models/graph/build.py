@@ -113,5 +113,6 @@ def _layer(config: GraphNetConfig, inputs: int, width: int, *, last: bool) -> Gr
         projections=projections,
         mean=last,
         dropout=config.dropout,
+        value_dropout=config.value_dropout,
         mask=EVERYBODY if config.sees == "all" else None,
     )

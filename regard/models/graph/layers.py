@@ -52,7 +52,8 @@ class GraphAttention(nn.Module):
     Eq. 4–6).
 
     ``mechanism`` gives α of queries, keys and values. ``projections``: 1, where W h is all three (GAT); 2, where keys
-    are values (GATv2); 3 (a Transformer). ``mask``: who sees whom. ``dropout``: of the inputs.
+    are values (GATv2); 3 (a Transformer). ``mask``: who sees whom. ``dropout``: of the inputs; ``value_dropout``: of
+    W_v h, after α is known: the code of GAT's authors has it, their paper does not say so.
     """
 
     def __init__(
@@ -65,9 +66,11 @@ class GraphAttention(nn.Module):
         projections: int,
         mean: bool = False,
         dropout: float = 0.0,
+        value_dropout: float = 0.0,
         mask: Mask | None = None,
     ) -> None:
         super().__init__()
+        self.value_dropout = Dropout(value_dropout)
         self.heads, self.width, self.mean, self.mask = heads, width, mean, mask or Edges()
         self.project = NodeLinear(inputs, projections * heads * width, dropout=dropout)
         self.mechanism = mechanism
@@ -83,7 +86,7 @@ class GraphAttention(nn.Module):
         self, x: Float[Tensor, "nodes inputs"] | NodeFeatures, bound: Bound, degree: Tensor
     ) -> Float[Tensor, "nodes outputs"]:
         query, key, value = self._heads(x)
-        context = self.mechanism(query, self.mechanism.prepare(key), value, bound).context[0]
+        context = self.mechanism(query, self.mechanism.prepare(key), self.value_dropout(value), bound).context[0]
         mixed = context.mean(0) if self.mean else context.transpose(0, 1).flatten(1)
         return mixed + self.bias
 
