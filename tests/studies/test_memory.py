@@ -19,7 +19,7 @@ def verdict(monkeypatch: pytest.MonkeyPatch, *recalls: list[float]) -> list[bool
 def test_each_criterion_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     windows, remembers, compresses = [0.9, 0.5, *[0.3] * 4], [*[0.95] * 3, *[0.3] * 3], [0.95] * 6
     assert verdict(monkeypatch, windows, remembers, compresses) == [True] * 5
-    assert verdict(monkeypatch, windows, [0.95, 0.8, 0.95, *[0.3] * 3], compresses)[0] is False
+    assert verdict(monkeypatch, windows, [0.95, 0.75, 0.95, *[0.3] * 3], compresses)[0] is False
     assert verdict(monkeypatch, windows, [*[0.95] * 5, 0.5], compresses)[1] is False
     assert verdict(monkeypatch, windows, remembers, [*[0.95] * 5, 0.6])[2] is False
     assert verdict(monkeypatch, [0.9] * 6, remembers, compresses)[3] is False
