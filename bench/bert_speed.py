@@ -106,7 +106,7 @@ def measure(given: argparse.Namespace, task: str) -> None:
         )
 
 
-def main() -> None:
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("labelled", type=Path)
     parser.add_argument("--task", nargs="+", choices=("labels", "masked"), default=["labels", "masked"])
@@ -119,7 +119,11 @@ def main() -> None:
     parser.add_argument("--block", type=int, default=3, help="updates a turn")
     parser.add_argument("--precisions", nargs="+", default=["float32", "bfloat16"], help="of BERT")
     parser.add_argument("--attention", nargs="+", default=["sdpa", "eager"], help="of BERT")
-    given = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    given = _arguments()
     for task in given.task:
         measure(given, task)
 

@@ -109,7 +109,7 @@ def measure(given: argparse.Namespace, task: str) -> None:
         )
 
 
-def main() -> None:
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("labelled", type=Path)
     parser.add_argument("--task", nargs="+", choices=NAMES, default=["labels"])
@@ -118,7 +118,11 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=2000)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
-    given = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    given = _arguments()
     torch.set_num_threads(given.threads)
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
