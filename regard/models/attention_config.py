@@ -69,8 +69,8 @@ class MixerConfig(MechanismConfig):
         None, ge=1, description="r of restricted self-attention: greatest distance seen (Vaswani et al. 2017, Table 1)"
     )
 
-    sinks: int = Field(
-        0, ge=0, le=1 << 20, description="first positions that all see beside their neighbourhood (Xiao et al. 2023)"
+    sinks: int | None = Field(
+        None, ge=0, le=1 << 20, description="first positions that all see beside their neighbourhood (Xiao et al. 2023)"
     )
 
     @model_validator(mode="after")

@@ -79,3 +79,10 @@ def test_a_cache_without_its_sinks_is_found_out() -> None:
     whole = mixer(x, span, mixer.start(1)).output[:, 6:]
     torch.testing.assert_close(mixer(x[:, 6:], span.columns(6, 8), state).output, whole, rtol=1e-12, atol=1e-12)
     assert (mixer(x[:, 6:], span.columns(6, 8), state._replace(first=lost)).output - whole).abs().max() > 1e-3
+
+
+def test_a_saved_mixer_of_another_kind_has_no_key_of_self_attention() -> None:
+    """A run's config is written whole; what is unset is left out, so that other mixers are built from it again."""
+    config = ModelConfig(preset="tiny", decoder={"mixer": "ssru"})
+    saved = config.model_dump(exclude_none=True)
+    build(ModelConfig.model_validate(saved), source_types=9, target_types=9)

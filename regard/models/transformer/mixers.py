@@ -82,7 +82,7 @@ def _self_attention(site: MixerSite) -> SelfAttention:
     parts = {} if site.bias is None else {"bias": site.bias}
     attention = multi_head(site.sizes, chosen, where=site.where, width=site.width, memory_width=site.width, parts=parts)
     if chosen.neighbourhood is not None:
-        mask = mask & Window(chosen.neighbourhood, chosen.sinks)
+        mask = mask & Window(chosen.neighbourhood, chosen.sinks or 0)
     forget = ForgetGate(site.width, attention.heads) if isinstance(site.bias, ForgettingBias) else None
     try:
         return SelfAttention(
