@@ -61,7 +61,7 @@ def model(config: dict[str, Any]) -> LanguageModel:
 
 
 def logits(network: LanguageModel, tokens: Tensor, place: Tensor) -> Tensor:
-    features, _ = network(tokens)
+    features = network(tokens).features
     found: Tensor = features[place] @ network.head.weight.T
     return found
 

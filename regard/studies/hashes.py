@@ -162,7 +162,7 @@ def train_duplication(model: LanguageModel, size: DuplicationSize, *, seed: int)
     for step in range(1, size.updates + 1):
         tokens = _words(size, size.batch, (seed, step))
         with seeded_generator(seed * 1_000_003 + step, tokens.device):
-            features, _ = model.train()(tokens[:, :-1])
+            features = model.train()(tokens[:, :-1]).features
             second = model.head(features[:, size.word + 1 :])
             loss = cross_entropy(second.flatten(0, 1), tokens[:, size.word + 2 :].flatten())
             loss.backward()
@@ -191,7 +191,7 @@ def copied(model: LanguageModel, size: DuplicationSize, rounds: int | None, *, s
     right = 0
     for begin in range(0, count, size.batch):
         tokens = _words(size, min(size.batch, count - begin), (seed, 0, begin))
-        features, _ = model(tokens[:, :-1])
+        features = model(tokens[:, :-1]).features
         found = model.head(features[:, size.word + 1 :]).argmax(-1)
         right += int((found == tokens[:, size.word + 2 :]).sum())
     mixer.factors, mixer.chunk, mixer.evaluation_rounds = kept

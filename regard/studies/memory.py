@@ -116,8 +116,8 @@ def run(
         ],
         remarks=(
             "Equal cost is equally many places that a column looks at; what is remembered is projected anew in each "
-            "segment, which windows need not, and compression is a product more. Of so many places windows recall about "
-            "as much as memory over all ages: less of two segments ago, and what is near more surely.",
+            "segment, which windows need not, and compression is a product more. Of so many places windows recall "
+            "about as much as memory over all ages: less of two segments ago, and what is near more surely.",
         ),
         draw=lambda figure: _draw(figure, found),
     )

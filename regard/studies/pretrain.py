@@ -146,7 +146,9 @@ def _course(place: Path, text: Path | None, size: ReadingSize) -> _Course:
 def _findings(found: Mapping[str, Sequence[float]], course: _Course, text: str) -> Findings:
     (_, plain), *others = found.items()
     gains = {start: [one - other for one, other in zip(told, plain, strict=True)] for start, told in others}
-    rows = [(start, fmean(told), _spread(told), *_gain(gains.get(start))) for start, told in found.items()]
+    rows: list[tuple[str | int | float, ...]] = [
+        (start, fmean(told), _spread(told), *_gain(gains.get(start))) for start, told in found.items()
+    ]
     criteria = []
     for start, each in gains.items():
         error = _spread(each) / math.sqrt(len(each))
