@@ -26,7 +26,7 @@ Activation = Literal["none", "relu", "relu2"]
 FORMATS = {torch.float32: 0, torch.bfloat16: 2}
 KINDS = {
     "turn": 0, "root": 1, "root-back": 2, "drop": 3, "drop-back": 4, "attend": 5, "attend-back": 6, "join": 7,
-    "join-back": 8, "loss": 9, "add": 10,
+    "join-back": 8, "loss": 9, "add": 10, "choose": 11,
 }  # fmt: skip
 ACTIVATIONS: dict[str, int] = {"none": 0, "relu": 1, "relu2": 2}
 LANES, CHUNK_ROWS = 16, 64  # numbers of a register; rows that give a part of a gradient of gains

@@ -102,8 +102,8 @@ typedef struct {
     int64_t room;
 } ShortAttention;
 
-enum { TURN_PAIRS, ROOT_FORWARD, ROOT_BACK, DROP, DROP_BACK, ATTEND_SHORT, ATTEND_SHORT_BACK, JOIN, JOIN_BACK, LOSS, ADD };
-// One pass of training over numbers: over rows of (batch, head, place), or without rows over all of them.
+enum { TURN_PAIRS, ROOT_FORWARD, ROOT_BACK, DROP, DROP_BACK, ATTEND_SHORT, ATTEND_SHORT_BACK, JOIN, JOIN_BACK, LOSS, ADD, CHOOSE };
+// One pass over numbers, most of them of training: over rows of (batch, head, place), or without rows over all of them.
 typedef struct {
     int32_t kind, format, activation, threshold, halves;
     float scale;             // of what is kept; 1 or -1, the direction of a turn; what a norm adds to the mean; smoothing

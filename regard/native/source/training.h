@@ -9,6 +9,7 @@
 
 #include "residual.h"
 #include "loss.h"
+#include "draw.h"
 
 typedef struct {
     const char *x, *g;
@@ -128,6 +129,7 @@ INLINE void pass_as(const Pass *p, int64_t from, int64_t to, int thread, const i
     case JOIN: for (int64_t r = from; r < to; r++) join_row(p, r, format); return;
     case JOIN_BACK: for (int64_t r = from; r < to; r++) join_row_back(p, r, format); return;
     case LOSS: for (int64_t r = from; r < to; r++) loss_row(p, r, thread, format); return;
+    case CHOOSE: for (int64_t r = from; r < to; r++) choose_row(p, r, thread); return;
     case TURN_PAIRS: for (int64_t r = from; r < to; r++) turn_row(p, r, format); return;
     case ROOT_FORWARD: for (int64_t r = from; r < to; r++) root_row(p, r, format); return;
     case ROOT_BACK: for (int64_t r = from; r < to; r++) root_row_back(p, r, format); return;
@@ -140,7 +142,7 @@ INLINE void pass_as(const Pass *p, int64_t from, int64_t to, int thread, const i
 // A thread's chunks; numbers of a pass without rows are a multiple of 16.
 static void pass(const Pass *p, int thread, int threads) {
     const int flat = p->kind == DROP || p->kind == DROP_BACK || p->kind == ADD;
-    int64_t chunk = flat ? p->width ? CHUNK_ROWS * p->width : CHUNK_NUMBERS : p->attention ? 1 : CHUNK_ROWS;
+    int64_t chunk = flat ? p->width ? CHUNK_ROWS * p->width : CHUNK_NUMBERS : p->attention || p->kind == CHOOSE ? 1 : CHUNK_ROWS;
     int64_t chunks = (p->rows + chunk - 1) / chunk, from = chunks * thread / threads * chunk;
     int64_t to = chunks * (thread + 1) / threads * chunk;
     to = to < p->rows ? to : p->rows;
