@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import statistics
 import subprocess
 import time
@@ -64,6 +65,15 @@ class Worker:
         answer = self._read()
         return Turn(time.perf_counter() - started, answer)
 
+    def peak_memory(self) -> float:
+        """MiB at the most, summed over the process and its children (VmHWM, so that shared pages count in each)."""
+        pids, found = [self.process.pid], 0
+        while pids:
+            of = Path(f"/proc/{pids.pop()}")
+            found += int(re.search(r"VmHWM:\s+(\d+)", (of / "status").read_text())[1])  # type: ignore[index]
+            pids += [int(each) for task in (of / "task").iterdir() for each in (task / "children").read_text().split()]
+        return found / 1024
+
     def _read(self) -> dict[str, Any]:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -91,7 +101,7 @@ def alternate(
             for worker in workers[first:] + workers[:first]:
                 turns[worker.name].append(worker.turn())
             print(f"round {number + 1}:", *(f"{each[-1].seconds:.2f}" for each in turns.values()), "s", flush=True)
-        return {worker.name: worker.hello for worker in workers}, turns
+        return {worker.name: worker.hello | {"peak_mib": worker.peak_memory()} for worker in workers}, turns
 
 
 def quartiles(values: Sequence[float]) -> dict[str, float]:

@@ -150,7 +150,8 @@ def _print(result: dict[str, Any]) -> None:
     print(f"{shape}, {settings['sentences']} sentences, {settings['rows']} together, beam {settings['beam']}")
     for name, worker in result["workers"].items():
         speed = worker["tokens_per_second"]
-        print(f"{name:28}{speed['median']:>9,.0f} tokens/s [{speed['low']:,.0f} {speed['high']:,.0f}]")
+        print(f"{name:28}{speed['median']:>9,.0f} tokens/s [{speed['low']:,.0f} {speed['high']:,.0f}], "
+              f"{worker['peak_mib']:,.0f} MiB")  # fmt: skip
     print(*result["instructions"], sep="\n")
     for name, share in result["equal"].items():
         print(f"{name}: {share:.1%} of the sentences as in our float32")

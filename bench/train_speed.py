@@ -216,7 +216,9 @@ def _print(result: dict[str, Any]) -> None:
         speeds = f"{speed['median']:,.0f} [{speed['low']:,.0f} {speed['high']:,.0f}]"
         ratios = f"{ratio['median']:.2f} [{ratio['low']:.2f} {ratio['high']:.2f}]"
         losses = f"{worker['loss'][0]:.2f} → {worker['loss'][-1]:.2f}"
-        print(f"{name:24}{worker['parameters']:>11,}  {speeds:>22}  {ratios:>20}  {losses}")
+        print(
+            f"{name:24}{worker['parameters']:>11,}  {speeds:>22}  {ratios:>20}  {losses}  {worker['peak_mib']:,.0f} MiB"
+        )
     best = result["best_peer"]
     ratio = result["workers"][best]["regard_is_faster_by"]["median"]
     print(

@@ -154,6 +154,46 @@ def test_dropout_has_the_bits_of_torchs_operations(
     assert (y == 0).any() or not (probability or after)
 
 
+@pytest.mark.parametrize("probability", [0.0, 0.3])
+@pytest.mark.parametrize("activation", RECTIFIERS.values(), ids=RECTIFIERS)
+def test_a_feed_forward_in_bfloat16_sums_the_gradient_of_its_bias_on_the_way(
+    activation: Callable[[Tensor], Tensor], probability: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All else has the bits of torch's own form, whose sum is the other within rounding."""
+    part = FeedForward(32, 64, activation=activation, dropout=probability).bfloat16()
+    x, upstream = drawn(4, 50, 32, type=torch.bfloat16), drawn(4, 50, 32, seed=2).bfloat16()
+
+    def numbers() -> dict[str, Tensor]:
+        part.zero_grad()
+        torch.manual_seed(5)
+        y, gradient = ran(part, x, upstream)
+        return {name: weight.grad for name, weight in part.named_parameters()} | {"x": gradient, "y": y}
+
+    kinds = taken(monkeypatch)
+    found = numbers()
+    assert kinds == ["drop", "drop-back"]
+    monkeypatch.setattr(FeedForward, "_sums_on_the_way", lambda self, x: False)
+    wanted = numbers()
+    assert all(torch.equal(found[name], wanted[name]) for name in found if name != "up.bias")
+    torch.testing.assert_close(found["up.bias"], wanted["up.bias"], rtol=0.008, atol=0.008)
+
+
+@pytest.mark.parametrize("shape", [(3, 16, 5), (5, 3), (0, 16)])
+@each_format
+def test_a_sum_has_the_bits_of_torchs(
+    shape: tuple[int, ...], type: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    total, x = drawn(*shape), drawn(*shape, type=type, seed=2)
+    wanted, kinds = total + x, taken(monkeypatch)
+    passes.add_to(total, x)
+    assert torch.equal(total, wanted)
+    assert kinds == (["add"] if type is torch.bfloat16 and total.numel() % 16 == 0 else [])
+    lying = drawn(16, 32, seed=3).T  # summed by torch
+    wanted = lying + drawn(32, 16, type=type)
+    passes.add_to(lying, drawn(32, 16, type=type))
+    assert torch.equal(lying, wanted)
+
+
 @pytest.mark.parametrize("activation", [*RECTIFIERS.values(), torch.tanh])
 def test_a_feed_forward_is_activated_once(
     activation: Callable[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatch
@@ -170,17 +210,18 @@ def test_a_feed_forward_is_activated_once(
 def test_numbers_are_the_same_by_one_thread_and_by_two(type: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     rotary, norm, dropout = Rotary(64), RootMeanSquareNorm(64, eps=1e-6), Dropout(0.3)
     x, upstream = drawn(8, 160, 4, 64, type=type), drawn(8, 4, 160, 64, type=type, seed=2)
+    bias = drawn(64, type=type, seed=3).requires_grad_()
 
     def computed(x: Tensor) -> Tensor:
         torch.manual_seed(5)
-        return dropout(rotary(norm(x.transpose(1, 2)), torch.arange(160).expand(8, 160)))
+        return dropout(rotary(norm(x.transpose(1, 2)), torch.arange(160).expand(8, 160)), "relu", bias)  # not in it
 
     found, threads, asked = [], torch.get_num_threads(), threads_asked(monkeypatch)
     for count in (1, 2):
         torch.set_num_threads(count)
-        norm.weight.grad = None
+        norm.weight.grad, bias.grad = None, None
         try:
-            found.append((*ran(computed, x, upstream), norm.weight.grad))
+            found.append((*ran(computed, x, upstream), norm.weight.grad, bias.grad))
         finally:
             torch.set_num_threads(threads)
     assert asked == sorted(asked) and set(asked) == {1, 2}

@@ -27,7 +27,9 @@ def main(job: Path, precision: str) -> None:
     threads = int(os.environ["OMP_NUM_THREADS"])
     torch.set_num_threads(threads)
     special = {name: settings[name] for name in ("pad", "end", "begin")}
-    shape = {"model": settings["model"], "types": settings["types"], "special": special}
+    encoder, decoder = settings["model"]["encoder"], settings["model"]["decoder"]
+    sizes = encoder | {"encoder_layers": encoder["layers"], "decoder_layers": decoder["layers"]}
+    shape = {"model": sizes, "types": settings["types"], "special": special}
     model = build(shape, "sdpa").eval().to(getattr(torch, precision))
     model.config.use_cache = model.generation_config.use_cache = True
     sources = sorted(settings["sources"], key=len)

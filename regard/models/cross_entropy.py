@@ -11,6 +11,7 @@ from torch.nn.functional import linear, pad
 
 from regard.core.reference_mode import in_reference_mode
 from regard.native.loss import RowLosses, slope_in_place
+from regard.native.passes import add_to
 
 __all__ = ["Loss", "output_loss", "projected_cross_entropy", "smoothed_cross_entropy", "smoothed_nll"]
 
@@ -107,7 +108,7 @@ class _Projected(torch.autograd.Function):
             nll += losses.target.sum()
             all_types += losses.types.sum()
             torch.mm(slope, weight, out=to_features[start : start + CHUNK])
-            to_weight += slope.T @ rows
+            add_to(to_weight, slope.T @ rows)
         context.save_for_backward(to_features, to_weight.to(weight.dtype))
         context.mark_non_differentiable(nll)
         return (1 - smoothing) * nll + smoothing / types * all_types, nll

@@ -42,19 +42,27 @@ class Dropout(nn.Module):
             raise ValueError(f"a dropout probability lies in [0, 1), not {probability}")
         self.probability, self.threshold = probability, round(probability * 256)
 
-    def forward(self, x: Float[Tensor, "*shape"], after: Rectifier | None = None) -> Float[Tensor, "*shape"]:
-        """``after``: dropout of max(0, x), or of its square, in one pass over memory where there are kernels."""
+    def forward(
+        self,
+        x: Float[Tensor, "*rows width"],
+        after: Rectifier | None = None,
+        bias: Float[Tensor, "width"] | None = None,
+    ) -> Float[Tensor, "*rows width"]:
+        """``after``: dropout of max(0, x), or of its square, in one pass over memory where there are kernels.
+
+        ``bias``: see ``native.passes.drop``; only where those take x, and with ``after``.
+        """
         quick = covers(x) and not in_reference_mode()
         if after is not None and not quick:
             x = RECTIFIERS[after](x)
         if not self.training:
-            return drop(x, None, 0, activation=after) if quick and after else x
+            return drop(x, None, 0, activation=after, bias=bias) if quick and after else x
         if in_reference_mode() and self.probability:
             kept = torch.rand(x.shape, device=x.device, generator=generator()) >= self.probability
             return x * kept / (1 - self.probability)
         draws = self.draws(x.shape, x.device) if self.threshold else None
         if quick and (after or draws is not None):
-            return drop(x, draws, self.threshold, activation=after or "none")
+            return drop(x, draws, self.threshold, activation=after or "none", bias=bias)
         if draws is None:
             return x
         # Written in the type of x: by way of bool it takes eight times as long.

@@ -33,7 +33,7 @@ __all__ = [
     "library",
 ]
 
-ABI = 9
+ABI = 10
 CHOICE = "REGARD_NATIVE"
 
 

@@ -18,15 +18,15 @@ from torch.autograd.function import once_differentiable
 from regard.native.library import Pass, ShortAttention, library
 
 __all__ = [
-    "FORMATS", "LANES", "Activation", "available", "by_place", "covers", "drop", "keep_scale", "root_mean_square",
-    "row_pass", "run", "run_heads", "turn", "with_rows",
+    "FORMATS", "LANES", "Activation", "add_to", "available", "by_place", "covers", "drop", "keep_scale",
+    "root_mean_square", "row_pass", "run", "run_heads", "turn", "with_rows",
 ]  # fmt: skip
 
 Activation = Literal["none", "relu", "relu2"]
 FORMATS = {torch.float32: 0, torch.bfloat16: 2}
 KINDS = {
     "turn": 0, "root": 1, "root-back": 2, "drop": 3, "drop-back": 4, "attend": 5, "attend-back": 6, "join": 7,
-    "join-back": 8, "loss": 9,
+    "join-back": 8, "loss": 9, "add": 10, "choose": 11,
 }  # fmt: skip
 ACTIVATIONS: dict[str, int] = {"none": 0, "relu": 1, "relu2": 2}
 LANES, CHUNK_ROWS = 16, 64  # numbers of a register; rows that give a part of a gradient of gains
@@ -75,15 +75,32 @@ def root_mean_square(
 
 
 def drop(
-    x: Float[Tensor, "*shape"],
-    draws: UInt8[Tensor, "*shape"] | None,
+    x: Float[Tensor, "*rows width"],
+    draws: UInt8[Tensor, "*rows width"] | None,
     threshold: int,
     *,
     activation: Activation = "none",
-) -> Float[Tensor, "*shape"]:
-    """act(x) · 256 / (256 - threshold) where a byte's draw is at least the threshold, else 0; without draws act(x)."""
-    dropped: Tensor = _Drop.apply(x, draws, threshold, activation)
+    bias: Float[Tensor, "width"] | None = None,
+) -> Float[Tensor, "*rows width"]:
+    """act(x) · 256 / (256 - threshold) where a byte's draw is at least the threshold, else 0; without draws act(x).
+
+    ``bias``: is in x already, but as no part of its graph: it gets its gradient here, the sum of x's over all rows.
+    """
+    dropped: Tensor = _Drop.apply(x, draws, threshold, activation, bias)
     return dropped
+
+
+@torch.no_grad()
+def add_to(total: Float[Tensor, "*shape"], x: Float[Tensor, "*shape"]) -> None:
+    """``total += x``; of float32 and bfloat16 in one pass, where torch makes a copy of x in float32 before."""
+    taken = total.is_cpu and (total.dtype, x.dtype) == (torch.float32, torch.bfloat16) and total.is_contiguous()
+    if not (
+        taken and x.is_contiguous() and x.numel() % LANES == 0 and type(total) is type(x) is Tensor and available()
+    ):
+        total.add_(x)
+        return
+    given = Pass(kind=KINDS["add"], format=FORMATS[x.dtype], rows=x.numel(), x=x.data_ptr(), y=total.data_ptr())
+    run(given, x.numel())
 
 
 class _Turn(torch.autograd.Function):
@@ -141,32 +158,40 @@ class _RootMeanSquare(torch.autograd.Function):
 
 
 class _Drop(torch.autograd.Function):
-    """y = m ∘ act(x), ∂x = act'(x) ∘ m ∘ ∂y, with m of 0 and 1 / P(keep).
+    """y = m ∘ act(x), ∂x = act'(x) ∘ m ∘ ∂y, with m of 0 and 1 / P(keep), and for x = z + b: ∂b = Σ ∂x.
 
     Where act is max(0, x), y tells all: ∂x = ∂y / P(keep) where y > 0. What comes next keeps y anyway, so
     neither x nor the draws are kept.
     """
 
     @staticmethod
-    def forward(context: Any, x: Tensor, draws: Tensor | None, threshold: int, activation: Activation) -> Tensor:
+    def forward(
+        context: Any, x: Tensor, draws: Tensor | None, threshold: int, activation: Activation, bias: Tensor | None
+    ) -> Tensor:
         x = x.contiguous()
         y = torch.empty_like(x)
         given = _flat("drop", x, y, draws, threshold, activation)
         run(given, x.numel())
         kept = {"none": (None, draws), "relu": (y, None), "relu2": (x, draws)}
         context.save_for_backward(*kept[activation])
-        context.threshold, context.activation = threshold, activation
+        context.threshold, context.activation, context.bias = threshold, activation, bias is not None and bias.dtype
         return y
 
     @staticmethod
     @once_differentiable
-    def backward(context: Any, upstream: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(context: Any, upstream: Tensor) -> tuple[Tensor, None, None, None, Tensor | None]:
         x, draws = context.saved_tensors
         upstream = upstream.contiguous()
         y = torch.empty_like(upstream)
         given = _flat("drop-back", x, y, draws, context.threshold, context.activation, upstream)
+        if not context.bias:
+            run(given, upstream.numel())
+            return y, None, None, None, None
+        width = upstream.shape[-1]
+        parts = torch.zeros(-(-upstream.numel() // (CHUNK_ROWS * width)), width)
+        given.width, given.part = width, parts.data_ptr()
         run(given, upstream.numel())
-        return y, None, None, None
+        return y, None, None, None, parts.sum(0).to(context.bias)
 
 
 def with_rows(x: Float[Tensor, "batch heads place width"]) -> Float[Tensor, "batch heads place width"]:

@@ -10,11 +10,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core.state import State
+from regard.native.draw import drawn_tokens
 from regard.search.batch_search import in_order, search
 from regard.search.contract import Hypothesis, LogP, Prefixes, Reduce, SearchState, Step, Symbols, chunked
 from regard.search.row_state import RowState
 
-__all__ = ["bounded", "draw_tokens", "limit_scores", "sample", "start_sampling"]
+__all__ = ["bounded", "draw_limited", "draw_tokens", "limit_scores", "sample", "start_sampling"]
 
 EXTREME = 1e20
 
@@ -129,6 +130,18 @@ def draw_tokens(scores: LogP, uniform: Float[Tensor, "rows"]) -> Int[Tensor, "ro
     token = torch.searchsorted(reached, uniform.to(reached)[:, None] * whole, right=True)
     last = (reached < whole).sum(-1, keepdim=True)  # the last that may be drawn, where the product was rounded up
     return torch.minimum(token, last).squeeze(-1)
+
+
+def draw_limited(
+    scores: LogP,
+    uniform: Float[Tensor, "rows"],
+    top_k: int | None = None,
+    top_p: float | None = None,
+    min_p: float | None = None,
+) -> Int[Tensor, "rows"]:
+    """``draw_tokens`` of ``limit_scores``; by the kernels where they are, which sort nothing."""
+    drawn = drawn_tokens(scores, uniform, top_k, top_p, min_p)
+    return draw_tokens(limit_scores(scores, top_k, top_p, min_p), uniform) if drawn is None else drawn
 
 
 class _SamplingState(RowState):

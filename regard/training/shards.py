@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from regard.core.randomness import mixed_seed, seeded_generator
 from regard.core.task import Batch, Carry, ExampleIndices, Examples, MetricSums
 from regard.core.tensors import added_sums
+from regard.native.passes import add_to
 from regard.training.carry import continued, handed_on
 from regard.training.strategy import Carries, Gradient, Trainable
 
@@ -297,4 +298,5 @@ def _added_one(total: Tensor | None, value: Tensor | None, like: Tensor) -> Tens
         return total
     if total is None:
         return _empty(like).copy_(value)
-    return total.add_(value)
+    add_to(total, value)
+    return total

@@ -3,7 +3,7 @@
 #define REGARD_NATIVE_H
 #include <stdint.h>
 
-#define ABI 9
+#define ABI 10
 #define STRIPE 64  // outputs of a matrix that lie together
 #define LANES 16   // floats of a vector; every width is a multiple
 #define MOST_BEST 64
@@ -102,8 +102,8 @@ typedef struct {
     int64_t room;
 } ShortAttention;
 
-enum { TURN_PAIRS, ROOT_FORWARD, ROOT_BACK, DROP, DROP_BACK, ATTEND_SHORT, ATTEND_SHORT_BACK, JOIN, JOIN_BACK, LOSS };
-// One pass of training over numbers: over rows of (batch, head, place), or without rows over all of them.
+enum { TURN_PAIRS, ROOT_FORWARD, ROOT_BACK, DROP, DROP_BACK, ATTEND_SHORT, ATTEND_SHORT_BACK, JOIN, JOIN_BACK, LOSS, ADD, CHOOSE };
+// One pass over numbers, most of them of training: over rows of (batch, head, place), or without rows over all of them.
 typedef struct {
     int32_t kind, format, activation, threshold, halves;
     float scale;             // of what is kept; 1 or -1, the direction of a turn; what a norm adds to the mean; smoothing
@@ -115,7 +115,7 @@ typedef struct {
     char *other;             // a second result: a sum before its norm; the gradient of what was added
     const float *first, *second;  // gains, biases; or cosines and sines [batch or 1][places][width / 2]
     int64_t table_batch;
-    float *kept, *part;      // of each row, such as inverse roots; [chunks][width] gradients of gains, which were zeros
+    float *kept, *part;      // of each row, such as inverse roots; [chunks][width] gradients of gains or biases, which were zeros
     const int64_t *target;   // [rows] the type that was to be predicted
     float *scratch;          // [threads][room]
     int64_t room;

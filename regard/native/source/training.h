@@ -9,6 +9,7 @@
 
 #include "residual.h"
 #include "loss.h"
+#include "draw.h"
 
 typedef struct {
     const char *x, *g;
@@ -92,8 +93,8 @@ INLINE void drop(const Pass *p, int64_t i, const int format) {
     store_as(p->y, i, p->draw ? x * kept(p, i) : x, format);
 }
 
-// Without draws, of a result that is 0 where it was dropped: `x` is that result.
-INLINE void drop_back(const Pass *p, int64_t i, const int format) {
+// Without draws, of a result that is 0 where it was dropped: `x` is that result. `column`: of the number, in its row.
+INLINE void drop_back(const Pass *p, int64_t i, int64_t column, const int format) {
     Vector g = load_as(p->g, i, format);
     if (p->draw || p->scale != 1) g = rounded(g * kept(p, i), format);
     if (p->activation != NONE) {
@@ -102,6 +103,23 @@ INLINE void drop_back(const Pass *p, int64_t i, const int format) {
         g = choose(x > 0, g, every(0));
     }
     store_as(p->y, i, g, format);
+    if (p->part) {  // ∂b += ∂x of each chunk
+        float *biases = p->part + i / (CHUNK_ROWS * p->width) * p->width + column;
+        store(biases, load(biases) + g);
+    }
+}
+
+// Rows of `width` numbers, or without a width one of them all.
+INLINE void drop_rows_back(const Pass *p, int64_t from, int64_t to, const int format) {
+    const int64_t width = p->width ? p->width : to - from;
+    for (int64_t row = from; row < to; row += width)
+        for (int64_t i = 0; i < width; i += LANES) drop_back(p, row + i, i, format);
+}
+
+// y += x, where y is of 32 bits in every format.
+INLINE void add(const Pass *p, int64_t i, const int format) {
+    float *y = (float *)p->y + i;
+    store(y, load(y) + load_as(p->x, i, format));
 }
 
 INLINE void pass_as(const Pass *p, int64_t from, int64_t to, int thread, const int format) {
@@ -111,17 +129,20 @@ INLINE void pass_as(const Pass *p, int64_t from, int64_t to, int thread, const i
     case JOIN: for (int64_t r = from; r < to; r++) join_row(p, r, format); return;
     case JOIN_BACK: for (int64_t r = from; r < to; r++) join_row_back(p, r, format); return;
     case LOSS: for (int64_t r = from; r < to; r++) loss_row(p, r, thread, format); return;
+    case CHOOSE: for (int64_t r = from; r < to; r++) choose_row(p, r, thread); return;
     case TURN_PAIRS: for (int64_t r = from; r < to; r++) turn_row(p, r, format); return;
     case ROOT_FORWARD: for (int64_t r = from; r < to; r++) root_row(p, r, format); return;
     case ROOT_BACK: for (int64_t r = from; r < to; r++) root_row_back(p, r, format); return;
     case DROP: for (int64_t i = from; i < to; i += LANES) drop(p, i, format); return;
-    case DROP_BACK: for (int64_t i = from; i < to; i += LANES) drop_back(p, i, format); return;
+    case DROP_BACK: drop_rows_back(p, from, to, format); return;
+    case ADD: for (int64_t i = from; i < to; i += LANES) add(p, i, format); return;
     }
 }
 
 // A thread's chunks; numbers of a pass without rows are a multiple of 16.
 static void pass(const Pass *p, int thread, int threads) {
-    int64_t chunk = p->kind == DROP || p->kind == DROP_BACK ? CHUNK_NUMBERS : p->attention ? 1 : CHUNK_ROWS;
+    const int flat = p->kind == DROP || p->kind == DROP_BACK || p->kind == ADD;
+    int64_t chunk = flat ? p->width ? CHUNK_ROWS * p->width : CHUNK_NUMBERS : p->attention || p->kind == CHOOSE ? 1 : CHUNK_ROWS;
     int64_t chunks = (p->rows + chunk - 1) / chunk, from = chunks * thread / threads * chunk;
     int64_t to = chunks * (thread + 1) / threads * chunk;
     to = to < p->rows ? to : p->rows;

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.data.tokenizers.tokenizer import BEGIN, PAD, UNKNOWN
 from regard.search.repetition import forbid, penalise_count, penalise_seen
-from regard.search.sampling import bounded, draw_tokens, limit_scores
+from regard.search.sampling import bounded, draw_limited
 from regard.tasks.language_model.config import GenerateConfig
 from regard.tasks.language_model.continuation import Continuation, GeneratedPiece
 from regard.tasks.language_model.decoding import Reading, WindowDecoding, joined
@@ -60,9 +60,8 @@ def choose_tokens(
     if greedy or settings.temperature == 0:
         return scores.argmax(-1)
     scores = scores / bounded(1.0 if settings.temperature is None else settings.temperature)
-    scores = limit_scores(scores, settings.top_k, settings.top_p, settings.min_p)
     uniform = torch.tensor([text.draw() for text in texts], dtype=torch.float64, device=scores.device)
-    return draw_tokens(scores, uniform)
+    return draw_limited(scores, uniform, settings.top_k, settings.top_p, settings.min_p)
 
 
 def _penalised(
