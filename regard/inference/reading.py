@@ -23,11 +23,11 @@ def reading_form(net: Any, engine: Engine | None) -> nn.Module:
         known = f"{engine!r} is no engine" if engine not in get_args(Engine) else f"no label is told in {engine}"
         raise ConfigError(known, where="engine", help="float32, int8, torch or reference")
     if engine in ("torch", "reference"):
-        return net  # type: ignore[no-any-return]
+        return net
     reason = reading_obstacle(net.encoder)
     if reason is None:
         return read_by_kernels(net, "int8" if engine == "int8" else "float32")
     if engine == "int8":
         help = "leave it out: float32 gives the model's own outputs; regard doctor tells of the kernels"
         raise ConfigError("this model cannot read in int8", where="engine", why=reason, help=help)
-    return net  # type: ignore[no-any-return]
+    return net
