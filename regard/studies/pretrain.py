@@ -27,7 +27,7 @@ from regard.data.reading import read_lines
 from regard.errors import ConfigError, DataError
 from regard.runs.config import load_config
 from regard.runs.metrics_log import read_validations
-from regard.studies.study import Findings, Report, at_least
+from regard.studies.study import Cell, Findings, Report, at_least
 from regard.tasks.classification.config import ClassificationConfig
 from regard.tasks.classification.labelled_text import read_labelled
 from regard.training.start import train
@@ -146,7 +146,7 @@ def _course(place: Path, text: Path | None, size: ReadingSize) -> _Course:
 def _findings(found: Mapping[str, Sequence[float]], course: _Course, text: str) -> Findings:
     (_, plain), *others = found.items()
     gains = {start: [one - other for one, other in zip(told, plain, strict=True)] for start, told in others}
-    rows: list[tuple[str | int | float, ...]] = [
+    rows: list[tuple[Cell, ...]] = [
         (start, fmean(told), _spread(told), *_gain(gains.get(start))) for start, told in found.items()
     ]
     criteria = []
