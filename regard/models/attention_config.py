@@ -19,7 +19,9 @@ OTHER_MIXERS = {
     "segment-memory": "regard.models.transformer.segment_memory:SegmentMemory",
     "ssru": "regard.models.transformer.ssru:SimpleRecurrent",
 }
-ROTATED_MIXERS: frozenset[str] = frozenset()  # those of them whose constructor takes ``rotary``
+ROTATED_MIXERS: frozenset[str] = frozenset(
+    {"compressive", "segment-memory"}
+)  # those of them whose constructor takes ``rotary``
 Projection = Literal["query", "key", "value", "output"]
 
 

@@ -194,14 +194,18 @@ def compressive(compression: str, **options: object) -> Mixer:
     return bold(other_mixer("compressive", compression=compression, **REMEMBERING | options))
 
 
-def other_mixer(kind: str, *, causal: bool = True, **options: object) -> Mixer:
+def other_mixer(kind: str, *, causal: bool = True, rotary: Rotary | None = None, **options: object) -> Mixer:
     """Mixer of the table, as a stack of these cases would place it."""
-    placed = {"width": WIDTH, "heads": 2, "causal": causal, "dropout": 0.0, "rotary": None}
+    placed = {"width": WIDTH, "heads": 2, "causal": causal, "dropout": 0.0, "rotary": rotary}
     return place_mixer(kind, options, placed, where="mixer")
 
 
 MIXERS |= {
     "segment-memory-small": lambda: bold(other_mixer("segment-memory", segment=2, memory=3)),
+    "segment-memory-rotary": lambda: bold(
+        other_mixer("segment-memory", rotary=Rotary(PER_HEAD), segment=2, memory=3)
+    ),
+    "compressive-rotary": lambda: compressive("most-used", rotary=Rotary(PER_HEAD)),
     "segment-memory-none": lambda: bold(other_mixer("segment-memory", segment=3, memory=0)),
     "compressive-small": lambda: compressive("conv"),
     "compressive-restoring": lambda: compressive("dilated", reconstruction="autoencoding"),
