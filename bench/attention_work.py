@@ -1,8 +1,9 @@
-"""Self-attention of one layer, forward and backward, over a padded sequence, for the measurements beside it."""
+"""One layer that mixes a sequence, forward and backward: self-attention or what stands in its place, by name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,37 +12,55 @@ from regard.attention.contract import Mixer
 from regard.attention.heads import MultiHead, SelfAttention
 from regard.attention.mask import Causal, Mask, Padding, Span, Window
 from regard.attention.mechanisms.dot import Dot
-from regard.models.transformer.compressive import Compressive
-from regard.models.transformer.segment_memory import SegmentMemory
+from regard.models.transformer.mixers import place_mixer
+
+__all__ = ["ATTENTION", "DENSE", "attention_pass"]
 
 HEADS, WIDTH = 4, 128
 PADDING = 1 / 16  # of the columns
+CHUNK, SEGMENT, SLOTS = 64, 256, 128  # of hashed attention; of memory and segments; of compressed memory
 
 
-def self_attention(length: int, *, radius: int | None, causal: bool) -> Callable[[], tuple[Tensor, ...]]:
-    """One pass through the layer and back: gradients of its input and of its matrices.
+def _attention(mask: Mask) -> Mixer:
+    return SelfAttention(MultiHead(WIDTH, heads=HEADS, mechanism=Dot()), mask=mask)
 
-    Each column looks ``radius`` columns to both sides, ``causal`` only back; None: everywhere.
-    """
+
+def _other(kind: str, *, causal: bool, **options: Any) -> Mixer:
+    placed = {"width": WIDTH, "heads": HEADS, "causal": causal, "dropout": 0.0, "rotary": None, "layer": 0}
+    return place_mixer(kind, options, placed, where="mixer")
+
+
+def _buckets(length: int) -> list[int]:
+    """2 · length / chunk buckets, in two factors."""
+    buckets = 2 * length // CHUNK
+    factor = 2 ** (buckets.bit_length() // 2)
+    return [factor, max(2, buckets // factor)]
+
+
+# name -> mixer of so many columns, that looks so many columns to each side where it has a window
+ATTENTION: dict[str, Callable[[int, int], Mixer]] = {
+    "window": lambda length, radius: _attention(Padding() & Window(radius)),
+    "causal window": lambda length, radius: _attention(Padding() & Causal() & Window(radius)),
+    "sinks": lambda length, radius: _attention(Padding() & Causal() & Window(radius, 4)),
+    "global-local": lambda length, radius: _other("global-local", causal=False, radius=radius),
+    "hashed": lambda length, radius: _other("hashed", causal=True, buckets=_buckets(length), chunk=CHUNK, rounds=4),
+    "segment-memory": lambda length, radius: _other("segment-memory", causal=True, segment=SEGMENT, memory=SEGMENT),
+    "compressive": lambda length, radius: _other(
+        "compressive", causal=True, segment=SEGMENT, memory=SEGMENT, compressed=SLOTS, rate=4
+    ),
+    "linear": lambda length, radius: _other("linear", causal=False),
+    "causal linear": lambda length, radius: _other("linear", causal=True),
+    "mamba2": lambda length, radius: _other("mamba2", causal=True),
+    "dense": lambda length, radius: _attention(Padding()),
+    "causal dense": lambda length, radius: _attention(Padding() & Causal()),
+}
+DENSE = ("dense", "causal dense")
+
+
+def attention_pass(name: str, length: int, radius: int) -> Callable[[], tuple[Tensor, ...]]:
+    """One pass through the layer and back, its own losses included: gradients of its input and of its matrices."""
     torch.manual_seed(1)
-    mask: Mask = Padding()
-    if causal:
-        mask = mask & Causal()
-    if radius is not None:
-        mask = mask & Window(radius)
-    return _passes(SelfAttention(MultiHead(WIDTH, heads=HEADS, mechanism=Dot()), mask=mask), length)
-
-
-def remembering(length: int, *, compressive: bool) -> Callable[[], tuple[Tensor, ...]]:
-    """The same of segments of 256 columns and a memory of 256; ``compressive``: with 128 slots, and their loss."""
-    torch.manual_seed(1)
-    options: dict[str, int] = {"heads": HEADS, "segment": 256, "memory": 256}
-    if compressive:
-        return _passes(Compressive(WIDTH, **options, compressed=128, rate=4), length)
-    return _passes(SegmentMemory(WIDTH, **options), length)
-
-
-def _passes(mixer: Mixer, length: int) -> Callable[[], tuple[Tensor, ...]]:
+    mixer = ATTENTION[name](length, radius)
     x = torch.randn(1, length, WIDTH, requires_grad=True)
     span = Span.of((torch.arange(length) < length - int(PADDING * length))[None])
     upstream = torch.randn(1, length, WIDTH) * span.valid[..., None]

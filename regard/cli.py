@@ -31,10 +31,12 @@ from regard.commands import (
     export,
     fill,
     generate,
+    harmonise,
     import_,
     info,
     inspect,
     keys,
+    nodes,
     predict,
     recommend,
     score,
@@ -52,8 +54,8 @@ __all__ = ["VERBS", "build_app", "main", "run"]
 
 # In the order of ``regard --help``. A verb's module has ``register(app)``, and its function imports what is heavy.
 VERBS: tuple[ModuleType, ...] = (
-    train, translate, generate, fill, classify, tag, recommend, predict, inspect, serve, keys, export, import_,
-    evaluate, score, info, average, check, data, compare, study, doctor, demo,
+    train, translate, generate, fill, harmonise, classify, tag, recommend, nodes, predict, inspect, serve, keys,
+    export, import_, evaluate, score, info, average, check, data, compare, study, doctor, demo,
 )  # fmt: skip
 
 EXIT_CODES = (

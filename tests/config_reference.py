@@ -31,6 +31,7 @@ from regard.models.causal_config import CausalModelConfig, CausalStackConfig
 from regard.models.classifier_config import ClassifierModelConfig
 from regard.models.configuration import ModelConfig
 from regard.models.convolutional.config import ConvolutionalDecoderConfig, ConvolutionalEncoderConfig
+from regard.models.graph.config import GraphNetConfig
 from regard.models.masked_config import ContextMeanConfig, MaskedModelConfig
 from regard.models.origin_config import EncoderStart, Origin, Started
 from regard.models.position_config import LearnedConfig, RotaryConfig, ShawConfig, T5Config
@@ -39,11 +40,14 @@ from regard.models.recurrent.config import CellConfig, RecurrentDecoderConfig, R
 from regard.models.tagger_config import TaggerModelConfig
 from regard.models.transformer.config import TransformerDecoderConfig, TransformerEncoderConfig
 from regard.runs.config import TaskSection, recipe_names
-from regard.tasks.classification.config import LabelledDataConfig
+from regard.tasks.classification.data_config import LabelledDataConfig
+from regard.tasks.graph_run_config import GraphDataConfig, GraphFilesConfig, NodeSplit
 from regard.tasks.language_model.config import GenerateConfig, TextDataConfig
+from regard.tasks.links.config import LinksDataConfig, LinksModelConfig
 from regard.tasks.masked.config import FillConfig, MaskedDataConfig
-from regard.tasks.next_item.config import RecommendConfig, SessionDataConfig
-from regard.tasks.tagging.config import TaggedDataConfig
+from regard.tasks.next_item.config import RecommendConfig
+from regard.tasks.next_item.data_config import SessionDataConfig
+from regard.tasks.tagging.data_config import TaggedDataConfig
 from regard.tasks.translation.config import DataConfig, TranslationConfig
 
 __all__ = ["PAGE", "meanings", "page"]
@@ -108,6 +112,16 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
         "Sessions, and how their items become numbers. The model is as of `language-model`.",
     ),
     ("[recommend]", RecommendConfig, "What a model of next items recommends, unless a command says otherwise."),
+    ("[data] `nodes`", GraphDataConfig, "One graph, and which of its nodes are asked for."),
+    (
+        "[[data.train]] `nodes`",
+        GraphFilesConfig,
+        "The graph; `[[data.valid]]` has the same keys, and mostly the same graph.",
+    ),
+    ("[data.split] `nodes`", NodeSplit, "A split drawn by a seed."),
+    ("[data] `links`", LinksDataConfig, "As of `nodes`, and which edges are held out."),
+    ("[model] `links`", LinksModelConfig, "As of `nodes`, and how two nodes are compared."),
+    ("[model] `nodes`", GraphNetConfig, "Layers over the nodes."),
     ("[data] `masked`", MaskedDataConfig, "Texts, what a text is, and how they become tokens."),
     ("[[data.train]] `masked`", TextConfig, "As of a language model; `[[data.valid]]` has the same keys."),
     ("[masking]", MaskingConfig, "Of `masked`: places that are predicted, and what is read there."),
@@ -146,7 +160,7 @@ MEANINGS = {
     "model.encoder": "table, see below",
     "model.decoder": "table, see below",
     "model.encoder.kind": "the kind of encoder",
-    "model.encoder.mixer.kind": "a mechanism, see the table below: self-attention; or `average`, `ssru`",
+    "model.encoder.mixer.kind": "a mechanism, see the table below: self-attention; or a mixer in its place",
     "model.decoder.cross_attention.kind": "a mechanism, see the table below",
     "model.encoder.cell.kind": "Elman's tanh, LSTM or GRU",
     "model.decoder.kind": "the kind of decoder",

@@ -33,6 +33,7 @@ COMMAND: Any = typer.main.get_command(build_app(VERBS))
 # Typer bundles or imports click, by version; this is the name that both have.
 WRONG_USAGE: Any = next(parent for parent in typer.BadParameter.__mro__ if parent.__name__ == "ClickException")
 OWN_FILES = {"data": {"train": [{"source": "a", "target": "b"}]}, "train": {"steps": 1}}
+OWN_TABLE = {"task": "classification", "data": {"train": [{"source": "a.csv"}]}, "train": {"steps": 1}}
 OWN_TEXT = {"task": "language-model", "data": {"train": [{"source": "a"}]}, "train": {"steps": 1}}
 PLACEHOLDER = re.compile(r"[A-Z][A-Z_0-9]*|…|\.\.\.")  # RUN, NAME …: to be filled in by the reader
 
@@ -202,7 +203,8 @@ def _train(values: dict[str, Any]) -> str | None:
     given = [each for each in values["set_"] or [] if not each.startswith("model.from=")]  # a run of the reader's own
     recipe = len(what) == 1 and "." not in what[0]
     text = len(what) == 1 and ".txt" in what[0]
-    _require(load_config(what[0] if recipe else OWN_TEXT if text else OWN_FILES, given), given)
+    table = len(what) == 1 and what[0].endswith(".csv")
+    _require(load_config(what[0] if recipe else OWN_TEXT if text else OWN_TABLE if table else OWN_FILES, given), given)
     return None
 
 

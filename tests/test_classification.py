@@ -23,7 +23,7 @@ from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 from regard.tasks.classification.automatic_config import choose
 from regard.tasks.classification.classifier import Classifier
-from regard.tasks.classification.config import LabelledDataConfig
+from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.classification.examples import text_table
 from regard.tasks.classification.labelled_text import read_labelled
 from regard.testing import TaskCase
@@ -55,7 +55,7 @@ def test_json_lines_are_read_by_key(tmp_path: Path) -> None:
     [
         ("a\tb\nc\n", {}, ":2"),
         ("a\t \n", {}, ":1"),
-        ("x\ty\na\tb\n", {"text": ["x"], "label": "z"}, "no column z"),
+        ("x\ty\na\tb\n", {"text": ["x"], "label": "z"}, "no column 'z'"),
     ],
 )
 def test_a_line_that_is_no_example_is_named(tmp_path: Path, content: str, keys: dict[str, object], told: str) -> None:
@@ -366,11 +366,11 @@ def test_texts_apart_are_compared(tmp_path: Path, case: TaskCase) -> None:
     assert first.weights.shape[1:] == (4, 4) and second.weights.shape[1:] == (3, 3)
     assert seen.attention["pooling"].weights.shape == (1, 1, 6)
     with torch.no_grad():
-        states = [net.encoder(*text_table([row], apart=False)).states[0] for row in ([2, 4, 5, 3], [2, 6, 3])]
+        states = [net.encoder(*text_table([np.array(row)], apart=False)).states[0] for row in ([2, 4, 5, 3], [2, 6, 3])]
         u, v = (state.mean(0) for state in states)
         net.pooling = "mean"
         wanted = net.output(net.compare(torch.cat([u, v, (u - v).abs(), u * v])).relu())
-        found = net(*text_table([[2, 4, 5, 3, 6, 3]], apart=True)).logits[0]
+        found = net(*text_table([np.array([2, 4, 5, 3, 6, 3])], apart=True)).logits[0]
     torch.testing.assert_close(found, wanted)
 
 

@@ -43,7 +43,9 @@ def translator(**config: Any) -> Translator:
     return Translator(model, WORDS, WORDS, SearchConfig(beam=4, length_penalty=0.0, max_extra=3), max_length=9)
 
 
-@pytest.mark.parametrize("config", [{}, {"kind": "recurrent"}], ids=["transformer", "recurrent"])
+@pytest.mark.parametrize(
+    "config", [{}, {"kind": "recurrent"}, {"copying": True}], ids=["transformer", "recurrent", "copying"]
+)
 def test_a_search_ranks_all_that_its_beam_finished(config: dict[str, Any]) -> None:
     """The outputs are those of a beam without penalty, ordered by log P + β · coverage of their own weights."""
     model = translator(**config)

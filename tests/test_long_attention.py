@@ -125,6 +125,8 @@ LONG = [
     (Padding() & Window(20), "window"),
     (Causal() & Padding() & Window(20), "window"),
     (Window(3), "window"),
+    (Causal() & Padding() & Window(20, sinks=3), "window"),
+    (Padding() & Window(5, sinks=1), "window"),
     (Padding() & Window(70), "sdpa"),
     (Padding(), "sdpa"),
 ]
@@ -203,7 +205,7 @@ def test_what_needs_weights_or_a_bias_goes_on_as_before(dropping):
     torch.testing.assert_close(context, expected, **within(torch.float64, path="fused"))
 
 
-LONG_MIXERS = ["multi-query", "window", "encoder"]
+LONG_MIXERS = ["multi-query", "window", "sinks", "encoder"]
 
 
 @pairs([*(f"self-attention-{kind}" for kind in LONG_MIXERS), "packed-self-attention-window"], mixer_case, MIXER_LAWS)

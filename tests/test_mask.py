@@ -69,6 +69,7 @@ def matrix() -> torch.Tensor:
 MASKS: dict[str, Mask] = {
     "causal": Causal(),
     "window": Window(1),
+    "sinks": Window(1, sinks=2),
     "padding": Padding(),
     "segments": Segments(),
     "visible until": VisibleUntil(),

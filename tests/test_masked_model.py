@@ -191,6 +191,12 @@ def test_inspection_shows_each_head_with_the_gap(case: TaskCase) -> None:
     (weights,) = found.attention.values()
     assert weights.query.labels == ("<s>", "the", "___", "sat", "</s>")
     torch.testing.assert_close(weights.weights.sum(-1), torch.ones(2, 5))
+    assert [(step.label, bool(step.alternatives)) for step in found.steps] == [
+        ("the ", False), ("___", True), (" sat", False),
+    ]  # fmt: skip
+    (filled,) = filler(case)(["the ___ sat"], top_k=10)
+    told = {each.label: math.exp(each.log_probability) for each in found.steps[1].alternatives}
+    assert told == pytest.approx({each.text: each.probability for each in filled.gaps[0]})
 
 
 @pytest.fixture(scope="module")

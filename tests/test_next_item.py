@@ -22,7 +22,8 @@ from regard.runs.config import load_config
 from regard.tasks.evaluate import evaluate
 from regard.tasks.load import load
 from regard.tasks.next_item.codecs import ItemCodec
-from regard.tasks.next_item.config import RecommendConfig, SessionDataConfig
+from regard.tasks.next_item.config import RecommendConfig
+from regard.tasks.next_item.data_config import SessionDataConfig
 from regard.tasks.next_item.examples import SessionExamples
 from regard.tasks.next_item.recommender import Recommender
 from regard.tasks.next_item.sessions import read_sessions
@@ -85,7 +86,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "train.jsonl").write_text("\n".join(lines[:860]) + "\n")
     (folder / "test.jsonl").write_text("\n".join(lines[860:]) + "\n")
     sizes = ["model.layers=2", "model.width=48", "model.feed_forward=64", "model.heads=2", "model.dropout=0.0"]
-    train = ["train.steps=350", "train.batch_tokens=512", "train.learning_rate=5e-3", "train.threads=1"]
+    train = ["train.steps=200", "train.batch_tokens=512", "train.learning_rate=5e-3", "train.threads=1"]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         sets = [part for each in [*sizes, *train] for part in ("--set", each)]

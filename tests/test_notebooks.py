@@ -14,6 +14,7 @@ from .notebooks import NOTEBOOKS, executed
 def test_all_are_there() -> None:
     assert {path.stem for path in NOTEBOOKS} >= {
         "1_scaled_dot_product", "2_self_attention", "3_rnn_with_attention", "4_form_transformer",
+        "5_kinds_of_rnn",
     }  # fmt: skip
 
 

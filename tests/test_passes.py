@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from regard.models.dropout import RECTIFIERS, Dropout, Rectifier
 from regard.models.transformer.feed_forward import FeedForward
 from regard.models.transformer.norms import PostNorm, PreNorm, Residual
 from regard.native import loss, passes
-from regard.native.library import find
+from regard.native.library import Pass, find
 
 quickest = find(choice="").library
 if quickest is None:
@@ -28,10 +29,22 @@ each_format = pytest.mark.parametrize("type", FORMATS, ids=str)
 @pytest.fixture(params=quickest.sets, autouse=True)
 def instructions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     found = find(choice=request.param).library
-    for module in (passes, loss):
-        monkeypatch.setattr(module, "library", lambda: found)
-    monkeypatch.setattr(passes, "_pools", {})
+    monkeypatch.setattr(passes, "library", lambda: found)
     yield request.param
+
+
+def threads_asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """By how many threads each pass is run from now on."""
+    asked, kernels = list[int](), passes.library()
+    assert kernels is not None
+    run = kernels.run_pass
+
+    def run_pass(given: Pass, threads: int = 1, team: int | None = None) -> None:
+        asked.append(threads)
+        run(given, threads, team)
+
+    monkeypatch.setattr(kernels, "run_pass", run_pass)
+    return asked
 
 
 def drawn(*shape: int, type: torch.dtype = torch.float32, seed: int = 1) -> Tensor:
@@ -162,7 +175,7 @@ def test_numbers_are_the_same_by_one_thread_and_by_two(type: torch.dtype, monkey
         torch.manual_seed(5)
         return dropout(rotary(norm(x.transpose(1, 2)), torch.arange(160).expand(8, 160)))
 
-    found, threads = [], torch.get_num_threads()
+    found, threads, asked = [], torch.get_num_threads(), threads_asked(monkeypatch)
     for count in (1, 2):
         torch.set_num_threads(count)
         norm.weight.grad = None
@@ -170,8 +183,41 @@ def test_numbers_are_the_same_by_one_thread_and_by_two(type: torch.dtype, monkey
             found.append((*ran(computed, x, upstream), norm.weight.grad))
         finally:
             torch.set_num_threads(threads)
-    assert x.numel() > passes.ALONE and list(passes._pools) == [2]
+    assert asked == sorted(asked) and set(asked) == {1, 2}
     assert all(torch.equal(one, two) for one, two in zip(*found, strict=True))
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts the threads as Linux lists them")
+def test_several_threads_are_those_of_torch() -> None:
+    """Threads of one's own would wait for torch's, which spin for a while after each operation."""
+
+    def there() -> int:
+        return len(list(Path("/proc/self/task").iterdir()))
+
+    x, threads = drawn(2, 4, 160, 64).requires_grad_(), torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        for _ in range(2):  # torch's own threads come with its first operation, forward and backward
+            torch.randn(2**20, requires_grad=True).exp().sum().backward()
+        before = there()
+        assert before > 1
+        RootMeanSquareNorm(64, eps=1e-6)(x).sum().backward()
+        assert there() == before
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_torch_computes_where_its_threads_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, threads = drawn(1, 2, 4, 32).requires_grad_(), torch.get_num_threads()
+    monkeypatch.setattr(passes, "_team", lambda: None)
+    taken = []
+    for count in (1, 2):
+        torch.set_num_threads(count)
+        try:
+            taken.append(passes.covers(x))
+        finally:
+            torch.set_num_threads(threads)
+    assert taken == [True, False]
 
 
 def test_what_is_no_training_is_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:

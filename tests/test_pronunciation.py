@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from regard.commands.demo_syllables import vowel_groups
 from regard.core.installation import extra_command
-from regard.data.public.cmudict import Dictionary, find_dictionary, write_corpora
+from regard.data.public.cmudict import Dictionary, find_dictionary, find_syllables, syllable_label, write_corpora
 from regard.errors import ConfigError
 
 FILE = """\
@@ -43,6 +44,16 @@ def test_words_of_letters_without_stress_each_pronunciation_once(installed: Path
         ("object", "AA B JH EH K T"),
         ("object", "AH B JH EH K T"),  # the third differs in stress alone
     ]
+
+
+def test_syllables_are_the_phonemes_with_a_stress_of_the_first_pronunciation(installed: Path) -> None:
+    assert find_syllables().entries == [("'tis", "1"), ("a", "1"), ("abkhazia", "3"), ("object", "2")]
+    assert [syllable_label(count) for count in (1, 5, 6, 9)] == ["1", "5", "6+", "6+"]
+
+
+@pytest.mark.parametrize(("word", "told"), [("cake", "1"), ("table", "2"), ("the", "1"), ("object", "2"), ("shh", "1")])
+def test_the_usual_rule_for_syllables(word: str, told: str) -> None:
+    assert vowel_groups(word) == told
 
 
 def test_without_the_package_it_says_what_to_install(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,9 +19,9 @@ from regard.runs.parameter_counts import parameters_by_part
 from regard.tasks.classification.answers import number
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.classification.labelled_text import LabelledText
-from regard.tasks.next_item.config import SessionDataConfig
+from regard.tasks.next_item.data_config import SessionDataConfig
 from regard.tasks.next_item.task import _compute_metrics
-from regard.tasks.tagging.config import TaggedDataConfig
+from regard.tasks.tagging.data_config import TaggedDataConfig
 from regard.tasks.tagging.tagged_text import read_tagged
 from regard.tasks.tagging.tagger import Tagger
 

@@ -22,7 +22,7 @@ from regard.models.tagger_config import TaggerModelConfig
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 from regard.tasks.tagging.automatic_config import choose
-from regard.tasks.tagging.config import TaggedDataConfig
+from regard.tasks.tagging.data_config import TaggedDataConfig
 from regard.tasks.tagging.examples import NO_TAG, TaggedExamples
 from regard.tasks.tagging.spans import TagSpan, are_spans, best_path, spans
 from regard.tasks.tagging.tagged_text import read_tagged

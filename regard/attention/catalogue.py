@@ -16,6 +16,8 @@ from regard.attention.mechanisms.coverage_location_aware import CoverageLocation
 from regard.attention.mechanisms.differential import Differential
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.mechanisms.forward import Forward
+from regard.attention.mechanisms.gat import Gat
+from regard.attention.mechanisms.gatv2 import Gatv2
 from regard.attention.mechanisms.general import General
 from regard.attention.mechanisms.hard import Hard
 from regard.attention.mechanisms.local_monotonic import LocalMonotonic
@@ -43,6 +45,8 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "differential": Differential,
     "dot": Dot,
     "forward": Forward,
+    "gat": Gat,
+    "gatv2": Gatv2,
     "general": General,
     "hard": Hard,
     "local-m": LocalMonotonic,

@@ -47,6 +47,7 @@ class Abilities:
     same_width: bool = False  # must a query be as wide as a key?
     values_only: bool = True  # is the context Σ α v, a sum of values alone?
     signed: bool = False  # may weights be negative?
+    leaves_itself_out: bool = False  # may the result of a column that sees others be free of its own features?
 
 
 class Attended(NamedTuple):

@@ -27,6 +27,7 @@ from regard.attention.mask import Bound, Causal, Mask, Padding, Segments, Span, 
 from regard.attention.norm import RootMeanSquareNorm
 from regard.attention.positions.forgetting import ForgetGate
 from regard.attention.positions.rotary import Rotary
+from regard.attention.sink_cache import SinkCache
 from regard.core.state import State, select
 
 __all__ = ["PROJECTIONS", "AttentionReader", "HeadWidths", "MultiHead", "SelfAttention"]
@@ -221,8 +222,10 @@ class SelfAttention(Mixer):
         self.attention, self.mask, self.rotary, self.forget = attention, mask, rotary, forget
         self.together = together
         self.causal = Causal() in mask.conjuncts()
-        # A query looks at so many keys before its own, and a cache keeps no more; None where there is no limit.
-        self.back = min((part.radius for part in mask.conjuncts() if isinstance(part, Window)), default=None)
+        # A query looks at so many keys before its own, and at the first; a cache keeps no more. None: no limit.
+        windows = [part for part in mask.conjuncts() if isinstance(part, Window)]
+        self.back = min((part.radius for part in windows), default=None)
+        self.sinks = max((part.sinks for part in windows), default=0)
         # Slots of a cache that hold no key are padding, whatever the position they were left with.
         self.cached = mask if Padding() in mask.conjuncts() else mask & Padding()
         if self.causal and not attention.mechanism.can().causal:
@@ -250,12 +253,13 @@ class SelfAttention(Mixer):
         if not self.causal:
             return ()
         inner, like = self.attention, self.like
-        return KeyValue(
+        cache = KeyValue(
             inner.mechanism.prepare(like.new_empty(rows, inner.key_heads, 0, inner.key_width)),
             like.new_empty(rows, inner.key_heads, 0, inner.value_width),
             Span.of(torch.ones(rows, 0, dtype=torch.bool, device=like.device)),
             () if self.back is None else torch.zeros(rows, dtype=torch.int64, device=like.device),
         )
+        return SinkCache.around(cache) if self.sinks else cache
 
     def forward(
         self,
@@ -279,6 +283,8 @@ class SelfAttention(Mixer):
         if self.causal:
             if self.back is not None and isinstance(state, KeyValue):
                 state = state.recent(self.back)
+            elif self.back is not None and isinstance(state, SinkCache):
+                state = state.recent(self.back, self.sinks)
             state = state.append(key, value, span)
             key, value, keys = state.key, state.value, state.span
         mask = self.mask if keys is span else self.cached

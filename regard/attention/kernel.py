@@ -18,11 +18,20 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, scaled_dot_product_attention
 
 from regard.attention.cpu_softmax import attend_short
+from regard.attention.edge_kernel import (
+    EdgeValues,
+    attend_over,
+    edge_dot,
+    edge_layout,
+    edge_softmax,
+    edge_weights,
+)
 from regard.attention.mask import Bound
 from regard.attention.structure import (
     BandStructure,
     BlocksStructure,
     CausalStructure,
+    EdgesStructure,
     Structure,
 )  # fmt: skip
 from regard.attention.varlen_kernel import Varlen, attend_varlen, serves_varlen, varlen
@@ -30,14 +39,14 @@ from regard.attention.window_kernel import attend_window
 from regard.core.reference_mode import in_reference_mode
 
 __all__ = [
-    "Normalise", "attend", "attend_reference", "blank_unseen", "choose", "kernel", "masked_sigmoid", "masked_softmax",
-    "normaliser", "read", "share_heads", "weigh",
+    "Normalise", "attend", "attend_pairs", "attend_reference", "blank_unseen", "choose", "kernel",
+    "masked_sigmoid", "masked_softmax", "normaliser", "read", "share_heads", "weigh",
 ]  # fmt: skip
 
 # reference: the textbook. softmax: two products and a softmax. sdpa: torch's fused kernel, given a mask. causal: the
 # same kernel, which hides later keys by itself. window: blocks of queries and the keys around them. varlen: torch's
-# FlashAttention of sequences without their padding.
-Kernel = Literal["reference", "softmax", "sdpa", "causal", "window", "varlen"]
+# FlashAttention of sequences without their padding. edges: the edges of a graph alone.
+Kernel = Literal["reference", "softmax", "sdpa", "causal", "window", "varlen", "edges"]
 Normalise = Literal["softmax", "sigmoid"]
 _forced: ContextVar[Kernel | None] = ContextVar("kernel", default=None)
 
@@ -91,8 +100,12 @@ def choose(
         "causal": isinstance(structure, CausalStructure),
         "window": isinstance(structure, BandStructure),
         "varlen": ragged,
+        "edges": isinstance(structure, EdgesStructure),
     }
-    if forced is not None:
+    path: Kernel
+    if forced is None and able["edges"]:
+        path = "edges"
+    elif forced is not None:
         path = forced if able.get(forced, True) else "sdpa"
     elif device == "cpu" and gradient and keys <= SHORT:
         path = "causal" if able["causal"] and whole and keys >= WHOLE else "softmax"
@@ -102,7 +115,7 @@ def choose(
         path = "varlen"
     else:
         path = "causal" if able["causal"] else "sdpa"
-    return "softmax" if dropping and path not in ("reference", "window") else path
+    return "softmax" if dropping and path not in ("reference", "window", "edges") else path
 
 
 def masked_softmax(
@@ -183,18 +196,22 @@ def attend(
     bound: Bound,
     *,
     scale: float | None = None,
-    bias: Bias | None = None,
+    bias: Bias | EdgeValues | None = None,
     dropping: nn.Module | None = None,
     need_weights: bool = False,
 ) -> tuple[Context, Weights | None]:
     """``attend_reference`` by the path that ``choose`` names; ``scale`` is 1/√d_k unless given (1: unscaled).
 
-    ``bias`` is added to the scaled energies; one row of it may serve the whole batch. The number of key heads divides
+    ``bias`` is added to the scaled energies; one row of it may serve the whole batch, and under a mask of edges it may
+    be one of edges. The number of key heads divides
     the number of heads (grouped-query attention). ``dropping`` is dropout of the weights before they read values.
     Returns the context, and the weights, before dropout, if asked for.
     Cost: batch·heads·query·key·(d_k + d_v) multiply-adds.
     """
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    if not need_weights and (context := _attend_edges(query, key, value, bound, scale, bias, dropping)) is not None:
+        return context, None
+    bias = bias.table() if isinstance(bias, EdgeValues) else bias
     inputs = (query, key, value) if bias is None else (query, key, value, bias)
     gradient = torch.is_grad_enabled() and any(each.requires_grad for each in inputs)
     # A bias is a table itself (a band of it is not written yet), and the table of a single query is a row.
@@ -214,7 +231,7 @@ def attend(
     if path == "reference":
         context, weights = attend_reference(query, key, value, bound, scale=scale, bias=bias, dropping=dropping)
         return context, weights if need_weights else None
-    if path == "softmax":
+    if path in ("softmax", "edges"):  # edges and padding: a table
         return _attend_softmax(query, key, value, bound, scale, bias, dropping), None
     if path == "window" and isinstance(structure, BandStructure):
         key, value = (share_heads(x, query.shape[1]) for x in (key, value))
@@ -222,6 +239,64 @@ def attend(
     if path == "varlen" and ragged is not None:
         return attend_varlen(query, key, value, bound, ragged, scale=scale), None
     return _attend_fused(query, key, value, bound, scale, bias, causal=path == "causal"), None
+
+
+def attend_pairs(
+    query: Float[Tensor, "batch heads query width"],
+    key: Float[Tensor, "batch prepared_heads key prepared"],
+    value: Float[Tensor, "batch key_heads key value"],
+    bound: Bound,
+    energy: Callable[[Tensor, Tensor], Tensor],
+    *,
+    dropping: nn.Module | None = None,
+    need_weights: bool = False,
+) -> tuple[Context, Weights | None]:
+    """Attention whose ``energy`` is a function of pairs, (batch, heads, *pairs, width) each: by table, or by edges.
+
+    Returns the context, and the weights, before dropout, if asked for.
+    """
+    heads = query.shape[1]
+    if not need_weights and (edges := _edges(bound)) is not None:
+        layout = edge_layout(edges.index, query.shape[2], key.shape[2])
+        weights = edge_weights(energy, query, share_heads(key, heads), layout)
+        return attend_over(weights, share_heads(value, heads), layout, dropping), None
+    key, value = (share_heads(blank_unseen(x, bound), heads) for x in (key, value))
+    table = weigh(energy(query[:, :, :, None], key[:, :, None]), bound)
+    return read(table, value, dropping), table if need_weights else None
+
+
+def _edges(bound: Bound) -> EdgesStructure | None:
+    """The edges, where they alone say who looks at whom, and no other path is forced."""
+    structure = bound.structure()
+    forced = _forced.get() or ("reference" if in_reference_mode() else None)
+    if not isinstance(structure, EdgesStructure) or bound.padded:
+        return None
+    path = choose(
+        need_weights=False, device=bound.query.valid.device.type, gradient=True, keys=bound.key.valid.shape[1],
+        structure=structure, forced=forced,
+    )  # fmt: skip
+    return structure if path == "edges" else None
+
+
+def _attend_edges(
+    query: Float[Tensor, "batch heads query width"],
+    key: Float[Tensor, "batch key_heads key width"],
+    value: Float[Tensor, "batch key_heads key value"],
+    bound: Bound,
+    scale: float,
+    bias: Bias | EdgeValues | None,
+    dropping: nn.Module | None,
+) -> Context | None:
+    """Products of the edges alone, where they say everything; ``attend_pairs`` would gather both ends of each first."""
+    edges = _edges(bound) if query.shape[2] > 1 and not isinstance(bias, Tensor) else None
+    if edges is None:
+        return None
+    key, value = (share_heads(x, query.shape[1]) for x in (key, value))
+    layout = edge_layout(edges.index, query.shape[2], key.shape[2])
+    energy = edge_dot((scale * query).flatten(0, 1), key.flatten(0, 1), layout)
+    if isinstance(bias, EdgeValues):
+        energy = (energy.unflatten(0, query.shape[:2]) + bias.values).flatten(0, 1)
+    return attend_over(edge_softmax(energy, layout), value, layout, dropping)
 
 
 def _ragged(bound: Bound, structure: Structure | None) -> Varlen | None:

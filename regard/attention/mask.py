@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -85,21 +85,31 @@ class Causal(Mask):
 
 @dataclass(frozen=True)
 class Window(Mask):
-    """Restricted self-attention (Vaswani et al. 2017, Table 1): |query position − key position| ≤ ``radius``."""
+    """Restricted self-attention (Vaswani et al. 2017, Table 1): |query position − key position| ≤ ``radius``.
+
+    Besides these the first ``sinks`` positions, which a softmax needs to rest on (Xiao et al. 2023, §3.2).
+    """
 
     radius: int
+    sinks: int = 0
 
     def __post_init__(self) -> None:
-        if self.radius < 0:
-            raise ValueError(f"a window's radius is 0 or more, not {self.radius}")
+        if min(self.radius, self.sinks) < 0:
+            raise ValueError(f"a window's radius and sinks are 0 or more, not {self.radius} and {self.sinks}")
 
     @property
-    def reach(self) -> Reach:
+    def reach(self) -> Reach | None:
+        return None if self.sinks else self.around
+
+    @property
+    def around(self) -> Reach:
+        """Positions around its own, sinks left aside."""
         return Reach(self.radius, self.radius)
 
     def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
         query_position, key_position = _positions(query, key, batch, i, j)
-        return (key_position - query_position).abs() <= self.radius
+        near = (key_position - query_position).abs() <= self.radius
+        return near | (key_position < self.sinks) if self.sinks else near
 
 
 @dataclass(frozen=True)
@@ -292,18 +302,25 @@ class Bound:
         """The mask by its shape, padding left aside, and without a table; None where it has none that is known."""
         others: list[Mask] = []
         reaches: list[Reach] = []
+        sinks = 0
         for part in self.parts:
             if (reach := part.reach) is not None:
                 reaches.append(reach)
+            elif isinstance(part, Window):
+                reaches.append(part.around)
+                sinks = max(sinks, part.sinks)
             elif not isinstance(part, Padding):
                 others.append(part)
-        if reaches and self.offset is None:
+        if (reaches and self.offset is None) or (sinks and self.placed):
             return None
         sizes = (self.query.valid.shape[1], self.key.valid.shape[1])
         found = column_structure(reaches, self.offset or TOGETHER, *sizes)
         if isinstance(found, CausalStructure) and self.pads and not self.same_columns:
             # A query that is valid where the key of its column is padding must not see that key.
             found = BandStructure(sizes[0] - 1, 0)
+        if sinks and isinstance(found, BandStructure):
+            first = sinks - (int(self.key.start.min()) if len(self.key.start) else 0)
+            found = replace(found, first=min(max(first, 0), sizes[1]))
         if not others or isinstance(found, BandStructure):
             return found
         if all(isinstance(part, Segments) for part in others):

@@ -35,16 +35,17 @@ class CausalStructure:
 class BandStructure:
     """Query column i looks at no key column before i − ``left`` or after i + ``right``; either may be negative.
 
-    An outer bound: within the band the mask itself may hide more.
+    Besides these at none but the ``first`` key columns. An outer bound: within it the mask itself may hide more.
     """
 
     left: int
     right: int
+    first: int = 0
 
     @property
     def width(self) -> int:
         """Key columns that a query column may look at, at most."""
-        return self.left + self.right + 1
+        return self.left + self.right + 1 + self.first
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,8 @@ def varlen(bound: Bound) -> Varlen | None:
     kinds = {type(part) for part in bound.parts}
     if Padding not in kinds or not kinds <= {Padding, Causal, Window, Segments}:
         return None
+    if any(isinstance(part, Window) and part.sinks for part in bound.parts):
+        return None
     if kinds != {Padding} and not bound.same_columns:
         return None
     lengths = (bound.query.length, bound.key.length)

@@ -30,9 +30,10 @@ def attend_window(
 ) -> Float[Tensor, "batch heads query value"]:
     """softmax(scale · Q Kᵀ) V over the keys that ``bound`` allows, all of which lie within ``band``.
 
-    Queries are cut into blocks of c columns, and each block attends to those blocks of keys that the band touches, as
-    if it were a short sequence; the mask itself is asked for these columns alone. Padded queries see what the mask
-    lets them see. Cost: batch·heads·query·(band + 2c)·(d_k + d_v) multiply-adds, and as many weights.
+    Queries are cut into blocks of c columns, and each block attends to those blocks of keys that the band touches, and
+    to the band's first columns, as if it were a short sequence; the mask itself is asked for these columns alone.
+    Padded queries see what the mask lets them see. Cost: batch·heads·query·(band + 2c)·(d_k + d_v) multiply-adds, and
+    as many weights.
     """
     batch, queries = len(query), query.shape[2]
     size = min(max(band.left, band.right, FEWEST), MOST)
@@ -41,7 +42,12 @@ def attend_window(
     before, after = first * size, (blocks + last) * size - key.shape[2]
     asked = pad(query, (0, 0, 0, blocks * size - queries)).unflatten(2, (blocks, size))
     keys, values = (_around(pad(x, (0, 0, before, after)), size, blocks) for x in (key, value))
-    allowed = _allowed(bound, size, blocks, first, (first + last + 1) * size)
+    if band.first:
+        keys, values = (
+            torch.cat([x[:, :, : band.first].repeat_interleave(blocks, 0), near], 2)
+            for x, near in ((key, keys), (value, values))
+        )
+    allowed = _allowed(bound, size, blocks, first, (first + last + 1) * size, band.first)
     allowed = allowed.expand(batch, *allowed.shape[1:]).flatten(0, 1)
     empty = ~allowed.any(2)
     added = torch.zeros(allowed.shape, dtype=query.dtype, device=query.device)
@@ -69,19 +75,25 @@ def _around(
 
 
 def _allowed(
-    bound: Bound, size: int, blocks: int, first: int, span: int
-) -> Bool[Tensor, "#batch {blocks} {size} {span}"]:
-    """The mask for each block of queries over the columns it reads; columns outside of the sequence are hidden."""
+    bound: Bound, size: int, blocks: int, first: int, span: int, sinks: int
+) -> Bool[Tensor, "#batch {blocks} {size} {span}+{sinks}"]:
+    """The mask for each block of queries over the columns it reads; columns outside of the sequence are hidden.
+
+    The ``sinks`` first columns stand before the others, and are hidden among them.
+    """
     device, keys, queries = bound.key.valid.device, bound.key.valid.shape[1], bound.query.valid.shape[1]
     row = torch.arange(len(bound.key.valid), device=device)[:, None, None, None]
     begin = torch.arange(blocks, device=device)[:, None, None] * size
     within = torch.arange(size, device=device)[:, None]
     beside = torch.arange(span, device=device) - first * size
     column = begin + beside
-    allowed = ((column >= 0) & (column < keys))[None]
+    allowed = ((column >= sinks) & (column < keys))[None]
+    if sinks:
+        column = torch.cat([torch.arange(sinks, device=device).expand(blocks, 1, -1), column], 2)
+        allowed = pad(allowed, (sinks, 0), value=True)
     i, j = (begin + within).clamp(max=queries - 1), column.clamp(0, keys - 1)
     for part in bound.parts:
         # A band of columns is the same beside every block: its first stands for all.
-        asked = (row, within, beside) if part.reach is not None and not bound.placed else (row, i, j)
+        asked = (row, within, beside) if part.reach is not None and not bound.placed and not sinks else (row, i, j)
         allowed = allowed & part.at(bound.query, bound.key, *asked)
-    return allowed.expand(-1, blocks, size, span)
+    return allowed.expand(-1, blocks, size, span + sinks)

@@ -31,7 +31,7 @@ Source = Annotated[
     Path,
     typer.Argument(
         metavar="SOURCE",
-        help="Source sentences, one a line; a .tsv or .jsonl of both sides; a text; or a recipe.",
+        help="Source sentences, one a line; a .tsv, .jsonl, .csv or .parquet of both; a text; or a recipe.",
         autocompletion=completion.recipes_and_files,
     ),
 ]
@@ -41,7 +41,9 @@ Valid = Annotated[
 ]
 ValidFile = Annotated[
     Path | None,
-    typer.Option("--valid-file", help="Validation data: one .tsv or .jsonl of both sides.", show_default=False),
+    typer.Option(
+        "--valid-file", help="Validation data: one .tsv, .jsonl, .csv or .parquet of both.", show_default=False
+    ),
 ]
 Test = Annotated[
     list[str] | None,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from regard.commands.bulk import Bulk, Folder, takes_bulk
-from regard.commands.options import CheckpointName, DeviceName, Run, Threads, epilog
+from regard.commands.options import CheckpointName, DeviceName, ReadingEngine, Run, Threads, epilog
 from regard.commands.predict import AsJson, Input, Settings, answer
 
 __all__ = ["register"]
@@ -50,6 +50,7 @@ def classify(
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
     threads: Threads = None,
+    engine: ReadingEngine = None,
 ) -> None:
     """Tell the label of each text, by a trained classifier.
 
@@ -62,4 +63,5 @@ def classify(
     require_task(RunFolder.open(run), "classification")
     given: dict[str, Any] = {"abstain_below": abstain_below, "threshold": threshold}
     settings = {name: value for name, value in given.items() if value is not None}
-    answer(run, files, settings, output, as_json, set_, bulk, checkpoint=checkpoint, device=device, threads=threads)
+    opened: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads, "engine": engine}
+    answer(run, files, settings, output, as_json, set_, bulk, **opened)

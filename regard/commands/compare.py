@@ -55,7 +55,8 @@ Test = Annotated[
     typer.Option("--test", help="Test set: source and target file.", show_default="the validation data"),
 ]
 TestFile = Annotated[
-    Path | None, typer.Option("--test-file", help="Test set: one .tsv or .jsonl of both sides.", show_default=False)
+    Path | None,
+    typer.Option("--test-file", help="Test set: one .tsv, .jsonl, .csv or .parquet of both.", show_default=False),
 ]
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="Override a key of every config, KEY=VALUE; may be repeated.")

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-commands = typer.Typer(no_args_is_help=True)
-
 Name = Annotated[
     str,
     typer.Argument(
@@ -36,12 +34,15 @@ To = Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Folder for
 
 def register(app: typer.Typer) -> None:
     """Add ``regard data`` to the command line."""
+    help = "List public corpora, fetch one by name, turn music into text and back."
+    commands = typer.Typer(help=help, no_args_is_help=True)
+    commands.command("list")(list_corpora)
+    commands.command("fetch")(fetch_corpus)
     data_music.register(commands)
     data_stdlib.register(commands)
-    app.add_typer(commands, name="data", help="List public corpora, fetch one by name, turn music into text and back.")
+    app.add_typer(commands, name="data")
 
 
-@commands.command("list")
 def list_corpora(*, as_json: AsJson = False) -> None:
     """List the corpora that can be fetched, with sizes and licences."""
     from regard.data.public.catalogue import corpora
@@ -56,7 +57,6 @@ def list_corpora(*, as_json: AsJson = False) -> None:
         print(f"{'':<16} licence: {corpus.licence}")
 
 
-@commands.command("fetch")
 def fetch_corpus(name: Name, *, origin: Origin = None, to: To = None, as_json: AsJson = False) -> None:
     """Download a public corpus into data/NAME and verify it against pinned checksums.
 

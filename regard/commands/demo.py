@@ -1,10 +1,10 @@
-"""``regard demo``: train, measure and use a model in five minutes, on data that comes with a package."""
+"""``regard demo``: train, measure and use a model in a few minutes, on data that comes with a package."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -32,14 +32,33 @@ QUICK = 50  # REGARD_QUICK keeps one word of so many: every part of the work, ha
 
 def register(app: typer.Typer) -> None:
     """Add ``regard demo`` to the command line."""
-    app.command("demo", epilog=epilog("regard demo --minutes 2"))(demo)
+    app.command("demo", epilog=epilog("regard demo --minutes 2", "regard demo --task classification"))(demo)
 
 
 def demo(
-    minutes: Annotated[float, typer.Option(min=0.05, help="Minutes of training.")] = 4.0,
+    task: Annotated[
+        Literal["translation", "classification"],
+        typer.Option(help="translation: letters to sounds; classification: the number of syllables, in a minute."),
+    ] = "translation",
+    minutes: Annotated[
+        float | None,
+        typer.Option(min=0.05, help="Minutes of training.", show_default="4, and 1 for classification"),
+    ] = None,
     runs: Annotated[Path, typer.Option(help="Folder for the new run folder.")] = Path("runs"),
 ) -> None:
-    """Learn to pronounce English words from CMUdict: check the data, train, measure, translate, show attention."""
+    """Learn to pronounce English words from CMUdict: check the data, train, measure, translate, show attention.
+
+    With --task classification: learn to count a word's syllables, beside two baselines, and show which letters decided.
+    """
+    if task == "classification":
+        from regard.commands.demo_syllables import syllable_demo
+
+        syllable_demo(1.0 if minutes is None else minutes, runs)
+        return
+    _pronunciation_demo(4.0 if minutes is None else minutes, runs)
+
+
+def _pronunciation_demo(minutes: float, runs: Path) -> None:
     from regard.commands.train import new_folder, open_display
     from regard.data.public.cmudict import Dictionary, find_dictionary, write_corpora
     from regard.runs.config import load_config

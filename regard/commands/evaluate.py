@@ -53,8 +53,8 @@ Source = Annotated[
     Path,
     typer.Argument(
         metavar="SOURCE",
-        help="Sentences to translate, one a line; a .tsv or .jsonl of both sides; or data of another task: for a "
-        "language model a text, a .jsonl or a folder of texts.",
+        help="Sentences to translate, one a line; a .tsv, .jsonl, .csv or .parquet of both; or data of another task: "
+        "for a language model a text, a .jsonl or a folder of texts.",
     ),
 ]
 Targets = Annotated[

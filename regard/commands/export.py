@@ -17,7 +17,7 @@ from regard.errors import ConfigError
 
 if TYPE_CHECKING:
     from regard.runs.run_folder import RunFolder
-    from regard.share.export_format import ExportFormat, LanguageModelFormat
+    from regard.share.export_format import ExportFormat, PredictorFormat
     from regard.tasks.translation.translator import Translator
 
 __all__ = ["register"]
@@ -33,7 +33,7 @@ To = Annotated[
     typer.Option(
         "--to",
         help="Format: ctranslate2, marian (of transformers), onnx, or hub (a run folder to share); "
-        "of a language model: transformers (Llama, GPT-2 or GPT-NeoX).",
+        "transformers, of a language model (Llama, GPT-2 or GPT-NeoX), a classifier, a tagger or a masked model.",
     ),
 ]
 Source = Annotated[
@@ -64,12 +64,14 @@ def export(
     A model that the format cannot represent is refused.
     """
     from regard.runs.run_folder import RunFolder
-    from regard.share.export_format import LanguageModelFormat, export_format
+    from regard.share.export_format import PredictorFormat, export_format
 
-    opened, format = RunFolder.open(run), export_format(to)
-    of_any_task = to == "hub" and opened.config.task.kind != "translation"
+    opened = RunFolder.open(run)
+    task = opened.config.task.kind
+    format = export_format(to, task)
+    of_any_task = to == "hub" and task != "translation"
     if not of_any_task:
-        _require_task(opened, to, "language-model" if isinstance(format, LanguageModelFormat) else "translation")
+        _require_task(opened, to, isinstance(format, PredictorFormat))
     if folder.exists() or folder.is_symlink():
         raise ConfigError(f"{folder} exists", where=str(folder), help="name a new folder, or remove that one")
     if of_any_task:
@@ -77,52 +79,49 @@ def export(
         return
     if (reason := format.obstacle(opened)) is not None:
         raise ConfigError(f"this model cannot be exported to {to}", where=str(run), why=reason)
-    if isinstance(format, LanguageModelFormat):
-        message = _language_model(opened, format, folder, to=to, source=source, lines=sentences, checkpoint=checkpoint)
+    if isinstance(format, PredictorFormat):
+        message = _of_predictor(opened, format, folder, to=to, source=source, lines=sentences, checkpoint=checkpoint)
     else:
         message = _translation(opened, format, folder, to=to, source=source, most=sentences, checkpoint=checkpoint)
     print(f"{folder}: {message}")
 
 
-def _require_task(run: RunFolder, to: str, task: str) -> None:
+def _require_task(run: RunFolder, to: str, of_predictors: bool) -> None:
     """Raise ConfigError for a format of models of another task."""
-    if run.config.task.kind != task:
-        formats = {"translation": "ctranslate2, marian, onnx or hub", "language-model": "transformers or hub"}
-        known = formats.get(run.config.task.kind, "hub")
+    from regard.share.export_format import ENCODER_TASKS
+
+    formats = {"translation": "ctranslate2, marian, onnx or hub"}
+    formats |= dict.fromkeys(("language-model", *ENCODER_TASKS), "transformers or hub")
+    task = run.config.task.kind
+    if task not in (formats.keys() - {"translation"} if of_predictors else {"translation"}):
+        told = (
+            f"a run of {', '.join(sorted(formats.keys() - {'translation'}))}" if of_predictors else "a translation run"
+        )
         raise ConfigError(
-            f"--to {to} is for a {task} run, and {run.path} is of {run.config.task.kind}",
+            f"--to {to} is for {told}, and {run.path} is of {task}",
             where=str(run.path),
-            help=f"--to {known}",
+            help=f"--to {formats.get(task, 'hub')}",
         )
 
 
-def _language_model(
-    run: RunFolder, format: LanguageModelFormat, folder: Path, *, to: str, source: Path | None, lines: int,
+def _of_predictor(
+    run: RunFolder, format: PredictorFormat, folder: Path, *, to: str, source: Path | None, lines: int,
     checkpoint: str | None,
 ) -> str:  # fmt: skip
-    """Export a language model; returns what is said of the comparison."""
+    """Export what a predictor holds; returns what is said of the comparison."""
     from regard.core import atomic_files
 
     uncompared = format.absent_library()
-    texts = [] if uncompared else _texts(run, source, lines)
-    generator = open_predictor(run.path, checkpoint=checkpoint, device="cpu", threads=None)
+    texts = [] if uncompared else format.texts(run, source, lines)
+    predictor = open_predictor(run.path, checkpoint=checkpoint, device="cpu", threads=None)
     with atomic_files.publishing(folder) as workshop:
         with atomic_files.explain_os_errors(workshop):
-            format.write(run, generator, workshop)
+            format.write(run, predictor, workshop)
         if uncompared is not None:
             return f"not compared: {uncompared}"
-        parity = format.compare(run, generator, texts, workshop)
+        parity = format.compare(run, predictor, texts, workshop)
         parity.write(workshop, to)
     return str(parity) if parity.same else f"warning: not the same: {parity}"
-
-
-def _texts(run: RunFolder, source: Path | None, most: int) -> list[str]:
-    """Lines to compare outputs on, without their ends; none where the run has no text of its own."""
-    from regard.data.stream import TextConfig, read_text_lines
-
-    texts = [TextConfig(source=source)] if source else list((run.config.data.valid or run.config.data.train)[:1])
-    lines = (line.rstrip("\r\n") for text in texts for line in read_text_lines(text))
-    return list(islice((line for line in lines if line.strip()), most))
 
 
 def _translation(

@@ -43,7 +43,8 @@ Run = Annotated[
     Path, typer.Argument(metavar="RUN", help="Run folder, for example runs/m30k.", autocompletion=completion.runs)
 ]
 PairSource = Annotated[
-    Path, typer.Argument(metavar="SOURCE", help="Source sentences, one a line; or a .tsv or .jsonl of both sides.")
+    Path,
+    typer.Argument(metavar="SOURCE", help="Source sentences, one a line; or a .tsv, .jsonl, .csv or .parquet of both."),
 ]
 PairTarget = Annotated[
     Path | None, typer.Argument(metavar="TARGET", help="Target sentences, line by line those of SOURCE.")
@@ -79,6 +80,15 @@ EngineName = Annotated[
         help="Decoding engine: float32 (the outputs of reference, but faster), int8 (fewer bits, by kernels in C), "
         "bfloat16 (fewer bits, by torch), torch (float32 without kernels), reference, or auto (the fastest that is "
         "exact enough here, by a trial of seconds that is remembered in the run folder).",
+        show_default="float32",
+    ),
+]
+ReadingEngine = Annotated[
+    Literal["reference", "float32", "torch", "int8"] | None,
+    typer.Option(
+        "--engine",
+        help="What reads: float32 (by kernels in C where they know the model), int8 (fewer bits, by the kernels), "
+        "torch or reference (without kernels).",
         show_default="float32",
     ),
 ]

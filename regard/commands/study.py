@@ -41,7 +41,7 @@ Text = Annotated[
     typer.Option(
         "--text",
         metavar="FILE",
-        help="Text, plain or .gz, for studies that need one: modern, middle-word.",
+        help="Text, plain or .gz, for studies that need one: modern, middle-word, pretrain (labelled).",
         exists=True,
     ),
 ]

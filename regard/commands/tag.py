@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
 from regard.commands.bulk import Bulk, Folder, takes_bulk
-from regard.commands.options import CheckpointName, DeviceName, Run, Threads, epilog
+from regard.commands.options import CheckpointName, DeviceName, ReadingEngine, Run, Threads, epilog
 from regard.commands.predict import AsJson, Input, Settings, answer
 
 __all__ = ["register"]
@@ -34,6 +36,7 @@ def tag(
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
     threads: Threads = None,
+    engine: ReadingEngine = None,
 ) -> None:
     """Tell the tag of each word, by a trained tagger.
 
@@ -44,4 +47,5 @@ def tag(
     from regard.tasks.load import require_task
 
     require_task(RunFolder.open(run), "tagging")
-    answer(run, files, {}, output, as_json, set_, bulk, checkpoint=checkpoint, device=device, threads=threads)
+    opened: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads, "engine": engine}
+    answer(run, files, {}, output, as_json, set_, bulk, **opened)

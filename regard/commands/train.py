@@ -34,7 +34,7 @@ def train(
     what: Annotated[
         list[str] | None,
         typer.Argument(
-            help="SOURCE TARGET, one .tsv, .jsonl or text, a folder of texts, a recipe's name, or a .toml file.",
+            help="SOURCE TARGET, one .tsv, .jsonl, .csv, .parquet or text, a folder of texts, a recipe, or a .toml.",
             show_default=False,
             autocompletion=completion.recipes_and_files,
         ),
@@ -43,7 +43,7 @@ def train(
         tuple[Path, Path] | None, typer.Option(help="Validation data: source and target file.", show_default=False)
     ] = None,
     valid_file: Annotated[
-        Path | None, typer.Option(help="Validation data: one .tsv, .jsonl or text.", show_default=False)
+        Path | None, typer.Option(help="Validation data: one .tsv, .jsonl, .csv, .parquet or text.", show_default=False)
     ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Override a key of the config, key=value; may be repeated.")

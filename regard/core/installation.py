@@ -30,6 +30,7 @@ PURPOSES = {
     "ray": "bulk work by actors of Ray Data",
     "serve": "regard serve and the page of regard inspect",
     "summaries": "ROUGE",
+    "tables": "Parquet files",
     "tensorboard": "regard train --tensorboard",
 }
 

@@ -1,21 +1,24 @@
-"""Texts cut into documents: whole files, lines, parts between blank or other lines, JSON lines."""
+"""Texts cut into documents: whole files, lines, parts between blank or other lines, JSON lines, rows of tables."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from regard.core.untrusted_files import parse_json
 from regard.data.file_names import FileNames, first_file, named_files
 from regard.data.molecules import is_fasta, read_fasta
+from regard.data.pair_columns import pair_columns
 from regard.data.reading import read_lines, refuse_pipe, told_keys
 from regard.data.stream import TextConfig, read_text_lines
+from regard.data.tables import column_names, first_of, is_table, missing_column, read_table, text_of
 from regard.errors import DataError
 
 __all__ = [
-    "Cut", "DocumentKind", "TextDocument", "holds_documents", "holds_records", "is_json_lines", "parse_document",
+    "Cut", "DocumentKind", "TextDocument", "holds_documents", "holds_prompts", "holds_records", "is_json_lines",
+    "parse_document",
     "read_documents", "text_files",
 ]  # fmt: skip
 
@@ -52,18 +55,29 @@ def is_json_lines(names: FileNames) -> bool:
 
 
 def holds_records(names: FileNames) -> bool:
-    """Whether a file has a document after the other by its name: JSON lines, or FASTA; of a list, whether one has."""
-    return is_json_lines(names) or any(map(is_fasta, [names] if isinstance(names, Path) else names))
+    """Whether a file has a document after the other by its name, as JSON lines have; of a list, whether one has."""
+    return holds_prompts(names) or any(map(is_fasta, [names] if isinstance(names, Path) else names))
+
+
+def holds_prompts(names: FileNames) -> bool:
+    """Whether documents of such a file, by its name, may have prompts: JSON lines and tables."""
+    return is_json_lines(names) or any(map(is_table, [names] if isinstance(names, Path) else names))
 
 
 def holds_documents(names: FileNames) -> bool:
     """Whether the first line of JSON lines is a document: it has a ``text``, or a ``prompt`` and a ``completion``.
 
-    One that has a ``source`` and a ``target``, too, is a pair of a translation.
+    One that has a ``source`` and a ``target``, too, is a pair of a translation. Of a table the columns tell.
     """
     path = first_file(names)
-    if path is None or not is_json_lines(path) or not path.is_file():
+    if path is None or not holds_prompts(path) or not path.is_file():
         return False
+    if is_table(path):
+        try:
+            columns = column_names(path)
+        except DataError:
+            return False
+        return _document_columns(columns) is not None and pair_columns(columns) is None
     try:
         first = next((line for line in read_lines(path) if line.strip()), "")
         parse_document(first, where=str(path))
@@ -85,7 +99,9 @@ def _text_files(source: Path) -> list[Path]:
     found = sorted(path for path in every if holds_records(path) or _is_text(path))
     if not found:
         raise DataError(
-            "There is no text in this folder.", where=str(source), why=f"its texts end in {', '.join(TEXTS)} or .jsonl"
+            "There is no text in this folder.",
+            where=str(source),
+            why=f"its texts end in {', '.join(TEXTS)}, .jsonl or .csv",
         )
     return found
 
@@ -108,6 +124,9 @@ def read_documents(text: TextConfig, cut: Cut) -> Iterator[TextDocument]:
 def _every(text: TextConfig, cut: Cut) -> Iterator[TextDocument]:
     for path in text_files(text.source):
         kind = cut.kind
+        if is_table(path) and kind != "stream":
+            yield from (each for each in _rows(path, cut.completions) if each.text.strip())
+            continue
         if is_fasta(path) and kind != "stream":
             yield from (TextDocument("", record.sequence) for record in read_fasta(path))
             continue
@@ -137,6 +156,27 @@ def _parts(lines: Iterator[str], ends: Callable[[str], bool]) -> Iterator[list[s
         else:
             part.append(line)
     yield part
+
+
+def _document_columns(names: Sequence[str]) -> tuple[str, ...] | None:
+    """The columns of a table that are a document: a text, or a prompt and what completes it."""
+    prompted = first_of(names, ["prompt", "instruction"]), first_of(names, ["completion", "response"])
+    if prompted[0] is not None and prompted[1] is not None:
+        return prompted[0], prompted[1]
+    text = first_of(names, ["text", "document", "content", "body"])
+    return None if text is None else (text,)
+
+
+def _rows(path: Path, completions: bool) -> Iterator[TextDocument]:
+    names = column_names(path)
+    columns = _document_columns(names)
+    if columns is None:
+        raise missing_column("text", names, str(path))
+    for row in read_table(path, columns):
+        where = f"{path}:{row.number}"
+        *prompt, text = (text_of(cell, column, where) for cell, column in zip(row.cells, columns, strict=True))
+        document = TextDocument("".join(prompt), text)
+        yield document if completions else TextDocument("", document.prompt + document.text)
 
 
 def _json_lines(path: Path, completions: bool) -> Iterator[TextDocument]:

@@ -1,11 +1,8 @@
-"""Parallel text from files: plain, TSV and JSON lines, each gzipped or not; strict about what it accepts."""
+"""Parallel text from files: plain, TSV, JSON lines and tables with named columns; strict about what it accepts."""
 
 from __future__ import annotations
 
-import codecs
 import difflib
-import gzip
-import zlib
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -16,8 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from regard.core.untrusted_files import parse_json, shortened
 from regard.data.alignment import first_shifted_line
 from regard.data.file_names import FileNames, paired_files, spelled
+from regard.data.pair_columns import PAIR, names_sides, told_sides
 from regard.data.shared_files import falls_into
-from regard.errors import DataError, StorageError
+from regard.data.tables import is_table, read_table, text_of
+from regard.data.text_files import read_lines, read_raw_lines, refuse_pipe
+from regard.errors import DataError
 
 __all__ = [
     "CorpusConfig",
@@ -28,6 +28,7 @@ __all__ = [
     "layout",
     "parse_json_pair",
     "parse_tab_pair",
+    "read_each_pair",
     "read_lines",
     "read_pairs",
     "read_raw_lines",
@@ -40,10 +41,11 @@ NAMED_LINES = 10  # how many line numbers a message lists
 
 
 class CorpusConfig(BaseModel):
-    """The files of one parallel corpus. Without ``target``, ``source`` is a .tsv or .jsonl that has both sides.
+    """The files of one parallel corpus. Without ``target``, ``source`` is a .tsv, .jsonl, .csv or .parquet of both.
 
     Either may be a list of files or a pattern of their names, ``part-*.en``; such lines are numbered through.
-    ``weight`` is this corpus's part of the mixture when there are several; the keys are for JSON lines.
+    ``weight`` is this corpus's part of the mixture when there are several; the keys are for JSON lines and columns of
+    tables, which may also be named otherwise where the names are well known (``data/pair_columns``).
     ``share`` keeps the pairs whose source falls into this part of [0, 1) by its hash: (0, 0.02) and (0.02, 1) of
     one file have no source in common, which holds out a fiftieth of it, equal sources together.
     """
@@ -53,8 +55,8 @@ class CorpusConfig(BaseModel):
     source: FileNames
     target: FileNames | None = None
     weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    source_key: str = "source"
-    target_key: str = "target"
+    source_key: str = PAIR[0]
+    target_key: str = PAIR[1]
     share: tuple[float, float] = (0.0, 1.0)
 
     @model_validator(mode="after")
@@ -91,8 +93,10 @@ class FileCorpus(CorpusConfig):
 
 def given_corpus(files: Sequence[Path]) -> CorpusConfig | None:
     """The corpus that files on a command line are: SOURCE TARGET, or one or more that have both sides; else None."""
-    if files and all({".tsv", ".jsonl"} & set(file.suffixes) for file in files):
-        return CorpusConfig(source=files[0] if len(files) == 1 else tuple(files))
+    if files and all({".tsv", ".jsonl"} & set(file.suffixes) or names_sides(file) for file in files):
+        keys = told_sides(files[0]) or PAIR
+        found = files[0] if len(files) == 1 else tuple(files)
+        return CorpusConfig(source=found, source_key=keys[0], target_key=keys[1])
     return CorpusConfig(source=files[0], target=files[1]) if len(files) == 2 else None
 
 
@@ -130,7 +134,7 @@ class PairReader:
     def _of_file(self, config: FileCorpus, before: int) -> Generator[tuple[int, str, str], None, int]:
         """The pairs of one file, their lines numbered on from those before it; returns the last number."""
         number = 0
-        for number, source, target in _raw_pairs(config):
+        for number, source, target in read_each_pair(config):
             has_source, has_target = bool(source.strip()), bool(target.strip())
             if has_source and has_target:
                 if falls_into(source, config.share):
@@ -167,21 +171,6 @@ def refuse_pipes(config: FileCorpus) -> None:
             refuse_pipe(path)
 
 
-def refuse_pipe(path: Path) -> None:
-    """DataError for a path that is neither a file nor a folder; nothing where there is none."""
-    try:
-        there = path.exists() and not path.is_file() and not path.is_dir()
-    except OSError as error:  # such as a name that is too long
-        raise _unreadable(path, error) from error
-    if there:
-        raise DataError(
-            "A pipe or device cannot be a corpus.",
-            where=str(path),
-            why="it can be read only once",
-            help="save it to a file first; a file may be gzipped",
-        )
-
-
 def read_pairs(config: CorpusConfig) -> PairReader:
     """The pairs of ``config``; see PairReader. Both sides may also come from one .tsv or .jsonl file."""
     return PairReader(config)
@@ -202,59 +191,7 @@ class Sentences:
                     yield target
 
 
-def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a text file, ``.gz`` or not, without their ends; only a line feed ends a line.
-
-    Strict UTF-8 (a byte-order mark at the start is dropped): DataError with file and line otherwise. Also
-    DataError for a missing file (with the nearest name there), a folder, damaged gzip, and an empty file.
-    """
-    number = 0
-    for number, raw in enumerate(read_raw_lines(path), start=1):
-        try:
-            yield raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                "A line is not valid UTF-8.",
-                where=f"{path}:{number}",
-                why=f"byte {error.start + 1} of the line is 0x{error.object[error.start]:02x}: {error.reason}",
-                help=f"iconv -f WINDOWS-1252 -t UTF-8 {path.name} > fixed.txt, if that is its encoding",
-            ) from error
-    if number == 0:
-        raise DataError("The file is empty.", where=str(path))
-
-
-def read_raw_lines(path: Path) -> Iterator[bytes]:
-    """As ``read_lines``, but undecoded: any bytes will do, and an empty file has no lines."""
-    number = 0
-    try:
-        opened = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
-        with opened as file:
-            for number, raw in enumerate(file, start=1):
-                line = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
-                yield line.removesuffix(b"\n").removesuffix(b"\r")
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError("A gzip file is truncated or damaged.", where=f"{path}:{number + 1}", why=str(error)) from error
-    except OSError as error:
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: Path, error: OSError) -> Exception:
-    if isinstance(error, PermissionError):
-        return StorageError("No permission to read the file.", where=str(path))
-    if isinstance(error, IsADirectoryError):
-        return DataError("This is a folder, not a text file.", where=str(path))
-    if not isinstance(error, FileNotFoundError | NotADirectoryError):
-        return DataError("The file cannot be read.", where=str(path), why=error.strerror or str(error))
-    folder = path.parent
-    if not folder.is_dir():
-        return DataError("There is no such file.", where=str(path), why=f"the folder {folder} is missing too")
-    near = difflib.get_close_matches(path.name, [entry.name for entry in folder.iterdir()], n=1, cutoff=0.4)
-    return DataError(
-        "There is no such file.", where=str(path), help=f"did you mean {folder / near[0]}?" if near else None
-    )
-
-
-def layout(config: FileCorpus) -> Literal["two files", "tsv", "jsonl"]:
+def layout(config: FileCorpus) -> Literal["two files", "tsv", "jsonl", "table"]:
     """The layout of the two sides in the files of ``config``. DataError when there is a source only."""
     if config.target is not None:
         return "two files"
@@ -263,6 +200,8 @@ def layout(config: FileCorpus) -> Literal["two files", "tsv", "jsonl"]:
         return "tsv"
     if kind in (".jsonl", ".ndjson"):
         return "jsonl"
+    if is_table(config.source):
+        return "table"
     if not config.source.is_file():
         raise DataError(
             "There is no such corpus.", where=str(config.source), help="regard data list; regard train --help"
@@ -270,18 +209,20 @@ def layout(config: FileCorpus) -> Literal["two files", "tsv", "jsonl"]:
     raise DataError(
         "The corpus has a source but no target.",
         where=str(config.source),
-        why="only a .tsv or .jsonl file (or .gz of one) holds both sides",
+        why="only a .tsv, .jsonl, .csv (or .gz of one) or .parquet holds both sides",
         help="name the target file too",
     )
 
 
-def _raw_pairs(config: FileCorpus) -> Iterator[tuple[int, str, str]]:
-    """Every pair, blank ones too."""
+def read_each_pair(config: FileCorpus) -> Iterator[tuple[int, str, str]]:
+    """Every pair with the number of its line, blank ones too."""
     kind = layout(config)
     if kind == "tsv":
         return _tab_separated(config.source)
     if kind == "jsonl":
         return _json_lines(config)
+    if kind == "table":
+        return _of_table(config)
     assert config.target is not None
     return _two_files(config.source, config.target)
 
@@ -332,6 +273,16 @@ def parse_tab_pair(line: str, *, where: str) -> tuple[str, str]:
         why=f"it has {found}",
         help="cut -f1,2 keeps the first two columns" if len(columns) > 2 else None,
     )
+
+
+def _of_table(config: FileCorpus) -> Iterator[tuple[int, str, str]]:
+    path, keys = config.source, (config.source_key, config.target_key)
+    if keys == PAIR:
+        keys = told_sides(path) or keys
+    for row in read_table(path, keys):
+        where = f"{path}:{row.number}"
+        source, target = (text_of(cell, key, where) for cell, key in zip(row.cells, keys, strict=True))
+        yield row.number, source, target
 
 
 def _json_lines(config: FileCorpus) -> Iterator[tuple[int, str, str]]:

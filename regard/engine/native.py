@@ -30,7 +30,7 @@ from regard.native.runner import MOST_BEST, Call, Runner, Tables
 from regard.search.best_types import BestTypes
 from regard.search.contract import Reduce
 
-__all__ = ["NativeEncoderDecoder", "obstacle"]
+__all__ = ["NativeEncoderDecoder", "encoder_obstacle", "groups", "obstacle"]
 
 AT_ONCE = 256  # rows of a thread that the encoder reads at a time, whose records stay in its cache
 MOST_AHEAD = 32  # tokens that are decoded before others may enter
@@ -175,7 +175,7 @@ class _NativeEncoder:
     ) -> None:  # fmt: skip
         self.encoder = deepcopy(encoder).eval().float()
         self.stack: NativeStack | None = None
-        if _encoder_obstacle(self.encoder) is None:
+        if encoder_obstacle(self.encoder) is None:
             known = cast(TransformerEncoder, self.encoder)
             layers = cast(Iterable[TransformerLayer], known.layers)
             self.stack = NativeStack(
@@ -202,7 +202,7 @@ class _NativeEncoder:
         if self.stack is not None and self.stack.grow(longest):
             runner.refresh()
         tables = Tables([(table.key, table.value) for table in sources])
-        for first, last in _groups(lengths, AT_ONCE * runner.threads):
+        for first, last in groups(lengths, AT_ONCE * runner.threads):
             each = torch.tensor(lengths[first:last])
             end = each.cumsum(0)
             sentence = torch.arange(last - first).repeat_interleave(each)
@@ -217,7 +217,7 @@ class _NativeEncoder:
             runner.run(rows, longest, [0, *end.tolist()])
 
 
-def _groups(lengths: Sequence[int], rows: int) -> Iterator[tuple[int, int]]:
+def groups(lengths: Sequence[int], rows: int) -> Iterator[tuple[int, int]]:
     """Bounds of groups of sentences, of so many rows together or of a single sentence."""
     first = total = 0
     for number, length in enumerate(lengths):
@@ -229,7 +229,7 @@ def _groups(lengths: Sequence[int], rows: int) -> Iterator[tuple[int, int]]:
         yield first, len(lengths)
 
 
-def _encoder_obstacle(encoder: Encoder) -> str | None:
+def encoder_obstacle(encoder: Encoder) -> str | None:
     """The reason why an encoder is computed by torch; None where the kernels know it."""
     if type(encoder) is not TransformerEncoder or type(encoder.embedding) is not TokenInput:
         return "it is not the Transformer's encoder of tokens"

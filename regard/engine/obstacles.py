@@ -60,6 +60,8 @@ def layer_obstacle(
 def _serves(mask: Mask, own: Collection[Mask], *, windows: bool) -> bool:
     parts = mask.conjuncts()
     restricting = [part for part in parts if isinstance(part, Window)]
+    if any(part.sinks for part in restricting):
+        return False
     return set(own) == set(parts) - set(restricting) and len(restricting) <= windows
 
 

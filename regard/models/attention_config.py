@@ -16,12 +16,15 @@ __all__ = [
 OTHER_MIXERS = {
     "average": "regard.models.transformer.average_attention:AverageAttention",
     "compressive": "regard.models.transformer.compressive:Compressive",
+    "global-local": "regard.models.transformer.global_local:GlobalLocal",
+    "hashed": "regard.models.transformer.hashed:HashedAttention",
+    "linear": "regard.models.transformer.linear_attention:LinearAttention",
+    "mamba2": "regard.models.transformer.mamba2:Mamba2",
     "segment-memory": "regard.models.transformer.segment_memory:SegmentMemory",
     "ssru": "regard.models.transformer.ssru:SimpleRecurrent",
 }
-ROTATED_MIXERS: frozenset[str] = frozenset(
-    {"compressive", "segment-memory"}
-)  # those of them whose constructor takes ``rotary``
+# Those of them whose constructor takes ``rotary``.
+ROTATED_MIXERS = frozenset({"compressive", "global-local", "hashed", "segment-memory"})
 Projection = Literal["query", "key", "value", "output"]
 
 
@@ -66,6 +69,16 @@ class MixerConfig(MechanismConfig):
     neighbourhood: int | None = Field(
         None, ge=1, description="r of restricted self-attention: greatest distance seen (Vaswani et al. 2017, Table 1)"
     )
+
+    sinks: int = Field(
+        0, ge=0, le=1 << 20, description="first positions that all see beside their neighbourhood (Xiao et al. 2023)"
+    )
+
+    @model_validator(mode="after")
+    def _check_sinks(self) -> MixerConfig:
+        if self.sinks and self.neighbourhood is None:
+            raise ValueError("sinks are seen beside a neighbourhood, which is unset: everything is seen")
+        return self
 
     @property
     def is_attention(self) -> bool:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention.contract import Encoder
+from regard.models.affix_input import AffixInput
 from regard.models.build import ARCHITECTURES
 from regard.models.classifier_config import ClassifierModelConfig
 from regard.models.dropout import Dropout
+from regard.models.input import TokenInput
 
 __all__ = ["Classified", "SequenceClassifier", "build_classifier"]
 
@@ -38,17 +40,16 @@ class SequenceClassifier(nn.Module):
         if pooling == "attention":
             self.key, self.query = nn.Linear(encoder.width, encoder.width), nn.Linear(encoder.width, 1, bias=False)
 
-    def forward(
-        self, tokens: Int[Tensor, "rows *texts length"], valid: Bool[Tensor, "rows *texts length"]
-    ) -> Classified:
-        encoded = self.encoder(tokens.flatten(0, -2), valid.flatten(0, -2))
+    def forward(self, tokens: Int[Tensor, "rows *shape"], valid: Bool[Tensor, "rows *texts length"]) -> Classified:
+        """``tokens``: a number a column, as ``valid`` has them, or several where the input reads affixes."""
+        encoded = self.encoder(tokens.flatten(0, valid.dim() - 2), valid.flatten(0, -2))
         weights = self._weigh(encoded.states, encoded.span.valid)
         pooled = torch.einsum("rl,rlw->rw", weights, encoded.states)
         if self.compare is not None:
             one, other = pooled.unflatten(0, tokens.shape[:2]).unbind(1)
             both = torch.cat([one, other, (one - other).abs(), one * other], -1)
             pooled = self.compare(self.dropout(both)).relu()
-        return Classified(self.output(self.dropout(pooled)), weights.view(tokens.shape))
+        return Classified(self.output(self.dropout(pooled)), weights.view(valid.shape))
 
     def _weigh(
         self, states: Float[Tensor, "rows length width"], valid: Bool[Tensor, "rows length"]
@@ -69,6 +70,8 @@ def build_classifier(config: ClassifierModelConfig, *, types: int, classes: int)
     width = config.encoder.embedding_width
     embedding = nn.Parameter(torch.empty(types, width).normal_(std=width**-0.5))
     encoder = ARCHITECTURES[config.encoder.kind].encoder(config.encoder, embedding)
+    if config.affixes:
+        encoder.embedding = AffixInput(cast(TokenInput, encoder.embedding), config.affixes)
     return SequenceClassifier(
         encoder, classes, pooling=config.pooling, dropout=config.encoder.dropout, apart=config.pairs == "apart"
     )  # fmt: skip

@@ -32,6 +32,13 @@ class ClassifierModelConfig(NetConfig):
         description="the states that classes are told from: that of the symbol before the text, that of the one after "
         "it, their mean, or their mean by learned weights, which can be shown",
     )
+    affixes: int = Field(
+        0,
+        ge=0,
+        le=1 << 22,
+        description="vectors that beginnings, ends and shapes of words, or of smaller pieces, are hashed into, and "
+        "added to a word's own; 0: none. They tell of words that training met seldom or never",
+    )
     pairs: Literal["together", "apart"] = Field(
         "together",
         description="of two texts: one row after the other, each looking at the other, or each read by "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import NamedTuple, cast
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.attention.mask import Span
 from regard.core.state import truncate
-from regard.models.execution import Execution, Plain
+from regard.models.execution import Execution, Plain, Step
 from regard.models.head import Head
 from regard.models.input import Input
 from regard.models.transformer.layer import LayerState, Losses, TransformerLayer, stack_results
@@ -97,7 +96,7 @@ class LanguageModel(nn.Module):
         span = Span(state.length, torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid)
         x, span, values = self.embedding(tokens, span._replace(segment=segment, given_position=position))
         steps = [
-            partial(layer, span=span, state=before, embedded=x, values=values)
+            Step(layer, {"span": span, "state": before, "embedded": x, "values": values})
             for layer, before in zip(self.stack, state.layers, strict=True)
         ]
         x, results = self.execution.run(steps, x)

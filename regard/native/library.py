@@ -33,7 +33,7 @@ __all__ = [
     "library",
 ]
 
-ABI = 8
+ABI = 9
 CHOICE = "REGARD_NATIVE"
 
 
@@ -155,9 +155,9 @@ class Library:
             raise RuntimeError(f"the kernels for {self.set} cannot be run here")
         return done
 
-    def run_pass(self, given: Pass, pool: Pool | None) -> None:
-        """Run one pass of training."""
-        if not self._loaded.regard_pass(self._name, byref(given), pool and pool.handle):
+    def run_pass(self, given: Pass, threads: int = 1, team: int | None = None) -> None:
+        """Run one pass of training, by so many threads of ``team``, the address of OpenMP's ``GOMP_parallel``."""
+        if not self._loaded.regard_pass(self._name, byref(given), threads, team):
             raise RuntimeError(f"the kernels for {self.set} cannot be run here")
 
     def pack(self, weight: int, outputs: int, inputs: int, filled: int, format: int, to: int, scale: int) -> None:
@@ -226,7 +226,7 @@ def _declared(loaded: Any) -> Any:
         ("run", c_int, [c_char_p, c_void_p, c_int64, c_void_p, c_void_p]),
         ("run_ahead", c_int, [c_char_p, c_void_p, c_int64, *[c_void_p] * 4, c_int, c_int32]),
         ("run_beam", c_int, [c_char_p, c_void_p, c_int64, *[c_void_p] * 4, c_int, c_int32, c_void_p]),
-        ("pass", c_int, [c_char_p, c_void_p, c_void_p]),
+        ("pass", c_int, [c_char_p, c_void_p, c_int, c_void_p]),
         ("pack", c_int, [c_char_p, c_void_p, *[c_int64] * 4, c_void_p, c_void_p]),
         ("wrong", c_int64, [c_void_p, c_void_p, c_int64]),
     ):  # fmt: skip

@@ -9,7 +9,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.native import passes
-from regard.native.library import library
 from regard.native.passes import FORMATS, LANES, row_pass
 
 __all__ = ["RowLosses", "slope_in_place"]
@@ -30,7 +29,7 @@ def slope_in_place(
     Exponentials and sums are of 32 bits in either format. IndexError for a target beyond the types.
     """
     taken = logits.is_cpu and logits.dtype in FORMATS and logits.is_contiguous() and target.dtype is torch.int64
-    if not taken or not len(logits) or library() is None:
+    if not taken or not len(logits) or not passes.available():
         return None
     rows, types = logits.shape
     least, greatest = (int(each) for each in torch.aminmax(target))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from threading import Lock
 from typing import Any, Literal
 
 import torch
@@ -16,11 +15,11 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.native.library import Pass, Pool, ShortAttention, library
+from regard.native.library import Pass, ShortAttention, library
 
 __all__ = [
-    "FORMATS", "LANES", "Activation", "by_place", "covers", "drop", "keep_scale", "root_mean_square", "row_pass", "run",
-    "run_heads", "turn", "with_rows",
+    "FORMATS", "LANES", "Activation", "available", "by_place", "covers", "drop", "keep_scale", "root_mean_square",
+    "row_pass", "run", "run_heads", "turn", "with_rows",
 ]  # fmt: skip
 
 Activation = Literal["none", "relu", "relu2"]
@@ -44,7 +43,7 @@ def covers(x: Tensor) -> bool:
         and torch.is_grad_enabled()
         and not torch.compiler.is_compiling()
         and type(x) is Tensor
-        and library() is not None
+        and available()
     )
 
 
@@ -227,8 +226,18 @@ def keep_scale(threshold: int, type: torch.dtype) -> float:
     return float(torch.tensor(256 / (256 - threshold), dtype=type))
 
 
-_pools: dict[int, Pool | None] = {}  # by the number of threads
-_busy = Lock()  # a pool serves one pass at a time
+@cache
+def _team() -> int | None:
+    """The address of ``GOMP_parallel`` of the OpenMP library that torch computes with; None where it has another."""
+    try:
+        return ctypes.cast(ctypes.CDLL(None).GOMP_parallel, ctypes.c_void_p).value
+    except (AttributeError, OSError, TypeError):
+        return None
+
+
+def available() -> bool:
+    """Whether the kernels are there, and can have as many threads as torch has."""
+    return library() is not None and (torch.get_num_threads() == 1 or _team() is not None)
 
 
 def run_heads(kind: Literal["attend", "attend-back"], given: ShortAttention, type: torch.dtype) -> None:
@@ -242,15 +251,6 @@ def run_heads(kind: Literal["attend", "attend-back"], given: ShortAttention, typ
 
 def run(given: Pass, numbers: int) -> None:
     """Run a pass over so many numbers, by as many threads as torch has where they pay."""
-    kernels, threads = library(), torch.get_num_threads()
+    kernels = library()
     assert kernels is not None
-    if threads == 1 or numbers <= ALONE or not _busy.acquire(blocking=False):
-        kernels.run_pass(given, None)
-        return
-    try:
-        pool = _pools.get(threads)
-        if pool is None or not pool.alive:
-            pool = _pools[threads] = kernels.pool(threads)
-        kernels.run_pass(given, pool)
-    finally:
-        _busy.release()
+    kernels.run_pass(given, 1 if numbers <= ALONE else torch.get_num_threads(), _team())

@@ -129,7 +129,7 @@ class RunConfig(BaseModel):
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
         """A config for these files, for training and for validation; None where they are of another task.
 
-        ``given``: keys of ``train`` that the user sets.
+        ``given``: keys of ``train`` that the user sets, and under ``data`` those of data.
         """
         return None
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["StartingPoint", "layer_beneath", "require_agreement", "stated_start"]
 
 # Keys of training: no weight knows them.
-FREE = {"dropout", "attention_dropout", "feed_forward_dropout", "execution", "from", "frozen"}
+FREE = {"dropout", "attention_dropout", "feed_forward_dropout", "feed_forward_chunks", "from", "frozen"}
 
 
 class StartingPoint(NamedTuple):
@@ -153,4 +153,5 @@ def _leaves(table: Mapping[str, Any], prefix: Key = ()) -> Iterator[tuple[Key, A
         if isinstance(value, Mapping):
             yield from _leaves(value, (*prefix, name))
         else:
-            yield (*prefix, name), value
+            plain = name == "execution" and value == "checkpointed"  # the same function of the same weights
+            yield (*prefix, name), "plain" if plain else value

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from regard.core.out_of_memory import total_memory
 from regard.errors import ConfigError, ModelError, TrainingError
@@ -28,7 +30,7 @@ def outline(build: Callable[[], nn.Module]) -> dict[str, Tensor]:
     Raises ConfigError if a tensor would have more elements than torch can count.
     """
     try:
-        with torch.device("meta"):
+        with torch.device("meta"), _Undrawn():
             model = build()
     except (RuntimeError, OverflowError) as error:
         why = str(error).splitlines()[0]
@@ -36,6 +38,15 @@ def outline(build: Callable[[], nn.Module]) -> dict[str, Tensor]:
     kept = model.state_dict(keep_vars=True)
     named = dict(model.named_parameters()) | dict(model.named_buffers())
     return {name: tensor for name, tensor in named.items() if name in kept}
+
+
+class _Undrawn(TorchFunctionMode):
+    """Mode in which nothing is drawn: of tensors without data torch would do it by its compiler, a second to import."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (Tensor.normal_, Tensor.uniform_):
+            return args[0]
+        return func(*args, **(kwargs or {}))
 
 
 def require_fitting(path: Path, build: Callable[[], nn.Module], *, layers: int) -> None:

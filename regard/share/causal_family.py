@@ -35,6 +35,7 @@ KNOWN = {
     "kind", "layers", "width", "feed_forward", "heads", "key_heads", "key_width", "value_width", "activation",
     "attention_bias", "normalisation", "normalisation_epsilon", "norm", "position", "mixer", "embedding_scale",
     "dropout", "attention_dropout", "feed_forward_dropout", "init_std", "zero_output", "execution",
+    "feed_forward_chunks",
 }  # fmt: skip
 
 Size = Annotated[int, Field(ge=1, le=1 << 20)]
@@ -196,6 +197,7 @@ def stack_reasons(config: LanguageModelConfig) -> dict[str, bool]:
     position = stack.position
     return {
         "it normalises after its sub-layers": stack.norm != "pre",
+        "its layers are reversible": stack.execution == "reversible",
         f"its layers mix by {stack.mixer.kind}": stack.mixer.kind != "dot",
         "its attention has options of its own": stack.mixer != plain,
         f"it has {', '.join(newer)}": bool(newer),

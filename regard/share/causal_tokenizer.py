@@ -23,9 +23,15 @@ def tokenizer_obstacle(tokenizer: Tokenizer) -> str | None:
     return None
 
 
-def tokenizer_files(tokenizer: Tokenizer, *, context: int) -> dict[str, Any]:
-    """The JSON of ``tokenizer.json`` and ``tokenizer_config.json``. ``tokenizer_obstacle`` must be None."""
-    found = json.loads(tokenizer.model if isinstance(tokenizer, HuggingFaceTokenizer) else _closed(tokenizer))
+def tokenizer_files(tokenizer: Tokenizer, *, context: int, closed: str | None = None) -> dict[str, Any]:
+    """The JSON of ``tokenizer.json`` and ``tokenizer_config.json``. ``tokenizer_obstacle`` must be None.
+
+    ``closed``: the library's JSON of a vocabulary that is written otherwise than this module does.
+    """
+    if isinstance(tokenizer, HuggingFaceTokenizer):
+        found = json.loads(tokenizer.model)
+    else:
+        found = json.loads(closed or _closed(tokenizer))
     specials = dict(
         enumerate(tokenizer.spelled_specials() if isinstance(tokenizer, HuggingFaceTokenizer) else SPECIALS)
     )

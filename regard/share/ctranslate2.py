@@ -71,6 +71,7 @@ def obstacle(config: ModelConfig) -> str | None:
         "its attention is gated": any(side.attention_gate for side in sides),
         "its values have embeddings of their own": any(side.value_embedding for side in sides),
         "its outputs copy from the source": config.copying,
+        "its layers are reversible": any(side.execution == "reversible" for side in sides),
         "its layers look back to the embedding": any(side.embedding_residual for side in sides),
     }
     return next((reason for reason, holds in reasons.items() if holds), None)

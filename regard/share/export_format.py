@@ -7,15 +7,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from regard.runs.run_folder import RunFolder
-    from regard.share.logit_parity import LogitParity
-    from regard.tasks.language_model.generator import Generator
     from regard.tasks.translation.translator import Translator
 
-__all__ = ["EXPORT_FORMATS", "Decode", "ExportFormat", "LanguageModelFormat", "export_format"]
+__all__ = [
+    "ENCODER_TASKS",
+    "EXPORT_FORMATS",
+    "Decode",
+    "ExportFormat",
+    "ParityOutcome",
+    "PredictorFormat",
+    "export_format",
+]
 
 # (sources as piece ids, max_length) → greedy outputs as piece ids, each shorter than max_length.
 Decode = Callable[[Sequence[Sequence[int]], int], list[list[int]]]
@@ -27,6 +33,8 @@ EXPORT_FORMATS = {  # the module whose FORMAT writes it; imported when it is use
     "hub": "regard.share.hub",
     "transformers": "regard.share.transformers_format",
 }
+ENCODER_TASKS = ("classification", "tagging", "masked")  # whose form for transformers is another one's
+ENCODER_FORMAT = "regard.share.encoder_format"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,24 +60,36 @@ class ExportFormat:
     finish: Callable[[Path], None] = lambda folder: None
 
 
+class ParityOutcome(Protocol):
+    """Outcome of a comparison of a model and its export."""
+
+    @property
+    def same(self) -> bool: ...
+
+    def write(self, folder: Path, to: str) -> None: ...
+
+
 @dataclass(frozen=True, kw_only=True)
-class LanguageModelFormat:
-    """Functions that write a trained language model in one format and compare both.
+class PredictorFormat:
+    """Functions that write what the predictor of a task holds in one format, and compare both.
 
     Args:
-        write: (run, generator, folder) → None; writes the export into a new folder.
-        compare: (run, generator, texts, folder) → what differs between the model and the export in that folder.
+        write: (run, predictor, folder) → None; writes the export into a new folder.
+        compare: (run, predictor, texts, folder) → what differs between the model and the export in that folder.
+        texts: (run, file or None, most) → lines to compare on, of the run's own data where there is no file.
         obstacle: run → the reason why its model cannot be written in this format; None if it can.
         absent_library: () → the reason why ``compare`` cannot run on this machine; None if it can.
     """
 
-    write: Callable[[RunFolder, Generator, Path], None]
-    compare: Callable[[RunFolder, Generator, Sequence[str], Path], LogitParity]
+    write: Callable[[RunFolder, Any, Path], None]
+    compare: Callable[[RunFolder, Any, list[str], Path], ParityOutcome]
+    texts: Callable[[RunFolder, Path | None, int], list[str]]
     obstacle: Callable[[RunFolder], str | None] = lambda run: None
     absent_library: Callable[[], str | None] = lambda: None
 
 
-def export_format(name: str) -> ExportFormat | LanguageModelFormat:
-    """The format of EXPORT_FORMATS called ``name``."""
-    found: ExportFormat | LanguageModelFormat = import_module(EXPORT_FORMATS[name]).FORMAT
+def export_format(name: str, task: str | None = None) -> ExportFormat | PredictorFormat:
+    """The format of EXPORT_FORMATS called ``name``, for runs of this task."""
+    place = ENCODER_FORMAT if name == "transformers" and task in ENCODER_TASKS else EXPORT_FORMATS[name]
+    found: ExportFormat | PredictorFormat = import_module(place).FORMAT
     return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from regard.attention.positions.rotary import relayout
 from regard.core import atomic_files
+from regard.data.stream import TextConfig, read_text_lines
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN, load_tokenizer
 from regard.models.input import TokenInput
 from regard.models.language_model import LanguageModel
@@ -26,7 +28,7 @@ from regard.models.position_config import RotaryConfig
 from regard.runs.run_folder import RunFolder
 from regard.share.causal_family import CausalFamily
 from regard.share.causal_tokenizer import tokenizer_files, tokenizer_obstacle
-from regard.share.export_format import LanguageModelFormat
+from regard.share.export_format import PredictorFormat
 from regard.share.gpt2 import GPT2
 from regard.share.gpt_neox import GPT_NEOX
 from regard.share.llama import LLAMA
@@ -141,7 +143,15 @@ def _run_obstacle(run: RunFolder) -> str | None:
     return obstacle(_config_of(run)) or tokenizer_obstacle(load_tokenizer(run.tokenizers, "text"))
 
 
-FORMAT = LanguageModelFormat(
+def _texts(run: RunFolder, source: Path | None, most: int) -> list[str]:
+    """Lines to compare outputs on, without their ends; none where the run has no text of its own."""
+    texts = [TextConfig(source=source)] if source else list((run.config.data.valid or run.config.data.train)[:1])
+    lines = (line.rstrip("\r\n") for text in texts for line in read_text_lines(text))
+    return list(islice((line for line in lines if line.strip()), most))
+
+
+FORMAT = PredictorFormat(
+    texts=_texts,
     write=lambda run, generator, folder: write(generator.model, _config_of(run), generator.tokenizer, folder),
     compare=lambda run, generator, texts, folder: _compare(generator, _config_of(run), texts, folder),
     obstacle=_run_obstacle,

@@ -32,6 +32,20 @@ _ALL = (
         seconds=82,
     ),
     Study(
+        name="lookup",
+        claim="The attention of GAT ranks the keys alike for every query, so that it cannot look up a key that depends "
+        "on the query; GATv2's can.",
+        source="Brody et al. 2022, Theorems 1 and 2, and §4.1",
+        seconds=60,
+    ),
+    Study(
+        name="oversmoothing",
+        claim="Each graph convolution brings the nodes nearer to one another, by the second eigenvalue of the "
+        "normalised adjacency; a deep network of them tells nodes apart only with skip connections.",
+        source="Li et al. 2018, Theorem 1; Oono & Suzuki 2020, Theorem 1",
+        seconds=20,
+    ),
+    Study(
         name="positions",
         claim="Without positions a self-attention encoder is blind to order (permuted words give permuted states); "
         "with sinusoids PE(p + k) is one linear function of PE(p) for all p.",
@@ -114,6 +128,34 @@ _ALL = (
         seconds=39,
     ),
     Study(
+        name="global-local",
+        claim="With one global column any two columns are connected within two layers, however narrow the window, and "
+        "what stands anywhere is found by way of it; the cost grows with the radius, not with the length.",
+        source="Ainslie et al. 2020, §2; Beltagy et al. 2020, §3",
+        seconds=706,
+    ),
+    Study(
+        name="long-costs",
+        claim="Attention over everything takes time that grows with the square of the length; windows with sinks, "
+        "global and local attention, linear attention and recurrences take time and memory in proportion to it.",
+        source="Katharopoulos et al. 2020, §3; Beltagy et al. 2020, Fig. 1; Ainslie et al. 2020, §2",
+        seconds=197,
+    ),
+    Study(
+        name="hashes",
+        claim="The nearer two vectors, the more often random rotations hash them into one bucket; and on copying, "
+        "hashed attention is as good as full attention, the better the more rounds it hashes in evaluation.",
+        source="Kitaev et al. 2020, §2, §4 and Table 2",
+        seconds=0,
+    ),
+    Study(
+        name="reversible",
+        claim="What reversible layers keep for the gradient does not grow with their number, and their gradients are "
+        "those of automatic differentiation.",
+        source="Gomez et al. 2017; Kitaev et al. 2020, §3 and Table 3",
+        seconds=18,
+    ),
+    Study(
         name="modern",
         claim="After equally many updates a small language model has a lower loss by Muon than by AdamW, each at the "
         "best of three rates, and by rotary positions, QK-norm, squared ReLU, outputs from zero and a residual from "
@@ -128,6 +170,14 @@ _ALL = (
         "than either.",
         source="Taylor 1953; Melamud et al. 2016",
         seconds=2558,
+        needs_text=True,
+    ),
+    Study(
+        name="pretrain",
+        claim="An encoder that first learned to fill gaps in the texts of a task, or to go on with them, tells their "
+        "labels better than one that begins from nothing, although it has read nothing else.",
+        source="Dai & Le 2015; Krishna et al. 2023",
+        seconds=900,
         needs_text=True,
     ),
 )

@@ -6,6 +6,16 @@ A new task is a module here, a line in this table and a page in the docs.
 # kind -> (class of the config, the Task, the verb of its runs). A verb without a module in ``commands/`` is that of
 # ``regard predict`` under another name.
 TASKS = {
+    "nodes": (
+        "regard.tasks.nodes.config:NodesConfig",
+        "regard.tasks.nodes.task:TASK",
+        "nodes",
+    ),
+    "links": (
+        "regard.tasks.links.config:LinksConfig",
+        "regard.tasks.links.task:TASK",
+        "predict",
+    ),
     "tagging": (
         "regard.tasks.tagging.config:TaggingConfig",
         "regard.tasks.tagging.task:TASK",

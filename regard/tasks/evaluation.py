@@ -68,8 +68,7 @@ def evaluate_run(
     _require_known(names, ["loss", *task.metrics])
     counted = [name for name in names if name != "loss" and task.metrics[name].by_predictor]
     net, codecs, _ = load_net(run.path, checkpoint=checkpoint, device=device)
-    if memory is not None:
-        _remember(run, net, memory)
+    _remember(run, net, memory)
     predictor, began = task.predictor(net, codecs, run.config), time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         examples = open_files(run, config, Path(folder))
@@ -96,8 +95,13 @@ def evaluate_run(
     )
 
 
-def _remember(run: RunFolder, net: nn.Module, memory: int) -> None:
-    """Let the layers of a network remember so many columns. ConfigError where none remembers, or not so many."""
+def _remember(run: RunFolder, net: nn.Module, memory: int | None) -> None:
+    """Let the layers of a network remember so many columns; None: as in training.
+
+    ConfigError where none remembers, or not so many.
+    """
+    if memory is None:
+        return
     mixers = [module for module in net.modules() if isinstance(module, SegmentMemory)]
     if not mixers:
         why = "its layers remember no columns: mixers segment-memory and compressive do"

@@ -41,7 +41,7 @@ def find_config(
         config = load_config(what[0], overrides)
     else:
         raise ConfigError(
-            "train takes SOURCE TARGET, .tsv or .jsonl files, one text, a recipe, or --resume RUN",
+            "train takes SOURCE TARGET, .tsv, .jsonl, .csv or .parquet files, one text, a recipe, or --resume RUN",
             help="a pattern of many files is written in quotes, 'part-*.en' 'part-*.de'; regard train --help",
         )
     require_data(config)
@@ -68,9 +68,10 @@ def _with_origin(proposal: Proposal, overrides: Sequence[str]) -> Proposal:
 
 
 def _given(overrides: Sequence[str]) -> dict[str, Any]:
-    """The keys of train that are set by hand: what is chosen goes by them."""
-    train = merge([], map(parse_override, overrides)).get("train")
-    return train if isinstance(train, dict) else {}
+    """The keys of train that are set by hand, and under ``data`` those of data: what is chosen goes by them."""
+    found = merge([], map(parse_override, overrides))
+    train, data = (each if isinstance(each, dict) else {} for each in (found.get("train"), found.get("data")))
+    return train | ({"data": data} if data else {})
 
 
 def _proposal(what: Sequence[str], held_out: Sequence[Path], given: dict[str, Any]) -> Proposal | None:

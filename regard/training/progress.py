@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from pydantic import TypeAdapter
@@ -24,7 +24,10 @@ class TrainingProgress:
     last_good: int = 0  # the last step saved by plan, not on an interruption, with a finite loss: where rollback leads
     best_step: int = 0
     best_value: float | None = None
-    without_better: int = 0  # validations since the best one
+    without_better: int = 0  # validations since the best one, or as ``train.stop_by`` counts
+    least_loss: float | None = None  # of all validations, and the best value of the metric that decides: for "either"
+    peak: float | None = None
+    recent: list[float] = field(default_factory=list)  # losses of the last validations: for "mean"
     nonfinite: int = 0  # updates in a row without a finite loss
     rolled_back: int = 0  # the step at which weights were rolled back, until a later checkpoint is good
     metrics_size: int = 0  # bytes of metrics.jsonl

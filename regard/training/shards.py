@@ -276,17 +276,20 @@ def as_parameter(value: Tensor | None, parameter: Tensor) -> Tensor:
 @torch.no_grad()
 def _added(totals: Tensors, values: Sequence[Tensor | None], parameters: Sequence[Tensor]) -> Tensors:
     """The totals with these values; the first ones are copied, since nobody knows who else holds them."""
-    found = [value for value in values if value is not None]
-    if len(found) == len(values) and not any(isinstance(total, Tensor) for total in totals):
-        copies = torch._foreach_mul(found, 1.0)  # of a single call
-        return [copy if _laid_out(copy, like) else _empty(like).copy_(copy)
-                for copy, like in zip(copies, parameters, strict=True)]  # fmt: skip
-    return [_added_one(*each) for each in zip(totals, values, parameters, strict=True)]
+    if any(isinstance(total, Tensor) for total in totals):
+        return [_added_one(*each) for each in zip(totals, values, parameters, strict=True)]
+    alike = [value is not None and _laid_out(value, like) for value, like in zip(values, parameters, strict=True)]
+    found = [value for value, same in zip(values, alike, strict=True) if same and value is not None]
+    copies = iter(torch._foreach_mul(found, 1.0) if found else ())  # of a single call
+    return [
+        next(copies) if same else _added_one(None, value, like)
+        for same, value, like in zip(alike, values, parameters, strict=True)
+    ]
 
 
-def _laid_out(copy: Tensor, like: Tensor) -> bool:
-    """Whether a copy is as ``_empty`` would have it."""
-    return copy.dtype in (torch.float32, torch.float64) and copy.stride() == like.stride()
+def _laid_out(value: Tensor, like: Tensor) -> bool:
+    """Whether it is as ``_empty`` would have it."""
+    return value.dtype in (torch.float32, torch.float64) and value.stride() == like.stride()
 
 
 def _added_one(total: Tensor | None, value: Tensor | None, like: Tensor) -> Tensor | None:

@@ -25,6 +25,7 @@ from regard.training.checkpoints import Checkpoints
 from regard.training.optim import Schedule, make_optimizer, schedule
 from regard.training.pace import Pace, fit, rate_over
 from regard.training.progress import Outcome, Reporter, TrainingProgress
+from regard.training.stopping import judge
 from regard.training.strategies import make_strategy
 from regard.training.strategy import Strategy, Trainable, on_any_rank
 from regard.training.updater import Updater, batch_memory, require_not_diverged
@@ -233,14 +234,12 @@ class Trainer:
         progress.validated = progress.step
         by = self.config.train.best_by
         value = measured.loss if by == "loss" else measured.metrics.get(by)  # None: this one did not decode
-        better = value is not None and self.validator.better(value, progress.best_value)
+        better = judge(self.config.train, progress, measured.loss, value, self.validator.better)
         self._log({"step": progress.step, "validation": {"loss": measured.loss, **measured.metrics}})
         self.reporter.validated(progress, measured, better)
         if better:
-            progress.best_step, progress.best_value, progress.without_better = progress.step, value, 0
+            progress.best_step, progress.best_value = progress.step, value
             self.save()
-        elif value is not None:
-            progress.without_better += 1
         return True
 
     def _decodes(self) -> bool:

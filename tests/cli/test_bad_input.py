@@ -184,7 +184,7 @@ def test_an_unknown_recipe_names_the_nearest(call) -> None:
 @pytest.mark.parametrize(
     ("overrides", "told"),
     [
-        (["model.self_attention.kind=nope"], "dot, forward, general"),
+        (["model.self_attention.kind=nope"], "dot, forward, gat"),
         (["model.cross_attention.scal=1"], "did you mean model.decoder.cross_attention.scale?"),
         (["train.steps=", "train.epochs="], "train.epochs=20"),
         (["data.joint=false"], "model.share=target"),

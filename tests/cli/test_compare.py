@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from regard.runs.config import dump_config, load_config
 from .conftest import write_pairs
 
 STEPS = 60
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 MAIN = "from regard.cli import main; main()"
 
 
@@ -60,18 +61,52 @@ class Compared(NamedTuple):
     trained_first: float  # when the first member's training was finished
 
 
-def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", MAIN, "compare", *arguments, "--out", str(folder / "out")]
-    environment = {**os.environ, **ONE_THREAD}
-    return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+class Ended(NamedTuple):
+    code: int
+    output: str
+    said: str
 
 
-def stop(process: subprocess.Popen[str], run: Path, number: signal.Signals) -> str:
-    """Send a signal once ``run`` is well in training; what the process said."""
-    while process.poll() is None and len(lines(run)) < 5:
+class Comparisons:
+    """``comparisons.run(folder, arguments)``: a command line in a process that is forked, its members, too."""
+
+    def __init__(self, folder: Path) -> None:
+        file = Path(__file__).with_name("forked_comparison.py")
+        self.folder = folder
+        self.server = subprocess.Popen(
+            [sys.executable, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+        )
+
+    def run(self, *arguments: object, kill: Path | None = None) -> Ended:
+        """What it ended with; killed once the run in the folder ``kill`` is well in training."""
+        assert self.server.stdin is not None and self.server.stdout is not None
+        places = {name: str(self.folder / name) for name in ("output", "said")}
+        self.server.stdin.write(json.dumps({"arguments": list(map(str, arguments)), **places}) + "\n")
+        self.server.stdin.flush()
+        child = int(self.server.stdout.readline())
+        if kill is not None:
+            wait_for_updates(kill)
+            os.kill(child, signal.SIGKILL)
+        code = int(self.server.stdout.readline())
+        return Ended(code, *(Path(place).read_text(encoding="utf-8") for place in places.values()))
+
+
+def interrupted(run: Path, *arguments: str) -> Ended:
+    """The command itself, with Ctrl-C once the run is well in training."""
+    command = [sys.executable, "-c", MAIN, "compare", *arguments]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=ENVIRONMENT, text=True, stdout=pipe, stderr=pipe) as process:
+        wait_for_updates(run)
+        process.send_signal(signal.SIGINT)
+        output, said = process.communicate(timeout=120)
+    return Ended(process.returncode, output, said)
+
+
+def wait_for_updates(run: Path) -> None:
+    until = time.monotonic() + 120
+    while len(lines(run)) < 5:
+        assert time.monotonic() < until
         time.sleep(0.005)
-    process.send_signal(number)
-    return process.communicate(timeout=120)[1]
 
 
 def lines(run: Path) -> list[str]:
@@ -80,7 +115,17 @@ def lines(run: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
+def comparisons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Comparisons]:
+    comparisons = Comparisons(tmp_path_factory.mktemp("said"))
+    assert comparisons.server.stdin is not None and comparisons.server.stdout is not None
+    yield comparisons
+    comparisons.server.stdin.close()
+    comparisons.server.wait()
+    comparisons.server.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory, comparisons: Comparisons) -> Compared:
     folder = tmp_path_factory.mktemp("compared")
     dot, general = (
         recipe(folder, "dot"),
@@ -89,17 +134,13 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
     tight, unknown = recipe(folder, "tight", "train.batch_tokens=2"), folder / "unknown.toml"
     unknown.write_text(f'extends = "{dot}"\n[model.cross_attention]\nkind = "dott"\n')
     arguments = [dot, general, tight, str(unknown), "--seeds", "2", "--budget", f"{STEPS}steps"]
-    arguments += ["--metric", "wer", "--beam", "1", "--json"]
+    arguments += ["--metric", "wer", "--beam", "1", "--json", "--out", str(folder / "out")]
     first, second = (folder / "out" / "dot" / f"seed-{seed}" for seed in (1, 2))
-    codes, told = [], []
-    for run, number in ((first, signal.SIGINT), (second, signal.SIGKILL)):
-        process = start(folder, *arguments)
-        told.append(stop(process, run, number))
-        codes.append(process.returncode)
+    sittings = [interrupted(first, *arguments), comparisons.run(*arguments, kill=second)]
     trained_first = (first / "training.json").stat().st_mtime
-    process = start(folder, *arguments)
-    output, said = process.communicate(timeout=240)
-    return Compared(folder / "out", [*codes, process.returncode], [*told, said], json.loads(output), trained_first)
+    sittings.append(comparisons.run(*arguments))
+    codes, outputs, told = zip(*sittings, strict=True)
+    return Compared(folder / "out", list(codes), list(told), json.loads(outputs[-1]), trained_first)
 
 
 def members(compared: Compared) -> dict[str, list[dict[str, Any]]]:
@@ -177,18 +218,20 @@ def test_a_warm_up_that_outlasts_the_budget_is_told(compared: Compared) -> None:
     assert compared.told[2].count("warning: the warm-up of 60 updates is not over when training ends, after 60") == 2
 
 
-def test_another_metric_measures_anew_and_trains_nothing(compared: Compared, regard, tmp_path: Path) -> None:
+def test_another_metric_measures_anew_and_trains_nothing(
+    compared: Compared, comparisons: Comparisons, regard, tmp_path: Path
+) -> None:
     """One row of those that are there, over another text, by its loss; the table fits."""
     source, target = write_pairs(tmp_path, "test", 10, seed=9)
     name = compared.folder.parent / "general.toml"
     before = [(compared.folder / "general" / f"seed-{seed}" / "metrics.jsonl").read_bytes() for seed in (1, 2)]
-    found = regard(
-        "compare", name, "--budget", f"{STEPS}steps", "--seeds", 2, "--metric", "loss", "--test", source, target,
+    found = comparisons.run(
+        name, "--budget", f"{STEPS}steps", "--seeds", 2, "--metric", "loss", "--test", source, target,
         "--average", 2, "--out", compared.folder,
     )  # fmt: skip
-    assert found.exit_code == 0, found.stderr
+    assert found.code == 0, found.said
     assert [(compared.folder / "general" / f"seed-{seed}" / "metrics.jsonl").read_bytes() for seed in (1, 2)] == before
-    head, row = found.stdout.splitlines()
+    head, row = found.output.splitlines()
     assert head.split()[0] == "loss" and row.split()[0] == "general" and len(row) == 100
     result = json.loads((compared.folder / "results.json").read_text(encoding="utf-8"))
     assert result["rows"][0]["members"][0]["checkpoint"].startswith(f"average (steps {STEPS - 15}, {STEPS})")

@@ -8,13 +8,16 @@ import signal
 import subprocess
 import sys
 from types import ModuleType
+from typing import Any
 
 import pytest
 import typer
 
 import regard
-from regard.cli import VERBS, run
+from regard.cli import VERBS, build_app, run
 from regard.errors import ConfigError, DataError, ModelError, RegardError, StorageError, TrainingError
+
+from .conftest import TinyRun
 
 
 def python(code: str) -> str:
@@ -85,11 +88,29 @@ def test_public_names_are_sorted_and_there() -> None:
         _ = regard.laod
 
 
+def test_a_command_line_made_again_has_the_same_commands() -> None:
+    """A library calls ``run`` more than once; what a group keeps from before would make each call slower."""
+
+    def commands(app: typer.Typer) -> list[Any]:
+        groups = [commands(each.typer_instance) for each in app.registered_groups if each.typer_instance]
+        return [[each.callback for each in app.registered_commands], *groups]
+
+    assert commands(build_app()) == commands(build_app())
+
+
 def test_the_version_needs_no_torch() -> None:
     code = "import sys; from regard.cli import run; run(['--version']); print('torch' in sys.modules)"
     version, torch_imported = python(code).splitlines()
     assert version.startswith(f"regard {regard.__version__} (Python 3.")
     assert torch_imported == "False"
+
+
+def test_a_model_is_read_without_torch_s_compiler(tiny_run: TinyRun) -> None:
+    """Its import takes longer than all else; tensors without data, by which sizes are compared, would ask for it."""
+    code = (
+        f"import sys; from regard.cli import run; run(['info', {str(tiny_run.path)!r}]); print('sympy' in sys.modules)"
+    )
+    assert python(code).splitlines()[-1] == "False"
 
 
 @pytest.mark.parametrize("module", ["regard", "regard.cli"])

@@ -22,7 +22,8 @@ CHILDREN = """
 import json, os, sys
 import regard.cli
 if {heavy}:
-    import torch, regard.tasks.translation.translator, regard.metrics.text, sacrebleu.metrics
+    import torch, regard.tasks.translation.task, regard.tasks.translation.translator, regard.metrics.text
+    import regard.models.build, sacrebleu.metrics
     torch.set_num_threads(1)
 for number, (arguments, *places) in enumerate(json.loads(sys.argv[1])):
     child = os.fork()

@@ -410,6 +410,7 @@ AT_HAND = {
     "tiny-shakespeare": "lm-tinyshakespeare",
     "aeslc": "aeslc",
     "splice": "splice",
+    "planetoid": "planetoid",
 }
 
 

@@ -122,6 +122,7 @@ TAUGHT = {
     "kind", "layers", "width", "dropout", "heads", "key_heads", "key_width", "value_width", "attention_bias",
     "attention_dropout", "feed_forward", "feed_forward_dropout", "activation", "init_std", "zero_output", "norm",
     "normalisation", "normalisation_epsilon", "position", "mixer", "execution", "cross_attention",
+    "feed_forward_chunks",
 }  # fmt: skip
 # All others, and new values of those, by the reason that is given.
 UNTAUGHT: dict[str, tuple[dict[str, Any], str]] = {

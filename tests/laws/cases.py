@@ -178,12 +178,19 @@ MIXERS = {
         mask=Causal() & Padding(),
         rotary=Rotary(PER_HEAD),
     ),
+    "self-attention-sinks": lambda: attention(Causal() & Padding() & Window(1, sinks=2), rotary=Rotary(PER_HEAD)),
+    "packed-self-attention-sinks": lambda: attention(PACKED & Window(1, sinks=1)),
     "self-attention-encoder": lambda: attention(Padding()),
     "self-attention-local-encoder": lambda: attention(Padding(), kind="local-p"),
     "self-attention-location-aware-encoder": lambda: attention(Padding(), kind="location-aware"),
     "gated-convolution": lambda: GatedConvolution(WIDTH, kernel=3),
     "gated-convolution-pointwise": lambda: GatedConvolution(WIDTH, kernel=1),
     "average-feed-forward": lambda: AverageAttention(WIDTH, inner=5),
+    "packed-hashed": lambda: other_mixer("hashed", buckets=4, chunk=2, rounds=3),
+    "packed-hashed-rotary": lambda: other_mixer("hashed", buckets=1, chunk=2, rotary=Rotary(PER_HEAD)),
+    "hashed-chunks": lambda: other_mixer("hashed", buckets=[2, 2], chunk=2, rounds=2, nearest=False),
+    "hashed-encoder": lambda: other_mixer("hashed", causal=False, buckets=4, chunk=2, rounds=3),
+    "hashed-across-encoder": lambda: other_mixer("hashed", causal=False, buckets=4, chunk=2, across=True),
 }
 
 
@@ -201,6 +208,12 @@ def other_mixer(kind: str, *, causal: bool = True, rotary: Rotary | None = None,
 
 
 MIXERS |= {
+    "linear-encoder": lambda: other_mixer("linear", causal=False),
+    "global-local-encoder": lambda: other_mixer("global-local", causal=False, radius=1),
+    "global-local-dilated": lambda: other_mixer("global-local", causal=False, radius=1, dilation=2, labels=2),
+    "global-local-random": lambda: other_mixer("global-local", causal=False, radius=1, random=1, separate=False),
+    "packed-global-local": lambda: other_mixer("global-local", radius=1),
+    "global-local-sinks": lambda: other_mixer("global-local", radius=1, first=2),
     "segment-memory-small": lambda: bold(other_mixer("segment-memory", segment=2, memory=3)),
     "segment-memory-rotary": lambda: bold(
         other_mixer("segment-memory", rotary=Rotary(PER_HEAD), segment=2, memory=3)

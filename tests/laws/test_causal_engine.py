@@ -17,6 +17,7 @@ from regard.native.program import Format
 from regard.runs.config import load_config
 from regard.tasks.language_model.task import TASK
 
+pytestmark = pytest.mark.unchecked  # of models and searches the other laws check the same calls
 TYPES = 23
 LLAMA: dict[str, Any] = {
     "normalisation": "rms",

@@ -27,6 +27,7 @@ from regard.search.contract import Hypothesis, Symbols, chunked
 from regard.search.greedy import greedy_search, start_greedy
 from regard.search.sampling import start_sampling
 
+pytestmark = pytest.mark.unchecked  # of models and searches the other laws check the same calls
 TYPES, BEGIN, END = 23, 2, 3
 SYMBOLS = Symbols(BEGIN, END, suppressed=(0, BEGIN))
 LENGTHS = [5, 2, 4, 1, 5, 3, 4]
@@ -274,7 +275,6 @@ def test_the_kernels_outputs_are_those_of_the_model(model: EncoderDecoder, width
         assert score == pytest.approx(other[1], rel=2e-5, abs=1e-4)
 
 
-@pytest.mark.unchecked
 @torch.no_grad()
 @needs_kernels
 @pytest.mark.parametrize(

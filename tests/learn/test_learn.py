@@ -21,7 +21,7 @@ from regard.training.optim import Optimizer, schedule
 from tests.shape_checks import unchecked
 
 TYPES = 14  # four special ones and ten others
-LEARNED, IN_A_ROW = 0.01, 5  # −log p a token, of so many batches
+LEARNED, NEARLY, IN_A_ROW = 0.01, 0.04, 3  # −log p a token, of so many batches
 
 
 def tiny_model(layers: int = 1) -> EncoderDecoder:
@@ -49,7 +49,7 @@ def loss_of(model: EncoderDecoder, sources: list[list[int]], targets: list[list[
 
 def learn(
     model: EncoderDecoder, optimizer: Optimizer, rate: Callable[[int], float],
-    pairs: Callable[[int], tuple[list[list[int]], list[list[int]]]], *, updates: int,
+    pairs: Callable[[int], tuple[list[list[int]], list[list[int]]]], *, updates: int, enough: float = LEARNED,
 ) -> None:  # fmt: skip
     """At most so many; fewer where the last batches, measured before they are learned from, show that it can.
 
@@ -59,7 +59,7 @@ def learn(
     for step in range(1, updates + 1):
         with nullcontext() if step == 1 else unchecked():
             loss = loss_of(model, *pairs(step))
-            low = low + 1 if float(loss.detach()) < LEARNED else 0
+            low = low + 1 if float(loss.detach()) < enough else 0
             if low == IN_A_ROW:
                 return
             loss.backward()

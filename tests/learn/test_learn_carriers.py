@@ -11,7 +11,7 @@ from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.training.optim import Optimizer, schedule
 
-from .test_learn import TYPES, decode, learn, sentences
+from .test_learn import NEARLY, TYPES, decode, learn, sentences
 
 SIZES = dict(layers=1, width=32, feed_forward=64, heads=4, dropout=0.0, norm="pre")
 CARRIERS: dict[str, dict[str, Any]] = {
@@ -30,7 +30,7 @@ def test_copying_is_learned_as_a_rule(name: str) -> None:
     model = build(ModelConfig(**SIZES | CARRIERS[name]), source_types=TYPES, target_types=TYPES)
     optimizer = Optimizer(model, clip_norm=1.0)
     rate = schedule("inverse-sqrt", learning_rate=0.01, warmup=50)
-    learn(model, optimizer, rate, lambda step: (sentences(24, seed=step),) * 2, updates=250)
+    learn(model, optimizer, rate, lambda step: (sentences(24, seed=step),) * 2, updates=250, enough=NEARLY)
     unseen = sentences(100, seed=10**6)
     right = sum(output == wanted for output, wanted in zip(decode(model.eval(), unseen), unseen, strict=True))
     assert right >= 85

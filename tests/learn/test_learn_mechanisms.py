@@ -13,9 +13,10 @@ from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.training.optim import Optimizer, schedule
 
-from .test_learn import TYPES, decode, learn, sentences
+from .test_learn import NEARLY, TYPES, decode, learn, sentences
 
 SHORT = 4
+STATIC = "gat"  # every query ranks the keys alike: a decoder that must find one cannot (Brody et al. 2022, Theorem 1)
 OPTIONS: dict[str, dict[str, Any]] = {}  # of mechanisms whose own defaults are made for longer sources
 for kind in (
     "location-aware",
@@ -44,16 +45,16 @@ def test_one_batch_is_learned_by_heart(kind: str) -> None:
     model = model_of(kind)
     sources, targets = short(4, seed=1), short(4, seed=2)
     optimizer = Optimizer(model)
-    learn(model, optimizer, lambda step: 0.01, lambda step: (sources, targets), updates=100)
+    learn(model, optimizer, lambda step: 0.01, lambda step: (sources, targets), updates=100, enough=NEARLY)
     assert decode(model.eval(), sources) == targets
 
 
-@pytest.mark.parametrize("kind", MECHANISMS)
+@pytest.mark.parametrize("kind", [kind for kind in MECHANISMS if kind != STATIC])
 def test_copying_is_learned_as_a_rule(kind: str) -> None:
     """Sentences it has never seen come out as they went in, for which every word must be looked at in turn."""
     model = model_of(kind)
     optimizer, rate = Optimizer(model, clip_norm=1.0), schedule("inverse-sqrt", learning_rate=0.015, warmup=40)
-    learn(model, optimizer, rate, lambda step: (short(32, seed=step),) * 2, updates=220)
+    learn(model, optimizer, rate, lambda step: (short(32, seed=step),) * 2, updates=220, enough=NEARLY)
     unseen = short(100, seed=10**6)
     right = sum(output == wanted for output, wanted in zip(decode(model.eval(), unseen), unseen, strict=True))
     assert right >= 90

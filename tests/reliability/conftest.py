@@ -19,7 +19,7 @@ from regard.runs import checkpoint
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 
-STEPS, SAVE_EVERY, VALIDATE_EVERY = 42, 5, 7
+STEPS, SAVE_EVERY, VALIDATE_EVERY = 28, 5, 7
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 

@@ -56,7 +56,10 @@ class SinusoidalPosition(Position):
     def __init__(self, width: int, *, table: int = 512) -> None:
         super().__init__()
         self.width = width
-        self.register_buffer("table", sinusoids(torch.arange(table), width), persistent=False)
+        if torch.get_default_device().type == "meta":  # sizes alone are asked for; torch would import its compiler
+            self.register_buffer("table", torch.empty(table, width), persistent=False)
+        else:
+            self.register_buffer("table", sinusoids(torch.arange(table), width), persistent=False)
 
     def forward(
         self, embedded: Float[Tensor, "batch length width"], position: Int[Tensor, "batch length"]

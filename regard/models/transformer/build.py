@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -19,7 +19,7 @@ from regard.models.transformer.config import TransformerDecoderConfig, Transform
 from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward, feed_forward
 from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.mixers import build_mixer
-from regard.models.transformer.norms import PostNorm, PreNorm, Residual, normalisation
+from regard.models.transformer.norms import PostNorm, PreNorm, Residual, StreamNorm, normalisation
 from regard.models.transformer.site import MixerSite, mixer_site
 from regard.models.transformer.transformer import TransformerDecoder, TransformerEncoder
 
@@ -30,7 +30,7 @@ Part = TypeVar("Part", bound=nn.Module)
 
 def encoder(config: TransformerStackConfig, embedding: nn.Parameter) -> TransformerEncoder:
     site = mixer_site(config, Padding(), where="model.encoder", causal=False)
-    layers = [_layer(config, site) for _ in range(config.layers)]
+    layers = [_layer(config, site._replace(layer=number)) for number in range(config.layers)]
     words, execution = _words(config, embedding, layers), EXECUTIONS[config.execution]()
     return _initial(TransformerEncoder(words, layers, _last_norm(config), execution), config)
 
@@ -39,7 +39,7 @@ def decoder(
     config: TransformerDecoderConfig, embedding: nn.Parameter, *, states: int, summary: int
 ) -> TransformerDecoder:
     site = mixer_site(config, Causal() & Padding(), where="model.decoder", causal=True)
-    layers = [_decoder_layer(config, site, states) for _ in range(config.layers)]
+    layers = [_decoder_layer(config, site._replace(layer=n), states) for n in range(config.layers)]
     words, execution = _words(config, embedding, layers), EXECUTIONS[config.execution]()
     return _initial(TransformerDecoder(words, layers, _last_norm(config), execution), config)
 
@@ -47,7 +47,7 @@ def decoder(
 def language_model(config: CausalStackConfig, embedding: nn.Parameter, head: Head) -> LanguageModel:
     """A decoder without a source: layers of a causal mixer and a feed-forward."""
     site = mixer_site(config, Causal() & Padding(), where="model.decoder", causal=True)._replace(together=True)
-    layers = [_layer(config, site) for _ in range(config.layers)]
+    layers = [_layer(config, site._replace(layer=number)) for number in range(config.layers)]
     words = _words(config, embedding, layers, scale=config.embedding_scale)
     execution = EXECUTIONS[config.execution]()
     return _initial(LanguageModel(words, layers, _last_norm(config), head, execution), config)
@@ -71,16 +71,18 @@ def _words(
 
 def _layer(config: TransformerStackConfig, site: MixerSite) -> TransformerLayer:
     frames = (_frame(config), _frame(config))
-    looks_back = config.embedding_residual
-    return TransformerLayer(build_mixer(site), None, _feed_forward(config), frames, looks_back=looks_back)
+    return TransformerLayer(build_mixer(site), None, _feed_forward(config), frames, **_habits(config))
+
+
+def _habits(config: TransformerStackConfig) -> dict[str, Any]:
+    return {"looks_back": config.embedding_residual, "feed_forward_chunks": config.feed_forward_chunks}
 
 
 def _decoder_layer(config: TransformerDecoderConfig, site: MixerSite, states: int) -> TransformerLayer:
     frames = (_frame(config), _frame(config), _frame(config))
     width = config.width
     read = reader(config, config.cross_attention, width=width, memory_width=states, output_width=width)
-    looks_back = config.embedding_residual
-    return TransformerLayer(build_mixer(site), read, _feed_forward(config), frames, looks_back=looks_back)
+    return TransformerLayer(build_mixer(site), read, _feed_forward(config), frames, **_habits(config))
 
 
 def _feed_forward(config: TransformerStackConfig) -> FeedForward | GatedFeedForward:
@@ -88,7 +90,8 @@ def _feed_forward(config: TransformerStackConfig) -> FeedForward | GatedFeedForw
 
 
 def _frame(config: TransformerStackConfig) -> Residual:
-    frame = PostNorm if config.norm == "post" else PreNorm
+    frames = {"post": PostNorm, "pre": StreamNorm if config.execution == "reversible" else PreNorm}
+    frame = frames[config.norm]
     epsilon = config.normalisation_epsilon
     return frame(config.width, dropout=config.dropout, kind=config.normalisation, epsilon=epsilon)
 

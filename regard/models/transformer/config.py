@@ -27,6 +27,12 @@ class TransformerStackConfig(AttentionSizes, StackConfig):
     feed_forward: int = Field(2048, ge=1, le=LARGEST, description="d_ff")
     activation: Activation = Field("relu", description="activation of the feed-forward; gated ones have a third matrix")
     feed_forward_dropout: float = Field(0.0, ge=0, lt=1, description="probability, on inner units")
+    feed_forward_chunks: int = Field(
+        1,
+        ge=1,
+        le=LARGEST,
+        description="pieces of a sequence that go through the feed-forward one after the other: less memory, more time",
+    )
     init_std: float | None = Field(None, gt=0, description="matrices start N(0, this²); unset: Glorot-uniform")
     zero_output: bool = Field(False, description="matrices that end a part (attention, feed-forward) start at 0")
     embedding_residual: bool = Field(
@@ -44,10 +50,13 @@ class TransformerStackConfig(AttentionSizes, StackConfig):
     )
     position: PositionConfig = Field(SinusoidalConfig(), description="kind of positions")
     mixer: MixerConfig = Field(
-        MixerConfig(), description="a mechanism of self-attention, or what stands in its place: `average`, `ssru`"
+        MixerConfig(),
+        description="a mechanism of self-attention, or a mixer in its place",
     )
-    execution: Literal["plain", "checkpointed"] = Field(
-        "plain", description="`checkpointed`: each layer is computed again for its gradient: less memory, more time"
+    execution: Literal["plain", "checkpointed", "reversible"] = Field(
+        "plain",
+        description="`checkpointed`: each layer is computed again for its gradient: less memory, more time; "
+        '`reversible`: two streams, memory that does not grow with depth, another function; needs `norm = "pre"`',
     )
 
     @property
@@ -69,6 +78,25 @@ class TransformerStackConfig(AttentionSizes, StackConfig):
         self._require_whole_heads(self.width)
         if self.position.kind == "sinusoidal" and self.width % 2:
             raise ValueError(f"sinusoidal positions need an even width, not {self.width}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_reversible(self) -> TransformerStackConfig:
+        if self.execution == "reversible":
+            if self.norm == "post":
+                raise ValueError('reversible layers add to a stream, which norm = "post" changes: set norm = "pre"')
+            if self.embedding_residual:
+                raise ValueError(
+                    "reversible layers cannot take embedding_residual: its factor may be 0, without a way back"
+                )
+            if self.mixer.kind == "compressive":
+                raise ValueError(
+                    "reversible layers keep no losses of their own, from which compressive memory learns to compress"
+                )
+            if self.normalisation == "batch":
+                raise ValueError(
+                    "reversible layers are computed twice, which the means of batch normalisation would count"
+                )
         return self
 
 

@@ -9,10 +9,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import gelu, silu
+from torch.utils.checkpoint import checkpoint
 
+from regard.core.randomness import fork
 from regard.models.dropout import RECTIFIERS, Dropout
 
-__all__ = ["Activation", "FeedForward", "GatedFeedForward", "feed_forward"]
+__all__ = ["Activation", "FeedForward", "GatedFeedForward", "feed_forward", "in_chunks"]
 
 Activation = Literal["relu", "relu2", "gelu", "gelu-tanh", "swish", "glu", "geglu", "swiglu"]
 Elementwise = Callable[[Tensor], Tensor]
@@ -74,3 +76,26 @@ def feed_forward(kind: Activation, width: int, inner: int, *, dropout: float = 0
     if kind in GATES:
         return GatedFeedForward(width, inner, activation=GATES[kind], dropout=dropout)
     return FeedForward(width, inner, activation=PLAIN[kind], dropout=dropout)
+
+
+def in_chunks(
+    part: Callable[[Tensor], Tensor], x: Float[Tensor, "batch length width"], chunks: int
+) -> Float[Tensor, "batch length width"]:
+    """part(x), some columns after the others (Kitaev et al. 2020, Eq. 10), for a part that takes each by itself.
+
+    Inner units of one chunk are in memory at a time: for the gradient each chunk is computed again, and draws the same
+    dropout. The numbers are those of one piece where no dropout is drawn.
+    """
+    if chunks == 1 or x.shape[1] < 2:
+        return part(x)
+    if not torch.is_grad_enabled():
+        return torch.cat([part(piece) for piece in x.chunk(chunks, 1)], 1)
+    return torch.cat([_recomputed(part, piece) for piece in x.chunk(chunks, 1)], 1)
+
+
+def _recomputed(part: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    draws = fork()
+    found: Tensor = checkpoint(
+        part, x, use_reentrant=False, preserve_rng_state=False, context_fn=lambda: (draws(), draws())
+    )
+    return found

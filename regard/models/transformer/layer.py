@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from regard.attention.contract import Encoded, Memory, Mixed, Mixer, Reader, RowMap
 from regard.attention.mask import Span
 from regard.core.state import State
-from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward
+from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward, in_chunks
 from regard.models.transformer.norms import Residual
 
 __all__ = ["Branch", "LayerResult", "LayerState", "Losses", "TransformerLayer", "added_losses", "stack_results"]
@@ -47,6 +47,11 @@ class Branch(NamedTuple):
         mixed = self.part(self.frame.before(x))
         return mixed._replace(output=self.frame.join(x, mixed.output))
 
+    def difference(self, x: Columns) -> Mixed:
+        """Columns that a pre-norm layer's branch adds to x, with the part's new state."""
+        mixed = self.part(self.frame.before(x))
+        return mixed._replace(output=self.frame.dropout(mixed.output))
+
 
 class TransformerLayer(nn.Module):
     """Mixer of one sequence, reader of another where there is one, feed-forward (Vaswani et al. 2017, §3.1).
@@ -58,6 +63,7 @@ class TransformerLayer(nn.Module):
         frames: residual connection and norm around each of the parts, in this order.
         looks_back: start from λ x + μ e, e the embedded columns of the stack, λ and μ learned from 1 and 0, so that no
             layer has to carry what a token is (Jordan et al. 2024, modded-nanogpt, which calls e x0).
+        feed_forward_chunks: pieces that the columns go through the feed-forward in, one after the other.
     """
 
     def __init__(
@@ -68,12 +74,14 @@ class TransformerLayer(nn.Module):
         frames: tuple[Residual, ...],
         *,
         looks_back: bool = False,
+        feed_forward_chunks: int = 1,
     ) -> None:
         super().__init__()
         self.mixer, self.reader, self.feed_forward = mixer, reader, feed_forward
         self.around_mixer, *around_reader, self.around_feed_forward = frames
         if around_reader:
             (self.around_reader,) = around_reader
+        self.feed_forward_chunks = feed_forward_chunks
         self.start_mix = nn.Parameter(torch.tensor([1.0, 0.0])) if looks_back else None
 
     def prepare(self, encoded: Encoded) -> Memory:
@@ -85,6 +93,15 @@ class TransformerLayer(nn.Module):
         reading = () if self.reader is None or read_by is None else self.reader.start(memory, read_by)
         return LayerState(self.mixer.start(rows), reading)
 
+    @property
+    def branch_count(self) -> int:
+        """Number of residual branches."""
+        return 2 if self.reader is None else 3
+
+    def result(self, states: list[State], losses: Losses | None = None) -> LayerResult:
+        """Result of the layer from the states of its branches."""
+        return LayerResult(LayerState(*states[:-1]), losses or {})  # the feed-forward's is ()
+
     def forward(
         self,
         x: Columns,
@@ -94,11 +111,12 @@ class TransformerLayer(nn.Module):
         state: LayerState | None = None,
         embedded: Columns | None = None,
         values: Float[Tensor, "rows length value"] | None = None,
-    ) -> tuple[Columns, LayerResult]:
+        only: int | None = None,
+    ) -> tuple[Columns, LayerResult | State]:
         """Columns after the layer, and its result beside them; without a state they are the first.
 
         ``embedded``: what the first layer of the stack was given; x unless given. ``values``: value embeddings, for a
-        mixer that adds them.
+        mixer that adds them. ``only``: number of a branch; what it adds to x, and the state of its part.
         """
         if self.start_mix is not None:
             x = self.start_mix[0] * x + self.start_mix[1] * (x if embedded is None else embedded)
@@ -106,12 +124,15 @@ class TransformerLayer(nn.Module):
         losses: Losses = {}
         # The class's: where ranks share weights, the instance's drops them at its end, as a call from outside must.
         before = type(self).start(self, len(x)) if state is None else state
-        for branch in self.branches(span, memory, rows, before, values):
+        branches = self.branches(span, memory, rows, before, values)
+        if only is not None:
+            return branches[only].difference(x)[:2]
+        for branch in branches:
             mixed = branch.joined(x)
             x = mixed.output
             states.append(mixed.state)
             losses = added_losses(losses, mixed.losses or {})
-        return x, LayerResult(LayerState(*states[:-1]), losses)  # the feed-forward's is ()
+        return x, self.result(states, losses)
 
     def branches(
         self,
@@ -127,7 +148,9 @@ class TransformerLayer(nn.Module):
         reader = self.reader
         if reader is not None:
             found.append(Branch(self.around_reader, lambda x: reader(x, span, memory, rows, state.reader)))
-        return [*found, Branch(self.around_feed_forward, lambda x: Mixed(self.feed_forward(x), ()))]
+        chunks = self.feed_forward_chunks
+        last = Branch(self.around_feed_forward, lambda x: Mixed(in_chunks(self.feed_forward, x, chunks), ()))
+        return [*found, last]
 
 
 def added_losses(one: Losses, other: Losses) -> Losses:

@@ -21,7 +21,14 @@ from regard.models.transformer.site import MixerSite
 
 __all__ = ["PLACED", "build_mixer", "find_mixer", "place_mixer"]
 
-PLACED = ("width", "heads", "causal", "dropout", "rotary")  # arguments that a site gives to a mixer which names them
+PLACED = (
+    "width",
+    "heads",
+    "causal",
+    "dropout",
+    "rotary",
+    "layer",
+)  # arguments that a site gives to a mixer which names them
 
 
 def find_mixer(kind: str) -> type[Mixer]:
@@ -47,6 +54,7 @@ def build_mixer(site: MixerSite) -> Mixer:
         "causal": Causal() in site.mask.conjuncts(),
         "dropout": site.sizes.attention_dropout,
         "rotary": site.rotary,
+        "layer": site.layer,
     }
     return place_mixer(kind, options, placed, where=site.where)
 
@@ -55,7 +63,8 @@ def place_mixer(kind: str, options: Mapping[str, Any], placed: Mapping[str, Any]
     """Mixer of ``OTHER_MIXERS`` with these options.
 
     ``placed``: values of ``PLACED``, of which it gets those that its constructor names: ``heads`` of the side,
-    ``causal``: whether a column sees none after it, ``dropout`` of attention weights, ``rotary`` positions or None.
+    ``causal``: whether a column sees none after it, ``dropout`` of attention weights, ``rotary`` positions or None,
+    ``layer``: its number in the stack.
     ``where``: the config key of the mixer, for errors. ConfigError where it cannot be built.
     """
     mixer = find_mixer(kind)
@@ -73,7 +82,7 @@ def _self_attention(site: MixerSite) -> SelfAttention:
     parts = {} if site.bias is None else {"bias": site.bias}
     attention = multi_head(site.sizes, chosen, where=site.where, width=site.width, memory_width=site.width, parts=parts)
     if chosen.neighbourhood is not None:
-        mask = mask & Window(chosen.neighbourhood)
+        mask = mask & Window(chosen.neighbourhood, chosen.sinks)
     forget = ForgetGate(site.width, attention.heads) if isinstance(site.bias, ForgettingBias) else None
     try:
         return SelfAttention(

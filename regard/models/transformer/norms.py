@@ -15,7 +15,7 @@ from regard.models.dropout import Dropout
 from regard.native.passes import covers
 from regard.native.residual import LayerNormWeights, join, layer_norm
 
-__all__ = ["BatchNorm", "Normalisation", "PostNorm", "PreNorm", "Residual", "normalisation"]
+__all__ = ["BatchNorm", "Normalisation", "PostNorm", "PreNorm", "Residual", "StreamNorm", "normalisation"]
 
 Columns = Float[Tensor, "batch length width"]
 Normalisation = Literal["layer", "rms", "batch", "none"]
@@ -115,6 +115,10 @@ class PreNorm(Residual):
 
     def add(self, x: Columns, difference: Columns) -> Columns:
         return x + difference
+
+
+class StreamNorm(PreNorm):
+    """Dropout(f(Norm(x))), which is added to another stream than x: the frame of ``Reversible`` layers."""
 
 
 def _layer_norm_weights(norm: nn.Module) -> LayerNormWeights | None:

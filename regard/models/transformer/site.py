@@ -26,11 +26,12 @@ __all__ = ["MixerSite", "mixer_site"]
 
 
 class MixerSite(NamedTuple):
-    """Place of a mixer in a stack of either side. All layers of a stack have the same one, and so share T5's table.
+    """Place of a mixer in a stack of either side. Layers of a stack differ by ``layer`` alone, and so share T5's table.
 
     ``width``: features of a column. ``sizes``: heads of the side. ``mask``: what a column may see. ``where``: config
     key, for errors. ``bias``, ``rotary``: relative positions, ``adds_values``: whether such mixers add value
-    embeddings, and ``together``: see ``SelfAttention``; for mixers that are self-attention.
+    embeddings, and ``together``: see ``SelfAttention``; for mixers that are self-attention. ``layer``: its
+    number in the stack.
     """
 
     config: MixerConfig
@@ -42,6 +43,7 @@ class MixerSite(NamedTuple):
     rotary: Rotary | None = None
     adds_values: bool = False
     together: bool = False
+    layer: int = 0
 
 
 def mixer_site(stack: TransformerStackConfig, mask: Mask, *, where: str, causal: bool) -> MixerSite:

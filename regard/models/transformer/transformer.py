@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import NamedTuple, cast
 
 import torch
@@ -22,7 +21,7 @@ from regard.attention.contract import (
 )
 from regard.attention.mask import Span
 from regard.core.state import truncate
-from regard.models.execution import Execution, Plain
+from regard.models.execution import Execution, Plain, Step
 from regard.models.input import Input
 from regard.models.transformer.layer import LayerState, TransformerLayer, stack_results
 
@@ -44,7 +43,8 @@ class TransformerEncoder(Encoder):
         self, tokens: Int[Tensor, "sentences length *numbers"], valid: Bool[Tensor, "sentences length"]
     ) -> Encoded:
         embedded, span, values = self.embedding(tokens, Span.of(valid))
-        steps = [partial(layer, span=span, embedded=embedded, values=values) for layer in self.layers]
+        stack = cast(Iterable[TransformerLayer], self.layers)
+        steps = [Step(layer, {"span": span, "embedded": embedded, "values": values}) for layer in stack]
         x, _ = self.execution.run(steps, embedded)
         states = self.norm(x)
         return Encoded(states, embedded, mean_state(states, span), span)
@@ -98,7 +98,10 @@ class TransformerDecoder(Decoder):
         rows = RowMap.of(state.rows, sentences(memory))
         x, span, values = self.embedding(tokens, span)
         steps = [
-            partial(layer, span=span, memory=kept, rows=rows, state=before, embedded=x, values=values)
+            Step(
+                layer,
+                {"span": span, "memory": kept, "rows": rows, "state": before, "embedded": x, "values": values},
+            )
             for layer, kept, before in zip(self.stack, memory, state.layers, strict=True)
         ]
         x, results = self.execution.run(steps, x)

@@ -95,7 +95,6 @@ struct Pool {
     const Operation *program;
     int64_t count;
     const Batch *batch;
-    const Pass *pass;  // to run instead of the program, or NULL
 };
 
 // Spins for some microseconds, then sleeps.
@@ -143,10 +142,7 @@ static void *serve(void *given) {
     for (int seen = 0;; seen++) {
         wait_while(p, &p->round, seen);
         if (atomic_load(&p->stopped)) return 0;
-        if (p->pass)
-            p->kernels->pass(p->pass, own.thread, p->threads);
-        else
-            p->kernels->run(p->program, p->count, p->batch, own.thread, p->threads, p);
+        p->kernels->run(p->program, p->count, p->batch, own.thread, p->threads, p);
         regard_barrier(p);
     }
 }
@@ -192,24 +188,36 @@ int regard_run(const char *set, const Operation *program, int64_t count, const B
         kernels->run(program, count, batch, 0, 1, 0);
         return 1;
     }
-    pool->kernels = kernels, pool->program = program, pool->count = count, pool->batch = batch, pool->pass = 0;
+    pool->kernels = kernels, pool->program = program, pool->count = count, pool->batch = batch;
     advance(pool, &pool->round);
     kernels->run(program, count, batch, 0, pool->threads, pool);
     regard_barrier(pool);
     return 1;
 }
 
-int regard_pass(const char *set, const Pass *pass, Pool *pool) {
-    const Kernels *kernels = kernels_of(set);
-    if (!kernels || (pool && pool->process != getpid())) return 0;
-    if (!pool || pool->threads == 1) {
-        kernels->pass(pass, 0, 1);
-        return 1;
-    }
-    pool->kernels = kernels, pool->pass = pass;
-    advance(pool, &pool->round);
-    kernels->pass(pass, 0, pool->threads);
-    regard_barrier(pool);
+// The shares of a pass, which threads take one after another.
+typedef struct {
+    const Kernels *kernels;
+    const Pass *pass;
+    int shares;
+    atomic_int taken;
+} Shares;
+
+static void take_shares(void *given) {
+    Shares *all = given;
+    for (int share; (share = atomic_fetch_add(&all->taken, 1)) < all->shares;)
+        all->kernels->pass(all->pass, share, all->shares);
+}
+
+// `team` runs work in so many threads, the caller's among them, and waits for all: GOMP_parallel of the OpenMP library
+// that computes everything else. Threads of one's own would share the processor with its threads, which spin meanwhile.
+int regard_pass(const char *set, const Pass *pass, int threads, Team *team) {
+    Shares all = {kernels_of(set), pass, threads, 0};
+    if (!all.kernels) return 0;
+    if (threads == 1)
+        take_shares(&all);
+    else
+        team(take_shares, &all, (unsigned)threads, 0);
     return 1;
 }
 

@@ -3,7 +3,7 @@
 #define REGARD_NATIVE_H
 #include <stdint.h>
 
-#define ABI 8
+#define ABI 9
 #define STRIPE 64  // outputs of a matrix that lie together
 #define LANES 16   // floats of a vector; every width is a multiple
 #define MOST_BEST 64
@@ -124,6 +124,7 @@ typedef struct {
 } Pass;
 
 typedef struct Pool Pool;
+typedef void Team(void (*work)(void *), void *given, unsigned threads, unsigned flags);
 
 typedef struct {
     void (*run)(const Operation *, int64_t, const Batch *, int, int, Pool *);

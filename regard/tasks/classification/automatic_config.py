@@ -8,29 +8,35 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from regard.data.file_names import has_ending
 from regard.data.reading import read_lines
 from regard.errors import RegardError
 from regard.runs.config import Proposal
+from regard.tasks.classification.label_columns import (
+    CLASSES,
+    LOOKED_AT,
+    SHORT,
+    USES,
+    LabelColumns,
+    different_values,
+    labelled_columns,
+)
 
 __all__ = ["choose"]
 
-LOOKED_AT = 20_000  # lines
-SHORT = 20  # letters: a text of fewer may be one word
-CLASSES, USES = 20, 10  # a column is a label's if it has no more different values, each so often on average
 ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: one that is given leaves no other chosen
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
-    """A classifier where the second of two columns is a label; None for any other files."""
-    if len(files) != 1 or not files[0].name.removesuffix(".gz").endswith(".tsv"):
+    """A classifier where names of columns tell texts and labels, or the second of two is a label; else None."""
+    if len(files) != 1 or not files[0].is_file():  # a pipe can be read once, by nobody who only looks
         return None
-    if not files[0].is_file():  # a pipe can be read once, by nobody who only looks
-        return None
-    found = _labels(files[0])
+    found = labelled_columns(files[0], given.get("data", {}))
+    if found is None and has_ending(files[0], (".tsv",)):
+        found = _second_column(files[0])
     if found is None:
         return None
-    counts, spaced = found
-    total, source = counts.total(), str(files[0])
+    total, source, spaced = found.examples, str(files[0]), found.spaced
     small = total <= 20_000
     parts: dict[str, Any] = {"train": [{"source": source}], "valid": [{"source": str(file)} for file in valid]}
     told = "validates on the text given"
@@ -45,9 +51,10 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         if not spaced:
             settings |= {"epochs": 40, "early_stopping": 10}  # letters say less than words do
     reasons = [
-        f"the second column has {len(counts)} different values, {', '.join(sorted(counts)[:5])}"
-        f"{' …' if len(counts) > 5 else ''}: a classifier (task.kind = classification); a config with task.kind = "
-        "translation would learn to write them",
+        f"{found.told}: a classifier (task.kind = classification); a config with task.kind = translation would learn "
+        "to write them"
+        if not found.data
+        else f"{found.told}: a classifier (task.kind = classification)",
         told,
     ]
     model: dict[str, Any] = {"preset": "tiny" if small else "small", "pooling": "attention"}
@@ -55,9 +62,12 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         reasons.append("texts have no spaces: letter by letter, by convolutions, which find short motifs")
         model = {"encoder": {"kind": "convolutional", "blocks": [[64, 7, 3]]}, "width": 64, "dropout": 0.3}
         model |= {"pooling": "attention"}
+    if len(found.data.get("text", ())) == 2:
+        reasons.append("each text of a pair is read by itself, and both are compared: model.pairs = apart")
+        model |= {"pairs": "apart"}
     config = {
         "task": {"kind": "classification"},
-        "data": {**parts, "tokenizer": {"kind": "word" if spaced else "character"}},
+        "data": {**parts, **found.data, "tokenizer": {"kind": "word" if spaced else "character"}},
         "model": model,
         "train": settings,
     }
@@ -67,8 +77,8 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
 _SHARES = {"train": [0.0, 0.9], "valid": [0.9, 1.0]}
 
 
-def _labels(path: Path) -> tuple[Counter[str], bool] | None:
-    """Count each label in the lines looked at, and whether texts have words; None where the second column is none."""
+def _second_column(path: Path) -> LabelColumns | None:
+    """The second column of two, with its labels counted in the lines looked at; None where it has none."""
     counts: Counter[str] = Counter()
     spaced = 0
     try:
@@ -82,4 +92,7 @@ def _labels(path: Path) -> tuple[Counter[str], bool] | None:
                 return None
     except RegardError:  # whoever reads it next says so
         return None
-    return (counts, spaced > counts.total() / 2) if len(counts) > 1 and counts.total() >= USES * len(counts) else None
+    if len(counts) < 2 or counts.total() < USES * len(counts):
+        return None
+    told = f"the second column has {different_values(counts)}"
+    return LabelColumns({}, counts.total(), spaced > counts.total() / 2, told)

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import json as jsonlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.observe import observe, twin
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation
 from regard.core.task import Indices, MetricSums, never
 from regard.errors import ConfigError
+from regard.inference.decoding import Engine
+from regard.inference.reading import reading_form
 from regard.metrics.classes import prediction_sums
 from regard.models.classifier import SequenceClassifier
 from regard.tasks.classification.codecs import LabelCodec
 from regard.tasks.classification.config import ClassificationConfig
-from regard.tasks.classification.examples import LabelledExamples, encode_texts, text_table, texts_of
+from regard.tasks.classification.examples import (
+    LabelledExamples,
+    TextRow,
+    encode_texts,
+    pieces_of,
+    text_table,
+    texts_of,
+)
 
 __all__ = ["Classification", "Classifier", "LabelSet", "ToldNumber"]
 
@@ -59,8 +69,15 @@ class ToldNumber(NamedTuple):
 class Classifier:
     """A network with its vocabulary and labels: ``regard.load("runs/sst2")(["a fine film"])[0].label``."""
 
-    def __init__(self, net: SequenceClassifier, codec: LabelCodec, config: ClassificationConfig) -> None:
-        self.net, self.codec, self.config = net.eval(), codec, config
+    def __init__(
+        self, net: SequenceClassifier, codec: LabelCodec, config: ClassificationConfig, engine: Engine | None = None
+    ) -> None:
+        self.net, self.codec, self.config, self.engine = net.eval(), codec, config, engine
+
+    @cached_property
+    def _reading(self) -> nn.Module:
+        """The network in the form that the engine computes, made when first asked for."""
+        return reading_form(self.net, self.engine)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -86,10 +103,10 @@ class Classifier:
         texts = [(each,) if isinstance(each, str) else tuple(each) for each in inputs]
         for each in texts:
             self._require_columns(each)
-        rows, cut = encode_texts(self.codec.tokenizer, texts, self.config.data.max_length)
+        rows, cut = encode_texts(self.codec.tokenizer, texts, self.config)
         found = []
         for row, was_cut, logits, weights in zip(rows, cut, *self._computed(rows), strict=True):
-            shown = list(zip(self.codec.tokenizer.pieces(row), weights.tolist(), strict=False))
+            shown = list(zip(self.codec.tokenizer.pieces(pieces_of(row)), weights.tolist(), strict=False))
             found.append(
                 self._outcome(logits, shown, was_cut, abstain_below or 0.0, 0.5 if threshold is None else threshold)
             )
@@ -113,23 +130,23 @@ class Classifier:
         return (logits / self.codec.temperature).softmax(-1)
 
     @torch.no_grad()
-    def _computed(self, rows: Sequence[Sequence[int]]) -> tuple[list[Tensor], list[Tensor]]:
+    def _computed(self, rows: Sequence[TextRow]) -> tuple[list[Tensor], list[Tensor]]:
         """Logits and the weights of pooling of each row, in float64."""
         order = sorted(range(len(rows)), key=lambda at: len(rows[at]))
         logits: list[Tensor] = [torch.empty(0)] * len(rows)
         weights = list(logits)
         for begin in range(0, len(order), ROWS):
             places = order[begin : begin + ROWS]
-            found = self.net(*self._table([rows[at] for at in places]))
+            found = self._reading(*self._table([rows[at] for at in places]))
             for at, logit, weight in zip(places, found.logits.double().cpu(), found.weights.cpu(), strict=True):
                 logits[at], weights[at] = logit, self._in_order(rows[at], weight)
         return logits, weights
 
-    def _table(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    def _table(self, rows: Sequence[TextRow]) -> tuple[Tensor, Tensor]:
         tokens, valid = text_table(rows, apart=self.config.model.pairs == "apart")
         return tokens.to(self._device), valid.to(self._device)
 
-    def _in_order(self, row: Sequence[int], weights: Tensor) -> Tensor:
+    def _in_order(self, row: TextRow, weights: Tensor) -> Tensor:
         """The weights of a row's pieces; where its texts are apart, the second has no BEGIN in the row."""
         if weights.dim() == 1:
             return weights[: len(row)]
@@ -145,26 +162,26 @@ class Classifier:
         """Attention over the pieces of a text, what each weighed in the answer, and the labels."""
         texts = (text,) if isinstance(text, str) else tuple(text)
         self._require_columns(texts)
-        (row,), _ = encode_texts(self.codec.tokenizer, [texts], self.config.data.max_length)
+        (row,), _ = encode_texts(self.codec.tokenizer, [texts], self.config)
         if len(row) > SHOWN:
             raise ConfigError(f"a text of {len(row)} pieces is too long to look at", why=f"{SHOWN} can be shown")
         shared = twin(self.net)  # hooks on the model itself would be seen by whoever classifies meanwhile
         with observe(shared) as seen:
             found = shared(*self._table([row]))
-        labels = tuple(self.codec.tokenizer.pieces(row))
+        labels = tuple(self.codec.tokenizer.pieces(pieces_of(row)))
         key = Axis("token looked at", labels)
         pooling = self._in_order(row, found.weights[0].cpu())
         attention = {"pooling": AttentionWeights(pooling[None, None], Axis("answer", ("answer",)), key)}
         attention |= self._heads(seen, row)
         return Observation("\t".join(texts), attention, (), self._following(found.logits[0].double().cpu()))
 
-    def _heads(self, seen: Mapping[str, Tensor], row: Sequence[int]) -> dict[str, AttentionWeights]:
+    def _heads(self, seen: Mapping[str, Tensor], row: TextRow) -> dict[str, AttentionWeights]:
         """Attention at each place of the encoder, of each text by itself where texts are apart."""
         apart = self.config.model.pairs == "apart"
         texts = texts_of(row) if apart else [row]
         heads: dict[str, AttentionWeights] = {}
         for number, text in enumerate(texts):
-            labels = tuple(self.codec.tokenizer.pieces(text))
+            labels = tuple(self.codec.tokenizer.pieces(pieces_of(text)))
             axes, size = (Axis("token", labels), Axis("token looked at", labels)), len(text)
             for name, weights in seen.items():
                 place = f"{name} of text {number + 1}" if apart else name

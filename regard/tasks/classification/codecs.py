@@ -10,7 +10,7 @@ from regard.core.task import CodecsAndSpec, Report, RunFiles
 from regard.core.untrusted_files import SMALL, parse_json, read_bytes
 from regard.data.labels import Labels
 from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer
-from regard.errors import ModelError
+from regard.errors import DataError, ModelError
 from regard.runs.checkpoint import read_best
 from regard.runs.metrics_log import read_validations
 from regard.tasks.classification.answers import Scale, label_counts, number
@@ -50,7 +50,11 @@ def make_codec(run: RunFiles, say: Report) -> LabelCodec:
         scale = _learned_scale(examples, run, say)
     else:
         help = "--set data.label=3 reads the labels from another column"
-        labels = Labels.of(label_counts(examples), where=data.train[0].name, help=help)
+        counts = label_counts(examples)
+        if isinstance(data.label, tuple) and (absent := [label for label in data.label if label not in counts]):
+            what, help = f"no example has the label {absent[0]!r}", "leave its column out of data.label"
+            raise DataError(what, where=data.train[0].name, why="its column says no in every row", help=help)
+        labels = Labels.of(counts, where=data.train[0].name, help=help)
         labels.save(run.tokenizers / FILE)
         say(f"labels: {labels.told()}")
     atomic_files.fault_point("vocabulary")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import model_validator
 
 from regard.config.explain import Misfit
-from regard.data.shared_files import FilesConfig
-from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.classifier_config import ClassifierModelConfig
-from regard.runs.config import DataSection, Proposal
+from regard.runs.config import Proposal
+from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.encoder_run_config import EncoderRunConfig
 
 __all__ = ["ClassificationConfig", "LabelledDataConfig"]
@@ -23,57 +22,6 @@ METRICS = {
     "several": ("micro_f1", "exact_match"),
     "number": ("rmse", "mae", "pearson"),
 }
-Column = Annotated[int, Field(ge=1)] | Annotated[str, Field(min_length=1)]
-
-
-def _as_list(given: Any) -> Any:
-    return [given] if isinstance(given, str | int) else given
-
-
-class LabelledDataConfig(DataSection):
-    """Labelled texts, and how they become token numbers and classes."""
-
-    train: tuple[FilesConfig, ...]  # none where a model came without its data
-    valid: tuple[FilesConfig, ...] | None = None
-    text: Annotated[tuple[Column, ...], BeforeValidator(_as_list)] = Field(
-        (1,),
-        min_length=1,
-        max_length=8,
-        description="columns that are read one after the other, two for pairs: numbers from 1, or names of the first "
-        "line; keys of JSON lines",
-    )
-    label: Column = Field(2, description="column or key of the label")
-    label_kind: Literal["class", "several", "number"] = Field(
-        "class", description="what is told of a text: one of the labels, any of them, or a number"
-    )
-    label_separator: str = Field(
-        ",", min_length=1, description="what stands between the labels of a text where there are several"
-    )
-    tokenizer: TokenizerConfig = Field(TokenizerConfig(kind="word"), description="of all text columns")
-    max_length: int = Field(256, ge=1, description="pieces of a text column; longer ones are cut, and counted")
-    reverse_complement: bool = Field(
-        False, description="of DNA: training reads the other strand of every second text, drawn anew each epoch"
-    )
-    class_weights: Literal["none", "balanced"] = Field(
-        "none", description="each example counts the same, or each class: by examples / (classes · its examples)"
-    )
-
-    @model_validator(mode="after")
-    def _columns_are_alike(self) -> Self:
-        columns = (*self.text, self.label)
-        if len({type(column) for column in columns}) > 1:
-            raise Misfit(
-                "data.label",
-                "data.text",
-                why="columns are all numbers, or all names of the first line",
-                help="--set data.text=1 --set data.label=2",
-            )
-        if self.label_kind != "class" and self.class_weights != "none":
-            why = f"a {self.label_kind} is told, and only classes have weights"
-            raise Misfit("data.class_weights", "data.label_kind", why=why, help="--set data.class_weights=none")
-        if self.label in self.text:
-            raise Misfit("data.label", "data.text", why="the label's column is no text", help="--set data.label=2")
-        return self
 
 
 class ClassificationConfig(EncoderRunConfig):
@@ -90,15 +38,15 @@ class ClassificationConfig(EncoderRunConfig):
 
     @property
     def summary(self) -> str:
-        side = self.model.encoder
+        side, affixes = self.model.encoder, f"{self.model.affixes:,} affixes, " if self.model.affixes else ""
         return (
-            f"classifier, {side.kind} encoder, {side.depth} layers, width {side.width}, pooling {self.model.pooling}, "
-            f"dropout {side.dropout}"
+            f"classifier, {side.kind} encoder, {side.depth} layers, width {side.width}, {affixes}pooling "
+            f"{self.model.pooling}, dropout {side.dropout}"
         )
 
     @classmethod
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
-        """For one .tsv of two columns, the second of which is a label."""
+        """For one .tsv of two columns, the second of which is a label, or columns whose names tell text and label."""
         from regard.tasks.classification.automatic_config import choose
 
         return choose(files, valid, given)

@@ -1,8 +1,9 @@
-"""Labelled texts from TSV and JSON lines, strict about what they accept."""
+"""Labelled texts from TSV, JSON lines, FASTA and tables with named columns, strict about what they accept."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,10 +12,13 @@ from regard.data.file_names import named_files
 from regard.data.molecules import FastaRecord, is_fasta, read_fasta
 from regard.data.reading import read_lines, refuse_pipe, told_keys
 from regard.data.shared_files import FilesConfig, falls_into
+from regard.data.tables import Cell, column_names, is_table, missing_column, read_table, text_of
 from regard.errors import DataError
-from regard.tasks.classification.config import LabelledDataConfig
+from regard.tasks.classification.data_config import LabelledDataConfig
 
-__all__ = ["LabelledText", "read_labelled"]
+__all__ = ["NO", "YES", "LabelledText", "read_labelled"]
+
+YES, NO = ("1", "1.0", "true", "yes"), ("", "0", "0.0", "false", "no")
 
 
 class LabelledText(NamedTuple):
@@ -39,9 +43,12 @@ def read_labelled(corpora: Sequence[FilesConfig], data: LabelledDataConfig) -> I
 
 
 def _of_file(path: Path, data: LabelledDataConfig) -> Iterator[LabelledText]:
-    columns = (*data.text, data.label)
+    columns = (*data.text, *data.labels)
     if is_fasta(path):
         yield from (_of_record(record, data) for record in read_fasta(path))
+        return
+    if is_table(path):
+        yield from _of_table(path, data)
         return
     places: list[int] | None = None
     if path.name.removesuffix(".gz").endswith((".jsonl", ".ndjson")):
@@ -49,8 +56,12 @@ def _of_file(path: Path, data: LabelledDataConfig) -> Iterator[LabelledText]:
         for number, line in enumerate(read_lines(path), start=1):
             where = f"{path}:{number}"
             row = _object(line, where)
-            texts = tuple(_value(row, key, where) for key in keys[:-1])
-            yield LabelledText(texts, _labels_of(row, keys[-1], data, where), where)
+            texts = tuple(_value(row, key, where) for key in keys[: len(data.text)])
+            if isinstance(data.label, tuple):
+                told = _told({key: _value(row, key, where) for key in data.label}, where)
+            else:
+                told = _labels_of(row, keys[-1], data, where)
+            yield LabelledText(texts, told, where)
         return
     for number, line in enumerate(read_lines(path), start=1):
         where, cells = f"{path}:{number}", line.split("\t")
@@ -65,8 +76,48 @@ def _of_file(path: Path, data: LabelledDataConfig) -> Iterator[LabelledText]:
                 why=f"columns {', '.join(map(str, columns))} are read",
                 help="a tab stands between columns; --set data.text=1 --set data.label=2 says which are read",
             )
-        *read, label = (cells[place] for place in places)
-        yield LabelledText(tuple(read), _split(label, data), where)
+        yield _example([cells[place] for place in places], data, where)
+
+
+def _of_table(path: Path, data: LabelledDataConfig) -> Iterator[LabelledText]:
+    """The rows of a table. Where nothing is said of columns they are ``text`` and ``label``, or the first two."""
+    names = column_names(path)
+    columns: list[str] = []
+    for column in (
+        ("text", "label") if data.by_default and {"text", "label"} <= {*names} else (*data.text, *data.labels)
+    ):
+        if isinstance(column, int):
+            if column > len(names):
+                raise missing_column(f"number {column}", names, f"{path}:1")
+            column = names[column - 1]
+        columns.append(column)
+    for row in read_table(path, columns):
+        yield _example(row.cells, data, f"{path}:{row.number}")
+
+
+def _example(cells: Sequence[Cell], data: LabelledDataConfig, where: str) -> LabelledText:
+    """The example of a row: cells of the texts, then of the labels."""
+    texts, labels = cells[: len(data.text)], cells[len(data.text) :]
+    read = tuple(text_of(cell, str(name), where) for cell, name in zip(texts, data.text, strict=True))
+    if isinstance(data.label, tuple):
+        told = (text_of(cell, name, where) for cell, name in zip(labels, data.label, strict=True))
+        return LabelledText(read, _told(dict(zip(data.label, told, strict=True)), where), where)
+    if not isinstance(labels[0], str) and data.label_kind == "several":
+        return LabelledText(read, tuple(dict.fromkeys(labels[0])), where)
+    return LabelledText(read, _split(text_of(labels[0], str(data.label), where), data), where)
+
+
+def _told(cells: Mapping[str, str], where: str) -> tuple[str, ...]:
+    """The labels, a column each, that are told. DataError for a cell that is neither yes nor no."""
+    found = []
+    for label, cell in cells.items():
+        value = cell.strip().lower()
+        if value not in YES + NO:
+            why = f"in a label's own column {', '.join(YES)} tell it, {', '.join(NO[1:])} or nothing do not"
+            raise DataError(f"{shortened(cell)!r} under {label} is neither yes nor no", where=where, why=why)
+        if value in YES:
+            found.append(label)
+    return tuple(found)
 
 
 def _of_record(record: FastaRecord, data: LabelledDataConfig) -> LabelledText:
@@ -97,8 +148,7 @@ def _places(columns: Sequence[int | str], first: Sequence[str], where: str) -> l
     """Places of columns, by number or by the names in the first line."""
     for column in columns:
         if isinstance(column, str) and column not in first:
-            names = ", ".join(shortened(name) for name in first)
-            raise DataError(f"there is no column {column}", where=where, why=f"the first line names {names}")
+            raise missing_column(column, first, where)
     return [column - 1 if isinstance(column, int) else list(first).index(column) for column in columns]
 
 
@@ -118,5 +168,6 @@ def _value(row: dict[str, Any], key: int | str, where: str) -> str:
         return value
     if isinstance(value, int | float):
         return str(value)
-    help = "--set data.text=KEY --set data.label=KEY name others"
+    near = difflib.get_close_matches(str(key), row, n=1)
+    help = f"did you mean {near[0]!r}?" if near else "--set data.text=KEY --set data.label=KEY name others"
     raise DataError(f"the line has no text under {key}", where=where, why=told_keys(row), help=help)

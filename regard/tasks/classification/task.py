@@ -107,7 +107,7 @@ def _tables(sums: MetricSums, codec: LabelCodec) -> Mapping[str, MetricTable]:
 
 
 def _predictor(net: Any, codecs: LabelCodec, config: ClassificationConfig, *, engine: Any = None) -> Classifier:
-    return Classifier(net, codecs, config)
+    return Classifier(net, codecs, config, engine)
 
 
 def _sample(folder: Path) -> dict[str, Any]:

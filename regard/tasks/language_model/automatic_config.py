@@ -7,9 +7,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.data.documents import Cut, DocumentKind, holds_records, is_json_lines, read_documents
+from regard.core.untrusted_files import shortened
+from regard.data.documents import Cut, DocumentKind, holds_documents, holds_records, is_json_lines, read_documents
 from regard.data.notes import pitch_of
 from regard.data.stream import TextConfig, read_text_lines
+from regard.data.tables import column_names, is_table
 from regard.errors import DataError
 from regard.runs.config import Proposal
 
@@ -108,11 +110,24 @@ def _is_music(files: Sequence[Path]) -> bool:
 
 
 def _kind(files: Sequence[Path]) -> DocumentKind:
-    if any(file.is_dir() for file in files):
+    if any(file.is_dir() for file in files) or any(map(_is_table, files)):
         return "file"
     if any(map(is_json_lines, files)):
         return "json-line"
     return "file" if any(map(holds_records, files)) else "stream"
+
+
+def _is_table(file: Path) -> bool:
+    """Whether a file is a table of documents. DataError for one whose columns tell no kind of work."""
+    if not is_table(file) or holds_documents(file):
+        return is_table(file)
+    raise DataError(
+        "The names of the columns do not tell what is to be learned.",
+        where=str(file),
+        why=f"they are {shortened(', '.join(column_names(file)))}",
+        help="name them text and label, source and target, prompt and completion, tokens and tags, items, or text; or "
+        "say which is the text and which the label: --set data.text=… --set data.label=…",
+    )
 
 
 def _pieces(files: Sequence[Path], kind: DocumentKind, digests: set[bytes]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from regard.config.explain import Misfit
-from regard.data.documents import Cut, DocumentKind, holds_records, is_json_lines
+from regard.data.documents import Cut, DocumentKind, holds_prompts, holds_records
 from regard.data.stream import TextConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.causal_config import CausalModelConfig
@@ -71,7 +71,7 @@ class TextDataConfig(DataSection):
     def described(self) -> dict[str, int | str]:
         """Description of what is measured, for people: how long windows are, how far apart, and which tokens count."""
         prompts = self.loss_on == "completion" and any(
-            self.documents in ("auto", "file", "json-line") and is_json_lines(text.source) for text in self.train
+            self.documents in ("auto", "file", "json-line") and holds_prompts(text.source) for text in self.train
         )
         prompts = prompts or (self.loss_on == "completion" and self.documents == "json-line")
         return {

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from regard.attention.observe import observe, twin
-from regard.core.observation import AttentionWeights, Axis, Observation
+from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
 from regard.data.masked_examples import MaskedExamples
@@ -25,6 +25,7 @@ from regard.tasks.masked.config import FillConfig
 __all__ = ["Filled", "Filler", "GapCandidate"]
 
 ROWS = 64  # copies of a text read at once, each with another token masked
+SHOWN = 10  # candidates of a gap that is looked at
 
 
 class GapCandidate(NamedTuple):
@@ -122,7 +123,7 @@ class Filler:
 
     @torch.no_grad()
     def inspect(self, text: str) -> Observation:
-        """Attention over a text with gaps, in one pass."""
+        """Attention over a text with gaps, in one pass, and what may stand in each; what is read is certain."""
         tokens = self._tokens(text)
         labels = tuple(
             self.settings.blank if token == self.mask else self.tokenizer.pieces([token])[0] for token in tokens
@@ -132,7 +133,18 @@ class Filler:
             row = torch.tensor([tokens], device=self.device)
             shared(row, torch.ones_like(row, dtype=torch.bool))
         query, key = Axis("token", labels), Axis("token looked at", labels)
-        return Observation(text, {name: AttentionWeights(each[0].cpu(), query, key) for name, each in seen.items()})
+        attention = {name: AttentionWeights(each[0].cpu(), query, key) for name, each in seen.items()}
+        return Observation(text, attention, self._steps(text))
+
+    def _steps(self, text: str) -> tuple[ObservedStep, ...]:
+        """The parts of a text, and between them its gaps with their candidates."""
+        first, *rest = text.split(self.settings.blank)
+        steps = [ObservedStep(first, 0.0)] if first else []
+        for gap, part in zip(self._fill(text, SHOWN).gaps, rest, strict=True):
+            best = tuple(Alternative(each.text, math.log(each.probability or 1e-300)) for each in gap)
+            steps.append(ObservedStep(self.settings.blank, best[0].log_probability, best))
+            steps += [ObservedStep(part, 0.0)] if part else []
+        return tuple(steps)
 
     @property
     def interface(self) -> PredictorInterface:

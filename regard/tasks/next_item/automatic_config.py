@@ -9,8 +9,10 @@ from typing import Any
 from regard.core.untrusted_files import parse_json
 from regard.data.file_names import JSON_LINES, has_ending
 from regard.data.reading import read_lines
+from regard.data.tables import column_names, is_table
 from regard.errors import RegardError
 from regard.runs.config import Proposal
+from regard.tasks.next_item.sessions import session_columns
 
 __all__ = ["choose"]
 
@@ -19,8 +21,9 @@ _SHARES = {"train": [0.0, 0.9], "valid": [0.9, 1.0]}
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
-    """A model of next items for JSON lines with a list ``items``; None for any other files."""
-    if len(files) != 1 or not files[0].is_file() or not _has_items(files[0]):
+    """A model of next items for rows with a list ``items``, or a session and an item; None for any other files."""
+    told_by = _told_by(files[0]) if len(files) == 1 and files[0].is_file() else None
+    if told_by is None:
         return None
     source = str(files[0])
     parts: dict[str, Any] = {"train": [{"source": source}], "valid": [{"source": str(file)} for file in valid]}
@@ -39,15 +42,20 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         "model": {"layers": 2, "width": 128, "feed_forward": 256, "heads": 4, "dropout": 0.2},
         "train": settings,
     }
-    reasons = ["its lines have lists of items: a model of next items (task.kind = next-item)", told]
+    reasons = [f"{told_by}: a model of next items (task.kind = next-item)", told]
     return Proposal(config, reasons)
 
 
-def _has_items(path: Path) -> bool:
-    if not has_ending(path, JSON_LINES):
-        return False
+def _told_by(path: Path) -> str | None:
+    """Why a file is one of sessions; None where it is not."""
     try:
+        if is_table(path):
+            names = column_names(path)
+            columns = ("items",) if "items" in names else session_columns(names)
+            return None if columns is None else f"its columns are {' and '.join(columns)}"
+        if not has_ending(path, JSON_LINES):
+            return None
         row = parse_json(next(iter(read_lines(path)), ""))
     except (RegardError, ValueError):  # whoever reads it next says so
-        return False
-    return isinstance(row, dict) and isinstance(row.get("items"), list)
+        return None
+    return "its lines have lists of items" if isinstance(row, dict) and isinstance(row.get("items"), list) else None

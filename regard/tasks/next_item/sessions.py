@@ -1,4 +1,4 @@
-"""Sessions of items from JSON lines, plain lines and tables, strict about what they accept."""
+"""Sessions of items from JSON lines, plain lines, TSV and tables of named columns, strict about what they accept."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from regard.core.untrusted_files import parse_json
 from regard.data.file_names import JSON_LINES, has_ending, named_files
 from regard.data.reading import read_lines, refuse_pipe, told_keys
 from regard.data.shared_files import FilesConfig, falls_into
+from regard.data.tables import column_names, first_of, is_table, read_table, text_of
 from regard.errors import DataError
-from regard.tasks.next_item.config import SessionDataConfig
+from regard.tasks.next_item.data_config import SessionDataConfig
 
-__all__ = ["ItemSession", "read_sessions"]
+__all__ = ["ItemSession", "read_sessions", "session_columns"]
+
+SESSIONS = ("session", "session_id", "user", "user_id", "customer", "customer_id")
+ITEMS = ("item", "item_id", "product", "product_id", "track_id", "movie_id", "movieid")
 
 
 class ItemSession(NamedTuple):
@@ -27,12 +31,16 @@ def read_sessions(corpora: Sequence[FilesConfig], data: SessionDataConfig) -> It
     """The sessions of files, in their order. DataError, with file and line, for what is none.
 
     A JSON line has a list of items; a line of a ``.tsv`` has a session and an item, in the order of time; any other
-    line is a session, with spaces between items. A share is taken by a hash of the items.
+    line is a session, with spaces between items. A row of a table with named columns has a list of items, or a session
+    and an item. A share is taken by a hash of the items.
     """
     for corpus in corpora:
         for path in named_files(corpus.source):
             refuse_pipe(path)
-            found = _of_table(path) if has_ending(path, (".tsv",)) else _of_lines(path, data.items)
+            if is_table(path):
+                found = _of_columns(path, data.items)
+            else:
+                found = _by_session(_tab_rows(path)) if has_ending(path, (".tsv",)) else _of_lines(path, data.items)
             yield from (each for each in found if falls_into("\t".join(each.items), corpus.share))
 
 
@@ -55,9 +63,40 @@ def _of_json(line: str, key: str, where: str) -> tuple[str, ...]:
     return tuple(_item(each, where) for each in row[key])
 
 
-def _of_table(path: Path) -> Iterator[ItemSession]:
-    """Sessions by their first row; rows of several may be mixed."""
+def _of_columns(path: Path, key: str) -> Iterator[ItemSession]:
+    """Sessions of a table: a list of items a row, or one with spaces between them; or a session and an item a row."""
+    names = column_names(path)
+    columns = session_columns(names)
+    if key in names or columns is None:
+        for row in read_table(path, [key]):
+            (cell,), where = row.cells, f"{path}:{row.number}"
+            items = tuple(_item(each, where) for each in (cell.split() if isinstance(cell, str) else cell))
+            if items:
+                yield ItemSession(items, where)
+        return
+    rows = ((row.cells, f"{path}:{row.number}") for row in read_table(path, columns))
+    told = (
+        (text_of(cells[0], columns[0], where), _item(text_of(cells[1], columns[1], where).strip(), where), where)
+        for cells, where in rows
+    )
+    yield from _by_session(told)
+
+
+def session_columns(names: Sequence[str]) -> tuple[str, str] | None:
+    """The columns of a session and of its next item, by names that are well known; None where they do not tell."""
+    session, item = first_of(names, SESSIONS), first_of(names, ITEMS)
+    return None if session is None or item is None else (session, item)
+
+
+def _by_session(rows: Iterator[tuple[str, str, str]]) -> Iterator[ItemSession]:
+    """Sessions, in the order of their first rows, of rows (session, item, place); rows of several may be mixed."""
     found: dict[str, tuple[str, list[str]]] = {}
+    for session, item, where in rows:
+        found.setdefault(session, (where, []))[1].append(item)
+    yield from (ItemSession(tuple(items), where) for where, items in found.values())
+
+
+def _tab_rows(path: Path) -> Iterator[tuple[str, str, str]]:
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue
@@ -65,8 +104,7 @@ def _of_table(path: Path) -> Iterator[ItemSession]:
         if len(cells) < 2 or not cells[0].strip():
             what = f"the line has {len(cells)} column{'s' * (len(cells) != 1)}"
             raise DataError(what, where=where, why="column 1 is the session, column 2 its next item")
-        found.setdefault(cells[0], (where, []))[1].append(_item(cells[1].strip(), where))
-    yield from (ItemSession(tuple(items), where) for where, items in found.values())
+        yield cells[0], _item(cells[1].strip(), where), where
 
 
 def _item(given: object, where: str) -> str:

@@ -10,8 +10,10 @@ from typing import Any
 from regard.core.untrusted_files import parse_json
 from regard.data.file_names import CONLL_U, JSON_LINES, has_ending
 from regard.data.reading import read_lines
+from regard.data.tables import column_names, is_table
 from regard.errors import RegardError
 from regard.runs.config import Proposal
+from regard.tasks.tagging.tagged_text import tagged_columns
 
 __all__ = ["choose"]
 
@@ -24,7 +26,10 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     """A tagger for a file of tagged sentences; None for any other files."""
     if len(files) != 1 or not files[0].is_file():  # a pipe can be read once, by nobody who only looks
         return None
-    why = _kind(files[0])
+    try:
+        why = _kind(files[0])
+    except (RegardError, ValueError):  # whoever reads it next says so
+        return None
     if why is None:
         return None
     source = str(files[0])
@@ -56,20 +61,18 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
 
 def _kind(path: Path) -> str | None:
     """Why a file is one of tagged sentences; None where it is not."""
+    if is_table(path):
+        columns = tagged_columns(column_names(path))
+        return None if columns is None else f"columns {columns[0]} and {columns[1]} hold words and their tags"
     if has_ending(path, CONLL_U):
         return "a .conllu has a word a line, with its tag"
-    try:
-        if has_ending(path, JSON_LINES):
-            row = parse_json(next(iter(read_lines(path)), ""))
-            lists = isinstance(row, dict) and all(isinstance(row.get(key), list) for key in ("tokens", "tags"))
-            return "its lines have tokens and tags" if lists else None
-        if has_ending(path, (".tsv",)):
-            lines = list(islice(read_lines(path), LOOKED_AT))
-            words = [line for line in lines if line.strip()]
-            alike = words and all(line.count("\t") == words[0].count("\t") > 0 for line in words)
-            return (
-                "it has a word a line, and blank lines between sentences" if alike and len(words) < len(lines) else None
-            )
-    except (RegardError, ValueError):  # whoever reads it next says so
-        return None
+    if has_ending(path, JSON_LINES):
+        row = parse_json(next(iter(read_lines(path)), ""))
+        lists = isinstance(row, dict) and all(isinstance(row.get(key), list) for key in ("tokens", "tags"))
+        return "its lines have tokens and tags" if lists else None
+    if has_ending(path, (".tsv",)):
+        lines = list(islice(read_lines(path), LOOKED_AT))
+        words = [line for line in lines if line.strip()]
+        alike = words and all(line.count("\t") == words[0].count("\t") > 0 for line in words)
+        return "it has a word a line, and blank lines between sentences" if alike and len(words) < len(lines) else None
     return None

@@ -4,43 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from pydantic import Field
-
-from regard.data.shared_files import FilesConfig
-from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.tagger_config import TaggerModelConfig
-from regard.runs.config import DataSection, Proposal
+from regard.runs.config import Proposal
 from regard.tasks.encoder_run_config import EncoderRunConfig
+from regard.tasks.tagging.data_config import TaggedDataConfig
 
 __all__ = ["TaggedDataConfig", "TaggingConfig"]
-
-Column = Annotated[int, Field(ge=1)] | Annotated[str, Field(min_length=1)]
-
-
-class TaggedDataConfig(DataSection):
-    """Tagged sentences, and how their tokens become numbers."""
-
-    train: tuple[FilesConfig, ...]  # none where a model came without its data
-    valid: tuple[FilesConfig, ...] | None = None
-    token: Column | None = Field(
-        None, description="column of the token, from 1, or key of JSON lines; unset: 1, 2 in a .conllu, `tokens`"
-    )
-    tag: Column | None = Field(
-        None, description="column of the tag, or key of JSON lines; unset: 2, 4 in a .conllu (UPOS), `tags`"
-    )
-    tokenizer: TokenizerConfig = Field(
-        TokenizerConfig(kind="word"), description="of each token; of several pieces the first one's class is its tag"
-    )
-    max_length: int = Field(256, ge=1, description="pieces read at once; longer sentences are read in parts")
-    hidden_tokens: float = Field(
-        0.0,
-        ge=0,
-        lt=1,
-        description="share of the tokens that training shows as unknown, drawn anew each epoch: what "
-        "is told of unknown words is then learned, too",
-    )
 
 
 class TaggingConfig(EncoderRunConfig):

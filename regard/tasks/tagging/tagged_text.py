@@ -1,4 +1,4 @@
-"""Tagged sentences from CoNLL-U, TSV and JSON lines, strict about what they accept."""
+"""Tagged sentences from CoNLL-U, TSV, JSON lines and tables of named columns, strict about what they accept."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from regard.core.untrusted_files import parse_json
 from regard.data.file_names import CONLL_U, JSON_LINES, has_ending, named_files
 from regard.data.reading import read_lines, refuse_pipe, told_keys
 from regard.data.shared_files import FilesConfig, falls_into
+from regard.data.tables import column_names, first_of, is_table, read_table
 from regard.errors import DataError
-from regard.tasks.tagging.config import TaggedDataConfig
+from regard.tasks.tagging.data_config import TaggedDataConfig
 
-__all__ = ["TaggedSentence", "read_tagged"]
+__all__ = ["TaggedSentence", "read_tagged", "tagged_columns"]
+
+TOKENS = ("tokens", "words")
+TAGS = ("tags", "ner_tags", "pos_tags", "upos", "pos", "labels")
 
 
 class TaggedSentence(NamedTuple):
@@ -39,6 +43,9 @@ def _of_file(path: Path, data: TaggedDataConfig) -> Iterator[TaggedSentence]:
         for number, line in enumerate(read_lines(path), start=1):
             yield _of_json(line, (str(data.token or "tokens"), str(data.tag or "tags")), f"{path}:{number}")
         return
+    if is_table(path):
+        yield from _of_table(path, data)
+        return
     tokens: list[str] = []
     tags: list[str] = []
     where = ""
@@ -57,6 +64,25 @@ def _of_file(path: Path, data: TaggedDataConfig) -> Iterator[TaggedSentence]:
         tags.append(tag)
     if tokens:
         yield TaggedSentence(tuple(tokens), tuple(tags), where)
+
+
+def _of_table(path: Path, data: TaggedDataConfig) -> Iterator[TaggedSentence]:
+    """A sentence a row: lists of words and of tags, or texts with spaces between both."""
+    names = column_names(path)
+    usual = tagged_columns(names) or ("tokens", "tags")
+    columns = (str(data.token or usual[0]), str(data.tag or usual[1]))
+    for row in read_table(path, columns):
+        where = f"{path}:{row.number}"
+        tokens, tags = (tuple(cell.split()) if isinstance(cell, str) else cell for cell in row.cells)
+        if not all(map(_is_one_line, (*tokens, *tags))):
+            raise DataError("a word or a tag is empty", where=where, why="each is a text in one line")
+        yield _fitting(tokens, tags, where)
+
+
+def tagged_columns(names: Sequence[str]) -> tuple[str, str] | None:
+    """The columns of words and of tags, by names that are well known; None where they do not tell."""
+    token, tag = first_of(names, TOKENS), first_of(names, TAGS)
+    return None if token is None or tag is None else (token, tag)
 
 
 def _places(path: Path, data: TaggedDataConfig) -> tuple[int, int]:
@@ -92,6 +118,10 @@ def _of_json(line: str, keys: tuple[str, str], where: str) -> TaggedSentence:
         what = "the line is no JSON object"
         raise DataError(what, where=where, why="a sentence is an object with a list of tokens and one of tags")
     tokens, tags = (_texts(row, key, where) for key in keys)
+    return _fitting(tokens, tags, where)
+
+
+def _fitting(tokens: tuple[str, ...], tags: tuple[str, ...], where: str) -> TaggedSentence:
     if len(tokens) != len(tags) or not tokens:
         what = f"{len(tags)} tags do not fit {len(tokens)} tokens"
         raise DataError(what, where=where, why="every token has one tag, and a sentence has tokens")

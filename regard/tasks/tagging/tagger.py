@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import nn
 
 from regard.attention.observe import observe, twin
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
@@ -16,6 +17,8 @@ from regard.core.task import Indices, MetricSums, never
 from regard.core.untrusted_files import parse_json
 from regard.data.padding import padded
 from regard.errors import ConfigError
+from regard.inference.decoding import Engine
+from regard.inference.reading import reading_form
 from regard.models.tagger import TokenTagger
 from regard.tasks.tagging.codecs import TagCodec
 from regard.tasks.tagging.config import TaggingConfig
@@ -41,8 +44,13 @@ class Tagging(NamedTuple):
 class Tagger:
     """A network with its vocabulary and tags: ``regard.load("runs/tags")(["A dog runs ."])[0].tags``."""
 
-    def __init__(self, net: TokenTagger, codec: TagCodec, config: TaggingConfig) -> None:
-        self.net, self.codec, self.config = net.eval(), codec, config
+    def __init__(self, net: TokenTagger, codec: TagCodec, config: TaggingConfig, engine: Engine | None = None) -> None:
+        self.net, self.codec, self.config, self.engine = net.eval(), codec, config, engine
+
+    @cached_property
+    def _reading(self) -> nn.Module:
+        """The network in the form that the engine computes, made when first asked for."""
+        return reading_form(self.net, self.engine)
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -75,7 +83,7 @@ class Tagger:
         for begin in range(0, len(order), ROWS):
             chosen = [rows[place] for place in order[begin : begin + ROWS]]
             tokens, valid = (each.to(self._device) for each in padded([row.columns for _, row in chosen]))
-            log_p = self.net(tokens, valid).double().log_softmax(-1).cpu().numpy()
+            log_p = self._reading(tokens, valid).double().log_softmax(-1).cpu().numpy()
             for number, (at, row) in enumerate(chosen):
                 result[at][row.begin : row.begin + len(row.first)] = log_p[number, row.first]
         return result

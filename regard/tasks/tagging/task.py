@@ -82,7 +82,7 @@ def _compute_metrics(sums: MetricSums) -> dict[str, float]:
 
 
 def _predictor(net: Any, codecs: TagCodec, config: TaggingConfig, *, engine: Any = None) -> Tagger:
-    return Tagger(net, codecs, config)
+    return Tagger(net, codecs, config, engine)
 
 
 def _sample(folder: Path) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -16,6 +18,7 @@ from regard.attention.positions.rotary import Rotary
 from regard.core.state import State, select
 from regard.models.convolutional.gated_convolution import GatedConvolution
 from regard.models.transformer.average_attention import AverageAttention
+from regard.models.transformer.hashed import HashedAttention
 from regard.models.transformer.segment_memory import SegmentMemory
 from regard.models.transformer.ssru import SimpleRecurrent
 
@@ -217,6 +220,26 @@ class MeanOfColumns(AverageAttention):
         return mixed._replace(state=mixed.state._replace(seen=mixed.state.seen + state.seen))
 
 
+def _packing(mixer: HashedAttention) -> HashedAttention:
+    """With the mask by which a mutant says that documents are kept apart."""
+    mixer.mask = PACKED
+    return mixer
+
+
+class SaysChunksAreExact(HashedAttention):
+    """Claims that chunks, whose bounds later columns move, give what one pass gives."""
+
+    def can(self):
+        return replace(super().can(), stream="exact")
+
+
+class SortsDocumentsTogether(HashedAttention):
+    """Looks at columns of its bucket in other documents of the row."""
+
+    def forward(self, x, span, state):
+        return super().forward(x, span._replace(segment=()), state)
+
+
 class BordersOfPieces(SegmentMemory):
     """Takes every piece for a segment."""
 
@@ -234,6 +257,8 @@ class BlockOfPadding(SegmentMemory):
 
 
 MUTANTS = {
+    "chunks-that-stream": (lambda: SaysChunksAreExact(WIDTH, heads=HEADS, buckets=2, chunk=2, nearest=False), "chunk"),
+    "sorts-documents-together": (lambda: _packing(SortsDocumentsTogether(WIDTH, heads=HEADS, buckets=2)), "packed"),
     "borders-of-pieces": (lambda: bold(BordersOfPieces(WIDTH, heads=2, segment=2, memory=2)), "chunk"),
     "block-of-padding": (lambda: bold(BlockOfPadding(WIDTH, heads=2, segment=2, memory=2)), "batched"),
     "forgets-segments": (lambda: _attention(Forgetful, PACKED), "chunk"),

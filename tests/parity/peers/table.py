@@ -14,13 +14,22 @@ from regard.attention.heads import AttentionReader
 from regard.attention.positions.distance_bias import EnergyBias
 from regard.attention.positions.rotary import Rotary
 
-from .. import test_peers_espnet, test_peers_keras, test_peers_opennmt, test_peers_transformers
+from .. import (
+    test_peers_espnet,
+    test_peers_keras,
+    test_peers_opennmt,
+    test_peers_pyg,
+    test_peers_reformer,
+    test_peers_transformers,
+)
 from .asking import Case, Peer, compared, ways
 
 PEERS: dict[str, Peer] = {
     "espnet": test_peers_espnet.PEER,
     "OpenNMT-py": test_peers_opennmt.PEER,
     "keras": test_peers_keras.PEER,
+    "torch-geometric": test_peers_pyg.PEER,
+    "reformer-pytorch": test_peers_reformer.PEER,
     "transformers": test_peers_transformers.TRANSFORMERS,
     "x-transformers": test_peers_transformers.X_TRANSFORMERS,
 }

@@ -1,0 +1,277 @@
+"""Attention over the edges of a graph: softmax by segment, sums and products in time and memory of the edges.
+
+Edges (query, key) are sorted by query once (``EdgeLayout``); the edges of one query are then a segment. Heads and rows
+stand one after another: row r of a tensor (rows, columns, width) is the graph with its columns shifted by r · columns,
+so that one call serves all of them. A query without edges has context 0, and gradient 0 comes from it.
+
+Symbols: E edges, e = (i, j) one of them; x of shape (rows, columns, width), w of shape (rows, E).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import embedding_bag
+from torch.utils.weak import WeakTensorKeyDictionary
+
+__all__ = [
+    "EdgeLayout", "EdgeValues", "attend_over", "edge_dot", "edge_gather", "edge_layout", "edge_softmax",
+    "edge_sum", "edge_weights", "weighted_bags",
+]  # fmt: skip
+
+PRODUCTS = (torch.float32, torch.float64)  # number formats that torch's sampled product knows
+
+
+class StackedEdges(NamedTuple):
+    """The edges of so many shifted copies of a graph, end to end.
+
+    ``offsets``, ``key_offsets``: where the edges of each query, and of each key, begin, and the end of all.
+    ``by_key``: the edges in the order of their keys; ``query_by_key``: the queries of those.
+    """
+
+    query: Int[Tensor, "edges"]
+    key: Int[Tensor, "edges"]
+    offsets: Int[Tensor, "queries_and_one"]
+    by_key: Int[Tensor, "edges"]
+    query_by_key: Int[Tensor, "edges"]
+    key_offsets: Int[Tensor, "keys_and_one"]
+    shape: tuple[int, int]
+
+
+class EdgeLayout:
+    """The different edges of a graph sorted by query, then by key.
+
+    ``pairs`` (2, edges): queries and keys, in any order; the same edge twice is one edge, as in a table of booleans.
+    ``source``: for each of the sorted edges, a place where it stands in ``pairs``.
+    """
+
+    def __init__(self, pairs: Int[Tensor, "2 given"], queries: int, keys: int) -> None:
+        if pairs.numel() and not (
+            0 <= int(pairs.min()) and bool((pairs.amax(1) < pairs.new_tensor([queries, keys])).all())
+        ):
+            raise ValueError(f"an edge leads to no column: there are {queries} queries and {keys} keys")
+        self.queries, self.keys = queries, keys
+        code = pairs[0] * keys + pairs[1]
+        if len(code) < 2 or bool((code.diff() > 0).all()):
+            self.source = torch.arange(len(code), device=code.device)
+        else:
+            code, place = code.sort(stable=True)
+            first = torch.cat([code.new_ones(1, dtype=torch.bool), code.diff() > 0])
+            code, self.source = code[first], place[first]
+        self.query = code.div(keys, rounding_mode="floor") if keys else code
+        self.key = code - self.query * keys
+        self._by_key = torch.argsort(self.key, stable=True)
+        self.stacked = cache(self._stacked)
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    def _stacked(self, copies: int) -> StackedEdges:
+        shift = torch.arange(copies, device=self.query.device)[:, None]
+
+        def every(index: Tensor, step: int) -> Tensor:
+            return (index + shift * step).flatten()
+
+        def offsets(index: Tensor, columns: int) -> Tensor:
+            counts = torch.bincount(index, minlength=columns).repeat(copies)
+            return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+
+        return StackedEdges(
+            every(self.query, self.queries),
+            every(self.key, self.keys),
+            offsets(self.query, self.queries),
+            every(self._by_key, len(self)),
+            every(self.query[self._by_key], self.queries),
+            offsets(self.key, self.keys),
+            (copies * self.queries, copies * self.keys),
+        )
+
+
+class EdgeValues(NamedTuple):
+    """One number for each head and edge, such as a bias; of all rows the same."""
+
+    values: Float[Tensor, "heads edges"]
+    layout: EdgeLayout
+
+    def table(self) -> Float[Tensor, "1 heads queries keys"]:
+        """The numbers as a table of queries and keys, 0 where there is no edge."""
+        layout = self.layout
+        empty = self.values.new_zeros(len(self.values), layout.queries, layout.keys)
+        return empty.flatten(1).index_copy(1, layout.query * layout.keys + layout.key, self.values).view_as(empty)[None]
+
+
+_LAYOUTS: Any = WeakTensorKeyDictionary()  # sorted once for as long as somebody holds the pairs
+
+
+def edge_layout(pairs: Int[Tensor, "2 given"], queries: int, keys: int) -> EdgeLayout:
+    """The layout of these pairs, kept as long as the tensor is."""
+    found: EdgeLayout | None = _LAYOUTS.get(pairs)
+    if found is None or (found.queries, found.keys) != (queries, keys):
+        found = _LAYOUTS[pairs] = EdgeLayout(pairs, queries, keys)
+    return found
+
+
+def weighted_bags(
+    index: Int[Tensor, "entries"],
+    weight: Float[Tensor, "entries"] | None,
+    offsets: Int[Tensor, "bags_and_one"],
+    x: Float[Tensor, "columns width"],
+) -> Float[Tensor, "bags width"]:
+    """y_b = Σ_e w_e x_(index e) over the entries of each bag: a sparse matrix in rows times a dense one."""
+    if not len(index):
+        return x.new_zeros(len(offsets) - 1, x.shape[1])
+    return embedding_bag(index, x, offsets, mode="sum", per_sample_weights=weight, include_last_offset=True)
+
+
+@cache
+def _hear_the_warning() -> None:
+    """Make torch say now, to nobody, what it says once a process: that its sparse tensors are in beta."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.tensor([], dtype=torch.int64), torch.tensor([]), (1, 1))
+
+
+def _products(stacked: StackedEdges, left: Tensor, right: Tensor) -> Tensor:
+    """left_i · right_j of each edge."""
+    if left.dtype not in PRODUCTS or not len(stacked.query):
+        return (left.index_select(0, stacked.query) * right.index_select(0, stacked.key)).sum(-1)
+    _hear_the_warning()
+    pattern = torch.sparse_csr_tensor(
+        stacked.offsets, stacked.key, left.new_zeros(len(stacked.key)), stacked.shape, check_invariants=False
+    )
+    return torch.sparse.sampled_addmm(pattern, left, right.t(), beta=0.0).values()
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, value: Tensor, stacked: StackedEdges) -> Tensor:
+        ctx.save_for_backward(weight, value)
+        ctx.stacked = stacked
+        return weighted_bags(stacked.key, weight, stacked.offsets, value)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        (weight, value), stacked = ctx.saved_tensors, ctx.stacked
+        slope = gradients[0].contiguous()
+        to_weight = _products(stacked, slope, value) if ctx.needs_input_grad[0] else None
+        to_value = None
+        if ctx.needs_input_grad[1]:
+            ordered = weight.index_select(0, stacked.by_key)
+            to_value = weighted_bags(stacked.query_by_key, ordered, stacked.key_offsets, slope)
+        return to_weight, to_value, None
+
+
+class _Dot(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, stacked: StackedEdges) -> Tensor:
+        ctx.save_for_backward(query, key)
+        ctx.stacked = stacked
+        return _products(stacked, query, key)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        (query, key), stacked = ctx.saved_tensors, ctx.stacked
+        slope = gradients[0].contiguous()
+        ordered = slope.index_select(0, stacked.by_key)
+        return (
+            weighted_bags(stacked.key, slope, stacked.offsets, key),
+            weighted_bags(stacked.query_by_key, ordered, stacked.key_offsets, query),
+            None,
+        )
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, index: Tensor, order: Tensor, offsets: Tensor) -> Tensor:
+        ctx.save_for_backward(order, offsets)
+        return x.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        order, offsets = ctx.saved_tensors
+        return weighted_bags(order, None, offsets, gradients[0].contiguous()), None, None, None
+
+
+class _Softmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, energy: Tensor, stacked: StackedEdges) -> Tensor:
+        top = torch.segment_reduce(energy, "max", offsets=stacked.offsets, axis=0)
+        weight = (energy - top.index_select(0, stacked.query)).exp_()
+        total = torch.segment_reduce(weight, "sum", offsets=stacked.offsets, axis=0)
+        weight.div_(total.index_select(0, stacked.query))
+        ctx.save_for_backward(weight)
+        ctx.stacked = stacked
+        return weight
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (weight,), stacked = ctx.saved_tensors, ctx.stacked
+        slope = weight * gradients[0]
+        mean = torch.segment_reduce(slope, "sum", offsets=stacked.offsets, axis=0)
+        return slope.addcmul_(weight, mean.index_select(0, stacked.query), value=-1), None
+
+
+def edge_sum(
+    weight: Float[Tensor, "rows edges"], value: Float[Tensor, "rows keys width"], layout: EdgeLayout
+) -> Float[Tensor, "rows queries width"]:
+    """y_i = Σ_(i,j) w_ij v_j. Cost: rows · edges · width multiply-adds, forward; twice that, backward."""
+    stacked = layout.stacked(len(value))
+    total: Tensor = _Sum.apply(weight.flatten(), value.flatten(0, 1), stacked)
+    return total.unflatten(0, (len(value), layout.queries))
+
+
+def edge_dot(
+    query: Float[Tensor, "rows queries width"], key: Float[Tensor, "rows keys width"], layout: EdgeLayout
+) -> Float[Tensor, "rows edges"]:
+    """q_i · k_j of each edge."""
+    stacked = layout.stacked(len(query))
+    found: Tensor = _Dot.apply(query.flatten(0, 1), key.flatten(0, 1), stacked)
+    return found.unflatten(0, (len(query), len(layout)))
+
+
+def edge_gather(
+    x: Float[Tensor, "rows columns width"], layout: EdgeLayout, end: int
+) -> Float[Tensor, "rows edges width"]:
+    """x of the query (``end`` 0) or of the key (1) of each edge."""
+    stacked = layout.stacked(len(x))
+    index = (stacked.query, stacked.key)[end]
+    order = torch.arange(len(index), device=index.device) if end == 0 else stacked.by_key
+    offsets = (stacked.offsets, stacked.key_offsets)[end]
+    found: Tensor = _Gather.apply(x.flatten(0, 1), index, order, offsets)
+    return found.unflatten(0, (len(x), len(layout)))
+
+
+def edge_softmax(energy: Float[Tensor, "rows edges"], layout: EdgeLayout) -> Float[Tensor, "rows edges"]:
+    """α_ij = exp e_ij / Σ_k exp e_ik over the edges of each query."""
+    if not len(layout):
+        return energy
+    weight: Tensor = _Softmax.apply(energy.flatten(), layout.stacked(len(energy)))
+    return weight.view_as(energy)
+
+
+def edge_weights(
+    energy: Callable[[Tensor, Tensor], Tensor],
+    query: Float[Tensor, "batch heads queries width"],
+    key: Float[Tensor, "batch heads keys prepared"],
+    layout: EdgeLayout,
+) -> Float[Tensor, "rows edges"]:
+    """α of each edge, where ``energy`` takes queries and keys that stand in pairs, (batch, heads, pairs, width)."""
+    pairs = [edge_gather(x.flatten(0, 1), layout, end).unflatten(0, x.shape[:2]) for end, x in enumerate((query, key))]
+    return edge_softmax(energy(*pairs).flatten(0, 1), layout)
+
+
+def attend_over(
+    weight: Float[Tensor, "rows edges"],
+    value: Float[Tensor, "batch heads keys value"],
+    layout: EdgeLayout,
+    dropping: nn.Module | None,
+) -> Float[Tensor, "batch heads queries value"]:
+    """Context of each query from weights of its edges, after ``dropping`` where it is given."""
+    dropped = weight if dropping is None else dropping(weight)
+    return edge_sum(dropped, value.flatten(0, 1), layout).unflatten(0, value.shape[:2])

@@ -1,0 +1,48 @@
+"""Attention of graph attention networks (GAT): a rectified sum of what is told of the query and of the key."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import leaky_relu
+
+from regard.attention.kernel import share_heads
+from regard.attention.pair_score import PairScore
+
+__all__ = ["Gat"]
+
+
+def _glorot(heads: int, width: int) -> nn.Parameter:
+    """A vector a head, uniform in ±√(6 / (width + 1)) (Glorot & Bengio 2010)."""
+    limit = (6 / (width + 1)) ** 0.5
+    return nn.Parameter(torch.empty(heads, width).uniform_(-limit, limit))
+
+
+class Gat(PairScore):
+    """e(q, k) = LeakyReLU(a_qᵀ q + a_kᵀ k), α = softmax(e) (Veličković et al. 2018, Eq. 1–3, with a = [a_q ‖ a_k]).
+
+    ``query_vector`` a_q (heads, d_q) and ``key_vector`` a_k (heads, d_k). The energy is monotone in a_kᵀ k, whatever
+    the query: all queries that see the same keys rank them alike (Brody et al. 2022, Theorem 1), so that a query
+    cannot look something up. ``slope``: of the rectifier below 0. In a graph network queries, keys and values are one
+    projection W h.
+
+    No state. Cost per head: query·d_q + key·d_k once, then an addition a pair, or an edge. Differs from the paper in
+    nothing; the paper's product [Wh_i ‖ Wh_j] is never built.
+    """
+
+    def __init__(self, *, heads: int, query_width: int, key_width: int, slope: float = 0.2) -> None:
+        super().__init__()
+        self.query_vector, self.key_vector = _glorot(heads, query_width), _glorot(heads, key_width)
+        self.slope = slope
+
+    def prepare(self, key: Float[Tensor, "batch key_heads key key_width"]) -> Float[Tensor, "batch heads key 1"]:
+        return torch.einsum("bhsd,hd->bhs", share_heads(key, len(self.key_vector)), self.key_vector)[..., None]
+
+    def project(self, query: Float[Tensor, "batch heads query width"]) -> Float[Tensor, "batch heads query 1"]:
+        return torch.einsum("bhtd,hd->bht", query, self.query_vector)[..., None]
+
+    def pair(
+        self, query: Float[Tensor, "batch heads *#pairs 1"], key: Float[Tensor, "batch heads *#pairs 1"]
+    ) -> Float[Tensor, "batch heads *pairs"]:
+        return leaky_relu((query + key)[..., 0], self.slope)

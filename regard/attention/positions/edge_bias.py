@@ -1,0 +1,47 @@
+"""Bias of energies by what two columns of a graph are to each other: itself, a neighbour, or neither."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.edge_kernel import EdgeValues, edge_layout
+from regard.attention.mask import Bound
+from regard.attention.positions.distance_bias import EnergyBias
+from regard.attention.span import EdgeList
+from regard.attention.structure import EdgesStructure
+
+__all__ = ["EdgeBias"]
+
+SELF, NEIGHBOUR, OTHER = range(3)
+
+
+class EdgeBias(EnergyBias):
+    """b(i, j, h) = table[0, h] for i = j, table[1, h] where the graph has the edge (i, j), table[2, h] elsewhere.
+
+    The learned bias by the distance in the graph of Graphormer (Ying et al. 2021, §3.1.2), with all distances beyond 1
+    as one. ``table`` (3, heads) starts at 0. Under a mask of ``Edges`` only the first two occur, and the bias is one
+    number an edge; under a wider mask every node sees all, and the graph is told by the bias alone.
+    """
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.zeros(3, heads))
+
+    def forward(  # type: ignore[override]
+        self, query: Float[Tensor, "batch heads query width"], bound: Bound
+    ) -> Float[Tensor, "1 heads query key"] | EdgeValues:
+        queries, keys = bound.query.valid.shape[1], bound.key.valid.shape[1]
+        edges = bound.query.edges
+        if not isinstance(edges, EdgeList):
+            raise ValueError("an edge bias reads Span.edges, and this span has none")
+        layout = edge_layout(edges.pairs, queries, keys)
+        own = torch.where(layout.query == layout.key, SELF, NEIGHBOUR)
+        table = self.table.to(query.dtype)
+        if isinstance(bound.structure(), EdgesStructure):
+            return EdgeValues(table.t().index_select(1, own), layout)
+        kind = torch.full((queries, keys), OTHER, device=own.device)
+        kind[layout.query, layout.key] = own
+        kind.fill_diagonal_(SELF)
+        return table[kind].permute(2, 0, 1)[None]

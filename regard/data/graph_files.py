@@ -1,0 +1,216 @@
+"""Graphs from files: .npz of arrays, or tables of nodes and of edges; all that they say is checked."""
+
+from __future__ import annotations
+
+import csv
+import math
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.core.wording import did_you_mean
+from regard.data.graphs import PARTS, UNLABELLED, Graph, edge_pairs
+from regard.data.reading import read_lines
+from regard.errors import DataError
+
+__all__ = ["read_graph", "save_graph"]
+
+MOST = 1 << 32  # bytes of all arrays of a file
+NODE, LABEL, PART = "node", "label", "split"  # columns of a table of nodes; all others are features
+HEADS = ("source", "from", "src", "node", "id")  # first words of a table of edges that has a head
+MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+def read_graph(nodes: Path, edges: Path | None, *, directed: bool = False) -> Graph:
+    """The graph of a .npz file, or of a .csv or .tsv of nodes and one of edges. DataError for what is wrong with it."""
+    if nodes.suffix == ".npz":
+        if edges is not None:
+            raise DataError("a .npz has its edges in itself", where=str(edges), help="leave the file of edges out")
+        return _of_arrays(_arrays(nodes), nodes, directed)
+    if edges is None:
+        raise DataError(
+            "there are nodes without edges", where=str(nodes), help="name the table of edges: edges = 'edges.csv'"
+        )
+    return _of_tables(nodes, edges, directed)
+
+
+def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of a file, plain numbers alone."""
+    try:
+        with zipfile.ZipFile(path) as packed:
+            size = sum(each.file_size for each in packed.infolist())
+        if size > MOST:
+            raise ValueError(f"its arrays have {size:,} bytes, and {MOST:,} are read")
+        with np.load(path, allow_pickle=False) as found:
+            return {name: found[name] for name in found.files}
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError, KeyError) as error:
+        raise DataError("the file is no .npz of plain arrays", where=str(path), why=str(error)) from error
+
+
+def _of_arrays(arrays: Arrays, path: Path, directed: bool) -> Graph:
+    """x (nodes, features), or x_data, x_indices, x_indptr and x_shape; edges (number, 2); y; masks; see the docs."""
+
+    def refuse(what: str, why: str | None = None) -> DataError:
+        return DataError(what, where=str(path), why=why, help="docs/how-to/graphs.md says which arrays there are")
+
+    def array(name: str, kinds: str, dimensions: int) -> npt.NDArray[Any]:
+        if name not in arrays:
+            raise refuse(f"there is no array {name}", f"it has {', '.join(arrays) or 'none'}")
+        found = arrays[name]
+        if found.dtype.kind not in kinds or found.ndim != dimensions:
+            raise refuse(f"{name} cannot be used", f"it is {found.ndim}-dimensional, of {found.dtype}")
+        return found
+
+    nodes, features, entries, values = _features(arrays, array, refuse)
+    edges = array("edges", "iu", 2)
+    if edges.shape[1] != 2:
+        raise refuse("edges are (number, 2)", f"they are {edges.shape}")
+    outside = np.flatnonzero(((edges < 0) | (edges >= nodes)).any(1))
+    if len(outside):
+        row = edges[outside[0]].tolist()
+        raise refuse("an edge leads to no node", f"edge {outside[0]} is {row}, and there are {nodes:,} nodes")
+    labels = array("y", "iu", 1).astype(np.int64) if "y" in arrays else np.full(nodes, UNLABELLED, np.int64)
+    if len(labels) != nodes or (labels < UNLABELLED).any():
+        raise refuse("y has a class of each node, −1 for none", f"there are {nodes:,} nodes and {len(labels):,} in y")
+    number = int(labels.max(initial=-1)) + 1
+    if number > 10_000:
+        raise refuse("y has too many classes", f"the highest is {number - 1:,}")
+    parts = {part: array(name, "b", 1) for part, name in MASKS.items() if name in arrays}
+    for part, mask in parts.items():
+        if len(mask) != nodes:
+            raise refuse(f"{MASKS[part]} is not of these nodes", f"it has {len(mask):,}, not {nodes:,}")
+    names = tuple(map(str, array("names", "U", 1).tolist())) if "names" in arrays else ()
+    classes = tuple(map(str, array("classes", "U", 1).tolist())) if "classes" in arrays else ()
+    if (names and (len({*names}) != nodes)) or (classes and len({*classes}) < number):
+        raise refuse("names are different texts, one for each node, and so are classes")
+    classes = classes or tuple(map(str, range(number)))
+    pairs = edge_pairs(edges.astype(np.int64), nodes, directed=directed)
+    return Graph(str(path), nodes, features, pairs, entries, values, labels, classes, parts, names)
+
+
+def _features(
+    arrays: Arrays, array: Any, refuse: Any
+) -> tuple[int, int, npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    """Nodes, features, and what of them is not 0."""
+    if "x" in arrays:
+        x = array("x", "fiub", 2)
+        entries, (nodes, features) = np.stack(np.nonzero(x)).astype(np.int64), x.shape
+        values = x[entries[0], entries[1]].astype(np.float32)
+    else:
+        data, index, start = array("x_data", "fiub", 1), array("x_indices", "iu", 1), array("x_indptr", "iu", 1)
+        shape = array("x_shape", "iu", 1).tolist()
+        if len(shape) != 2 or not all(0 < each < 1 << 31 for each in shape) or len(start) != shape[0] + 1:
+            raise refuse("x_shape and x_indptr do not agree", f"{shape} and {len(start):,} places")
+        nodes, features = shape
+        steps = np.diff(start.astype(np.int64))
+        whole = start[0] == 0 and (steps >= 0).all() and start[-1] == len(index) == len(data)
+        if not whole or ((index < 0) | (index >= features)).any():
+            raise refuse(
+                "x is no matrix in compressed rows", "places go up to the number of entries, and columns exist"
+            )
+        row = np.repeat(np.arange(nodes, dtype=np.int64), steps)
+        code, first = np.unique(row * features + index, return_index=True)
+        if len(code) != len(index):
+            raise refuse("x has an entry twice")
+        entries, values = np.stack([code // features, code % features]), data[first].astype(np.float32)
+    if not np.isfinite(values).all():
+        raise refuse("a feature is no finite number")
+    return nodes, features, entries, values
+
+
+def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The cells of each line that is not blank, and its number."""
+    mark = "\t" if path.name.removesuffix(".gz").endswith((".tsv", ".txt")) else ","
+    for number, line in enumerate(read_lines(path), start=1):
+        if line.strip():
+            yield number, [cell.strip() for cell in next(csv.reader([line], delimiter=mark))]
+
+
+def _of_tables(nodes: Path, edges: Path, directed: bool) -> Graph:
+    rows = list(_rows(nodes))
+    head = rows[0][1] if rows else []
+    if NODE not in head:
+        why = (
+            f"the first line names the columns, {NODE} one of them; {LABEL} and {PART} may be, all others are features"
+        )
+        raise DataError("there is no column of names", where=f"{nodes}:1", why=why)
+    columns = [at for at, name in enumerate(head) if name not in (NODE, LABEL, PART)]
+    if not columns:
+        raise DataError("the nodes have no features", where=f"{nodes}:1", why=f"the columns are {', '.join(head)}")
+    names: dict[str, int] = {}
+    labels, parts, values = list[str](), list[str](), np.zeros((len(rows) - 1, len(columns)), np.float32)
+    for place, (number, cells) in enumerate(rows[1:]):
+        where = f"{nodes}:{number}"
+        if len(cells) != len(head):
+            raise DataError(
+                "a node has not the columns of the first line", where=where, why=f"{len(cells)}, {len(head)}"
+            )
+        named = dict(zip(head, cells, strict=True))
+        if names.setdefault(named[NODE], place) != place:
+            raise DataError(f"the node {named[NODE]} stands there twice", where=where)
+        values[place] = [_number(cells[at], head[at], where) for at in columns]
+        labels.append(named.get(LABEL, ""))
+        if (part := named.get(PART, "")) not in ("", *PARTS):
+            raise DataError(f"{part!r} is no part", where=where, why=f"it is one of {', '.join(PARTS)}, or nothing")
+        parts.append(part)
+    classes = tuple(sorted({*labels} - {""}))
+    of = {name: number for number, name in enumerate(classes)} | {"": UNLABELLED}
+    entries = np.stack(np.nonzero(values)).astype(np.int64)
+    masks = {part: np.array([each == part for each in parts], np.bool_) for part in PARTS if part in parts}
+    pairs = edge_pairs(_edges(edges, names, nodes), len(names), directed=directed)
+    numbers = np.array([of[each] for each in labels], np.int64)
+    found = values[entries[0], entries[1]]
+    return Graph(
+        str(nodes), len(names), len(columns), pairs, entries, found, numbers, classes, masks, tuple(names)
+    )  # fmt: skip
+
+
+def _number(cell: str, column: str, where: str) -> float:
+    try:
+        found = float(cell)
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found):
+        raise DataError(f"the feature {column} is {cell!r}", where=where, why="features are finite numbers")
+    return found
+
+
+def _edges(path: Path, names: Mapping[str, int], nodes: Path) -> npt.NDArray[np.int64]:
+    """(number, 2): the nodes of each line."""
+    found: list[tuple[int, int]] = []
+    for number, cells in _rows(path):
+        if not found and number == 1 and cells[0].lower() in HEADS and cells[0] not in names:
+            continue
+        if len(cells) < 2:
+            raise DataError("an edge has two ends", where=f"{path}:{number}", why=f"the line is {cells}")
+        for end in cells[:2]:
+            if end not in names:
+                raise DataError(
+                    f"an edge leads to {end!r}, which is no node", where=f"{path}:{number}",
+                    why=f"{nodes} has {len(names):,} nodes", help=did_you_mean(end, list(names)[:10_000]),
+                )  # fmt: skip
+        found.append((names[cells[0]], names[cells[1]]))
+    return np.array(found, np.int64).reshape(-1, 2)
+
+
+def save_graph(graph: Graph, path: Path) -> None:
+    """Write the .npz that ``read_graph`` reads as a directed graph."""
+    start = np.concatenate([[0], np.bincount(graph.entries[0], minlength=graph.nodes).cumsum()])
+    arrays: dict[str, Any] = {
+        "x_data": graph.values,
+        "x_indices": graph.entries[1],
+        "x_indptr": start,
+        "x_shape": np.array([graph.nodes, graph.features]),
+        "edges": graph.pairs.T,
+        "y": graph.labels,
+        "classes": np.array(graph.classes, np.str_),
+        **{MASKS[part]: mask for part, mask in graph.parts.items()},
+    }
+    if graph.names:
+        arrays["names"] = np.array(graph.names, np.str_)
+    np.savez_compressed(path, **arrays)

@@ -1,0 +1,1 @@
+"""Networks over the nodes of graphs."""

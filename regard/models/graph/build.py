@@ -1,0 +1,118 @@
+"""Networks over the nodes of a graph, from their config."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import elu
+
+from regard.attention.contract import Mechanism
+from regard.attention.mechanisms.dot import Dot
+from regard.attention.mechanisms.gat import Gat
+from regard.attention.mechanisms.gatv2 import Gatv2
+from regard.attention.positions.edge_bias import EdgeBias
+from regard.models.dropout import Dropout
+from regard.models.graph.config import GraphNetConfig
+from regard.models.graph.layers import (
+    EVERYBODY,
+    GraphAttention,
+    GraphConvolution,
+    NodeFeatures,
+    NodeLinear,
+    node_span,
+)
+
+__all__ = ["GraphNet", "build_graph_net"]
+
+Made = dict[str, tuple[int, Callable[[int, int], Mechanism]]]
+# projections of a layer, and the mechanism for so many heads of such a width
+ATTENTION: Made = {
+    "gat": (1, lambda heads, width: Gat(heads=heads, query_width=width, key_width=width)),
+    "gatv2": (2, lambda heads, width: Gatv2(heads=heads, query_width=width, key_width=width)),
+    "transformer": (3, lambda heads, width: Dot(bias=EdgeBias(heads))),
+}
+
+
+class GraphNet(nn.Module):
+    """Layers one after the other: ELU between those of attention, ReLU between convolutions; none after the last.
+
+    ``skips``: for each layer what carries its input beside it, or None.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[GraphAttention | GraphConvolution],
+        skips: Sequence[nn.Module | None],
+    ) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.skips = nn.ModuleList([skip or nn.Module() for skip in skips])
+        self._skipped = [skip is not None for skip in skips]
+
+    def forward(
+        self,
+        x: Float[Tensor, "nodes features"] | NodeFeatures,
+        pairs: Int[Tensor, "2 edges"],
+        degree: Float[Tensor, "edges"],
+    ) -> Float[Tensor, "nodes outputs"]:
+        """Outputs of each node; ``degree``: weights of the edges by degree, which a convolution goes by."""
+        return self.states(x, pairs, degree)[-1]
+
+    def states(
+        self,
+        x: Float[Tensor, "nodes features"] | NodeFeatures,
+        pairs: Int[Tensor, "2 edges"],
+        degree: Float[Tensor, "edges"],
+    ) -> list[Tensor]:
+        """Outputs of each layer, after its rectifier."""
+        span = node_span(x.nodes if isinstance(x, NodeFeatures) else len(x), pairs)
+        found: list[Tensor] = []
+        for number, layer in enumerate(self.layers):
+            assert isinstance(layer, GraphAttention | GraphConvolution)
+            mixed: Tensor = layer(x, layer.bind(span), degree)
+            if self._skipped[number]:
+                mixed = mixed + self.skips[number](x)
+            if number + 1 < len(self.layers):
+                mixed = mixed.relu() if isinstance(layer, GraphConvolution) else elu(mixed)
+            found.append(mixed)
+            x = mixed
+        return found
+
+
+def build_graph_net(config: GraphNetConfig, *, features: int, outputs: int) -> GraphNet:
+    """A network of that config, initialised from torch's default generator."""
+    layers: list[GraphAttention | GraphConvolution] = []
+    skips: list[nn.Module | None] = []
+    for number in range(config.layers):
+        last, inputs = number + 1 == config.layers, config.hidden if number else features
+        width = outputs if last else config.width
+        wide = width if last or config.kind == "gcn" else config.hidden
+        layers.append(_layer(config, inputs, width, last=last))
+        skips.append(_skip(inputs, wide) if config.skip else None)
+    return GraphNet(layers, skips)
+
+
+def _skip(inputs: int, outputs: int) -> nn.Module:
+    return nn.Identity() if inputs == outputs else NodeLinear(inputs, outputs)
+
+
+def _layer(config: GraphNetConfig, inputs: int, width: int, *, last: bool) -> GraphAttention | GraphConvolution:
+    if config.kind == "gcn":
+        return GraphConvolution(inputs, width, dropout=config.dropout)
+    heads = config.output_heads if last else config.heads
+    projections, make = ATTENTION[config.kind]
+    mechanism = make(heads, width)
+    mechanism.drop_weights(Dropout(config.attention_dropout))
+    return GraphAttention(
+        inputs,
+        width,
+        heads=heads,
+        mechanism=mechanism,
+        projections=projections,
+        mean=last,
+        dropout=config.dropout,
+        value_dropout=config.value_dropout,
+        mask=EVERYBODY if config.sees == "all" else None,
+    )

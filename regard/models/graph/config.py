@@ -1,0 +1,41 @@
+"""Config of a network over the nodes of a graph. Imports no torch."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = ["GraphNetConfig"]
+
+
+class GraphNetConfig(BaseModel):
+    """Layers that each mix a node with its neighbours; the last one gives what is asked for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    kind: Literal["gat", "gatv2", "gcn", "transformer"] = Field(
+        "gat",
+        description="how a node weighs its neighbours: gat, gatv2, gcn (by degrees, not learned), transformer "
+        "(scaled products and a bias by edge)",
+    )
+    layers: int = Field(2, ge=1, le=64, description="as many edges away a node can see")
+    width: int = Field(8, ge=1, le=1 << 14, description="features a head")
+    heads: int = Field(8, ge=1, le=1 << 10, description="of all layers but the last, side by side; gcn has one")
+    output_heads: int = Field(1, ge=1, le=1 << 10, description="of the last layer, whose mean is taken")
+    dropout: float = Field(0.6, ge=0, lt=1, description="of the inputs of each layer")
+    attention_dropout: float = Field(0.6, ge=0, lt=1, description="of attention weights, an edge at a time")
+    value_dropout: float = Field(
+        0.0, ge=0, lt=1, description="of the projected features before they are summed, as in the code of GAT's authors"
+    )
+    skip: bool = Field(False, description="add a layer's input to its output, projected where widths differ")
+    sees: Literal["edges", "all"] = Field(
+        "edges",
+        description="all: every node looks at every other, and a transformer's bias alone tells edges; memory goes "
+        "with the square of the nodes",
+    )
+
+    @property
+    def hidden(self) -> int:
+        """Features of a node between layers."""
+        return self.width * (1 if self.kind == "gcn" else self.heads)

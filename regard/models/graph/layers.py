@@ -1,0 +1,147 @@
+"""Layers over the nodes of a graph: attention over edges, and convolution by degrees."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Float64, Int
+from torch import Tensor, nn
+
+from regard.attention.contract import Mechanism
+from regard.attention.edge_kernel import EdgeLayout, edge_layout, edge_sum
+from regard.attention.mask import Bound, Edges, Mask, Padding, Span
+from regard.attention.span import EdgeList
+from regard.models.dropout import Dropout
+
+__all__ = ["GraphAttention", "GraphConvolution", "NodeFeatures", "NodeLinear", "degree_weights"]
+
+
+class NodeFeatures(NamedTuple):
+    """Features of nodes, mostly 0: the pairs (node, feature) that are not, and their values."""
+
+    pairs: Int[Tensor, "2 entries"]
+    values: Float[Tensor, "entries"]
+    nodes: int
+    width: int
+
+    def layout(self) -> EdgeLayout:
+        return edge_layout(self.pairs, self.nodes, self.width)
+
+
+class NodeLinear(nn.Module):
+    """x W for features of nodes, dense or sparse; of sparse ones the zeros cost nothing, nor does their dropout.
+
+    W (inputs, outputs) is uniform in ±√(6 / (inputs + outputs)) (Glorot & Bengio 2010).
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(inputs, outputs)))
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "nodes inputs"] | NodeFeatures) -> Float[Tensor, "nodes outputs"]:
+        if isinstance(x, Tensor):
+            return self.dropout(x) @ self.weight
+        layout, values = x.layout(), self.dropout(x.values.to(self.weight.dtype))
+        return edge_sum(values[None], self.weight[None], layout)[0]
+
+
+class GraphAttention(nn.Module):
+    """h_i' = ‖_heads Σ_j α_ij W_v h_j + b over the edges (i, j), or the mean of the heads (Veličković et al. 2018,
+    Eq. 4–6).
+
+    ``mechanism`` gives α of queries, keys and values. ``projections``: 1, where W h is all three (GAT); 2, where keys
+    are values (GATv2); 3 (a Transformer). ``mask``: who sees whom. ``dropout``: of the inputs; ``value_dropout``: of
+    W_v h, after α is known: the code of GAT's authors has it, their paper does not say so.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        width: int,
+        *,
+        heads: int,
+        mechanism: Mechanism,
+        projections: int,
+        mean: bool = False,
+        dropout: float = 0.0,
+        value_dropout: float = 0.0,
+        mask: Mask | None = None,
+    ) -> None:
+        super().__init__()
+        self.value_dropout = Dropout(value_dropout)
+        self.heads, self.width, self.mean, self.mask = heads, width, mean, mask or Edges()
+        self.project = NodeLinear(inputs, projections * heads * width, dropout=dropout)
+        self.mechanism = mechanism
+        self.bias = nn.Parameter(torch.zeros(width if mean else heads * width))
+
+    def _heads(self, x: Float[Tensor, "nodes inputs"] | NodeFeatures) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, (1, heads, nodes, width) each."""
+        parts = self.project(x).split(self.heads * self.width, -1)
+        every = [part.unflatten(-1, (self.heads, self.width)).transpose(0, 1)[None].contiguous() for part in parts]
+        return every[0], every[-2] if len(every) == 3 else every[-1], every[-1]
+
+    def forward(
+        self, x: Float[Tensor, "nodes inputs"] | NodeFeatures, bound: Bound, degree: Tensor
+    ) -> Float[Tensor, "nodes outputs"]:
+        query, key, value = self._heads(x)
+        context = self.mechanism(query, self.mechanism.prepare(key), self.value_dropout(value), bound).context[0]
+        mixed = context.mean(0) if self.mean else context.transpose(0, 1).flatten(1)
+        return mixed + self.bias
+
+    def bind(self, span: Span) -> Bound:
+        """The mask over the nodes of ``span``."""
+        return self.mask.bind(span, span)
+
+    def weights(
+        self, x: Float[Tensor, "nodes inputs"] | NodeFeatures, node: int, others: Int[Tensor, "others"]
+    ) -> Float[Tensor, "heads others"]:
+        """α of one node over ``others``, all that it sees, itself among them."""
+        query, key, value = (part[:, :, others] for part in self._heads(x))
+        own = int((others == node).nonzero()[0])
+        places = torch.arange(len(others), device=others.device)
+        span = node_span(len(others), torch.stack([torch.full_like(places, own), places]))
+        attended = self.mechanism(query, self.mechanism.prepare(key), value, self.bind(span), need_weights=True)
+        assert attended.weights is not None  # asked for
+        return attended.weights[0, :, own]
+
+
+class GraphConvolution(nn.Module):
+    """h_i' = Σ_j w_ij W h_j + b over the edges (i, j), w_ij = 1 / √(d_i d_j) (Kipf & Welling 2017, Eq. 2).
+
+    d counts the edges of a node, the one to itself included. ``degree`` gives w of each edge: it is of the whole
+    graph, also where only a part of it is looked at.
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.project = NodeLinear(inputs, outputs, dropout=dropout)
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def bind(self, span: Span) -> Bound:
+        """The mask over the nodes of ``span``."""
+        return Edges().bind(span, span)
+
+    def forward(
+        self, x: Float[Tensor, "nodes inputs"] | NodeFeatures, bound: Bound, degree: Float[Tensor, "edges"]
+    ) -> Float[Tensor, "nodes outputs"]:
+        projected = self.project(x)
+        assert isinstance(bound.query.edges, EdgeList)
+        layout = edge_layout(bound.query.edges.pairs, len(projected), len(projected))
+        return edge_sum(degree.to(projected.dtype)[layout.source][None], projected[None], layout)[0] + self.bias
+
+
+def degree_weights(pairs: Int[Tensor, "2 edges"], nodes: int) -> Float64[Tensor, "edges"]:
+    """1 / √(d_i d_j) of each edge, d the number of edges of a node; each edge stands once, in both directions."""
+    root = torch.bincount(pairs[0], minlength=nodes).clamp_min(1).double().rsqrt()
+    return root[pairs[0]] * root[pairs[1]]
+
+
+def node_span(nodes: int, pairs: Int[Tensor, "2 edges"]) -> Span:
+    """The nodes of a graph as the columns of one row."""
+    columns = torch.ones(1, nodes, dtype=torch.bool, device=pairs.device)
+    return Span.of(columns)._replace(edges=EdgeList(pairs))
+
+
+EVERYBODY = Padding()  # nothing is padded: the mask of those who see all

@@ -1,0 +1,37 @@
+"""Links of two nodes, told by what a network makes of each."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.models.graph.build import GraphNet
+from regard.models.graph.layers import NodeFeatures
+
+__all__ = ["LinkNet"]
+
+
+class LinkNet(nn.Module):
+    """s(i, j) = z_i · z_j, or z_iᵀ W z_j with ``bilinear``, of the outputs z of ``net`` (Kipf & Welling 2016, Eq. 2).
+
+    W begins as the identity. The logit has a bias besides: few pairs of nodes have an edge.
+    """
+
+    def __init__(self, net: GraphNet, width: int, *, bilinear: bool) -> None:
+        super().__init__()
+        self.net = net
+        self.weight = nn.Parameter(torch.eye(width)) if bilinear else None
+        self.bias = nn.Parameter(torch.zeros(()))
+
+    def forward(
+        self,
+        x: Float[Tensor, "nodes features"] | NodeFeatures,
+        pairs: Int[Tensor, "2 edges"],
+        degree: Float[Tensor, "edges"],
+        ends: Int[Tensor, "2 candidates"],
+    ) -> Float[Tensor, "candidates"]:
+        """Logits of an edge between the two ``ends`` of each candidate."""
+        z = self.net(x, pairs, degree)
+        one, other = z.index_select(0, ends[0]), z.index_select(0, ends[1])
+        return ((one if self.weight is None else one @ self.weight) * other).sum(-1) + self.bias

@@ -1,0 +1,169 @@
+"""Global and local attention: a window for most columns, and a few that see and are seen by all."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from regard.attention.contract import Abilities, Mixed, Mixer
+from regard.attention.global_local_kernel import (
+    GlobalColumns,
+    Neighbourhood,
+    attend_neighbours,
+    attend_neighbours_reference,
+)
+from regard.attention.heads import MultiHead, SelfAttention
+from regard.attention.kernel import attend
+from regard.attention.mask import Causal, Padding, Span, Window
+from regard.attention.mechanisms.dot import Dot
+from regard.attention.positions.rotary import Rotary
+from regard.core.reference_mode import in_reference_mode
+from regard.core.state import State
+from regard.models.dropout import Dropout
+
+__all__ = ["GlobalLocal"]
+
+
+class GlobalLocal(Mixer):
+    """softmax(Q Kᵀ / √d) V where column i sees j if |i − j| ≤ ``radius``, or if one of them is global.
+
+    ETC (Ainslie et al. 2020), Longformer (Beltagy et al. 2020) and BigBird (Zaheer et al. 2020) in one: global columns
+    are those that ``Span.is_global`` marks, or else the ``first`` ones; with ``separate`` projections they ask of all
+    by queries, keys and values of their own (Longformer, §3.1). ``radius``: of this layer, or a list, one a layer and
+    the last for all that follow; in steps of ``dilation`` columns. ``random``: blocks of columns that each block of
+    queries sees besides (BigBird), the same whatever the batch, by ``seed`` and layer. ``labels`` k: keys are
+    k_j + a_l, l the distance clipped at ±k, or that one of both is global (ETC, Eq. 2); 0: none.
+
+    Any two valid columns are connected within two layers, by way of a global one. Not causal and without a state; where
+    ``causal`` it is a window with the first positions as sinks, which a cache of constant size serves: then only
+    ``radius`` and ``first`` can be chosen. Cost: 4 · width² a position, with ``separate`` 7, and length · (2 · radius +
+    globals + random blocks) · 2 · width; no table of length².
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        heads: int,
+        causal: bool,
+        dropout: float = 0.0,
+        rotary: Rotary | None = None,
+        layer: int = 0,
+        radius: int | list[int] = 64,
+        first: int = 1,
+        dilation: int = 1,
+        random: int = 0,
+        seed: int = 0,
+        labels: int = 0,
+        separate: bool | None = None,
+    ) -> None:
+        super().__init__()
+        if width % heads:
+            raise ValueError(f"heads = {heads} does not divide width = {width}")
+        radii = radius if isinstance(radius, list) else [radius]
+        if not radii or min(*radii, dilation) < 1:
+            raise ValueError("radius (of each layer, where it is a list) and dilation are 1 or more")
+        if min(first, random, seed, labels) < 0:
+            raise ValueError("first, random, seed and labels are 0 or more")
+        reach = radii[min(layer, len(radii) - 1)]
+        if random and dilation > 1:
+            raise ValueError("random blocks are blocks of neighbours: not with a dilation")
+        self.causal, self.heads, self.first, self.labels = causal, heads, first, labels
+        self.around = Neighbourhood(reach, dilation, random, 1009 * layer + seed)
+        if causal:
+            if dilation > 1 or random or labels or separate:
+                raise ValueError("a column that sees none after it has a window and sinks: radius and first alone")
+            self.inner = _windowed(width, heads, Window(reach, first), dropout, rotary)
+            return
+        self.rotary, self.dropping = rotary, Dropout(dropout) if dropout else None
+        self.query, self.key, self.value, self.output = (nn.Linear(width, width, bias=False) for _ in range(4))
+        self.separate = separate is not False
+        if self.separate:
+            self.global_query, self.global_key, self.global_value = (
+                nn.Linear(width, width, bias=False) for _ in range(3)
+            )
+        # Of distances −k … k, and of global columns; those themselves see all under one label, which would cancel.
+        table = torch.randn(heads, 2 * labels + 2, width // heads) / math.sqrt(width // heads)
+        self.label = nn.Parameter(table) if labels else None
+
+    @property
+    def packs(self) -> bool:
+        return self.causal and self.inner.packs
+
+    def can(self) -> Abilities:
+        return Abilities(
+            causal=self.causal,
+            cross=False,
+            stream="exact" if self.causal else "none",
+            weights=False,
+            order_free=False,
+            normalised=True,
+            fused=True,
+        )
+
+    def start(self, rows: int) -> State:
+        return self.inner.start(rows) if self.causal else ()
+
+    def forward(self, x: Float[Tensor, "rows length width"], span: Span, state: State) -> Mixed:
+        if self.causal:
+            mixed: Mixed = self.inner(x, span, state)
+            return mixed._replace(weights=None)
+        query, key, value = (self._heads(part(x)) for part in (self.query, self.key, self.value))
+        if self.rotary is not None:
+            query, key = self.rotary(query, span.position), self.rotary(key, span.position)
+        is_global = self._global(span)
+        scale, dropping = 1 / math.sqrt(query.shape[-1]), self.dropping if self.training else None
+        near = attend_neighbours_reference if in_reference_mode() else attend_neighbours
+        context = near(
+            query, key, value, span.valid, is_global, self.around, scale=scale, labels=self.label, dropping=dropping
+        )
+        places = GlobalColumns.of(is_global)
+        if places.column.shape[1]:
+            if self.separate:
+                query, key, value = self._separate(x, span)
+            context = self._seeing_all(context, places, query, key, value, span, dropping)
+        return Mixed(self.output(context.transpose(1, 2).flatten(2)), ())
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    def _global(self, span: Span) -> Bool[Tensor, "batch length"]:
+        if isinstance(span.is_global, Tensor):
+            return span.is_global & span.valid
+        return (torch.arange(span.valid.shape[1], device=span.valid.device) < self.first) & span.valid
+
+    def _separate(self, x: Tensor, span: Span) -> tuple[Tensor, Tensor, Tensor]:
+        parts = (self.global_query, self.global_key, self.global_value)
+        query, key, value = (self._heads(part(x)) for part in parts)
+        if self.rotary is not None:
+            query, key = self.rotary(query, span.position), self.rotary(key, span.position)
+        return query, key, value
+
+    def _seeing_all(
+        self,
+        context: Float[Tensor, "batch heads length width"],
+        places: GlobalColumns,
+        query: Float[Tensor, "batch heads length width"],
+        key: Float[Tensor, "batch heads length width"],
+        value: Float[Tensor, "batch heads length width"],
+        span: Span,
+        dropping: nn.Module | None,
+    ) -> Float[Tensor, "batch heads length width"]:
+        """Context in which global columns have looked at all."""
+        asked = places.take(query)
+        bound = Padding().bind(Span.of(places.there), Span.of(span.valid))
+        found, _ = attend(asked, key, value, bound, dropping=dropping)
+        kept = torch.where(places.there[:, None, :, None], found.to(context.dtype), places.take(context))
+        return context.scatter(2, places.column[:, None, :, None].expand_as(kept), kept)
+
+
+def _windowed(width: int, heads: int, window: Window, dropout: float, rotary: Rotary | None) -> SelfAttention:
+    mechanism = Dot()
+    if dropout:
+        mechanism.drop_weights(Dropout(dropout))
+    return SelfAttention(
+        MultiHead(width, heads=heads, mechanism=mechanism), mask=Causal() & Padding() & window, rotary=rotary
+    )

@@ -1,0 +1,241 @@
+"""Hashed attention of the Reformer: columns look at those whose queries fall into the same bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import normalize, pad
+
+from regard.attention.contract import Abilities, Mixed, Mixer
+from regard.attention.hashing import (
+    SELF_ENERGY,
+    Drops,
+    SortedChunks,
+    attend_chunks,
+    draw_rotations,
+    fixed_rotations,
+    hash_columns,
+)
+from regard.attention.key_value import KeyValue
+from regard.attention.mask import Span
+from regard.attention.positions.rotary import Rotary
+from regard.core.randomness import generator
+from regard.core.state import State, truncate
+from regard.models.dropout import Dropout
+
+__all__ = ["HashedAttention", "HashedState"]
+
+MOST_BUCKETS = 1 << 20
+
+
+class HashedState(NamedTuple):
+    """Keys and values of all columns so far, and the buckets of each, which is () where decoding looks at all."""
+
+    cache: KeyValue
+    bucket: Int[Tensor, "rows heads slots rounds"] | tuple[()]
+
+    def append(self, key: Tensor, value: Tensor, bucket: Int[Tensor, "rows heads length rounds"], span: Span) -> State:
+        """State with more columns."""
+        cache = self.cache.append(key, value, span)
+        if not isinstance(self.bucket, Tensor) or self.bucket.shape[2] == 0:
+            return HashedState(cache, bucket if isinstance(self.bucket, Tensor) else ())
+        at = self.cache.length[:, None] + torch.arange(bucket.shape[2], device=bucket.device)
+        kept = pad(self.bucket, (0, 0, 0, cache.key.shape[2] - self.bucket.shape[2]))
+        return HashedState(cache, kept.scatter(2, at[:, None, :, None].expand_as(bucket), bucket))
+
+    def truncate(self, length: Int[Tensor, "rows"]) -> HashedState:
+        return self._replace(cache=truncate(self.cache, length))
+
+    def join(self, states: Sequence[HashedState]) -> HashedState:
+        cache = self.cache.join([state.cache for state in states])
+        buckets = [state.bucket for state in states if isinstance(state.bucket, Tensor)]
+        padded = [pad(each, (0, 0, 0, cache.key.shape[2] - each.shape[2])) for each in buckets]
+        return HashedState(cache, torch.cat(padded) if padded else ())
+
+
+class HashedAttention(Mixer):
+    """softmax(q_i · k_j) v_j over j that share a bucket with i in some round, k_j = q_j / ‖q_j‖ (Kitaev et al. 2020)
+
+    Args:
+        heads: h. ``causal``: whether a column sees none after it.
+        dropout: of attention weights. ``rotary``: positions, which turn queries before they are hashed.
+        buckets: of a round, an even number, 1 for none, or several factors of it; some 2 · length / chunk are the
+            paper's. Random rotations hash, anew at each pass of training, by ``seed`` in evaluation.
+        chunk: m. ``rounds``: of hashing. ``evaluation_rounds``: in evaluation; None: as many.
+        nearest: a causal column looks at the m columns before it of its bucket, so that no later column changes
+            what it sees; otherwise at what its own and the previous chunk hold. None: where it is causal.
+        across: at every bucket of those two chunks.
+        scale: of energies. Keys have length 1, so 1 is what 1/√d is elsewhere.
+    A column sees itself where it sees nothing else. Documents of a row are sorted apart. State: keys, values and
+    buckets; decoding with ``nearest`` gives what one pass gives, at the price of one product with each key; otherwise
+    it looks at all keys, as evaluation with one bucket does. Cost: 3 · width² a position, and
+    4 · m · width · rounds for attention, with ``buckets`` / 2 · width · rounds (the sum of factors) for hashing.
+    """
+
+    like: Float[Tensor, "0"]
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        heads: int = 1,
+        causal: bool = True,
+        dropout: float = 0.0,
+        rotary: Rotary | None = None,
+        buckets: int | tuple[int, ...] = 64,
+        chunk: int = 64,
+        rounds: int = 4,
+        evaluation_rounds: int | None = None,
+        nearest: bool | None = None,
+        across: bool = False,
+        scale: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.factors = (buckets,) if isinstance(buckets, int) else tuple(buckets)
+        self.nearest = (causal and not across) if nearest is None else nearest
+        _check(width, heads, self.factors, min(chunk, rounds, 1 if evaluation_rounds is None else evaluation_rounds))
+        if self.nearest and not causal:
+            raise ValueError("nearest = true is for columns that see none after them: an encoder looks at chunks")
+        if self.nearest and across:
+            raise ValueError("across = true looks at chunks: it needs nearest = false")
+        self.heads, self.causal, self.across = heads, causal, across
+        self.chunk, self.rounds, self.evaluation_rounds = chunk, rounds, evaluation_rounds or rounds
+        self.scale, self.seed, self.rotary = scale, seed, rotary
+        self.query, self.value, self.output = (nn.Linear(width, width, bias=False) for _ in range(3))
+        self.weight_dropout = Dropout(dropout)
+        self.register_buffer("like", torch.empty(0), persistent=False)  # the type and device of the cache
+
+    @property
+    def packs(self) -> bool:
+        return self.nearest  # chunks are cut whatever the document
+
+    def can(self) -> Abilities:
+        return Abilities(
+            causal=self.causal,
+            cross=False,
+            stream="exact" if self.nearest else "none",
+            weights=False,
+            order_free=False,
+            normalised=True,
+            fused=True,
+            leaves_itself_out=True,
+        )
+
+    def hash_nothing(self) -> None:
+        """Put all columns into one bucket, and this into one chunk: full attention, for comparison; time as length²."""
+        self.factors, self.chunk, self.rounds, self.evaluation_rounds = (1,), 1 << 30, 1, 1
+
+    def start(self, rows: int) -> State:
+        if not self.causal:
+            return ()
+        empty = self.like.new_empty(rows, self.heads, 0, self.value.in_features // self.heads)
+        span = Span.of(torch.ones(rows, 0, dtype=torch.bool, device=self.like.device))
+        bucket = empty.new_empty(rows, self.heads, 0, self.evaluation_rounds, dtype=torch.int64)
+        return HashedState(KeyValue(empty, empty, span), bucket if self.nearest else ())
+
+    def forward(self, x: Float[Tensor, "batch length width"], span: Span, state: State) -> Mixed:
+        query, value = (part(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (self.query, self.value))
+        if self.rotary is not None:
+            query = self.rotary(query, span.position)
+        key, bucket = normalize(query, dim=-1), self._hash(query)
+        if not isinstance(state, HashedState):
+            return Mixed(self._output(self._in_chunks(query, key, value, bucket, span)), ())
+        after = state.append(key, value, bucket.transpose(2, 3), span)
+        if state.cache.key.shape[2] == 0:
+            return Mixed(self._output(self._in_chunks(query, key, value, bucket, span)), after)
+        if self.training:
+            raise ValueError("in training hashed attention takes a sequence in one piece: each pass hashes anew")
+        own = state.cache.length[:, None] + torch.arange(x.shape[1], device=x.device)
+        return Mixed(self._output(self._over_cache(query, bucket, span, own, after)), after)
+
+    def _output(self, context: Float[Tensor, "batch heads length value"]) -> Float[Tensor, "batch length width"]:
+        projected: Tensor = self.output(context.transpose(1, 2).flatten(2))
+        return projected
+
+    def _hash(self, query: Float[Tensor, "batch heads length width"]) -> Int[Tensor, "batch heads rounds length"]:
+        width = query.shape[-1]
+        if self.training:
+            drawn = draw_rotations(self.heads, width, self.rounds, self.factors, generator(), query.device)
+        else:
+            drawn = fixed_rotations(self.heads, width, self.evaluation_rounds, self.factors, self.seed)
+        return hash_columns(query, drawn, self.factors)
+
+    def _in_chunks(
+        self,
+        query: Float[Tensor, "batch heads length width"],
+        key: Float[Tensor, "batch heads length width"],
+        value: Float[Tensor, "batch heads length width"],
+        bucket: Int[Tensor, "batch heads rounds length"],
+        span: Span,
+    ) -> Float[Tensor, "batch heads length width"]:
+        """Context of a whole sequence; in float32 where the model is narrower."""
+        if not query.numel():
+            return value
+        if isinstance(span.segment, Tensor):
+            bucket = bucket + span.segment[:, None, None] * prod(self.factors)
+        valid = span.valid[:, None].expand(-1, self.heads, -1).flatten(0, 1)
+        how = {"causal": self.causal, "nearest": self.nearest, "across": self.across}
+        chunks = SortedChunks.of(bucket.flatten(0, 1), valid, chunk=self.chunk, **how)
+        drops = None
+        if self.training and self.weight_dropout.threshold:
+            draws = self.weight_dropout.draws(chunks.hidden.shape, query.device)
+            drops = Drops(draws, self.weight_dropout.threshold)
+        wide = torch.promote_types(query.dtype, torch.float32)
+        parts = [part.flatten(0, 1).to(wide) for part in (query, key, value)]
+        context = attend_chunks(parts[0], parts[1], parts[2], chunks, scale=self.scale, drops=drops)
+        return context.view_as(value).to(value.dtype)
+
+    def _over_cache(
+        self,
+        query: Float[Tensor, "batch heads length width"],
+        bucket: Int[Tensor, "batch heads rounds length"],
+        span: Span,
+        own: Int[Tensor, "batch length"],
+        state: HashedState,
+    ) -> Float[Tensor, "batch heads length width"]:
+        """Context of columns that follow others, in their slots ``own``: a table of their energies to all keys."""
+        keys = state.cache.span
+        slots = torch.arange(keys.valid.shape[1], device=query.device)
+        may = keys.valid[:, None] & (slots <= own[..., None])
+        if isinstance(span.segment, Tensor):
+            may = may & (span.segment[..., None] == keys.read("segment")[:, None])
+        may = may[:, None]
+        if isinstance(state.bucket, Tensor):
+            may = self._in_buckets(bucket, state.bucket, may)
+        energy = (query @ state.cache.key.transpose(-1, -2)) * self.scale
+        itself = (slots == own[..., None])[:, None]
+        energy = energy.float() if energy.dtype.itemsize < 4 else energy
+        energy = energy.masked_fill(~may, float("-inf")).masked_fill(itself, SELF_ENERGY)
+        return energy.softmax(-1).to(query.dtype) @ state.cache.value
+
+    def _in_buckets(
+        self,
+        bucket: Int[Tensor, "batch heads rounds length"],
+        kept: Int[Tensor, "batch heads slots rounds"],
+        may: Bool[Tensor, "batch 1 length slots"],
+    ) -> Bool[Tensor, "batch heads length slots"]:
+        """Keys that share a bucket in some round, of which no more than a chunk's are nearer."""
+        same = (bucket[..., None] == kept.transpose(2, 3)[:, :, :, None]) & may[:, :, None]
+        met = same.cumsum(-1)
+        return (same & (met[..., -1:] - met <= self.chunk)).any(2)
+
+
+def _check(width: int, heads: int, factors: tuple[int, ...], least: int) -> None:
+    """Raise ValueError where sizes cannot serve."""
+    if width % heads:
+        raise ValueError(f"{heads} heads do not divide the width {width}")
+    if least < 1:
+        raise ValueError("chunk, rounds and evaluation_rounds are 1 or more")
+    if not factors or any(factor < 1 or (factor % 2 and factor > 1) for factor in factors):
+        raise ValueError(
+            f"buckets = {', '.join(map(str, factors)) or 'none'}: a hash is the largest of x R and −x R, so each "
+            "number of buckets is even, or 1 for none"
+        )
+    if prod(factors) > MOST_BUCKETS:
+        raise ValueError(f"buckets: at most {MOST_BUCKETS:,} in all, not {prod(factors):,}")

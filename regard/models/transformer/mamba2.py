@@ -1,0 +1,106 @@
+"""Mamba-2: a linear recurrence whose decay is chosen by the input, in the place of self-attention."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import conv1d, silu, softplus
+
+from regard.attention.contract import Abilities, Mixed, Mixer
+from regard.attention.linear_scan import CHUNK, chunked_scan
+from regard.attention.mask import Span
+from regard.attention.norm import RootMeanSquareNorm
+
+__all__ = ["Mamba2", "Mamba2State"]
+
+STEPS = (1e-3, 1e-1)  # of Δ at the start, one a head, evenly in the logarithm (Gu & Dao 2023, §3.6)
+RATES = (1.0, 16.0)  # of −A at the start
+
+
+class Mamba2State(NamedTuple):
+    """Last columns before the convolution, and S of each head, float32 or wider."""
+
+    recent: Float[Tensor, "rows kept features"]
+    memory: Float[Tensor, "rows heads state value"]
+
+
+class Mamba2(Mixer):
+    """S_t = exp(Δ_t A) S_{t−1} + Δ_t B_t x_tᵀ, y_t = S_tᵀ C_t + D x_t, out = W_o RMSNorm(y_t ∘ SiLU(z_t))
+
+    with x, B and C each SiLU of a causal convolution of their own features, Δ_t = softplus(W_Δ u_t + b), and one
+    number A < 0, Δ and D a head (Dao & Gu 2024, §7.1; SSD with a scalar decay, Eq. 8). B and C play keys and queries,
+    which all heads share, x the values: S is linear attention that forgets at a rate it chooses.
+
+    ``expand`` · width are the features of x, in ``heads`` heads; ``state``: features of B and C; ``kernel``: columns of
+    the convolution; ``chunk``: columns multiplied at once, which changes the order of sums only. Causal only.
+    State: the last ``kernel`` − 1 columns and S; padded columns enter neither. It cannot be truncated. Cost:
+    (3 · ``expand`` · width + 2 · ``state``) · width multiply-adds a position, and the scan. No weights are formed.
+    """
+
+    def __init__(
+        self, width: int, *, heads: int, causal: bool, expand: int = 2, state: int = 64, kernel: int = 4,
+        chunk: int = CHUNK,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if not causal:
+            raise ValueError("a recurrence goes one way: in an encoder take linear, global-local or self-attention")
+        if min(expand, state, kernel, chunk) < 1:
+            raise ValueError("expand, state, kernel and chunk are 1 or more")
+        inner = expand * width
+        if inner % heads:
+            raise ValueError(f"heads = {heads} does not divide expand · width = {inner}")
+        self.heads, self.inner, self.features, self.kernel, self.chunk = heads, inner, state, kernel, chunk
+        mixed = inner + 2 * state
+        self.gate = nn.Linear(width, inner, bias=False)
+        self.mixed = nn.Linear(width, mixed, bias=False)  # x, B, C
+        self.step = nn.Linear(width, heads, bias=False)
+        bound = 1 / math.sqrt(kernel)
+        self.filters = nn.Parameter(torch.empty(mixed, 1, kernel).uniform_(-bound, bound))
+        self.filter_bias = nn.Parameter(torch.zeros(mixed))
+        steps = torch.linspace(math.log(STEPS[0]), math.log(STEPS[1]), heads).exp()
+        self.step_bias = nn.Parameter(steps + torch.log(-torch.expm1(-steps)))  # softplus of it is the step
+        self.rate = nn.Parameter(torch.linspace(*RATES, heads).log())  # log −A
+        self.skip = nn.Parameter(torch.ones(heads))  # D
+        self.norm = RootMeanSquareNorm(inner, eps=1e-5)
+        self.output = nn.Linear(inner, width, bias=False)
+
+    def can(self) -> Abilities:
+        return Abilities(
+            causal=True,
+            cross=False,
+            stream="exact",
+            weights=False,
+            order_free=False,
+            normalised=False,
+            fused=True,
+        )
+
+    def start(self, rows: int) -> Mamba2State:
+        weight = self.output.weight
+        wide = torch.promote_types(weight.dtype, torch.float32)
+        recent = torch.zeros(rows, self.kernel - 1, len(self.filters), dtype=weight.dtype, device=weight.device)
+        size = (rows, self.heads, self.features, self.inner // self.heads)
+        return Mamba2State(recent, torch.zeros(size, dtype=wide, device=weight.device))
+
+    def forward(self, x: Float[Tensor, "rows length width"], span: Span, state: Mamba2State) -> Mixed:
+        wide, padding = torch.promote_types(x.dtype, torch.float32), ~span.valid
+        columns = torch.cat([state.recent.to(x.dtype), self.mixed(x)], 1)
+        # Padding stands at the end of a row: its last valid columns are those before column ``length`` of the piece.
+        last = span.length[:, None] + torch.arange(self.kernel - 1, device=x.device)
+        recent = columns.take_along_dim(last[..., None], 1)
+        filtered = conv1d(columns.transpose(1, 2), self.filters, self.filter_bias, groups=len(self.filters))
+        value, key, query = silu(filtered.transpose(1, 2)).to(wide).split([self.inner, *[self.features] * 2], -1)
+        value = value.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        step = softplus(self.step(x).to(wide) + self.step_bias).masked_fill(padding[..., None], 0)
+        step = step.transpose(1, 2)  # a padded column neither adds nor decays
+        found, memory = chunked_scan(
+            query[:, None], key[:, None], value * step[..., None], state.memory, -step * self.rate.exp()[:, None],
+            chunk=self.chunk,
+        )  # fmt: skip
+        found = found + self.skip[:, None, None] * value
+        found = found.transpose(1, 2).flatten(2).to(x.dtype)
+        return Mixed(self.output(self.norm(found * silu(self.gate(x)))), Mamba2State(recent, memory))

@@ -1,0 +1,105 @@
+"""Parity of an exported encoder: logits on the same tokens, and pieces of the same texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.core import atomic_files
+from regard.data.tokenizers.catalogue import BEGIN, END
+from regard.runs.run_folder import environment
+
+__all__ = ["EncoderParity", "compare_encoders"]
+
+CLOSE = 1e-4  # most difference of a logit, times the largest of them where that is more than 1
+ROWS, LONGEST = 8, 256  # rows of drawn tokens; tokens of a row at most
+
+
+class EncoderParity(NamedTuple):
+    """The result of a comparison."""
+
+    rows: int
+    difference: float  # the most of any logit
+    largest: float  # logit
+    texts: int  # of those that are read whole
+    pieces: int  # texts that both tokenizers cut alike
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs beyond rounding."""
+        return self.difference <= CLOSE * max(self.largest, 1.0) and self.pieces == self.texts
+
+    def __str__(self) -> str:
+        return (
+            f"logits of {self.rows:,} rows differ by at most {self.difference:.1e}; of {self.texts:,} texts "
+            f"{self.pieces:,} have the same pieces"
+        )
+
+    def write(self, folder: Path, to: str) -> None:
+        """Write ``parity.json`` beside the export."""
+        record: dict[str, Any] = {"format": "regard-parity", "version": 1, "to": to, "search": "float32"}
+        atomic_files.write_json(folder / "parity.json", record | self._asdict() | {"environment": environment()})
+
+
+@torch.no_grad()
+def compare_encoders(
+    config: Any,
+    net: nn.Module,
+    codec: Any,
+    theirs: nn.Module,
+    reader: Any,
+    texts: Sequence[str],
+    *,
+    told: tuple[float, float],
+) -> EncoderParity:
+    """Compare both on drawn rows, two of them padded, and on texts; ``told``: factor and shift of our logits."""
+    most = int(config.data.context if config.task.kind == "masked" else config.data.max_length + 2)
+    length = min(most, LONGEST)
+    drawn = torch.randint(4, len(codec.tokenizer), (ROWS, length), generator=torch.Generator().manual_seed(0))
+    drawn[:, 0] = BEGIN
+    valid = torch.ones_like(drawn, dtype=torch.bool)
+    valid[:2, -(length // 2) or length :] = False
+    tables = [(torch.where(valid, drawn, 0), valid)]
+    own = [_pieces(config, codec.tokenizer, text) for text in texts]
+    read = [(text, row) for text, row in zip(texts, own, strict=True) if len(row) <= most]
+    tables += [(row := torch.tensor([each]), torch.ones_like(row, dtype=torch.bool)) for _, each in read]
+    difference = largest = 0.0
+    for tokens, there in tables:
+        ours, other = _logits(net, tokens, there), theirs(tokens, attention_mask=there.long()).logits
+        ours = ours * told[0] + told[1]
+        if ours.dim() == 3:  # of columns that are there
+            ours, other = ours[there], other[there]
+        difference = max(difference, float((ours - other).abs().max()))
+        largest = max(largest, float(ours.abs().max()))
+    pieces = sum(_read_there(config, reader, text) == row for text, row in read)
+    return EncoderParity(sum(len(tokens) for tokens, _ in tables), difference, largest, len(read), pieces)
+
+
+def _logits(net: Any, tokens: Tensor, valid: Tensor) -> Tensor:
+    found = net(tokens, valid)
+    if hasattr(found, "logits"):
+        found = found.logits
+    elif hasattr(net, "head"):
+        found = net.head(found)
+    logits: Tensor = found
+    return logits
+
+
+def _pieces(config: Any, tokenizer: Any, text: str) -> list[int]:
+    """Our own numbers of a line's pieces, with the symbols around them."""
+    if config.task.kind == "tagging":
+        return [BEGIN, *(piece for word in text.split() for piece in tokenizer.encode(word)), END]
+    if config.task.kind == "classification":
+        return [BEGIN, *(piece for part in text.split("\t") for piece in (*tokenizer.encode(part), END))]
+    return [BEGIN, *tokenizer.encode(text), END]
+
+
+def _read_there(config: Any, reader: Any, text: str) -> list[int]:
+    if config.task.kind == "tagging":
+        return list(reader(text.split(), is_split_into_words=True)["input_ids"])
+    parts = text.split("\t") if config.task.kind == "classification" else [text]
+    return list(reader(*parts)["input_ids"])

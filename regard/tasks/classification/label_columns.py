@@ -1,0 +1,172 @@
+"""The columns of a file that are texts and labels, told by their names and by what stands in them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from regard.core.untrusted_files import parse_json
+from regard.data.file_names import JSON_LINES, has_ending
+from regard.data.reading import read_lines
+from regard.data.tables import column_names, first_of, is_table, missing_column, read_table
+from regard.errors import RegardError
+from regard.tasks.classification.data_config import LabelledDataConfig
+from regard.tasks.classification.labelled_text import NO, YES, read_labelled
+
+__all__ = ["CLASSES", "LOOKED_AT", "SHORT", "USES", "LabelColumns", "different_values", "labelled_columns"]
+
+LOOKED_AT = 20_000  # examples
+SHORT = 20  # letters: a text of fewer may be one word
+CLASSES, USES = 20, 10  # a column is a label's if it has no more different values, or each so often on average
+
+TEXT = (
+    "text", "sentence", "review", "comment", "content", "body", "message", "tweet", "utterance", "question", "document",
+    "headline", "title", "sequence", "input",
+)  # fmt: skip
+LABEL = (
+    "label", "labels", "class", "category", "sentiment", "target", "stars", "rating", "score", "intent", "topic",
+    "polarity", "emotion", "gold_label", "entailment_label", "relatedness_score", "y",
+)  # fmt: skip
+PAIRS = (
+    ("premise", "hypothesis"), ("sentence1", "sentence2"), ("sentence_1", "sentence_2"), ("sentence_a", "sentence_b"),
+    ("text1", "text2"), ("text_a", "text_b"), ("question1", "question2"),
+)  # fmt: skip
+
+
+class LabelColumns(NamedTuple):
+    """The keys of ``data`` that name the columns, the examples looked at, and how to say what was found.
+
+    ``spaced``: whether texts have words.
+    """
+
+    data: dict[str, Any]
+    examples: int
+    spaced: bool
+    told: str
+
+
+def labelled_columns(path: Path, given: Mapping[str, Any]) -> LabelColumns | None:
+    """The columns that names tell, or ``given`` does (keys of data); None where there are no names or they do not tell.
+
+    DataError for what is no example where the names, or the keys that are given, say that it should be one.
+    """
+    names = _names(path)
+    if not names:
+        return None
+    text = _named(_listed(given["text"]), names, path) if "text" in given else _texts(names)
+    label: str | list[str] | None = first_of([name for name in names if name not in text], LABEL)
+    if "label" in given:
+        named = _named(_listed(given["label"]), names, path)
+        label = named if isinstance(given["label"], list | tuple) else named[0]
+    if not text:
+        return None
+    if label is None:
+        several = _columns_of_labels(path, names, text)
+        return None if several is None else _looked_at(path, {"text": text, "label": several, "label_kind": "several"})
+    kind = {"label_kind": given["label_kind"]} if "label_kind" in given else {}
+    if isinstance(label, list) or _holds_lists(path, label):
+        kind = {"label_kind": "several"}
+    return _looked_at(path, {"text": text, "label": label, **kind})
+
+
+def different_values(counts: Counter[str]) -> str:
+    """The number of values, and a few of them."""
+    return f"{len(counts)} different values, {', '.join(sorted(counts)[:5])}{' …' if len(counts) > 5 else ''}"
+
+
+def _listed(given: Any) -> list[Any]:
+    return list(given) if isinstance(given, list | tuple) else [given]
+
+
+def _named(columns: Sequence[Any], names: Sequence[str], path: Path) -> list[str]:
+    """The names of columns that are told by name or number. DataError for one that is not there."""
+    found = [names[each - 1] if type(each) is int and 0 < each <= len(names) else str(each) for each in columns]
+    for column in found:
+        if column not in names:
+            raise missing_column(column, names, f"{path}:1")
+    return found
+
+
+def _names(path: Path) -> tuple[str, ...]:
+    """The columns of a table, the keys of JSON lines, the first line of a .tsv that names a text and a label."""
+    try:
+        if is_table(path) or has_ending(path, JSON_LINES):
+            return column_names(path)
+        if has_ending(path, (".tsv",)):
+            names = tuple(next(iter(read_lines(path)), "").split("\t"))
+            return names if _texts(names) and first_of(names, LABEL) else ()
+    except RegardError:  # whoever reads it next says so
+        pass
+    return ()
+
+
+def _texts(names: Sequence[str]) -> list[str]:
+    """The columns of two texts that belong together, or the column of the text."""
+    for one, other in PAIRS:
+        first, second = first_of(names, [one]), first_of(names, [other])
+        if first is not None and second is not None:
+            return [first, second]
+    found = first_of(names, TEXT)
+    return [] if found is None else [found]
+
+
+def _columns_of_labels(path: Path, names: Sequence[str], text: Sequence[str]) -> list[str] | None:
+    """Two or more columns of a table that hold yes and no alone; None where there are fewer."""
+    if not is_table(path):
+        return None
+    left = [name for name in names if name not in text and names.count(name) == 1 and name.strip()]
+    wrong = set[str]()
+    for row in islice(read_table(path, left), LOOKED_AT):
+        cells = zip(left, row.cells, strict=True)
+        wrong |= {name for name, cell in cells if not isinstance(cell, str) or cell.strip().lower() not in YES + NO}
+    found = [name for name in left if name not in wrong]
+    return found if len(found) > 1 else None
+
+
+def _holds_lists(path: Path, label: str) -> bool:
+    """Whether the first label is a list."""
+    if has_ending(path, JSON_LINES):
+        row = parse_json(next(iter(read_lines(path)), "{}"))
+        return isinstance(row, dict) and isinstance(row.get(label), list)
+    return is_table(path) and any(isinstance(row.cells[0], tuple) for row in islice(read_table(path, [label]), 1))
+
+
+def _looked_at(path: Path, keys: dict[str, Any]) -> LabelColumns | None:
+    """Contents of the first examples of these columns; None where the labels are neither classes nor numbers."""
+    data = LabelledDataConfig.model_validate({"train": [{"source": str(path)}], **keys})
+    examples = list(islice(read_labelled(data.train, data), LOOKED_AT))
+    counts = Counter(label for each in examples for label in each.labels)
+    spaced = sum(" " in each.texts[0].strip() or len(each.texts[0]) < SHORT for each in examples)
+    if "label_kind" not in keys:
+        kind = _kind(counts)
+        if kind is None:
+            return None
+        keys = keys | {"label_kind": kind}
+    what = {"number": "numbers", "several": f"several labels of {different_values(counts)}"}
+    labels = ", ".join(map(str, _listed(keys["label"])))
+    told = (
+        f"columns {', '.join(map(str, keys['text']))} and {labels}, "
+        f"{what.get(keys['label_kind'], different_values(counts))}"
+    )
+    return LabelColumns(keys, len(examples), spaced > len(examples) / 2, told)
+
+
+def _kind(counts: Counter[str]) -> str | None:
+    """``class`` for few values, or such as come often; ``number`` for others that are numbers."""
+    if len(counts) <= CLASSES:
+        return "class"
+    numbers = all(map(_is_number, counts))
+    if counts.total() >= USES * len(counts) and not (numbers and any("." in value for value in counts)):
+        return "class"
+    return "number" if numbers else None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,99 @@
+"""Graphs of a run: read once, their features normalised, their nodes dealt to parts; the saved one of a trained run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.core.task import RunFiles
+from regard.data.graph_files import read_graph, save_graph
+from regard.data.graphs import PARTS, UNLABELLED, Graph, normalised_rows
+from regard.errors import DataError, ModelError
+from regard.tasks.graph_run_config import GraphDataConfig, GraphFilesConfig, NodeSplit
+
+__all__ = ["GRAPH", "asked_nodes", "is_evaluation", "only_graph", "open_saved", "opened", "save"]
+
+GRAPH = "graph.npz"  # in the folder of tokenizers: what a trained run tells classes and edges of
+
+
+def only_graph(files: Sequence[GraphFilesConfig], where: str) -> GraphFilesConfig:
+    """The files of the one graph of a run, or of an evaluation, which has nodes and edges one after the other.
+
+    DataError for several graphs.
+    """
+    if len(files) == 2 and files[0].edges is None and files[0].source.suffix != ".npz":
+        return files[0].model_copy(update={"edges": files[1].source})
+    if len(files) != 1:
+        raise DataError("a run has one graph", where=where, why=f"{len(files)} are named")
+    return files[0]
+
+
+def opened(files: GraphFilesConfig, data: GraphDataConfig) -> Graph:
+    """The graph of these files as the network reads it."""
+    found = _read(files.source, files.edges, data.directed, data.normalise == "rows")
+    return found if data.split is None else replace(found, parts=_drawn(found, data.split))
+
+
+@lru_cache(maxsize=2)  # training and validation are often one graph
+def _read(source: Path, edges: Path | None, directed: bool, by_rows: bool) -> Graph:
+    graph = read_graph(source, edges, directed=directed)
+    return replace(graph, values=normalised_rows(graph.entries, graph.values, graph.nodes)) if by_rows else graph
+
+
+def _drawn(graph: Graph, split: NodeSplit) -> dict[str, npt.NDArray[np.bool_]]:
+    """Masks of so many nodes of each class to train on, and of others to validate and to test on."""
+    order = np.random.default_rng([split.seed, 7]).permutation(np.flatnonzero(graph.labels != UNLABELLED))
+    labels = graph.labels[order]
+    rank = np.zeros(len(order), np.int64)
+    for label in range(len(graph.classes)):
+        of = labels == label
+        rank[of] = np.arange(of.sum())
+    first, rest = order[rank < split.per_class], order[rank >= split.per_class]
+    if len(rest) < split.valid:
+        why = f"{len(order):,} nodes have a label, {len(first):,} of them to train on"
+        raise DataError(f"there are no {split.valid:,} nodes left to validate on", where=graph.where, why=why)
+    chosen = {"train": first, "valid": rest[: split.valid], "test": rest[split.valid : split.valid + split.test]}
+    masks = {part: np.zeros(graph.nodes, np.bool_) for part in PARTS}
+    for part, nodes in chosen.items():
+        masks[part][nodes] = True
+    return masks
+
+
+def asked_nodes(graph: Graph, part: str) -> npt.NDArray[np.bool_]:
+    """The labelled nodes of a part; all of them where the graph has no parts. DataError where there are none."""
+    labelled = graph.labels != UNLABELLED
+    asked = labelled if part == "all" or not graph.parts else labelled & graph.parts.get(part, np.zeros_like(labelled))
+    if not asked.any():
+        why = f"its parts are {', '.join(graph.parts) or 'none'}"
+        help = "give the graph masks, or a column split; or let data.split draw some"
+        raise DataError(f"no node of the part {part} has a label", where=graph.where, why=why, help=help)
+    return asked
+
+
+def save(graph: Graph, run: RunFiles) -> None:
+    """Keep the graph as the network reads it: to tell of its nodes later, it is needed."""
+    run.tokenizers.mkdir(parents=True, exist_ok=True)
+    save_graph(graph, run.tokenizers / GRAPH)
+
+
+def open_saved(run: RunFiles) -> Graph:
+    """The graph of a trained run. ModelError where it is missing or damaged."""
+    try:
+        return read_graph(run.tokenizers / GRAPH, None, directed=True)
+    except DataError as error:
+        where, why = error.where, error.why or error.what
+        raise ModelError(
+            "the graph of the run cannot be read", where=where, why=why, help="copy the whole run again"
+        ) from error
+
+
+def is_evaluation(run: RunFiles) -> bool:
+    """Whether files are opened to be measured alone: their contents are then compared with nothing."""
+    known: Any = run.contents
+    return known is not None and not known

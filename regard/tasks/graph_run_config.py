@@ -1,0 +1,74 @@
+"""Config of tasks over one graph: its files, and which of its nodes are asked for. Imports no torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from regard.models.graph.config import GraphNetConfig
+from regard.runs.config import DataSection, UnsmoothedRunConfig
+
+__all__ = ["GraphDataConfig", "GraphFilesConfig", "GraphRunConfig", "NodeSplit"]
+
+
+class GraphFilesConfig(BaseModel):
+    """The files of one graph."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: Path = Field(description="a .npz of arrays, or a .csv or .tsv of nodes")
+    edges: Path | None = Field(None, description="of a table of nodes: the table of edges, two names a line")
+
+    @property
+    def name(self) -> str:
+        """The name of the first file."""
+        return str(self.source)
+
+
+class NodeSplit(BaseModel):
+    """A split of the labelled nodes drawn by a seed, instead of that of the file (Kipf & Welling 2017, §5.1)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    per_class: int = Field(20, ge=1, description="nodes of each class to train on")
+    valid: int = Field(500, ge=1, description="nodes to validate on")
+    test: int = Field(1000, ge=0, description="nodes to test on")
+    seed: int = Field(1, ge=0, description="of the draw")
+
+
+class GraphDataConfig(DataSection):
+    """One graph, and how it is read."""
+
+    train: tuple[GraphFilesConfig, ...]  # none where a model came without its data
+    valid: tuple[GraphFilesConfig, ...] | None = None
+    normalise: Literal["rows", "none"] = Field(
+        "rows", description="rows: the features of a node are divided by their sum"
+    )
+    directed: bool = Field(False, description="an edge lets its first node see its second alone")
+    split: NodeSplit | None = Field(None, description="a split drawn by a seed; unset: that of the file")
+    part: Literal["train", "valid", "test", "all"] = Field(
+        "test", description="nodes that `regard evaluate` measures; a file without a split: all that have a label"
+    )
+
+
+class GraphRunConfig(UnsmoothedRunConfig):
+    """Base of these configs; no label smoothing unless given."""
+
+    data: GraphDataConfig
+    model: GraphNetConfig = GraphNetConfig()
+
+    @property
+    def width(self) -> int:
+        return self.model.hidden
+
+    @property
+    def layers(self) -> int:
+        return self.model.layers
+
+    @property
+    def summary(self) -> str:
+        net: Any = self.model
+        heads = "" if net.kind == "gcn" else f", {net.heads} heads"
+        return f"{net.kind} over a graph, {net.layers} layers, width {net.hidden}{heads}, dropout {net.dropout}"

@@ -1,0 +1,1 @@
+"""Links: whether two nodes of a graph belong together."""

@@ -1,0 +1,132 @@
+"""Links as a task: the record that training, validation and serving go by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from regard.core import atomic_files
+from regard.core.state import State
+from regard.core.task import (
+    Advance,
+    Card,
+    CodecsAndSpec,
+    Data,
+    LossTerms,
+    Metric,
+    MetricSums,
+    Objective,
+    Report,
+    RunFiles,
+    Task,
+)  # fmt: skip
+from regard.data.graphs import Graph
+from regard.errors import DataError
+from regard.metrics.ranking import area_under_curve, average_precision, ranking_sums
+from regard.models.graph.build import build_graph_net
+from regard.models.graph.links import LinkNet
+from regard.tasks.graph_parts import is_evaluation, only_graph, open_saved, opened, save
+from regard.tasks.links.config import LinksConfig
+from regard.tasks.links.examples import LinkBatch, LinkExamples, along, dealt_edges
+from regard.tasks.links.linker import Linker
+
+__all__ = ["TASK"]
+
+
+def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data:
+    config: LinksConfig = run.config
+    data = config.data
+    whole = opened(only_graph(data.train, "data.train"), data)
+    parts = dealt_edges(whole, data)
+    seen = replace(whole, pairs=along(whole, parts.train, directed=data.directed))
+    if run.makes_codecs:
+        save(seen, run)
+    codec = seen if run.makes_codecs else open_saved(run)
+    if (whole.nodes, whole.features) != (codec.nodes, codec.features):
+        why = f"it has {whole.nodes:,} nodes of {whole.features:,} features"
+        raise DataError("this graph is not the model's", where=whole.where, why=why)
+    known, contents = run.contents or {}, {"graph": whole.digest()}
+    if known.get("graph", contents["graph"]) != contents["graph"]:
+        what = "the graph is not the one that the run began with"
+        raise DataError(what, where=whole.where, help="restore it, or begin another run")
+    told = ", ".join(f"{len(edges):,} {name}" for name, edges in parts._asdict().items())
+    say(f"links: {whole.told()}; edges: {told}")
+    atomic_files.fault_point("corpus")
+
+    def examples(name: str, stream: int) -> LinkExamples:
+        seed = config.seed if name == "train" else data.draw
+        return LinkExamples(codec, whole, getattr(parts, name), seed=seed, stream=stream)
+
+    if is_evaluation(run):
+        return Data(examples("test" if data.part == "all" else data.part, 8), None, codec, _spec(codec), contents)
+    valid = examples("valid", 7) if data.valid else None
+    return Data(examples("train", 6), valid, codec, _spec(codec), contents)
+
+
+def _spec(graph: Graph) -> dict[str, int]:
+    return {"features": graph.features}
+
+
+def _open(run: RunFiles) -> CodecsAndSpec:
+    graph = open_saved(run)
+    return CodecsAndSpec(graph, _spec(graph))
+
+
+def _build(config: LinksConfig, spec: Mapping[str, int]) -> LinkNet:
+    model = config.model
+    net = build_graph_net(model, features=spec["features"], outputs=model.outputs)
+    return LinkNet(net, model.outputs, bilinear=model.decoder == "bilinear")
+
+
+def _objective(config: LinksConfig) -> Objective:
+    """Cross-entropy of edge or none, in nats, over edges and as many pairs without one."""
+
+    def loss(net: nn.Module, batch: LinkBatch, carry: State = ()) -> LossTerms:
+        logits = net(*batch.inputs(), batch.ends)
+        found = binary_cross_entropy_with_logits(logits, batch.exists.to(logits.dtype), reduction="sum")
+        counts = ranking_sums(logits.detach().double().sigmoid(), batch.exists)
+        return LossTerms(found, {"nll": found.detach().double(), "ranking": counts})
+
+    return loss
+
+
+def _compute_metrics(sums: MetricSums) -> dict[str, float]:
+    """``auc``: chance that an edge is above a pair without one; by guessing it and ``average_precision`` are 1/2."""
+    counts = sums["ranking"].double()
+    loss = float(sums["nll"]) / max(float(counts.sum()), 1.0)
+    return {"loss": loss, "auc": area_under_curve(counts), "average_precision": average_precision(counts)}
+
+
+def _sample(folder: Path) -> dict[str, Any]:
+    """A ring of twelve nodes, each of which is its own feature."""
+    lines = ["node," + ",".join(f"f{each}" for each in range(12))]
+    lines += [f"n{node}," + ",".join(str(int(each == node)) for each in range(12)) for node in range(12)]
+    (folder / "nodes.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    edges = [f"n{node},n{(node + 1) % 12}" for node in range(12)]
+    (folder / "edges.csv").write_text("\n".join(edges) + "\n", encoding="utf-8")
+    corpus = {"source": str(folder / "nodes.csv"), "edges": str(folder / "edges.csv")}
+    return {
+        "data": {"train": [corpus], "valid": [corpus], "valid_share": 0.2},
+        "model": {"heads": 4, "outputs": 8, "dropout": 0.1, "attention_dropout": 0.1},
+    }
+
+
+TASK = Task(
+    name="links",
+    open=_open,
+    prepare=_prepare,
+    build=_build,
+    small_spec={"features": 4},
+    objective=_objective,
+    predictor=lambda net, codecs, config, *, engine=None: Linker(net, codecs, config),
+    compute_metrics=_compute_metrics,
+    metrics={"auc": Metric(lower_is_better=False), "average_precision": Metric(lower_is_better=False)},
+    sample=_sample,
+    sample_lines=("n0 n1", '["n0", "n5"]', "n3 n3"),
+    card=Card("graph-ml", 'print(model([("…", "…")])[0].probability)', "predict {run} < pairs.txt"),
+)

@@ -1,0 +1,44 @@
+"""The config of sessions of items, and how they become numbers. Imports no torch."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from regard.config.explain import Misfit
+from regard.data.shared_files import FilesConfig
+from regard.data.tokenizers.tokenizer import TokenizerConfig
+from regard.runs.config import DataSection
+
+__all__ = ["SessionDataConfig"]
+
+CONTEXT = 50
+
+
+class SessionDataConfig(DataSection):
+    """Sessions, and how their items become numbers."""
+
+    train: tuple[FilesConfig, ...]  # none where a model came without its data
+    valid: tuple[FilesConfig, ...] | None = None
+    items: str = Field("items", min_length=1, description="key of the list of items in JSON lines")
+    tokenizer: TokenizerConfig = Field(
+        TokenizerConfig(kind="word"), description="`word`: an item is a piece; with `size`, only the most frequent are"
+    )
+    context: int = Field(CONTEXT, ge=1, le=1 << 20, description="items before the one that is predicted, at most")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _items_unless_told(cls, given: Any) -> Any:
+        """A tokenizer of which only the size is given is of words."""
+        own = given.get("tokenizer") if isinstance(given, dict) else None
+        return given | {"tokenizer": {"kind": "word"} | own} if isinstance(own, dict) else given
+
+    @model_validator(mode="after")
+    def _an_item_is_a_piece(self) -> Self:
+        if self.tokenizer.kind != "word":
+            raise Misfit(
+                "data.tokenizer.kind", why="an item is one piece, whatever its letters",
+                help="--set data.tokenizer.kind=word",
+            )  # fmt: skip
+        return self

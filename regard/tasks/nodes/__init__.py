@@ -1,0 +1,1 @@
+"""Nodes: a class of each node of a graph."""

@@ -1,0 +1,126 @@
+"""A trained classifier of nodes at work: names of nodes to classes with their probabilities."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
+from regard.core.task import Indices, MetricSums, never
+from regard.core.wording import did_you_mean
+from regard.data.graphs import UNLABELLED, Graph
+from regard.errors import DataError
+from regard.models.graph.build import GraphNet
+from regard.models.graph.layers import GraphAttention
+from regard.tasks.graph_batch import graph_tensors
+from regard.tasks.nodes.config import NodesConfig
+
+__all__ = ["NodeClass", "NodeClassifier", "node_number", "observed_edges"]
+
+SHOWN = 64  # neighbours; of a node that sees more, those with the greatest weights
+SEARCHED = 10_000  # names that are compared with one that is unknown
+
+
+class NodeClass(NamedTuple):
+    """The likeliest class of a node, its probability, and those of all classes."""
+
+    node: str
+    label: str
+    probability: float
+    probabilities: dict[str, float]
+
+
+class NodeClassifier:
+    """A network with the graph that it was trained on: ``regard.load("runs/cora")(["31336"])[0].label``."""
+
+    def __init__(self, net: GraphNet, graph: Graph, config: NodesConfig) -> None:
+        self.net, self.graph, self.config = net.eval(), graph, config
+        self._tensors = graph_tensors(graph, next(net.parameters()).device)
+
+    @torch.no_grad()
+    def __call__(self, inputs: Sequence[str]) -> list[NodeClass]:
+        """One outcome for each name of a node. DataError for a name that the graph has not."""
+        nodes = [node_number(self.graph, name) for name in inputs]
+        found = self._log_probabilities()[nodes].exp()
+        return [self._told(node, row) for node, row in zip(nodes, found.tolist(), strict=True)]
+
+    def _log_probabilities(self) -> Tensor:
+        """(nodes, classes): the graph is read as a whole, whichever nodes are asked for."""
+        log_p: Tensor = self.net(*self._tensors).double().log_softmax(-1).cpu()
+        return log_p
+
+    def _told(self, node: int, row: list[float]) -> NodeClass:
+        named = dict(zip(self.graph.classes, row, strict=True))
+        label = max(named, key=named.__getitem__)
+        return NodeClass(self.graph.name(node), label, named[label], named)
+
+    def read(self, line: str) -> str:
+        """The name of a node, or its number where nodes have none."""
+        if not line.strip():
+            raise ValueError("a line names a node")
+        return line.strip()
+
+    def write(self, output: NodeClass, *, json: bool) -> str:
+        """The class, or an object with the probabilities of all."""
+        if not json:
+            return output.label
+        rounded = {name: round(p, 6) for name, p in output.probabilities.items()}
+        return jsonlib.dumps({"node": output.node, "label": output.label, "probabilities": rounded}, ensure_ascii=False)
+
+    def measure(
+        self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = never
+    ) -> MetricSums:
+        """Nothing: all is counted by the objective."""
+        return {}
+
+    @torch.no_grad()
+    def inspect(self, name: str) -> Observation:
+        """Attention of a node to its neighbours in each layer, and the likeliest classes of both."""
+        node = node_number(self.graph, name)
+        log_p = self._log_probabilities()
+        attention, shown = observed_edges(self.net, self._tensors, self.graph, node, self._label)
+        steps = tuple(self._step(each, log_p[each]) for each in [node, *(one for one in shown if one != node)])
+        return Observation(self.graph.name(node), attention, steps)
+
+    def _label(self, node: int) -> str:
+        number = int(self.graph.labels[node])
+        told = "" if number == UNLABELLED else f"/{self.graph.classes[number]}"
+        return f"{self.graph.name(node)}{told}"
+
+    def _step(self, node: int, log_p: Tensor) -> ObservedStep:
+        value, number = log_p.topk(min(10, len(log_p)))
+        best = tuple(
+            Alternative(self.graph.classes[each], one)
+            for each, one in zip(number.tolist(), value.tolist(), strict=True)
+        )
+        return ObservedStep(self._label(node), best[0].log_probability, best)
+
+
+def node_number(graph: Graph, name: str) -> int:
+    """The number of the node of that name. DataError where there is none."""
+    if name not in graph.places:
+        known = list(graph.places)[:SEARCHED]
+        why = f"it has {graph.nodes:,}: {', '.join(known[:5])} …"
+        raise DataError(f"the graph has no node {name!r}", why=why, help=did_you_mean(name, known))
+    return graph.places[name]
+
+
+def observed_edges(
+    net: GraphNet, tensors: Any, graph: Graph, node: int, label: Callable[[int], str]
+) -> tuple[dict[str, AttentionWeights], list[int]]:
+    """Weights of a node's edges by layer, and the neighbours that are shown."""
+    others = torch.from_numpy(graph.neighbours(node)).to(tensors.pairs.device)
+    states = [tensors.features, *net.states(*tensors)]
+    layers = [(number, layer) for number, layer in enumerate(net.layers) if isinstance(layer, GraphAttention)]
+    every = {f"layers.{number}": layer.weights(states[number], node, others).cpu() for number, layer in layers}
+    if len(others) > SHOWN and every:
+        kept = torch.stack([weights.mean(0) for weights in every.values()]).mean(0).topk(SHOWN).indices.sort().values
+    else:
+        kept = torch.arange(min(len(others), SHOWN))
+    shown = others.cpu()[kept].tolist()
+    axes = Axis("node", (label(node),)), Axis("neighbour", tuple(map(label, shown)))
+    return {name: AttentionWeights(weights[:, None, kept], *axes) for name, weights in every.items()}, shown

@@ -1,0 +1,137 @@
+"""Classes of nodes as a task: the record that training, validation and serving go by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from regard.core import atomic_files
+from regard.core.state import State
+from regard.core.task import (
+    Advance,
+    Card,
+    CodecsAndSpec,
+    Data,
+    LossTerms,
+    Metric,
+    Objective,
+    Report,
+    RunFiles,
+    Task,
+)  # fmt: skip
+from regard.data.graphs import Graph
+from regard.errors import DataError
+from regard.metrics.classes import class_metrics, class_tables, prediction_sums
+from regard.models.graph.build import GraphNet, build_graph_net
+from regard.tasks.graph_batch import NodeBatch, WholeGraph
+from regard.tasks.graph_parts import asked_nodes, is_evaluation, only_graph, open_saved, opened, save
+from regard.tasks.nodes.classifier import NodeClassifier
+from regard.tasks.nodes.config import NodesConfig
+
+__all__ = ["TASK"]
+
+
+def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data:
+    config: NodesConfig = run.config
+    data = config.data
+    graph = opened(only_graph(data.train, "data.train"), data)
+    if run.makes_codecs:
+        if len(graph.classes) < 2:
+            raise DataError("there are no classes to learn", where=graph.where, why=f"it has {len(graph.classes)}")
+        save(graph, run)
+    codec = graph if run.makes_codecs else open_saved(run)
+    known, contents = run.contents or {}, dict[str, str]()
+
+    def examples(name: str, found: Graph) -> WholeGraph:
+        if (found.features, found.classes) != (codec.features, codec.classes):
+            why = f"{found.features:,} features and classes {', '.join(found.classes[:10])}"
+            raise DataError("this graph is of another kind than the model's", where=found.where, why=why)
+        contents[name] = found.digest()
+        if known.get(name, contents[name]) != contents[name]:
+            what = "the graph is not the one that the run began with"
+            raise DataError(what, where=found.where, help="restore it, or begin another run")
+        asked = asked_nodes(found, data.part if is_evaluation(run) else name)
+        say(f"{name}: {int(asked.sum()):,} of {found.told()}")
+        atomic_files.fault_point("corpus")
+        return WholeGraph(found, asked)
+
+    valid = examples("valid", opened(only_graph(data.valid, "data.valid"), data)) if data.valid else None
+    return Data(examples("train", graph), valid, codec, _spec(codec), contents)
+
+
+def _spec(graph: Graph) -> dict[str, int]:
+    return {"features": graph.features, "classes": len(graph.classes)}
+
+
+def _open(run: RunFiles) -> CodecsAndSpec:
+    graph = open_saved(run)
+    return CodecsAndSpec(graph, _spec(graph))
+
+
+def _build(config: NodesConfig, spec: Mapping[str, int]) -> GraphNet:
+    return build_graph_net(config.model, features=spec["features"], outputs=spec["classes"])
+
+
+def _objective(config: NodesConfig) -> Objective:
+    """Cross-entropy of the class of each node that is asked for, in nats, under the label smoothing of the config."""
+    smoothing = config.train.label_smoothing
+
+    def loss(net: nn.Module, batch: NodeBatch, carry: State = ()) -> LossTerms:
+        nodes = batch.asked.nonzero()[:, 0]
+        logits, label = net(*batch.inputs()).index_select(0, nodes), batch.label[nodes]
+        log_p = logits.float().log_softmax(-1) if logits.dtype.itemsize < 4 else logits.log_softmax(-1)
+        nll = -log_p.gather(1, label[:, None])[:, 0].sum()
+        smoothed = (1 - smoothing) * nll - smoothing * log_p.mean(-1).sum()
+        return LossTerms(smoothed, {"nll": nll.detach().double(), **prediction_sums(log_p.detach(), label)})
+
+    return loss
+
+
+def _predictor(net: Any, codecs: Graph, config: NodesConfig, *, engine: Any = None) -> NodeClassifier:
+    return NodeClassifier(net, codecs, config)
+
+
+def sample_graph(folder: Path) -> dict[str, Any]:
+    """Two rings of six nodes with one edge between them; a third of the nodes have the features of the other ring."""
+    lines = ["node,label,split,a,b,c"]
+    for node in range(12):
+        part = ("train", "train", "valid")[node % 3]
+        shown = (node < 6) == (node % 3 > 0)
+        lines.append(f"n{node},{'left' if node < 6 else 'right'},{part},{int(shown)},{int(not shown)},1")
+    edges = [f"n{node},n{node // 6 * 6 + (node + 1) % 6}" for node in range(12)]
+    (folder / "nodes.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "edges.csv").write_text("\n".join([*edges, "n0,n6"]) + "\n", encoding="utf-8")
+    return {"source": str(folder / "nodes.csv"), "edges": str(folder / "edges.csv")}
+
+
+def _sample(folder: Path) -> dict[str, Any]:
+    corpus = sample_graph(folder)
+    return {
+        "data": {"train": [corpus], "valid": [corpus]},
+        "model": {"heads": 4, "dropout": 0.1, "attention_dropout": 0.1},
+    }
+
+
+TASK = Task(
+    name="nodes",
+    open=_open,
+    prepare=_prepare,
+    build=_build,
+    small_spec={"features": 4, "classes": 2},
+    objective=_objective,
+    predictor=_predictor,
+    compute_metrics=lambda sums: class_metrics(sums),
+    metrics={
+        "accuracy": Metric(lower_is_better=False),
+        "macro_f1": Metric(lower_is_better=False),
+        "calibration_error": Metric(lower_is_better=True),
+        "majority": Metric(lower_is_better=False),
+    },
+    sample=_sample,
+    sample_lines=("n0", "n7", "n3"),
+    tables=lambda sums, graph: class_tables(sums, graph.classes),
+    card=Card("graph-ml", 'print(model(["…"])[0].label)', "nodes {run} < names.txt"),
+)
