@@ -23,7 +23,8 @@ OTHER_MIXERS = {
     "segment-memory": "regard.models.transformer.segment_memory:SegmentMemory",
     "ssru": "regard.models.transformer.ssru:SimpleRecurrent",
 }
-ROTATED_MIXERS = frozenset({"global-local", "hashed"})  # those of them whose constructor takes ``rotary``
+# Those of them whose constructor takes ``rotary``.
+ROTATED_MIXERS = frozenset({"compressive", "global-local", "hashed", "segment-memory"})
 Projection = Literal["query", "key", "value", "output"]
 
 

@@ -112,7 +112,7 @@ def run(
             at_most("memory: three segments ago and more", max(memory[far]), 0.4),
             at_least("compressed memory: three segments ago and more", min(compressed[far]), 0.65),
             at_least("memory, two segments ago, better than windows by", memory[2] - windows[2], 0.3),
-            at_least("compressed memory, all ages, better than memory by", _mean(compressed) - _mean(memory), 0.1),
+            at_least("compressed memory over all, better than memory by", _mean(compressed) - _mean(memory), 0.1),
         ],
         remarks=(
             "Equal cost is equally many places that a column looks at; what is remembered is projected anew in each "

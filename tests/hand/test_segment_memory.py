@@ -141,7 +141,7 @@ def test_the_most_used_columns_are_kept_in_their_order() -> None:
 
 def test_usage_is_the_attention_that_each_column_got() -> None:
     mixer = bold(Compressive(WIDTH, **SMALL, compressed=2, rate=2, compression="most-used"))
-    x = columns(8, rows=1, seed=4)
+    x = columns(8, rows=1, seed=2)
     state = run(mixer, x).state
     causal, first = torch.ones(1, 8, 8).tril().bool(), torch.tensor([0])
     _, early = mixer.attention(x[:, :4], x[:, :4], first, causal[:, :4, :4], need_weights=True)

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from regard.attention.positions.rotary import Rotary
 from regard.models.transformer.compressor import Compression, Compressor
 from regard.models.transformer.segment_memory import Columns, SegmentMemory, SegmentState, in_rows
 
@@ -43,6 +44,7 @@ class Compressive(SegmentMemory):
         heads: int = 1,
         causal: bool = True,
         dropout: float = 0.0,
+        rotary: Rotary | None = None,
         memory: int = 256,
         segment: int = 256,
         compressed: int = 256,
@@ -50,7 +52,9 @@ class Compressive(SegmentMemory):
         compression: Compression = "conv",
         reconstruction: Reconstruction | None = None,
     ) -> None:
-        super().__init__(width, heads=heads, causal=causal, dropout=dropout, memory=memory, segment=segment)
+        super().__init__(
+            width, heads=heads, causal=causal, dropout=dropout, rotary=rotary, memory=memory, segment=segment
+        )
         if compressed < 0:
             raise ValueError("compressed is 0 or more slots")
         learns = compression in ("conv", "dilated")

@@ -1,16 +1,19 @@
-"""Attention to columns that may be remembered ones, by content and by distance, as Transformer-XL has it."""
+"""Attention to columns that may be remembered ones, by content and by distance: as Transformer-XL, or rotary."""
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention.cpu_softmax import attend_short
+from regard.attention.positions.rotary import Rotary
 from regard.core.reference_mode import in_reference_mode
 from regard.models.dropout import Dropout
 
-__all__ = ["RelativeAttention", "sinusoids"]
+__all__ = ["MemoryAttention", "RelativeAttention", "TurnedAttention", "sinusoids"]
 
 BLOCKED = -1e30  # added to an energy, gives weight 0, and no infinity with what the energy is
 Columns = Float[Tensor, "rows length width"]
@@ -24,34 +27,21 @@ def sinusoids(distances: int, width: int) -> Float[Tensor, "{distances} {width}"
     return torch.cat([angle.sin(), angle.cos()], 1)[:, :width].to(torch.get_default_dtype())
 
 
-class RelativeAttention(nn.Module):
-    """Multi-head attention of columns x to columns h, the places of which count as distances.
+class MemoryAttention(nn.Module, ABC):
+    """Base of multi-head attention of columns x to columns h, the places of which count as distances; no biases."""
 
-    A_ij = (q_i·k_j + q_i·r_{i−j} + u·k_j + v·r_{i−j}) / √d_k with q = W_q x, k = W_k,E h, r_d = W_k,R R_d, and the
-    output is W_o softmax(A) W_v h (Dai et al. 2019, §3.3; no biases). u and v are one vector a head, from 0.
-
-    ``distances``: how many there are, from 0. Few queries against many keys, as in generation, are multiplied by the
-    transposed projections instead of projecting every key: (W_kᵀ q)·h for q·(W_k h), which is the same.
-    """
-
-    def __init__(self, width: int, *, heads: int, distances: int, dropout: float = 0.0) -> None:
+    def __init__(self, width: int, *, heads: int, dropout: float = 0.0) -> None:
         super().__init__()
         if width % heads:
             raise ValueError(f"heads = {heads} does not divide width = {width}")
         self.heads, self.key_width = heads, width // heads
-        self.query, self.key, self.value, self.place, self.output = (
-            nn.Linear(width, width, bias=False) for _ in range(5)
-        )
-        self.content_bias = nn.Parameter(torch.zeros(heads, self.key_width))  # u
-        self.place_bias = nn.Parameter(torch.zeros(heads, self.key_width))  # v
+        self.query, self.key, self.value, self.output = (nn.Linear(width, width, bias=False) for _ in range(4))
         self.dropout = Dropout(dropout)
-        self.sinusoid: Tensor
-        self.reach(distances)
 
-    def reach(self, distances: int) -> None:
+    def reach(self, distances: int) -> None:  # those without a table need nothing
         """Let there be so many distances: nothing that is learned depends on how many."""
-        self.register_buffer("sinusoid", sinusoids(distances, self.query.in_features), persistent=False)
 
+    @abstractmethod
     def forward(
         self,
         x: Columns,
@@ -65,14 +55,93 @@ class RelativeAttention(nn.Module):
 
         ``first``: the key that column 0 of x is: column i is key first + i, at distance first + i − j from key j.
         """
+
+    def by_content(self, x: Columns, h: Float[Tensor, "rows keys width"]) -> Columns:
+        """Contexts of x by content alone, softmax(q·k / √d_k) W_v h, through weights that nothing is learned of."""
+        query, key, value = (
+            self._heads(nn.functional.linear(columns, part.weight.detach()))
+            for part, columns in ((self.query, x), (self.key, h), (self.value, h))
+        )
+        weights = torch.softmax(query @ key.mT * self.key_width**-0.5, -1)
+        return (weights @ value).transpose(1, 2).flatten(2)
+
+    @property
+    def _dropping(self) -> Dropout | None:
+        return self.dropout if self.training and self.dropout.probability else None
+
+    def _heads(self, x: Columns) -> Float[Tensor, "rows heads length key_width"]:
+        return x.unflatten(-1, (self.heads, self.key_width)).transpose(1, 2)
+
+
+class TurnedAttention(MemoryAttention):
+    """Attention with rotary positions: A_ij = (R_{first + i} q_i)·(R_j k_j) / √d_k, which goes by distance alone.
+
+    Every key is projected anew in each call. See ``Rotary``.
+    """
+
+    def __init__(self, width: int, *, heads: int, rotary: Rotary, dropout: float = 0.0) -> None:
+        super().__init__(width, heads=heads, dropout=dropout)
+        self.rotary = rotary
+
+    def forward(
+        self,
+        x: Columns,
+        h: Float[Tensor, "rows keys width"],
+        first: Int[Tensor, "rows"],
+        allowed: Bool[Tensor, "rows length keys"],
+        *,
+        need_weights: bool = False,
+    ) -> tuple[Columns, Energy | None]:
+        places = torch.arange(h.shape[1], device=x.device)
+        query = self.rotary(self._heads(self.query(x)), first[:, None] + places[: x.shape[1]])
+        key, value = self.rotary(self._heads(self.key(h)), places.expand(len(h), -1)), self._heads(self.value(h))
+        blocked = _blocked(allowed, x)[:, None]
+        scale, dropping = self.key_width**-0.5, self._dropping
+        if not need_weights and not in_reference_mode():
+            context = attend_short(query, key, value, blocked, None, scale=scale, dropping=dropping)
+            return self.output(context.transpose(1, 2).flatten(2)), None
+        weights = torch.softmax(scale * (query @ key.mT) + blocked, -1)
+        context = (weights if dropping is None else dropping(weights)) @ value
+        return self.output(context.transpose(1, 2).flatten(2)), weights if need_weights else None
+
+
+class RelativeAttention(MemoryAttention):
+    """Attention by content and distance, each with a bias.
+
+    A_ij = (q_i·k_j + q_i·r_{i−j} + u·k_j + v·r_{i−j}) / √d_k with q = W_q x, k = W_k,E h, r_d = W_k,R R_d, and the
+    output is W_o softmax(A) W_v h (Dai et al. 2019, §3.3; no biases). u and v are one vector a head, from 0.
+
+    ``distances``: how many there are, from 0. Few queries against many keys, as in generation, are multiplied by the
+    transposed projections instead of projecting every key: (W_kᵀ q)·h for q·(W_k h), which is the same.
+    """
+
+    def __init__(self, width: int, *, heads: int, distances: int, dropout: float = 0.0) -> None:
+        super().__init__(width, heads=heads, dropout=dropout)
+        self.place = nn.Linear(width, width, bias=False)
+        self.content_bias = nn.Parameter(torch.zeros(heads, self.key_width))  # u
+        self.place_bias = nn.Parameter(torch.zeros(heads, self.key_width))  # v
+        self.sinusoid: Tensor
+        self.reach(distances)
+
+    def reach(self, distances: int) -> None:
+        self.register_buffer("sinusoid", sinusoids(distances, self.query.in_features), persistent=False)
+
+    def forward(
+        self,
+        x: Columns,
+        h: Float[Tensor, "rows keys width"],
+        first: Int[Tensor, "rows"],
+        allowed: Bool[Tensor, "rows length keys"],
+        *,
+        need_weights: bool = False,
+    ) -> tuple[Columns, Energy | None]:
         few = x.shape[1] < self.key_width
         plain = need_weights or few or in_reference_mode()
         query = self._heads(self.query(x))
         content, place = query + self.content_bias[:, None], query + self.place_bias[:, None]
         scale = self.key_width**-0.5
-        blocked = torch.zeros(allowed.shape, dtype=x.dtype, device=x.device).masked_fill_(~allowed, BLOCKED)
-        added = self._by_distance(place * scale, first, h.shape[1], few) + blocked[:, None]
-        dropping = self.dropout if self.training and self.dropout.probability else None
+        added = self._by_distance(place * scale, first, h.shape[1], few) + _blocked(allowed, x)[:, None]
+        dropping = self._dropping
         if not plain:
             key, value = self._heads(self.key(h)), self._heads(self.value(h))
             context = attend_short(content, key, value, added, None, scale=scale, dropping=dropping)
@@ -85,15 +154,6 @@ class RelativeAttention(nn.Module):
         else:
             context = (kept @ self._heads(self.value(h))).transpose(1, 2)
         return self.output(context.flatten(2)), weights if need_weights else None
-
-    def by_content(self, x: Columns, h: Float[Tensor, "rows keys width"]) -> Columns:
-        """Contexts of x by content alone, softmax(q·k / √d_k) W_v h, through weights that nothing is learned of."""
-        query, key, value = (
-            self._heads(nn.functional.linear(columns, part.weight.detach()))
-            for part, columns in ((self.query, x), (self.key, h), (self.value, h))
-        )
-        weights = torch.softmax(query @ key.mT * self.key_width**-0.5, -1)
-        return (weights @ value).transpose(1, 2).flatten(2)
 
     def _by_distance(
         self, query: Float[Tensor, "rows heads length key_width"], first: Int[Tensor, "rows"], keys: int, few: bool
@@ -122,5 +182,7 @@ class RelativeAttention(nn.Module):
     def _matrices(self, part: nn.Linear) -> Float[Tensor, "heads key_width width"]:
         return part.weight.view(self.heads, self.key_width, -1)
 
-    def _heads(self, x: Columns) -> Float[Tensor, "rows heads length key_width"]:
-        return x.unflatten(-1, (self.heads, self.key_width)).transpose(1, 2)
+
+def _blocked(allowed: Bool[Tensor, "rows length keys"], like: Tensor) -> Float[Tensor, "rows length keys"]:
+    """0 where a column may look, else what gives weight 0."""
+    return torch.zeros(allowed.shape, dtype=like.dtype, device=like.device).masked_fill_(~allowed, BLOCKED)

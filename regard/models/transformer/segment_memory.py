@@ -10,7 +10,8 @@ from torch import Tensor
 
 from regard.attention.contract import Abilities, Mixed, Mixer
 from regard.attention.mask import Span
-from regard.models.transformer.relative_attention import RelativeAttention
+from regard.attention.positions.rotary import Rotary
+from regard.models.transformer.relative_attention import MemoryAttention, RelativeAttention, TurnedAttention
 
 __all__ = ["SegmentMemory", "SegmentState", "in_rows"]
 
@@ -39,8 +40,8 @@ class SegmentMemory(Mixer):
     size gives what one pass gives. What is remembered is the layer's input, SG(h), through which no gradient flows
     (Dai et al. 2019, §3.2, Eq. 1-3), with relative positions (§3.3). State: see ``SegmentState``; it keeps its size, so
     that training may carry it. Cost of n columns: n · (memory + segment) · width multiply-adds, four times over, and
-    projections of what is remembered, once a segment. It reads backwards only, and positions of its own: none are
-    added.
+    projections of what is remembered, once a segment. It reads backwards only. ``rotary``: positions in place of the
+    paper's.
     """
 
     carries = True
@@ -52,6 +53,7 @@ class SegmentMemory(Mixer):
         heads: int = 1,
         causal: bool = True,
         dropout: float = 0.0,
+        rotary: Rotary | None = None,
         memory: int = 256,
         segment: int = 256,
     ) -> None:
@@ -61,7 +63,11 @@ class SegmentMemory(Mixer):
         if memory < 0 or segment < 1:
             raise ValueError("memory is 0 or more columns, and a segment has at least one")
         self.width, self.memory, self.segment, self.slots = width, memory, segment, 0
-        self.attention = RelativeAttention(width, heads=heads, distances=memory + segment, dropout=dropout)
+        self.attention: MemoryAttention
+        if rotary is None:
+            self.attention = RelativeAttention(width, heads=heads, distances=memory + segment, dropout=dropout)
+        else:
+            self.attention = TurnedAttention(width, heads=heads, rotary=rotary, dropout=dropout)
 
     def remember(self, memory: int) -> None:
         """Remember so many columns from now on; nothing that is learned depends on it. Earlier states do not fit."""
