@@ -95,7 +95,7 @@ def test_the_weights_that_are_shown_are_those_that_are_used(kind):
 
 @pytest.mark.parametrize("key", ["dropout", "attention_dropout", "value_dropout"])
 def test_each_dropout_drops_in_training_alone(key):
-    made, x = net("gat", **{name: 0.0 for name in ("dropout", "attention_dropout")} | {key: 0.5}), features()
+    made, x = net("gat", **dict.fromkeys(("dropout", "attention_dropout"), 0.0) | {key: 0.5}), features()
     whole = ran(made, x)
     same(ran(made, x), whole, key, tolerance=0)
     torch.manual_seed(3)
