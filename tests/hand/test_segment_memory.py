@@ -8,7 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention.mask import Span
+from regard.attention.heads import MultiHead, SelfAttention
+from regard.attention.mask import Causal, Padding, Span
+from regard.attention.mechanisms.dot import Dot
+from regard.attention.positions.rotary import Rotary
 from regard.models.transformer.compressive import Compressive
 from regard.models.transformer.compressor import Compressor
 from regard.models.transformer.relative_attention import RelativeAttention, sinusoids
@@ -97,6 +100,24 @@ def test_two_segments_are_one_pass_under_a_banded_mask() -> None:
     expected = by_the_formula(mixer.attention, x, x, band)
     near(torch.cat([first.output, second.output, third.output], 1), expected)
     near(run(mixer, x).output, expected)
+
+
+def test_with_rotary_positions_and_all_remembered_it_is_self_attention() -> None:
+    """In segments of four, each with all before it in memory, and column by column."""
+    mixer = bold(SegmentMemory(WIDTH, heads=2, rotary=Rotary(4), segment=4, memory=8))
+    dense = SelfAttention(MultiHead(WIDTH, heads=2, mechanism=Dot()), mask=Causal() & Padding(), rotary=Rotary(4))
+    dense = dense.double()
+    for name in ("query", "key", "value", "output"):
+        getattr(dense.attention, name).weight.data = getattr(mixer.attention, name).weight.data
+    x = columns(12)
+    expected = dense(x, span(x), dense.start(2)).output
+    near(run(mixer, x).output, expected)
+    state, outputs = mixer.start(2), []
+    for at in range(12):
+        mixed = run(mixer, x[:, at : at + 1], state)
+        state = mixed.state
+        outputs.append(mixed.output)
+    near(torch.cat(outputs, 1), expected)
 
 
 def test_no_gradient_reaches_what_is_remembered() -> None:

@@ -215,9 +215,7 @@ MIXERS |= {
     "packed-global-local": lambda: other_mixer("global-local", radius=1),
     "global-local-sinks": lambda: other_mixer("global-local", radius=1, first=2),
     "segment-memory-small": lambda: bold(other_mixer("segment-memory", segment=2, memory=3)),
-    "segment-memory-rotary": lambda: bold(
-        other_mixer("segment-memory", rotary=Rotary(PER_HEAD), segment=2, memory=3)
-    ),
+    "segment-memory-rotary": lambda: bold(other_mixer("segment-memory", rotary=Rotary(PER_HEAD), segment=2, memory=3)),
     "compressive-rotary": lambda: compressive("most-used", rotary=Rotary(PER_HEAD)),
     "segment-memory-none": lambda: bold(other_mixer("segment-memory", segment=3, memory=0)),
     "compressive-small": lambda: compressive("conv"),
