@@ -37,13 +37,7 @@ def lengthen(model: object, memory: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path)
-    parser.add_argument("documents", type=Path)
-    parser.add_argument("--memory", type=int)
-    parser.add_argument("--stride", type=int)
-    parser.add_argument("--files", type=int, help="of the documents only the first so many")
-    options = parser.parse_args()
+    options = _arguments()
     generator = regard.load(options.run)
     if options.memory is not None:
         lengthen(generator.model, options.memory)
@@ -59,6 +53,16 @@ def main() -> None:
     for name, total, count in zip(names, bits, counts, strict=True):
         print(f"{name:>14}  {int(count):>9,} bytes  {total / max(count, 1):.3f} bits a byte")
     print(f"{'all':>14}  {int(counts.sum()):>9,} bytes  {bits.sum() / counts.sum():.3f} bits a byte")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("documents", type=Path)
+    parser.add_argument("--memory", type=int)
+    parser.add_argument("--stride", type=int)
+    parser.add_argument("--files", type=int, help="of the documents only the first so many")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
