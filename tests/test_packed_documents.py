@@ -41,7 +41,18 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "value-embedding": {"value_embedding": True},
 } | {
     kind: {"mixer": kind, "position": "sinusoidal"}
-    for kind in ("additive", "cosine", "differential", "general", "hard", "local-m", "tanh-dot", "top-k")
+    for kind in (
+        "additive",
+        "cosine",
+        "differential",
+        "gat",
+        "gatv2",
+        "general",
+        "hard",
+        "local-m",
+        "tanh-dot",
+        "top-k",
+    )  # fmt: skip
 }
 
 
