@@ -52,7 +52,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "local-m",
         "tanh-dot",
         "top-k",
-    )  # fmt: skip
+    )
 }
 
 

@@ -36,14 +36,14 @@ _ALL = (
         claim="The attention of GAT ranks the keys alike for every query, so that it cannot look up a key that depends "
         "on the query; GATv2's can.",
         source="Brody et al. 2022, Theorems 1 and 2, and §4.1",
-        seconds=60,
+        seconds=173,
     ),
     Study(
         name="oversmoothing",
         claim="Each graph convolution brings the nodes nearer to one another, by the second eigenvalue of the "
         "normalised adjacency; a deep network of them tells nodes apart only with skip connections.",
         source="Li et al. 2018, Theorem 1; Oono & Suzuki 2020, Theorem 1",
-        seconds=20,
+        seconds=36,
     ),
     Study(
         name="positions",
