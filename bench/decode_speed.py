@@ -131,7 +131,12 @@ def _result(hello: dict[str, dict[str, Any]], turns: dict[str, list[Turn]]) -> d
         (a.answer["tokens"] / a.seconds) / (b.answer["tokens"] / b.seconds)
         for a, b in zip(turns[ours][1:], turns[theirs][1:], strict=True)
     ]
-    return {"workers": workers, "ours": ours, "theirs": theirs, "ratio": quartiles(ratios)}
+    used = [
+        (b.cpu / b.answer["tokens"]) / (a.cpu / a.answer["tokens"])
+        for a, b in zip(turns[ours][1:], turns[theirs][1:], strict=True)
+    ]
+    shown = {"ours": ours, "theirs": theirs, "ratio": quartiles(ratios), "by_processor_time": quartiles(used)}
+    return {"workers": workers, **shown}
 
 
 def _equal(job: Path) -> dict[str, float]:
@@ -157,6 +162,8 @@ def _print(result: dict[str, Any]) -> None:
         print(f"{name}: {share:.1%} of the sentences as in our float32")
     ratio = result["ratio"]
     print(f"{result['ours']} / {result['theirs']}: {ratio['median']:.2f} [{ratio['low']:.2f} {ratio['high']:.2f}]")
+    used = result["by_processor_time"]
+    print(f"by processor time: {used['median']:.2f} [{used['low']:.2f} {used['high']:.2f}]")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
     .venv/bin/python bench/serve_load.py RUN TEXT                # 1, 8 and 64 clients, batching against one at a time
     .venv/bin/python bench/serve_load.py RUN TEXT --beside TREE  # this version against another one, in the tree TREE
+    .venv/bin/python bench/serve_load.py RUN TEXT --ctranslate2 EXPORTED --engine int8  # against a thin server of that
     .venv/bin/python bench/serve_load.py RUN TEXT --soak 10      # ten minutes of mixed load: does its memory grow?
 
 ``RUN`` is a trained run, ``TEXT`` lines in the language that it reads. Both servers are ``regard serve`` with the same
@@ -27,6 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from alternate import BENCH
 from environments import ROOT
 from machine import machine
 
@@ -64,7 +66,7 @@ def main() -> None:
     }
     if arguments.soak:
         result["soak"] = _soak(arguments, lines)
-    elif arguments.beside:
+    elif arguments.beside or arguments.ctranslate2:
         _compare(arguments, lines)
     else:
         result["load"] = _load(arguments, lines)
@@ -84,6 +86,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--engine", default="float32")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--beside", type=Path, help="a working tree of another version, which is served instead")
+    parser.add_argument("--ctranslate2", type=Path, help="the run exported to CTranslate2: a thin server of it instead")
     parser.add_argument("--soak", type=float, help="minutes of mixed load instead")
     return parser.parse_args()
 
@@ -95,6 +98,23 @@ def _serving(arguments: argparse.Namespace, *options: str, tree: Path = ROOT) ->
         "--port", "0", "--threads", str(arguments.threads), "--engine", arguments.engine, "--req-limit", "1000000",
         *options,
     ]  # fmt: skip
+    with _started(command, tree) as server:
+        yield server
+
+
+@contextmanager
+def _thin_server(arguments: argparse.Namespace) -> Iterator[Server]:
+    command = [
+        sys.executable, str(BENCH / "peers" / "ctranslate2_serve.py"), str(arguments.run.resolve()),
+        str(arguments.ctranslate2.resolve()), "--port", "8765", "--threads", str(arguments.threads),
+        "--kind", arguments.engine,
+    ]  # fmt: skip
+    with _started(command, ROOT) as server:
+        yield server
+
+
+@contextmanager
+def _started(command: list[str], tree: Path) -> Iterator[Server]:
     environment = os.environ | {"PYTHONPATH": str(tree.resolve())}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd=tree)
     try:
@@ -139,7 +159,11 @@ def _load(arguments: argparse.Namespace, lines: list[str]) -> dict[str, Any]:
 
 
 def _compare(arguments: argparse.Namespace, lines: list[str]) -> None:
-    with _serving(arguments) as ours, _serving(arguments, tree=arguments.beside) as theirs:
+    if arguments.ctranslate2:
+        other = _thin_server(arguments)
+    else:
+        other = _serving(arguments, tree=arguments.beside)
+    with _serving(arguments) as ours, other as theirs:
         sides = {"this version": ours, "the other": theirs}
         for server in sides.values():
             asyncio.run(clients(server.port, lines, 8, 3))
@@ -153,6 +177,8 @@ def _compare(arguments: argparse.Namespace, lines: list[str]) -> None:
             for name, each in found.items():
                 print(f"{count:>3} clients  {name:14} {each['rate']:7.1f} sentences/s  p50 {each['p50']:7.0f} ms  "
                       f"p99 {each['p99']:7.0f} ms  {each['statuses']}")  # fmt: skip
+            for name, server in sides.items():
+                print(f"{count:>3} clients  {name:14} {server.memory():7.0f} MiB")
             print(
                 f"{count:>3} clients  {statistics.median(ratios):.2f} [{min(ratios):.2f} {max(ratios):.2f}]", flush=True
             )

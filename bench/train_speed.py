@@ -195,6 +195,7 @@ def _result(hello: dict[str, dict[str, Any]], turns: dict[str, list[Turn]], warm
         workers[name] = hello[name] | {
             "tokens_per_second": quartiles(speeds),
             "regard_is_faster_by": quartiles(ratios),
+            "by_processor_time": quartiles([theirs.cpu / our.cpu for theirs, our in zip(each, ours, strict=True)]),
             "seconds": [turn.seconds for turn in each],
             "loss": [turn.answer["loss"] for turn in turns[name]],
         }
@@ -210,15 +211,15 @@ def _print(result: dict[str, Any]) -> None:
     print(f"\n{about['processor']}, {threads} threads of {about['cores']} cores, {instructions}; {about['written']}")
     print(*result["instructions"], sep="\n")
     print(f"{len(tokens)} updates of {sum(tokens) / len(tokens):,.0f} target tokens; medians, quartiles in brackets")
-    print(f"{'':24}{'parameters':>11}  {'target tokens/s':>22}  {'regard is faster by':>20}  loss")
+    print(f"{'':24}{'parameters':>11}  {'target tokens/s':>22}  {'regard is faster by':>20}   cpu  loss, peak memory")
     for name, worker in result["workers"].items():
         speed, ratio = worker["tokens_per_second"], worker["regard_is_faster_by"]
         speeds = f"{speed['median']:,.0f} [{speed['low']:,.0f} {speed['high']:,.0f}]"
         ratios = f"{ratio['median']:.2f} [{ratio['low']:.2f} {ratio['high']:.2f}]"
+        used = worker["by_processor_time"]["median"]
         losses = f"{worker['loss'][0]:.2f} → {worker['loss'][-1]:.2f}"
-        print(
-            f"{name:24}{worker['parameters']:>11,}  {speeds:>22}  {ratios:>20}  {losses}  {worker['peak_mib']:,.0f} MiB"
-        )
+        rest = f"{used:5.2f}  {losses}  {worker['peak_mib']:,.0f} MiB"
+        print(f"{name:24}{worker['parameters']:>11,}  {speeds:>22}  {ratios:>20} {rest}")
     best = result["best_peer"]
     ratio = result["workers"][best]["regard_is_faster_by"]["median"]
     print(
