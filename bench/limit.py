@@ -26,9 +26,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 from work import OUTPUT, decoding, fast, model, reading, update
 
+from regard.engine.native import NativeEncoderDecoder
+from regard.native.library import library
+from regard.native.program import Program
+from regard.native.runner import Runner
+
 FOLDER = ROOT / "runs" / "bench"
 TYPES, LENGTH, ROWS = 8000, 16, 64
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "_linear_pointwise")
+OVER_SOURCE = ("reader.attention.key", "reader.attention.value")  # products of the source alone
 BEST_OF, WITHIN = 5, 0.05  # seconds
 ENOUGH = 2.0  # seconds of timing the whole
 
@@ -81,7 +87,9 @@ def main() -> None:
             for beam in (None, 5):
                 run = decoding(engine, batch=ROWS, length=LENGTH, types=TYPES, beam=beam)
                 how = f"beam {beam}" if beam else "greedy"
-                found[f"decode {preset} {kind}, {ROWS} sentences, {how}"] = _of_products(run)
+                by_kernels = isinstance(engine, NativeEncoderDecoder)
+                took = _of_kernels(run, made, kind, beam or 1) if by_kernels else _of_products(run)
+                found[f"decode {preset} {kind}, {ROWS} sentences, {how}"] = took
             run = decoding(engine, batch=1, length=LENGTH, types=TYPES, beam=None)
             before = reading(engine, length=LENGTH, types=TYPES)
             found[f"decode {preset} {kind}, one sentence"] = _of_bandwidth(run, before, _step_bytes(made, kind))
@@ -124,6 +132,33 @@ def _of_products(run: Callable[[], None]) -> dict[str, Any]:
     }
 
 
+def _of_kernels(run: Callable[[], None], of: Any, kind: Any, beam: int) -> dict[str, Any]:
+    """The same of kernels in C, whose products no one sees: of the model's matrices, each alone at its best."""
+    run()
+    seconds, limit = _median(run), 0.0
+    calls: Counter[tuple[int, int, int]] = Counter()
+    encoder = {id(p) for p in of.encoder.parameters()}
+    for name, p in [*of.encoder.named_parameters(), *of.decoder.named_parameters()]:
+        if p.dim() == 2 and "embedding" not in name:
+            read = id(p) in encoder or any(part in name for part in OVER_SOURCE)
+            calls[(ROWS * LENGTH if read else ROWS * beam, *p.shape)] += 1 if read else OUTPUT
+    calls[(ROWS * beam, *of.head.weight.shape)] += OUTPUT
+    for (rows, outputs, inputs), number in calls.items():
+        limit += number * _best(_product(kind, rows, outputs, inputs))
+    return {"seconds": seconds, "limit": limit}
+
+
+def _product(kind: Any, rows: int, outputs: int, inputs: int) -> Callable[[], Any]:
+    kernels = library()
+    assert kernels is not None
+    program = Program(kernels, kind)
+    x, out = program.place(inputs), program.place(outputs)
+    program.product(x, out, torch.randn(outputs, inputs), None)
+    runner = Runner(program, torch.get_num_threads())
+    runner.prepare(rows)[:] = 1.0
+    return lambda: runner.run(rows, 0)
+
+
 def _of_bandwidth(run: Callable[[], None], before: Callable[[], None], weights: int) -> dict[str, Any]:
     """Seconds of a step of one sentence, the reading of its source left out, and of reading the step's weights."""
     run()
@@ -135,7 +170,7 @@ def _of_bandwidth(run: Callable[[], None], before: Callable[[], None], weights: 
 
 def _step_bytes(of: Any, kind: str) -> int:
     """The weights that one step reads: the decoder's matrices, those over the source apart, and the output's."""
-    once = ("embedding", "reader.attention.key", "reader.attention.value")
+    once = ("embedding", *OVER_SOURCE)
     named = of.decoder.named_parameters()
     matrices = sum(p.numel() for name, p in named if p.dim() > 1 and not any(part in name for part in once))
     return (matrices + of.head.weight.numel()) * {"float32": 4, "bfloat16": 2, "int8": 1}[kind]
@@ -147,27 +182,32 @@ def _bandwidth(size: int) -> float:
     return size / _best(many.sum)
 
 
+def _clock() -> float:
+    """Seconds; of a single thread its own, so that other work on the machine counts less."""
+    return time.thread_time() if torch.get_num_threads() == 1 else time.perf_counter()
+
+
 def _best(call: Callable[[], Any]) -> float:
     """Seconds of one call, the best of several times many."""
-    began, number = time.perf_counter(), 0
-    while time.perf_counter() - began < WITHIN or number < 2:
+    began, number = _clock(), 0
+    while _clock() - began < WITHIN or number < 2:
         call()
         number += 1
     times = []
     for _ in range(BEST_OF):
-        began = time.perf_counter()
+        began = _clock()
         for _ in range(number):
             call()
-        times.append((time.perf_counter() - began) / number)
+        times.append((_clock() - began) / number)
     return min(times)
 
 
 def _median(run: Callable[[], None]) -> float:
     times: list[float] = []
     while len(times) < 5 or sum(times) < ENOUGH:
-        began = time.perf_counter()
+        began = _clock()
         run()
-        times.append(time.perf_counter() - began)
+        times.append(_clock() - began)
     return statistics.median(times)
 
 
