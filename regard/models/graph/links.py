@@ -22,7 +22,7 @@ class LinkNet(nn.Module):
         super().__init__()
         self.net = net
         self.weight = nn.Parameter(torch.eye(width)) if bilinear else None
-        self.bias = nn.Parameter(torch.zeros(()))
+        self.bias = nn.Parameter(torch.zeros(1))  # of one row, which ranks can share
 
     def forward(
         self,
