@@ -92,7 +92,7 @@ def _write_segment(
 
 
 def run(
-    *, seed: int, quick: bool, report: Report, mixers: Mapping[str, Mapping[str, Any]] = MIXERS, updates: int = 900
+    *, seed: int, quick: bool, report: Report, mixers: Mapping[str, Mapping[str, Any]] = MIXERS, updates: int = 2000
 ) -> Findings:
     """Compare three mixers; the second and third should reach further than the one before."""
     updates, tested = (3, 2) if quick else (updates, 40)
@@ -116,8 +116,9 @@ def run(
         ],
         remarks=(
             "Equal cost is equally many places that a column looks at; what is remembered is projected anew in each "
-            "segment, which windows need not, and compression is a product more. Of so many places windows recall "
-            "about as much as memory over all ages: less of two segments ago, and what is near more surely.",
+            "segment, which windows need not, and compression is a product more.",
+            "At a rate of 5e-3 without clipping, tried before, the model with memory stayed at 0.6 to 0.9 within its "
+            "reach: what it can recall it has to learn to.",
         ),
         draw=lambda figure: _draw(figure, found),
     )
@@ -143,7 +144,10 @@ def _answers(model: LanguageModel, columns: Stretch, state: LanguageModelState) 
 
 def _learn(mixer: Mapping[str, Any], updates: int, seed: int, report: Report) -> LanguageModel:
     model = _build(mixer).train()
-    optimizer, rate = Optimizer(model), schedule("linear", learning_rate=5e-3, warmup=50, last_step=updates)
+    optimizer, rate = (
+        Optimizer(model, clip_norm=1.0),
+        schedule("linear", learning_rate=2e-3, warmup=100, last_step=updates),
+    )
     state, source = model.start(ROWS), streams((seed, 1), ROWS)
     for step in range(1, updates + 1):
         columns = next(source)
