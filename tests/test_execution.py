@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.heads import AttentionReader
+from regard.attention.mask import Span
 from regard.core.randomness import seeded_generator
 from regard.core.task import find_task
 from regard.engine.obstacles import layer_obstacle
@@ -203,6 +204,17 @@ def test_reversible_models_decode_as_they_read() -> None:
 def test_what_has_no_way_back_is_refused(parts: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         model("reversible", **parts)
+
+
+def test_no_loss_of_a_mixer_is_dropped_in_silence() -> None:
+    """A branch by itself returns columns and a state: a loss would be lost there."""
+    layer, x = model("reversible", norm="pre").encoder.layers[0], torch.randn(1, 2, 16, dtype=torch.float64)
+    whole = layer.mixer.forward
+    span = Span.of(torch.ones(1, 2, dtype=torch.bool))
+    layer(x, span, only=0)
+    layer.mixer.forward = lambda *given: whole(*given)._replace(losses={"its own": x.sum()})
+    with pytest.raises(ValueError, match="no place for losses"):
+        layer(x, span, only=0)
 
 
 def test_a_reversible_model_is_another_function_and_no_engine_or_format_takes_it_for_plain() -> None:

@@ -53,7 +53,7 @@ class GraphAttention(nn.Module):
 
     ``mechanism`` gives α of queries, keys and values. ``projections``: 1, where W h is all three (GAT); 2, where keys
     are values (GATv2); 3 (a Transformer). ``mask``: who sees whom. ``dropout``: of the inputs; ``value_dropout``: of
-    W_v h, after α is known: the code of GAT's authors has it, their paper does not say so.
+    W_v h, after α is known, as the code of GAT's authors has it (recalled, not read again).
     """
 
     def __init__(

@@ -126,7 +126,10 @@ class TransformerLayer(nn.Module):
         before = type(self).start(self, len(x)) if state is None else state
         branches = self.branches(span, memory, rows, before, values)
         if only is not None:
-            return branches[only].difference(x)[:2]
+            alone = branches[only].difference(x)
+            if alone.losses:
+                raise ValueError("a branch alone has no place for losses of its mixer: execution = plain has one")
+            return alone[:2]
         for branch in branches:
             mixed = branch.joined(x)
             x = mixed.output
