@@ -23,6 +23,7 @@ MOST = 1 << 32  # bytes of all arrays of a file
 NODE, LABEL, PART = "node", "label", "split"  # columns of a table of nodes; all others are features
 HEADS = ("source", "from", "src", "node", "id")  # first words of a table of edges that has a head
 MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
+HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
@@ -44,12 +45,26 @@ def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     try:
         with zipfile.ZipFile(path) as packed:
             size = sum(each.file_size for each in packed.infolist())
-        if size > MOST:
-            raise ValueError(f"its arrays have {size:,} bytes, and {MOST:,} are read")
+            if size > MOST:
+                raise ValueError(f"its arrays have {size:,} bytes, and {MOST:,} are read")
+            for member in packed.infolist():
+                _require_its_size(packed, member)
         with np.load(path, allow_pickle=False) as found:
             return {name: found[name] for name in found.files}
     except (OSError, ValueError, zipfile.BadZipFile, EOFError, KeyError) as error:
         raise DataError("the file is no .npz of plain arrays", where=str(path), why=str(error)) from error
+
+
+def _require_its_size(packed: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
+    """Raise ValueError where an array's header says another size than its bytes have: memory is taken by the header."""
+    with packed.open(member) as file:
+        version = np.lib.format.read_magic(file)
+        if version not in HEADERS:
+            raise ValueError(f"{member.filename} is of version {version}")
+        shape, _, dtype = HEADERS[version](file)
+        size = math.prod(shape) * dtype.itemsize
+        if min(shape, default=0) < 0 or file.tell() + size != member.file_size:
+            raise ValueError(f"the header of {member.filename} says {size:,} bytes, and it has {member.file_size:,}")
 
 
 def _of_arrays(arrays: Arrays, path: Path, directed: bool) -> Graph:

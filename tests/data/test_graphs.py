@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +117,17 @@ def test_arrays_are_checked(tmp_path, changed, what):
     np.savez(tmp_path / "graph.npz", **{name: each for name, each in {**ARRAYS, **changed}.items() if each is not None})
     with pytest.raises(DataError, match=what):
         read_graph(tmp_path / "graph.npz", None)
+
+
+@pytest.mark.parametrize("shape", ["1000000000000,", "3, 100000000", "2,"])
+def test_a_header_that_says_another_size_than_the_file_has_is_refused_before_memory_is_taken(tmp_path, shape):
+    """Three numbers, and a header of so many; with two of them the third would be passed over in silence."""
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({shape})}}".ljust(117) + "\n"
+    with zipfile.ZipFile(tmp_path / "graph.npz", "w") as packed:
+        packed.writestr("x.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + bytes(24))
+    with pytest.raises(DataError, match=r"no \.npz of plain arrays") as refused:
+        read_graph(tmp_path / "graph.npz", None)
+    assert "x.npy" in str(refused.value.why)
 
 
 def test_no_file_at_all(tmp_path):
