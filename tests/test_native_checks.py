@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from regard.native.library import ABI, Beam, NativeMatrix, Operation, Pass, RowBatch, ShortAttention, Table, find
+from regard.native.memory import MatrixMemory
 from regard.native.program import FilledHeads, Program, Region
 from regard.native.runner import MOST_BEST, BeamRows, Runner, Tables, int32
 
@@ -425,3 +426,16 @@ def test_nothing_is_beyond_infinity() -> None:
     runner.prepare(2).fill_(math.inf)
     runner.run(2, 1)
     assert runner.prepare(2).isinf().all()
+
+
+def test_matrices_lie_side_by_side_from_lines_of_the_cache_on() -> None:
+    memory = MatrixMemory()
+    pieces = [
+        memory.zeros(size) for size in (100, 64, 40 * 2**20)
+    ]  # the last is larger than what is asked for together
+    assert [len(piece) for piece in pieces] == [100, 64, 40 * 2**20]
+    assert not any(piece.any() for piece in pieces)
+    assert not any(piece.data_ptr() % 64 for piece in pieces)
+    assert pieces[1].data_ptr() - pieces[0].data_ptr() == 128
+    pieces[0].fill_(1)
+    assert not pieces[1].any()

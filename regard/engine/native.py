@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from threading import Lock
 from typing import Any, cast
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -87,17 +89,19 @@ class NativeEncoderDecoder:
         """Encode the sources; the session has one row per sentence, before the first target token."""
         lengths = source_valid.sum(1).tolist()
         slots = len(lengths)
-        cells = [self._table(sizes, slots, 2 * BUCKET, 1) for sizes in self.own]
-        sources = [self._table(sizes, slots, max(lengths, default=0)) for sizes in self.read]
+        cells = self._tables(self.own, slots, 2 * BUCKET, 1)
+        sources = self._tables(self.read, slots, max(lengths, default=0))
         with self._lock:
             self.encoder.fill(sources, source, source_valid, lengths)
         return FastSession.of(cells, sources, lengths)
 
-    def _table(self, sizes: FilledHeads, slots: int, *columns: int) -> KeyValueTable:
-        shape, kept = (slots, sizes.key_heads, *columns), KEPT[self.stack.program.format]
-        return KeyValueTable(
-            torch.zeros(*shape, sizes.width, dtype=kept), torch.zeros(*shape, sizes.value_width, dtype=kept)
-        )
+    def _tables(self, layers: Sequence[FilledHeads], slots: int, *columns: int) -> list[KeyValueTable]:
+        """Empty tables of all layers, cut from one piece of memory."""
+        shapes = [(slots, each.key_heads, *columns, width) for each in layers for width in each[2:]]
+        sizes = [math.prod(shape) for shape in shapes]
+        parts = torch.zeros(sum(sizes), dtype=KEPT[self.stack.program.format]).split(sizes)
+        views = [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
+        return [KeyValueTable(*pair) for pair in zip(views[::2], views[1::2], strict=True)]
 
     @torch.no_grad()
     def step(
@@ -155,9 +159,9 @@ class _PreparedRows:
 
     def __init__(self, session: FastSession) -> None:
         width, self._history = session.width, session.history
-        each = torch.tensor([session.time, session.slots, session.lengths], dtype=torch.int32)
-        self.time, self._slot, self._length = each.repeat_interleave(width, 1).contiguous()
-        self._place = torch.arange(width, dtype=torch.int32).repeat(len(session.slots))
+        each = np.array([session.time, session.slots, session.lengths], np.int32).reshape(3, -1)
+        self.time, self._slot, self._length = torch.from_numpy(each.repeat(width, 1))
+        self._place = torch.from_numpy(np.tile(np.arange(width, dtype=np.int32), len(session.slots)))
         self._cells = Tables([(table.key, table.value) for table in session.cells])
         self._sources = Tables([(table.key, table.value) for table in session.sources])
 
@@ -202,15 +206,18 @@ class _NativeEncoder:
         if self.stack is not None and self.stack.grow(longest):
             runner.refresh()
         tables = Tables([(table.key, table.value) for table in sources])
+        tokens = source.numpy().astype(np.int32)[valid.numpy()]  # numpy, whose small arrays cost less than torch's
+        read = 0
         for first, last in groups(lengths, AT_ONCE * runner.threads):
-            each = torch.tensor(lengths[first:last])
-            end = each.cumsum(0)
-            sentence = torch.arange(last - first).repeat_interleave(each)
-            begin = (end - each)[sentence]
-            batch, rows = runner.batch, int(end[-1])
-            batch.token = source[first:last][valid[first:last]].int()
-            batch.time, batch.slot = (torch.arange(rows) - begin).int(), (sentence + first).int()
-            batch.begin, batch.end, batch.sources = begin.int(), end[sentence].int(), tables
+            batch, end = runner.batch, np.cumsum(lengths[first:last], dtype=np.int32)
+            rows = int(end[-1])
+            number = np.arange(rows, dtype=np.int32)
+            sentence = end.searchsorted(number, "right").astype(np.int32)
+            begin = (end - np.array(lengths[first:last], np.int32))[sentence]
+            batch.token, batch.slot = torch.from_numpy(tokens[read : read + rows]), torch.from_numpy(sentence + first)
+            batch.begin, batch.time = torch.from_numpy(begin), torch.from_numpy(number - begin)
+            batch.end, batch.sources = torch.from_numpy(end[sentence]), tables
+            read += rows
             if states is not None:
                 kept = torch.cat([states[row, : lengths[row]] for row in range(first, last)])
                 runner.prepare(rows)[:, self.states.first : self.states.first + kept.shape[1]] = kept

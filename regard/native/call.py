@@ -33,10 +33,11 @@ class Tables:
         self.layers = layers
         self.widths: list[Widths] = []
         self.slots = self.places = math.inf  # of the smallest table
-        found = []
-        for key, value in layers:
+        self.array = (Table * len(layers))()
+        for table, (key, value) in zip(self.array, layers, strict=True):
             right = key.dim() in (4, 5) and key.shape[:-1] == value.shape[:-1]
-            require(right, f"keys {list(key.shape)} and values {list(value.shape)} of one layer, or of no table")
+            if not right:
+                raise ValueError(f"keys {list(key.shape)} and values {list(value.shape)} of one layer, or of no table")
             type = torch.float16 if key.dtype is torch.float16 else torch.float32
             shaped(key, key.shape, type, "a table of keys")
             shaped(value, value.shape, type, "a table of values")
@@ -44,17 +45,8 @@ class Tables:
             places = rest[0] if rest else 1
             self.widths.append((heads, width, value.shape[-1]))
             self.slots, self.places = min(slots, self.slots), min(places, self.places)
-            found.append(
-                Table(
-                    key=key.data_ptr(),
-                    value=value.data_ptr(),
-                    columns=columns,
-                    places=places,
-                    window=-1,
-                    half=type is torch.float16,
-                )
-            )
-        self.array = (Table * len(found))(*found)
+            table.key, table.value, table.window = key.data_ptr(), value.data_ptr(), -1
+            table.columns, table.places, table.half = columns, places, type is torch.float16
 
     def columns(self, layers: dict[int, Widths], what: str) -> float:
         """Columns of the shortest of these layers, infinitely many where all are rings; their sizes are checked."""

@@ -16,6 +16,7 @@ from torch.nn.functional import pad
 
 from regard.native.checks import expect, require
 from regard.native.library import Library, NativeMatrix, Operation
+from regard.native.memory import MatrixMemory
 
 __all__ = ["ACTIVATIONS", "KEPT", "LANES", "Format", "Program", "Region", "fill", "filled", "filled_heads"]
 
@@ -80,6 +81,7 @@ class Program:
         self.types = 0
         self._operations: list[Operation] = []
         self._kept: list[object] = []
+        self._memory = MatrixMemory()
         self.looked_up: dict[int, int] = {}  # rows of an operation's table, by its number
 
     def place(self, width: int) -> Region:
@@ -266,7 +268,7 @@ class Program:
         expect(weight.shape if bias is None else (len(bias), inputs), (outputs, inputs), "the shape of weight and bias")
         stripes = -(-outputs // STRIPE)
         size = stripes * STRIPE * filled(inputs)
-        packed = torch.zeros(size if self.format == "int8" else 4 * size, dtype=torch.uint8)
+        packed = self._memory.zeros(size if self.format == "int8" else 4 * size)
         scale, shift = torch.zeros(2, stripes * STRIPE)
         shift[outputs:] = beyond
         if bias is not None:

@@ -58,7 +58,7 @@ static int always(void) { return 1; }
 static const struct {
     const char *name;
     const Kernels *kernels;
-    int (*usable)(void);
+    int (*found)(void);
 } sets[] = {
 #if defined(__x86_64__)
     {"amx", &regard_kernels_amx, has_amx},
@@ -70,17 +70,27 @@ static const struct {
 #endif
     {"plain", &regard_kernels_plain, always},
 };
+#define SETS (sizeof sets / sizeof *sets)
+
+// Asked once: on a virtual machine a CPUID takes as long as a small product.
+static int usable(unsigned set) {
+    enum { UNKNOWN, NO, YES };
+    static atomic_int known[SETS];
+    int found = atomic_load_explicit(known + set, memory_order_relaxed);
+    if (found == UNKNOWN) atomic_store_explicit(known + set, found = sets[set].found() ? YES : NO, memory_order_relaxed);
+    return found == YES;
+}
 
 int regard_abi(void) { return ABI; }
 // The name of a set that this processor has, the quickest first; NULL beyond the last.
 const char *regard_set(int number) {
-    for (unsigned i = 0; i < sizeof sets / sizeof *sets; i++)
-        if (sets[i].usable() && number-- == 0) return sets[i].name;
+    for (unsigned i = 0; i < SETS; i++)
+        if (usable(i) && number-- == 0) return sets[i].name;
     return 0;
 }
 static const Kernels *kernels_of(const char *name) {
-    for (unsigned i = 0; i < sizeof sets / sizeof *sets; i++)
-        if (!strcmp(sets[i].name, name) && sets[i].usable()) return sets[i].kernels;
+    for (unsigned i = 0; i < SETS; i++)
+        if (!strcmp(sets[i].name, name) && usable(i)) return sets[i].kernels;
     return 0;
 }
 

@@ -1,5 +1,7 @@
 // The output projection: log-probabilities of all types, or the best of them, found while they are computed.
 
+#define LOG2_E 1.44269504f
+
 // All log-probabilities of a row.
 static void normalise(float *x, int64_t count) {
     float most = -3e38f, total = 0;
@@ -51,7 +53,8 @@ static void read_stripe(const Batch *b, Best *best, int64_t row, const float *x,
     Vector before = load(best->most), own = load(x), all = every(0);
     for (int64_t i = LANES; i < count; i += LANES) own = greater(own, load(x + i));
     Vector most = greater(before, own);
-    for (int64_t i = 0; i < count; i += LANES) all += exponential(load(x + i) - most);
+    const Vector shift = most * LOG2_E;
+    for (int64_t i = 0; i < count; i += LANES) all += power_of_two(load(x + i) * LOG2_E - shift);
     Vector total = load(best->total);
     if (anywhere(~(most <= before))) total *= exponential(before - most);
     store(best->total, total + all);

@@ -190,16 +190,13 @@ static void stripe(const float *x, int64_t stride, const Quantised *q, int64_t f
 }
 
 static void quantise(const float *x, int64_t width, const Quantised *q, int64_t row) {
-    Vector most = every(0);
-    Whole none = (Whole){0};
-    for (int64_t i = 0; i < width; i += LANES) {
-        Vector a = absolute(load(x + i));
-        none |= ~(a <= 3.4e38f);
-        most = greater(a, most);
-    }
-    int bad = 0;
-    for (int i = 0; i < LANES; i++) bad |= none[i];
-    float top = greatest(most);
+    // Sizes of floats stand in the order of their bits, those of what is no number or infinite behind all others.
+    Whole most = (Whole){0};
+    for (int64_t i = 0; i < width; i += LANES) most = whole_greater((Whole)absolute(load(x + i)), most);
+    int32_t greatest_bits = whole_greatest(most);
+    float top;
+    memcpy(&top, &greatest_bits, sizeof top);
+    int bad = !(top <= 3.4e38f);
     top = top > 1e-30f ? top : 1e-30f;
     float inverse = bad ? 0 : 127 / top;
     Whole total = (Whole){0};
@@ -211,10 +208,8 @@ static void quantise(const float *x, int64_t width, const Quantised *q, int64_t 
         total += whole;
         *(LooseBytes *)(out + i) = __builtin_convertvector(whole, Bytes);
     }
-    int32_t all = 0;
-    for (int i = 0; i < LANES; i++) all += total[i];
     q->scale[row] = bad ? NAN : top / 127;
-    q->sum[row] = all;
+    q->sum[row] = whole_sum(total);
 }
 
 // W (outputs, inputs) into a packed matrix that was zeros; `filled`: inputs with the filling.

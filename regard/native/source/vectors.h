@@ -49,6 +49,32 @@ INLINE float sum(Vector a) {
     return a[0];
 #endif
 }
+INLINE Whole whole_greater(Whole a, Whole b) {
+#if defined(__AVX512F__)
+    return (Whole)_mm512_max_epi32((__m512i)a, (__m512i)b);
+#else
+    Whole which = a > b;
+    return (a & which) | (b & ~which);
+#endif
+}
+INLINE int32_t whole_greatest(Whole a) {
+#if defined(__AVX512F__)
+    return _mm512_reduce_max_epi32((__m512i)a);
+#else
+    int32_t m = a[0];
+    for (int i = 1; i < LANES; i++) m = a[i] > m ? a[i] : m;
+    return m;
+#endif
+}
+INLINE int32_t whole_sum(Whole a) {
+#if defined(__AVX512F__)
+    return _mm512_reduce_add_epi32((__m512i)a);
+#else
+    for (int half = LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) a[i] += a[i + half];
+    return a[0];
+#endif
+}
 INLINE Vector absolute(Vector x) { return (Vector)((Whole)x & 0x7fffffff); }
 
 // Sixteen floats of 16 bits (IEEE 754), read and written as those of 32.
@@ -89,9 +115,13 @@ INLINE void store_half(uint16_t *p, Vector x) {
 INLINE Vector exponential(Vector x) {
     const Vector lowest = every(-87.0f);
     Vector bounded = greater(lowest, x);
+#if defined(__AVX512F__)
+    Vector n = (Vector)_mm512_roundscale_ps((__m512)(bounded * 1.44269504f), _MM_FROUND_TO_NEAREST_INT);
+#else
     Vector n = bounded * 1.44269504f + 12582912.0f;
     Whole power = (Whole)n;
     n -= 12582912.0f;
+#endif
     Vector f = bounded - n * 0.693359375f;
     f = f + n * 2.12194440e-4f;
     Vector p = f * 1.9875691500e-4f + 1.3981999507e-3f;
@@ -99,9 +129,36 @@ INLINE Vector exponential(Vector x) {
     p = p * f + 4.1665795894e-2f;
     p = p * f + 1.6666665459e-1f;
     p = p * f + 5.0000001201e-1f;
-    p = p * f * f + f + 1.0f;
+    p = p * (f * f) + (f + 1.0f);
+#if defined(__AVX512F__)
+    const __mmask16 seen = _mm512_cmp_ps_mask((__m512)x, (__m512)lowest, _CMP_NLT_UQ);
+    return (Vector)_mm512_maskz_scalef_ps(seen, (__m512)p, (__m512)n);
+#else
     p = p * (Vector)((power + 127) << 23);
     return choose(x < lowest, every(0), p);
+#endif
+}
+// 2^x for x <= 0 to some 3e-7 of it; 0 or next to it below -126; no number stays none.
+INLINE Vector power_of_two(Vector x) {
+    Vector bounded = greater(every(-200.0f), x);
+#if defined(__AVX512F__)
+    Vector n = (Vector)_mm512_roundscale_ps((__m512)bounded, _MM_FROUND_TO_NEAREST_INT);
+#else
+    Vector n = bounded + 12582912.0f;
+    Whole power = (Whole)n;
+    n -= 12582912.0f;
+#endif
+    Vector f = bounded - n;  // from -1/2 to 1/2, where this goes through 2^f at the six nodes of Chebyshev
+    Vector p = f * 1.33909e-3f + 9.67603e-3f;
+    p = p * f + 5.550357e-2f;
+    p = p * f + 2.4022107e-1f;
+    p = p * f + 6.9314719e-1f;
+    p = p * f + 1.00000008f;
+#if defined(__AVX512F__)
+    return (Vector)_mm512_scalef_ps((__m512)p, (__m512)n);
+#else
+    return choose(x < -126.0f, every(0), p * (Vector)((power + 127) << 23));
+#endif
 }
 INLINE Vector sigmoid(Vector x) {
     Vector e = exponential(-absolute(x));
