@@ -89,6 +89,10 @@ INLINE void whole_tile(const int rows, const Quantised *q, int64_t first, const 
 #else
 #define OFFSET 0
 #define WHOLE_ROWS 4
+#if defined(__AVX2__)
+// a₀b₀ + a₁b₁ and so on, as |a| · (b with the sign of a): 127 · 127 · 2 fits into 16 bits.
+INLINE __m256i pairs(__m256i a, __m256i b) { return _mm256_maddubs_epi16(_mm256_abs_epi8(a), _mm256_sign_epi8(b, a)); }
+#endif
 INLINE void whole_tile(const int rows, const Quantised *q, int64_t first, const uint8_t *w, const float *scale,
                        const float *bias, int64_t inputs, int count, int add, float *out,
                        int64_t out_stride) {
@@ -105,10 +109,9 @@ INLINE void whole_tile(const int rows, const Quantised *q, int64_t first, const 
             for (int r = 0; r < rows; r++) {
                 int32_t four;
                 memcpy(&four, q->x + (first + r) * q->stride + k, 4);
-                // |a| · (b with the sign of a): 127 · 127 · 2 fits into 16 bits.
-                __m256i a = _mm256_set1_epi32(four), size = _mm256_abs_epi8(a);
-                __m256i one = _mm256_maddubs_epi16(size, _mm256_sign_epi8(low, a));
-                __m256i two = _mm256_maddubs_epi16(size, _mm256_sign_epi8(high, a));
+                __m256i a = _mm256_set1_epi32(four);
+                // Sizes are taken, once each, of the side of which there is less.
+                __m256i one = rows > 2 ? pairs(low, a) : pairs(a, low), two = rows > 2 ? pairs(high, a) : pairs(a, high);
                 total[r][0] = _mm256_add_epi32(total[r][0], _mm256_madd_epi16(one, ones));
                 total[r][1] = _mm256_add_epi32(total[r][1], _mm256_madd_epi16(two, ones));
             }
