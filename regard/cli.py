@@ -31,6 +31,7 @@ from regard.commands import (
     export,
     fill,
     generate,
+    graphs,
     harmonise,
     import_,
     info,
@@ -54,7 +55,7 @@ __all__ = ["VERBS", "build_app", "main", "run"]
 
 # In the order of ``regard --help``. A verb's module has ``register(app)``, and its function imports what is heavy.
 VERBS: tuple[ModuleType, ...] = (
-    train, translate, generate, fill, harmonise, classify, tag, recommend, nodes, predict, inspect, serve, keys,
+    train, translate, generate, fill, harmonise, classify, tag, recommend, nodes, graphs, predict, inspect, serve, keys,
     export, import_, evaluate, score, info, average, check, data, compare, study, doctor, demo,
 )  # fmt: skip
 

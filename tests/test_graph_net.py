@@ -25,7 +25,7 @@ from regard.testing.law import same
 
 NODES, FEATURES, CLASSES = 6, 4, 3
 PAIRS = torch.tensor([[0, 0, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5], [0, 1, 0, 1, 2, 1, 2, 3, 4, 3, 4, 5]])  # 5 is alone
-KINDS = ["gat", "gatv2", "gcn", "transformer"]
+KINDS = ["gat", "gatv2", "gcn", "gin", "transformer"]
 
 
 def net(kind: str, **more: Any) -> GraphNet:

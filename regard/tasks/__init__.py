@@ -16,6 +16,11 @@ TASKS = {
         "regard.tasks.links.task:TASK",
         "predict",
     ),
+    "graphs": (
+        "regard.tasks.graphs.config:GraphsConfig",
+        "regard.tasks.graphs.task:TASK",
+        "graphs",
+    ),
     "tagging": (
         "regard.tasks.tagging.config:TaggingConfig",
         "regard.tasks.tagging.task:TASK",
