@@ -30,7 +30,8 @@ KINDS = ["gat", "gatv2", "gcn", "gin", "transformer"]
 
 def net(kind: str, **more: Any) -> GraphNet:
     torch.manual_seed(1)
-    config = GraphNetConfig(kind=kind, width=3, heads=2, output_heads=2, **{"layers": 2, **more})
+    width = 16 if kind == "gin" else 3  # of three units in its rectifier all may be off
+    config = GraphNetConfig(kind=kind, width=width, heads=2, output_heads=2, **{"layers": 2, **more})
     return build_graph_net(config, features=FEATURES, outputs=CLASSES).double().eval()
 
 
