@@ -14,7 +14,7 @@ TASKS = {
     "links": (
         "regard.tasks.links.config:LinksConfig",
         "regard.tasks.links.task:TASK",
-        "predict",
+        "links",
     ),
     "graphs": (
         "regard.tasks.graphs.config:GraphsConfig",
