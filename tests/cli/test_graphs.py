@@ -114,6 +114,7 @@ def test_files_choose_the_task(tmp_path: Path) -> None:
     found = find_config([str(source)], [], [])
     assert found.task.kind == "graphs" and found.data.label_kind == "class"  # type: ignore[attr-defined]
     assert found.data.train[0].share == (0.0, 0.9) and found.train.early_stopping
+    assert found.data.walks == 8  # type: ignore[attr-defined]
     found = find_config([str(source)], [source], ["train.steps=3"])
     assert found.data.train[0].share == (0.0, 1.0) and found.train.epochs is None
     (tmp_path / "texts.jsonl").write_text('{"text": "a b", "label": "x"}\n' * 3 + '{"text": "c", "label": "y"}\n')

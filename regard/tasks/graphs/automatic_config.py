@@ -18,6 +18,7 @@ from regard.runs.config import Proposal
 __all__ = ["choose"]
 
 LOOKED_AT = 2_000  # graphs
+WALKS, WALKED = 8, 256  # steps of walks, on graphs of at most so many nodes: they cost their square
 CLASSES = 20  # numbers of more different values are numbers, not classes
 ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: one that is given leaves no other chosen
 _SHARES = {"train": [0.0, 0.9], "valid": [0.9, 1.0]}
@@ -42,8 +43,14 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         settings |= {"optimizer": "adamw", "learning_rate": 2e-3, "schedule": "constant", "warmup": 50}
     if not set(ENDS) & given.keys():
         settings |= {"epochs": 200, "early_stopping": 20}
-    config = {"task": {"kind": "graphs"}, "data": {**parts, "label_kind": kind}, "train": settings}
-    reasons = [f"its lines have edges: {what} of each graph (task.kind = graphs)", told, _network(lines)]
+    walks = WALKS if max((line.nodes for line in lines), default=0) <= WALKED else 0
+    config = {
+        "task": {"kind": "graphs"},
+        "data": {**parts, "label_kind": kind, "walks": walks},
+        "model": {"kind": "gatv2"},
+        "train": settings,
+    }
+    reasons = [f"its lines have edges: {what} of each graph (task.kind = graphs)", told, _network(lines, walks)]
     return Proposal(config, reasons)
 
 
@@ -79,10 +86,12 @@ def _batch(lines: Sequence[GraphLine]) -> int:
     return max(256, round(32 * sum(line.nodes for line in lines) / max(len(lines), 1)))
 
 
-def _network(lines: Sequence[GraphLine]) -> str:
+def _network(lines: Sequence[GraphLine], walks: int) -> str:
     told = ["the number of their neighbours"]
     if any(line.features.shape[1] for line in lines):
         told.insert(0, "their features")
     if any(line.kinds for line in lines):
         told.insert(0, "their labels")
+    if walks:
+        told.append(f"how often walks of up to {walks} steps come back")
     return f"nodes are told by {', '.join(told)}; three layers of graph attention, pooled by attention"
