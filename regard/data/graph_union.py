@@ -32,7 +32,7 @@ def disjoint_union(graphs: Sequence[Graph]) -> Graph:
 def return_probabilities(pairs: npt.NDArray[np.int64], nodes: int, steps: int) -> npt.NDArray[np.float32]:
     """(nodes, steps − 1): (P^k)_ii, the chance that a walk of k = 2 … ``steps`` steps from a node ends there.
 
-    P_ij = 1/d_i over the edges (i, j) but for those to oneself (Dwivedi et al. 2022, Eq. 7); 0 for a node without any.
+    P_ij = 1/d_i over the edges (i, j) but for those to oneself (Dwivedi et al. 2022); 0 for a node without any.
     Unlike eigenvectors of the Laplacian they have no sign to choose. One step is left out, after which nobody is back.
     ``pairs``: of ``Graph``. Cost: steps · edges · nodes multiply-adds, and nodes² numbers of memory.
     """

@@ -18,7 +18,7 @@ class GraphIsomorphism(nn.Module):
     """h_i' = W₂ ReLU(W₁ ((1 + ε) h_i + Σ_j h_j) + b₁) + b₂ over the neighbours j ≠ i (Xu et al. 2019, Eq. 4.1).
 
     ε is learned from 0. A sum tells how many neighbours of each kind there are, which a mean does not; no layer that
-    goes by neighbours tells more than the colours of Weisfeiler & Leman do (there, Theorem 3). W₁ is applied before
+    goes by neighbours tells more than the colours of Weisfeiler & Leman do (there, Lemma 2). W₁ is applied before
     the sum, with the same result. No batch norm, unlike there.
     """
 
