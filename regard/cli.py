@@ -31,11 +31,13 @@ from regard.commands import (
     export,
     fill,
     generate,
+    graphs,
     harmonise,
     import_,
     info,
     inspect,
     keys,
+    links,
     nodes,
     predict,
     recommend,
@@ -54,8 +56,8 @@ __all__ = ["VERBS", "build_app", "main", "run"]
 
 # In the order of ``regard --help``. A verb's module has ``register(app)``, and its function imports what is heavy.
 VERBS: tuple[ModuleType, ...] = (
-    train, translate, generate, fill, harmonise, classify, tag, recommend, nodes, predict, inspect, serve, keys,
-    export, import_, evaluate, score, info, average, check, data, compare, study, doctor, demo,
+    train, translate, generate, fill, harmonise, classify, tag, recommend, nodes, links, graphs, predict, inspect,
+    serve, keys, export, import_, evaluate, score, info, average, check, data, compare, study, doctor, demo,
 )  # fmt: skip
 
 EXIT_CODES = (

@@ -42,6 +42,7 @@ from regard.models.transformer.config import TransformerDecoderConfig, Transform
 from regard.runs.config import TaskSection, recipe_names
 from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.graph_run_config import GraphDataConfig, GraphFilesConfig, NodeSplit
+from regard.tasks.graphs.config import GraphsDataConfig, GraphsModelConfig
 from regard.tasks.language_model.config import GenerateConfig, TextDataConfig
 from regard.tasks.links.config import LinksDataConfig, LinksModelConfig
 from regard.tasks.masked.config import FillConfig, MaskedDataConfig
@@ -99,7 +100,7 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("[generate] `language-model`", GenerateConfig, "How text is generated; options of `regard generate`, too."),
     ("[data] `classification`", LabelledDataConfig, "Labelled texts, and how they become tokens and classes."),
     (
-        "[[data.train]] `classification`, `tagging`, `next-item`",
+        "[[data.train]] `classification`, `tagging`, `next-item`, `graphs`",
         FilesConfig,
         "One table a corpus; `[[data.valid]]` has the same keys.",
     ),
@@ -122,6 +123,12 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("[data] `links`", LinksDataConfig, "As of `nodes`, and which edges are held out."),
     ("[model] `links`", LinksModelConfig, "As of `nodes`, and how two nodes are compared."),
     ("[model] `nodes`", GraphNetConfig, "Layers over the nodes."),
+    (
+        "[data] `graphs`",
+        GraphsDataConfig,
+        "Graphs a line, and what a node is told by beside its features and its label.",
+    ),
+    ("[model] `graphs`", GraphsModelConfig, "Layers over the nodes, and how they become one answer."),
     ("[data] `masked`", MaskedDataConfig, "Texts, what a text is, and how they become tokens."),
     ("[[data.train]] `masked`", TextConfig, "As of a language model; `[[data.valid]]` has the same keys."),
     ("[masking]", MaskingConfig, "Of `masked`: places that are predicted, and what is read there."),
@@ -138,7 +145,8 @@ MEANINGS = {
     "train": "table, see below",
     "search": "table, see below",
     "task": "the kind of work, see below",
-    "task.kind": "`translation`, `language-model`, `masked`, `classification`, `tagging`, `next-item`, or "
+    "task.kind": "`translation`, `language-model`, `masked`, `classification`, `tagging`, `next-item`, "
+    "`nodes`, `links`, `graphs`, or "
     "`package.module:NAME`",
     "data.train": "one table a corpus, see below",
     "data.valid": "as `data.train`; without it the last checkpoint counts as the best",

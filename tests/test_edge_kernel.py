@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 import torch
 from torch import Tensor
@@ -73,6 +76,19 @@ def test_the_edges_are_sorted_once_and_each_is_one():
     assert torch.equal(pairs[:, layout.source], table.nonzero().T)
     with pytest.raises(ValueError, match="leads to no column"):
         EdgeLayout(torch.tensor([[0], [NODES]]), NODES, NODES)
+
+
+def test_a_layout_goes_with_its_pairs_and_waits_for_no_collection():
+    """A task of many graphs lays out edges in every batch."""
+    _, pairs = graph()
+    layout = weakref.ref(edge_layout(pairs, NODES, NODES))
+    gc.disable()
+    try:
+        assert edge_layout(pairs, NODES, NODES).stacked(2) is edge_layout(pairs, NODES, NODES).stacked(2)
+        del pairs
+        assert layout() is None
+    finally:
+        gc.enable()
 
 
 def test_sums_products_and_ends_are_those_of_a_table():

@@ -25,12 +25,13 @@ from regard.testing.law import same
 
 NODES, FEATURES, CLASSES = 6, 4, 3
 PAIRS = torch.tensor([[0, 0, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5], [0, 1, 0, 1, 2, 1, 2, 3, 4, 3, 4, 5]])  # 5 is alone
-KINDS = ["gat", "gatv2", "gcn", "transformer"]
+KINDS = ["gat", "gatv2", "gcn", "gin", "transformer"]
 
 
 def net(kind: str, **more: Any) -> GraphNet:
     torch.manual_seed(1)
-    config = GraphNetConfig(kind=kind, width=3, heads=2, output_heads=2, **{"layers": 2, **more})
+    width = 16 if kind == "gin" else 3  # of three units in its rectifier all may be off
+    config = GraphNetConfig(kind=kind, width=width, heads=2, output_heads=2, **{"layers": 2, **more})
     return build_graph_net(config, features=FEATURES, outputs=CLASSES).double().eval()
 
 

@@ -10,13 +10,15 @@ import torch
 
 import regard
 from regard.data.graphs import Graph, edge_pairs
-from regard.errors import DataError
+from regard.errors import ConfigError, DataError
 from regard.metrics.ranking import area_under_curve, average_precision, ranking_sums
 from regard.models.graph.build import build_graph_net
 from regard.models.graph.config import GraphNetConfig
 from regard.models.graph.links import LinkNet
-from regard.tasks.links.config import LinksDataConfig
+from regard.tasks.find_config import find_config
+from regard.tasks.links.config import LinksConfig, LinksDataConfig
 from regard.tasks.links.examples import LinkExamples, dealt_edges
+from regard.tasks.links.linker import Linker
 from regard.tasks.links.task import TASK
 
 DATA = LinksDataConfig(train=(), valid_share=0.2, test_share=0.2)
@@ -62,7 +64,62 @@ def test_nodes_look_along_the_edges_of_training_alone(tmp_path: Path):
     assert 0 < model([("n0", "n1")])[0].probability < 1 and model([]) == []
     assert set(model.inspect(("n0", "n5")).attention) == {f"{n}: layers.{k}" for n in ("n0", "n5") for k in (0, 1)}
     with pytest.raises(ValueError, match="two nodes"):
-        model.read("n0")
+        model.read("n0 n1 n2")
+
+
+@pytest.fixture(scope="module", params=["dot", "bilinear"])
+def linker(request: pytest.FixtureRequest) -> Linker:
+    """An untrained model over a ring of nine and one alone."""
+    torch.manual_seed(4)
+    config = LinksConfig.model_validate({"data": {"train": []}, "model": {"decoder": request.param, "dropout": 0.0}})
+    net = build_graph_net(config.model, features=10, outputs=16)
+    links = LinkNet(net, 16, bilinear=request.param == "bilinear")
+    if links.weight is not None:
+        torch.nn.init.normal_(links.weight, std=0.3)
+    edges = np.stack([np.arange(9), (np.arange(9) + 1) % 9], 1)
+    entries, labels = np.stack([np.arange(10)] * 2), np.full(10, -1)
+    graph = Graph("g", 10, 10, edge_pairs(edges, 10), entries, np.ones(10, np.float32), labels, ())
+    return Linker(links, graph, config)
+
+
+def test_best_links_are_the_likeliest_of_those_without_an_edge(linker: Linker):
+    others = [str(node) for node in range(10) if node not in (2, 3, 4)]
+    told = {other: linker([("3", other)])[0].probability for other in others}
+    best = linker(["3"], top_k=4)[0]
+    assert best.source == "3" and [each.target for each in best.links] == sorted(told, key=lambda name: -told[name])[:4]
+    assert [each.probability for each in best.links] == pytest.approx(sorted(told.values(), reverse=True)[:4])
+    assert len(linker([("9",)], top_k=100)[0].links) == 9 and len(linker([["0"]], top_k=100)[0].links) == 7
+    pair, one = linker([("0", "5"), ("9",)])
+    assert pair == linker([("0", "5")])[0] and one == linker(["9"])[0]
+    with pytest.raises(ConfigError, match="top_k"):
+        linker(["3"], top_k=0)
+
+
+def test_missing_links_are_the_likeliest_of_all_pairs(linker: Linker, monkeypatch: pytest.MonkeyPatch):
+    pairs = [(str(i), str(j)) for i in range(10) for j in range(i + 1, 10) if j - i not in (1, 8) or j == 9]
+    told = sorted(linker(pairs), key=lambda each: -each.probability)
+    assert len(told) == 36
+    for rows in (256, 3):
+        monkeypatch.setattr("regard.tasks.links.linker.ROWS", rows)
+        found = linker.missing(5)
+        assert [each[:2] for each in found] == [each[:2] for each in told[:5]]
+        assert [each.probability for each in found] == pytest.approx([each.probability for each in told[:5]])
+    assert len(linker.missing(1000)) == 36
+    linker.config = linker.config.model_copy(update={"data": linker.config.data.model_copy(update={"directed": True})})
+    assert len(linker.missing(1000)) == 72
+
+
+def test_files_without_labels_choose_links(tmp_path: Path):
+    corpus = TASK.sample(tmp_path)["data"]["train"][0]
+    found = find_config([corpus["source"], corpus["edges"]], [], [])
+    assert found.task.kind == "links" and found.train.best_by == "auc"
+    (tmp_path / "nodes.csv").write_text("node,a,label\nn0,1,x\n")
+    assert find_config([corpus["source"], corpus["edges"]], [], []).task.kind == "nodes"
+    arrays = {"edges": np.array([[0, 1]]), "x": np.eye(2)}
+    np.savez(tmp_path / "g.npz", **arrays)
+    assert find_config([str(tmp_path / "g.npz")], [], []).task.kind == "links"
+    np.savez(tmp_path / "g.npz", y=np.array([0, 1]), **arrays)
+    assert find_config([str(tmp_path / "g.npz")], [], []).task.kind == "nodes"
 
 
 def test_a_complete_graph_has_nothing_to_tell_apart():

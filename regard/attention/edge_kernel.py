@@ -67,10 +67,16 @@ class EdgeLayout:
         self.query = code.div(keys, rounding_mode="floor") if keys else code
         self.key = code - self.query * keys
         self._by_key = torch.argsort(self.key, stable=True)
-        self.stacked = cache(self._stacked)
+        self._copies: dict[int, StackedEdges] = {}  # no cache() of a method: layouts go when batches do, not in a cycle
 
     def __len__(self) -> int:
         return len(self.query)
+
+    def stacked(self, copies: int) -> StackedEdges:
+        """The edges of so many copies, laid out once."""
+        if copies not in self._copies:
+            self._copies[copies] = self._stacked(copies)
+        return self._copies[copies]
 
     def _stacked(self, copies: int) -> StackedEdges:
         shift = torch.arange(copies, device=self.query.device)[:, None]

@@ -14,7 +14,12 @@ TASKS = {
     "links": (
         "regard.tasks.links.config:LinksConfig",
         "regard.tasks.links.task:TASK",
-        "predict",
+        "links",
+    ),
+    "graphs": (
+        "regard.tasks.graphs.config:GraphsConfig",
+        "regard.tasks.graphs.task:TASK",
+        "graphs",
     ),
     "tagging": (
         "regard.tasks.tagging.config:TaggingConfig",

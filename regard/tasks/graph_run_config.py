@@ -1,4 +1,4 @@
-"""Config of tasks over one graph: its files, and which of its nodes are asked for. Imports no torch."""
+"""Config of tasks over graphs: the files of one, and which of its nodes are asked for. Imports no torch."""
 
 from __future__ import annotations
 
@@ -56,7 +56,6 @@ class GraphDataConfig(DataSection):
 class GraphRunConfig(UnsmoothedRunConfig):
     """Base of these configs; no label smoothing unless given."""
 
-    data: GraphDataConfig
     model: GraphNetConfig = GraphNetConfig()
 
     @property
@@ -70,5 +69,5 @@ class GraphRunConfig(UnsmoothedRunConfig):
     @property
     def summary(self) -> str:
         net: Any = self.model
-        heads = "" if net.kind == "gcn" else f", {net.heads} heads"
+        heads = f", {net.heads} heads" if net.attends else ""
         return f"{net.kind} over a graph, {net.layers} layers, width {net.hidden}{heads}, dropout {net.dropout}"

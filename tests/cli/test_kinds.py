@@ -88,6 +88,7 @@ def test_it_is_looked_into(kind: str, runs: dict[str, Path], capsys: pytest.Capt
 
 
 LABELS = "good\tx\nbad\ty\n"
+RING = '{"edges": [[0, 1], [1, 2], [2, 0]], "label": "ring"}\n'
 TAGS = "the\tDET\ndog\tNOUN\n\n"
 BAD: list[tuple[str, dict[str, str], dict[str, Any], str, str]] = [
     ("classification", {"a.tsv": LABELS, "v.tsv": "good\tz\n"}, {}, "label 'z' is unknown", "v.tsv:1"),
@@ -104,6 +105,14 @@ BAD: list[tuple[str, dict[str, str], dict[str, Any], str, str]] = [
     ("next-item", {"a.csv": "session,item\n1,2\n1,\n"}, {}, "is no item", "a.csv:3"),
     ("translation", {"a.tsv": "a\tb\nc\n"}, {}, "needs two columns", "a.tsv:2"),
     ("language-model", {"a.jsonl": '{"text": "a"}\n{"txt": "b"}\n'}, {}, 'no key "prompt"', "a.jsonl:2"),
+    ("graphs", {"a.jsonl": RING + '{"edges": [[0, 2]], "nodes": 2}\n'}, {}, "leads to no node", "a.jsonl:2"),
+    ("graphs", {"a.jsonl": RING + '{"edges": [[0, 1]]}\n'}, {}, "the graph has no label", "a.jsonl:2"),
+    ("graphs", {"a.jsonl": RING + '\n{"edges": [], "label": 1}\n'}, {}, "no node", "a.jsonl:3"),
+    ("graphs", {"a.jsonl": RING + '{"edges": [], "features": [[1]], "label": 1}\n'}, {}, "1 features", "a.jsonl:2"),
+    ("graphs", {"a.jsonl": RING}, {}, "1 labels are not to be learned", "a.jsonl"),
+    ("graphs", {"a.jsonl": RING}, {"label_kind": "number"}, "'ring' is no number", "a.jsonl:1"),
+    ("graphs", {"a.jsonl": RING + RING.replace("ring", "x"), "v.jsonl": RING.replace("ring", "z")}, {},
+     "label 'z' is unknown", "v.jsonl:1"),
     ("masked", {"a.jsonl": '{"text": "a b"}\n{"text": 3}\n'}, {"documents": "json-line"}, "not a string", "a.jsonl:2"),
 ]  # fmt: skip
 

@@ -15,6 +15,7 @@ from regard.attention.mechanisms.gatv2 import Gatv2
 from regard.attention.positions.edge_bias import EdgeBias
 from regard.models.dropout import Dropout
 from regard.models.graph.config import GraphNetConfig
+from regard.models.graph.isomorphism import GraphIsomorphism
 from regard.models.graph.layers import (
     EVERYBODY,
     GraphAttention,
@@ -26,6 +27,7 @@ from regard.models.graph.layers import (
 
 __all__ = ["GraphNet", "build_graph_net"]
 
+Layer = GraphAttention | GraphConvolution | GraphIsomorphism
 Made = dict[str, tuple[int, Callable[[int, int], Mechanism]]]
 # projections of a layer, and the mechanism for so many heads of such a width
 ATTENTION: Made = {
@@ -36,14 +38,14 @@ ATTENTION: Made = {
 
 
 class GraphNet(nn.Module):
-    """Layers one after the other: ELU between those of attention, ReLU between convolutions; none after the last.
+    """Layers one after the other: ReLU between convolutions, ELU between others; none after the last.
 
     ``skips``: for each layer what carries its input beside it, or None.
     """
 
     def __init__(
         self,
-        layers: Sequence[GraphAttention | GraphConvolution],
+        layers: Sequence[Layer],
         skips: Sequence[nn.Module | None],
     ) -> None:
         super().__init__()
@@ -70,7 +72,7 @@ class GraphNet(nn.Module):
         span = node_span(x.nodes if isinstance(x, NodeFeatures) else len(x), pairs)
         found: list[Tensor] = []
         for number, layer in enumerate(self.layers):
-            assert isinstance(layer, GraphAttention | GraphConvolution)
+            assert isinstance(layer, Layer)
             mixed: Tensor = layer(x, layer.bind(span), degree)
             if self._skipped[number]:
                 mixed = mixed + self.skips[number](x)
@@ -83,12 +85,12 @@ class GraphNet(nn.Module):
 
 def build_graph_net(config: GraphNetConfig, *, features: int, outputs: int) -> GraphNet:
     """A network of that config, initialised from torch's default generator."""
-    layers: list[GraphAttention | GraphConvolution] = []
+    layers: list[Layer] = []
     skips: list[nn.Module | None] = []
     for number in range(config.layers):
         last, inputs = number + 1 == config.layers, config.hidden if number else features
         width = outputs if last else config.width
-        wide = width if last or config.kind == "gcn" else config.hidden
+        wide = width if last else config.hidden
         layers.append(_layer(config, inputs, width, last=last))
         skips.append(_skip(inputs, wide) if config.skip else None)
     return GraphNet(layers, skips)
@@ -98,9 +100,11 @@ def _skip(inputs: int, outputs: int) -> nn.Module:
     return nn.Identity() if inputs == outputs else NodeLinear(inputs, outputs)
 
 
-def _layer(config: GraphNetConfig, inputs: int, width: int, *, last: bool) -> GraphAttention | GraphConvolution:
+def _layer(config: GraphNetConfig, inputs: int, width: int, *, last: bool) -> Layer:
     if config.kind == "gcn":
         return GraphConvolution(inputs, width, dropout=config.dropout)
+    if config.kind == "gin":
+        return GraphIsomorphism(inputs, width, hidden=config.hidden, dropout=config.dropout)
     heads = config.output_heads if last else config.heads
     projections, make = ATTENTION[config.kind]
     mechanism = make(heads, width)

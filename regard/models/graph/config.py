@@ -14,14 +14,16 @@ class GraphNetConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    kind: Literal["gat", "gatv2", "gcn", "transformer"] = Field(
+    kind: Literal["gat", "gatv2", "gcn", "gin", "transformer"] = Field(
         "gat",
-        description="how a node weighs its neighbours: gat, gatv2, gcn (by degrees, not learned), transformer "
-        "(scaled products and a bias by edge)",
+        description="how a node weighs its neighbours: gat, gatv2, gcn (by degrees, not learned), gin (all "
+        "alike, summed), transformer (scaled products and a bias by edge)",
     )
     layers: int = Field(2, ge=1, le=64, description="as many edges away a node can see")
     width: int = Field(8, ge=1, le=1 << 14, description="features a head")
-    heads: int = Field(8, ge=1, le=1 << 10, description="of all layers but the last, side by side; gcn has one")
+    heads: int = Field(
+        8, ge=1, le=1 << 10, description="of all layers but the last, side by side; gcn and gin have one"
+    )
     output_heads: int = Field(1, ge=1, le=1 << 10, description="of the last layer, whose mean is taken")
     dropout: float = Field(0.6, ge=0, lt=1, description="of the inputs of each layer")
     attention_dropout: float = Field(0.6, ge=0, lt=1, description="of attention weights, an edge at a time")
@@ -36,6 +38,11 @@ class GraphNetConfig(BaseModel):
     )
 
     @property
+    def attends(self) -> bool:
+        """Whether weights of neighbours are learned, by heads."""
+        return self.kind not in ("gcn", "gin")
+
+    @property
     def hidden(self) -> int:
         """Features of a node between layers."""
-        return self.width * (1 if self.kind == "gcn" else self.heads)
+        return self.width * (self.heads if self.attends else 1)

@@ -34,4 +34,11 @@ class LinkNet(nn.Module):
         """Logits of an edge between the two ``ends`` of each candidate."""
         z = self.net(x, pairs, degree)
         one, other = z.index_select(0, ends[0]), z.index_select(0, ends[1])
-        return ((one if self.weight is None else one @ self.weight) * other).sum(-1) + self.bias
+        return (self._turned(one) * other).sum(-1) + self.bias
+
+    def against_all(self, z: Float[Tensor, "nodes width"], first: Int[Tensor, "some"]) -> Float[Tensor, "some nodes"]:
+        """Logits of an edge from each of some nodes to every node; ``z``: outputs of ``net``."""
+        return self._turned(z.index_select(0, first)) @ z.T + self.bias
+
+    def _turned(self, z: Tensor) -> Tensor:
+        return z if self.weight is None else z @ self.weight

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from regard.models.graph.config import GraphNetConfig
+from regard.runs.config import Proposal
 from regard.tasks.graph_run_config import GraphDataConfig, GraphRunConfig
 
 __all__ = ["LinksConfig", "LinksDataConfig", "LinksModelConfig"]
@@ -41,3 +43,10 @@ class LinksConfig(GraphRunConfig):
     def check_sizes(self, spec: Mapping[str, int]) -> None:
         if spec.keys() != {"features"}:
             raise ValueError("it should have the number of features")
+
+    @classmethod
+    def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
+        """For a .npz with edges and no classes, or a table of nodes without labels and one of edges."""
+        from regard.tasks.links.automatic_config import choose
+
+        return choose(files, valid, given)

@@ -1,4 +1,4 @@
-"""A trained model of links at work: two names of nodes to the probability of an edge."""
+"""A trained model of links at work: two nodes to the probability of an edge, one to those it should have."""
 
 from __future__ import annotations
 
@@ -8,17 +8,22 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from regard.core.observation import Alternative, AttentionWeights, Observation, ObservedStep
 from regard.core.task import Indices, MetricSums, never
 from regard.core.untrusted_files import parse_json
 from regard.data.graphs import Graph
+from regard.errors import ConfigError
 from regard.models.graph.links import LinkNet
 from regard.tasks.graph_batch import graph_tensors
 from regard.tasks.links.config import LinksConfig
 from regard.tasks.nodes.classifier import node_number, observed_edges
 
-__all__ = ["Link", "Linker"]
+__all__ = ["BestLinks", "Link", "Linker"]
+
+BEST = 10  # links of one node
+ROWS = 256  # nodes that are held against all at once
 
 
 class Link(NamedTuple):
@@ -29,6 +34,13 @@ class Link(NamedTuple):
     probability: float
 
 
+class BestLinks(NamedTuple):
+    """A node, and the nodes that it likeliest has an edge to of those it has none to in the graph, best first."""
+
+    source: str
+    links: list[Link]
+
+
 class Linker:
     """A network with the graph that it was trained on: ``regard.load("runs/papers")([("17", "90")])``."""
 
@@ -37,24 +49,83 @@ class Linker:
         self._tensors = graph_tensors(graph, next(net.parameters()).device)
 
     @torch.no_grad()
-    def __call__(self, inputs: Sequence[tuple[str, str]]) -> list[Link]:
-        """One outcome for each pair of names. DataError for a name that the graph has not."""
-        ends = [[node_number(self.graph, name) for name in pair] for pair in inputs]
-        if not ends:
-            return []
-        columns = torch.tensor(ends, device=self._tensors.pairs.device).T
-        found = self.net(*self._tensors, columns).double().sigmoid().tolist()
-        return [Link(*pair, probability) for pair, probability in zip(inputs, found, strict=True)]
+    def __call__(self, inputs: Sequence[Sequence[str]], *, top_k: int = BEST) -> list[Any]:
+        """A ``Link`` for two names of nodes, ``BestLinks`` for one. DataError for a name that the graph has not.
 
-    def read(self, line: str) -> tuple[str, str]:
-        """Two names with a space between them, or a JSON list of two."""
+        ``top_k``: links of one node. ConfigError where it is below 1.
+        """
+        if top_k < 1:
+            raise ConfigError(f"top_k is {top_k}", where="top_k", why="a node has at least one best link")
+        inputs = [(names,) if isinstance(names, str) else names for names in inputs]
+        numbers = [[node_number(self.graph, name) for name in names] for names in inputs]
+        pairs = [each for each in numbers if len(each) == 2]
+        told = iter(self._probabilities(pairs) if pairs else ())
+        z = self._states() if len(pairs) < len(numbers) else torch.empty(0)
+        return [
+            Link(names[0], names[1], next(told)) if len(each) == 2 else self._best(z, each[0], top_k)
+            for names, each in zip(inputs, numbers, strict=True)
+        ]
+
+    def _probabilities(self, pairs: Sequence[Sequence[int]]) -> list[float]:
+        columns = torch.tensor(pairs, device=self._tensors.pairs.device).T
+        found: list[float] = self.net(*self._tensors, columns).double().sigmoid().tolist()
+        return found
+
+    def _states(self) -> Tensor:
+        z: Tensor = self.net.net(*self._tensors)
+        return z
+
+    def _logits(self, z: Tensor, nodes: Tensor) -> Tensor:
+        """(some, nodes): of every pair without an edge, −∞ of others; one node's neighbours are not missing."""
+        logits = self.net.against_all(z, nodes).double().cpu()
+        for row, node in zip(logits, nodes.tolist(), strict=True):
+            row[torch.from_numpy(self.graph.neighbours(node))] = -math.inf
+        return logits
+
+    def _best(self, z: Tensor, node: int, number: int) -> BestLinks:
+        (logits,) = self._logits(z, torch.tensor([node], device=z.device))
+        value, place = logits.topk(min(number, len(logits)))
+        name = self.graph.name
+        found = [
+            Link(name(node), name(other), probability)
+            for other, probability in zip(place.tolist(), value.sigmoid().tolist(), strict=True) if probability > 0
+        ]  # fmt: skip
+        return BestLinks(name(node), found)
+
+    @torch.no_grad()
+    def missing(self, number: int) -> list[Link]:
+        """The likeliest pairs of the whole graph without an edge, best first; of an undirected one each pair once.
+
+        Cost: the square of the nodes in time, and ``number`` and some rows of it in memory.
+        """
+        z, found = self._states(), list[tuple[float, int, int]]()
+        for begin in range(0, self.graph.nodes, ROWS):
+            nodes = torch.arange(begin, min(begin + ROWS, self.graph.nodes), device=z.device)
+            logits = self._logits(z, nodes)
+            if not self.config.data.directed:
+                logits = logits.masked_fill(torch.arange(self.graph.nodes) < nodes.cpu()[:, None], -math.inf)
+            value, place = logits.flatten().topk(min(number, logits.numel()))
+            first, second = place // self.graph.nodes + begin, place % self.graph.nodes
+            ends = zip(value.tolist(), first.tolist(), second.tolist(), strict=True)
+            found += [each for each in ends if each[0] > -math.inf]
+            found = sorted(found, key=lambda each: (-each[0], *each[1:]))[:number]
+        name = self.graph.name
+        return [Link(name(one), name(other), 1 / (1 + math.exp(-max(logit, -700)))) for logit, one, other in found]
+
+    def read(self, line: str) -> tuple[str, ...]:
+        """One name, or two with a space between them, or a JSON list of them."""
         names = parse_json(line) if line.lstrip().startswith("[") else line.split()
-        if not isinstance(names, list) or len(names) != 2 or not all(isinstance(name, str) for name in names):
-            raise ValueError("a line names two nodes: with a space between them, or as a JSON list")
-        return names[0], names[1]
+        if not isinstance(names, list) or len(names) not in (1, 2) or not all(isinstance(name, str) for name in names):
+            raise ValueError("a line names two nodes, with a space between them or as a JSON list; or one node")
+        return tuple(names)
 
-    def write(self, output: Link, *, json: bool) -> str:
-        """The probability, or an object with the names beside it."""
+    def write(self, output: Link | BestLinks, *, json: bool) -> str:
+        """The probability, or the names of the best nodes; or an object with both."""
+        if isinstance(output, BestLinks):
+            if not json:
+                return " ".join(each.target for each in output.links)
+            links = [{"target": each.target, "probability": round(each.probability, 6)} for each in output.links]
+            return jsonlib.dumps({"source": output.source, "links": links}, ensure_ascii=False)
         rounded = round(output.probability, 6)
         return jsonlib.dumps(output._asdict() | {"probability": rounded}, ensure_ascii=False) if json else f"{rounded}"
 
@@ -65,15 +136,19 @@ class Linker:
         return {}
 
     @torch.no_grad()
-    def inspect(self, pair: tuple[str, str]) -> Observation:
-        """Attention of both nodes to their neighbours, and the probability of an edge."""
+    def inspect(self, names: Sequence[str]) -> Observation:
+        """Attention of the nodes to their neighbours, and the probability of an edge, or the best links of one."""
         attention: dict[str, AttentionWeights] = {}
-        for name in pair:
+        for name in names:
             node = node_number(self.graph, name)
             found, _ = observed_edges(self.net.net, self._tensors, self.graph, node, self.graph.name)
             attention |= {f"{name}: {place}": weights for place, weights in found.items()}
-        (link,) = self([pair])
+        (link,) = self([names])
+        text = " ".join(names)
+        if isinstance(link, BestLinks):
+            each = tuple(Alternative(one.target, math.log(max(one.probability, 1e-300))) for one in link.links)
+            return Observation(text, attention, (), each)
         every = {"edge": link.probability, "no edge": 1 - link.probability}
         ranked = sorted(every.items(), key=lambda item: -item[1])
         best = tuple(Alternative(name, math.log(max(p, 1e-300))) for name, p in ranked)
-        return Observation(" ".join(pair), attention, (ObservedStep(" ".join(pair), best[0].log_probability, best),))
+        return Observation(text, attention, (ObservedStep(text, best[0].log_probability, best),))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from regard.runs.config import Proposal
-from regard.tasks.graph_run_config import GraphRunConfig
+from regard.tasks.graph_run_config import GraphDataConfig, GraphRunConfig
 
 __all__ = ["NodesConfig"]
 
@@ -16,6 +16,8 @@ class NodesConfig(GraphRunConfig):
     """Everything that decides the run of a classifier of nodes. Frozen; saved with every value."""
 
     metric_names: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1", "calibration_error")
+
+    data: GraphDataConfig
 
     def check_sizes(self, spec: Mapping[str, int]) -> None:
         if spec.keys() != {"features", "classes"}:

@@ -1,0 +1,160 @@
+"""Graphs from JSON lines, a graph a line: its edges, features or labels of its nodes, and its own label."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.core.untrusted_files import parse_json, shortened
+from regard.data.file_names import named_files
+from regard.data.reading import read_lines, refuse_pipe, told_keys
+from regard.data.shared_files import FilesConfig, falls_into
+from regard.errors import DataError
+
+__all__ = ["MOST_NODES", "GraphLine", "graph_of", "parse_graph", "read_graph_lines"]
+
+MOST_NODES = 1 << 18  # of one graph: a line may say any number
+MOST_FEATURES = 1 << 14
+OTHER_NAMES = {"edges": "edge_index", "features": "node_feat", "nodes": "num_nodes", "label": "y"}
+
+
+class GraphLine(NamedTuple):
+    """A graph as a line tells it. ``edges`` (number, 2) are numbers of nodes; ``features`` (nodes, width).
+
+    ``kinds``: a label of each node, or () where nodes have none. ``label``: of the graph, None where none is told.
+    """
+
+    where: str | None
+    nodes: int
+    edges: npt.NDArray[np.int64]
+    features: npt.NDArray[np.float32]
+    kinds: tuple[str, ...]
+    label: str | None
+
+    def digest(self) -> str:
+        """A hash of all but the label and the place."""
+        whole = hashlib.blake2b(f"{self.nodes} {self.features.shape[1]} {self.kinds}".encode(), digest_size=16)
+        for array in (self.edges, self.features):
+            whole.update(array.tobytes())
+        return whole.hexdigest()
+
+
+def read_graph_lines(corpora: Sequence[FilesConfig], key: str) -> Iterator[GraphLine]:
+    """The graphs of files with the labels under ``key``. DataError, with file and line, for one that is none."""
+    for corpus in corpora:
+        for path in named_files(corpus.source):
+            refuse_pipe(path)
+            for number, line in enumerate(read_lines(path), start=1):
+                if not line.strip():
+                    continue
+                where = f"{path}:{number}"
+                found, row = parse_graph(line, where=where, key=key)
+                if found.label is None:
+                    help = f"name the key of the labels where it is not {key}: --set data.label=KEY"
+                    raise DataError("the graph has no label", where=where, why=told_keys(row), help=help)
+                if falls_into(found.digest(), corpus.share):
+                    yield found
+
+
+def parse_graph(line: str, *, where: str | None = None, key: str = "label") -> tuple[GraphLine, Mapping[str, Any]]:
+    """The graph of a line, and the object that it is. DataError where it spells none."""
+    try:
+        row = parse_json(line)
+    except ValueError as error:
+        raise DataError("the line is not JSON", where=where, why=str(error)) from error
+    if not isinstance(row, dict):
+        raise DataError("the line is no JSON object", where=where, why='a graph is an object: {"edges": [[0, 1]]}')
+    return graph_of(row, where=where, key=key), row
+
+
+def graph_of(row: Mapping[str, Any], *, where: str | None = None, key: str = "label") -> GraphLine:
+    """The graph of an object with ``edges``, and as it may be ``nodes``, ``features`` and a label under ``key``.
+
+    ``nodes`` is their number, or a list of their labels. The names of other collections are read, too: ``edge_index``
+    (two lists), ``num_nodes``, ``node_feat``, ``y``. DataError for what is wrong with it.
+    """
+    reader = _Reader(row, where)
+    pairs = reader.edges()
+    kinds, number = reader.nodes()
+    features = reader.features()
+    counts = [count for count in (number, None if features is None else len(features)) if count is not None]
+    nodes = counts[0] if counts else 1 + max((max(pair) for pair in pairs), default=-1)
+    if len({*counts}) > 1:
+        raise reader.wrong(f"{counts[0]:,} nodes have {counts[1]:,} rows of features")
+    if not 0 < nodes <= MOST_NODES:
+        why = f"a graph has 1 to {MOST_NODES:,} nodes"
+        raise reader.wrong("the graph has no node" if nodes <= 0 else f"the graph has {nodes:,} nodes", why)
+    for place, pair in enumerate(pairs):
+        if not 0 <= min(pair) <= max(pair) < nodes:
+            raise reader.wrong("an edge leads to no node", f"edge {place} is {pair}, and nodes are 0 to {nodes - 1:,}")
+    edges = np.array(pairs, np.int64).reshape(-1, 2)
+    table = np.zeros((nodes, 0), np.float32) if features is None else np.array(features, np.float32).reshape(nodes, -1)
+    return GraphLine(where, nodes, edges, table, kinds, reader.label(key))
+
+
+class _Reader:
+    """The parts of one object, each checked."""
+
+    def __init__(self, row: Mapping[str, Any], where: str | None) -> None:
+        self._row, self._where = row, where
+
+    def wrong(self, what: str, why: str | None = None) -> DataError:
+        return DataError(what, where=self._where, why=why, help="docs/how-to/graphs.md says what a line holds")
+
+    def _get(self, name: str) -> Any:
+        return self._row.get(name, self._row.get(OTHER_NAMES[name]))
+
+    def edges(self) -> list[list[int]]:
+        found = self._get("edges")
+        if "edges" not in self._row and isinstance(found, list) and len(found) == 2:
+            ends = [end if isinstance(end, list) else [] for end in found]
+            if len(ends[0]) != len(ends[1]):
+                raise self.wrong("edge_index has two lists of as many nodes", f"{len(ends[0])} and {len(ends[1])}")
+            found = [list(pair) for pair in zip(*ends, strict=True)]
+        if not isinstance(found, list):
+            raise self.wrong("the graph has no edges", f'{told_keys(self._row)}; without any it is "edges": []')
+        for place, pair in enumerate(found):
+            if not isinstance(pair, list | tuple) or [type(end) for end in pair] != [int, int]:
+                why = f"edge {place} is {shortened(str(pair))}"
+                raise self.wrong("an edge is no list of two nodes", why)
+        return [list(pair) for pair in found]
+
+    def nodes(self) -> tuple[tuple[str, ...], int | None]:
+        """The labels of nodes, and their number where it is told."""
+        found = self._get("nodes")
+        if found is None or type(found) is int:
+            return (), found
+        if not isinstance(found, list) or not all(type(each) in (str, int) for each in found):
+            raise self.wrong("nodes is the number of nodes, or a list of their labels", shortened(str(found)))
+        return tuple(map(str, found)), len(found)
+
+    def features(self) -> list[list[float]] | None:
+        found = self._get("features")
+        if found is None:
+            return None
+        if not isinstance(found, list) or not all(isinstance(each, list) for each in found):
+            raise self.wrong("features has a list of numbers for each node")
+        width = len(found[0]) if found else 0
+        if width > MOST_FEATURES:
+            raise self.wrong(f"a node has {width:,} features", f"{MOST_FEATURES:,} are read")
+        for node, each in enumerate(found):
+            if len(each) != width:
+                raise self.wrong(f"node {node} has {len(each)} features", f"node 0 has {width}")
+            if not all(type(value) in (int, float) and abs(value) < 1e30 and math.isfinite(value) for value in each):
+                raise self.wrong(f"a feature of node {node} is no finite number", shortened(str(each)))
+        return found
+
+    def label(self, key: str) -> str | None:
+        found = self._get("label") if key == "label" else self._row.get(key)
+        if isinstance(found, list) and len(found) == 1:  # as other collections have it
+            found = found[0]
+        if isinstance(found, bool):
+            return str(found).lower()
+        if found is not None and not isinstance(found, str | int | float):
+            raise self.wrong("the label is neither a text nor a number", shortened(str(found)))
+        return None if found is None or not str(found).strip() else str(found).strip()

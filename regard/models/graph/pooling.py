@@ -1,0 +1,102 @@
+"""One answer for a whole graph: a network over nodes, pooled by graph."""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import elu
+
+from regard.attention.edge_kernel import EdgeLayout, edge_softmax, edge_sum
+from regard.models.dropout import Dropout
+from regard.models.graph.build import GraphNet
+from regard.models.graph.layers import NodeFeatures
+
+__all__ = ["GraphPooling", "PooledGraphNet", "PoolingKind"]
+
+PoolingKind = Literal["mean", "sum", "max", "attention"]
+
+
+class GraphPooling(nn.Module):
+    """y_g = Σ_i w_i z_i over the nodes i of graph g; or the maximum of each feature over them.
+
+    w_i is 1 (``sum``), 1/n_g (``mean``), or softmax_i vᵀ tanh(W z_i + b) over the nodes of g (``attention``; as Yang et
+    al. 2016, Eq. 5–7, for words). The nodes of a graph stand one after another, so that a graph is a query that looks
+    along edges at its nodes: time and memory go with the nodes, whatever the sizes. A sum alone tells how many nodes
+    there are (Xu et al. 2019, §5.2). ``hidden``: numbers of W z_i.
+    """
+
+    def __init__(self, kind: PoolingKind, width: int, *, hidden: int) -> None:
+        super().__init__()
+        self.kind = kind
+        self.hidden = nn.Linear(width, hidden) if kind == "attention" else None
+        self.score = nn.Parameter(torch.empty(hidden).normal_(std=hidden**-0.5)) if kind == "attention" else None
+
+    def forward(self, z: Float[Tensor, "nodes width"], counts: Int[Tensor, "graphs"]) -> Float[Tensor, "graphs width"]:
+        """``counts``: the nodes of each graph, at least one."""
+        if self.kind == "max":
+            return torch.segment_reduce(z, "max", lengths=counts, axis=0)
+        layout = _members(counts)
+        return edge_sum(self._weights(z, layout, counts)[None], z[None], layout)[0]
+
+    def weights(self, z: Float[Tensor, "nodes width"], counts: Int[Tensor, "graphs"]) -> Float[Tensor, "nodes"]:
+        """The weight of each node in its graph; of ``max`` the share of features that it is the greatest in."""
+        if self.kind != "max":
+            return self._weights(z, _members(counts), counts)
+        graph = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
+        greatest = (z == self(z, counts).index_select(0, graph)).to(z.dtype)
+        ties = torch.segment_reduce(greatest, "sum", lengths=counts, axis=0).index_select(0, graph)
+        return cast(Tensor, (greatest / ties).mean(-1))
+
+    def _weights(self, z: Tensor, layout: EdgeLayout, counts: Tensor) -> Tensor:
+        if self.hidden is not None and self.score is not None:
+            return edge_softmax((self.hidden(z).tanh() @ self.score)[None], layout)[0]
+        each = torch.ones_like(counts, dtype=z.dtype) if self.kind == "sum" else counts.to(z.dtype).reciprocal()
+        return each.index_select(0, layout.query)
+
+
+def _members(counts: Tensor) -> EdgeLayout:
+    """Edges from each graph to its nodes."""
+    graphs, nodes = len(counts), int(counts.sum())
+    graph = torch.repeat_interleave(torch.arange(graphs, device=counts.device), counts)
+    return EdgeLayout(torch.stack([graph, torch.arange(nodes, device=counts.device)]), graphs, nodes)
+
+
+class PooledGraphNet(nn.Module):
+    """Outputs of a graph: W₂ ELU(W₁ y + b₁) + b₂ of the pooled states y of its nodes.
+
+    The states of all layers stand side by side, since what tells graphs apart may be near or far (Xu et al. 2019,
+    Eq. 4.2, there with the features of the nodes, too). No batch norm, unlike there: a graph's output is its own.
+    """
+
+    def __init__(self, net: GraphNet, pooling: GraphPooling, *, width: int, outputs: int, dropout: float) -> None:
+        super().__init__()
+        self.net, self.pooling = net, pooling
+        self.inner = nn.Linear(width * len(net.layers), width)
+        self.outer = nn.Linear(width, outputs)
+        self.dropout = Dropout(dropout)
+
+    def forward(
+        self,
+        x: NodeFeatures,
+        pairs: Int[Tensor, "2 edges"],
+        degree: Float[Tensor, "edges"],
+        counts: Int[Tensor, "graphs"],
+    ) -> Float[Tensor, "graphs outputs"]:
+        """``x``, ``pairs``, ``degree``: of the graphs as one of disjoint parts. ``counts``: the nodes of each."""
+        return self.answer(self.node_states(x, pairs, degree), counts)
+
+    def node_states(
+        self, x: NodeFeatures, pairs: Int[Tensor, "2 edges"], degree: Float[Tensor, "edges"]
+    ) -> Float[Tensor, "nodes width"]:
+        """The states of all layers, those of the last after an ELU."""
+        states = self.net.states(x, pairs, degree)
+        return torch.cat([*states[:-1], elu(states[-1])], -1)
+
+    def answer(
+        self, states: Float[Tensor, "nodes width"], counts: Int[Tensor, "graphs"]
+    ) -> Float[Tensor, "graphs outputs"]:
+        """Outputs of graphs by the states of their nodes."""
+        return cast(Tensor, self.outer(self.dropout(elu(self.inner(self.pooling(states, counts))))))

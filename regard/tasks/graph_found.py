@@ -1,0 +1,63 @@
+"""Files of one graph that nobody wrote a config for: what they hold, as far as their first lines tell."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from regard.data.file_names import has_ending
+from regard.data.reading import read_lines
+from regard.errors import RegardError
+
+__all__ = ["FoundGraph", "found_graph"]
+
+MASKS = {"train_mask.npy", "val_mask.npy"}
+
+
+class FoundGraph(NamedTuple):
+    """The files as a config names them, whether nodes have classes and a split, and how to say so."""
+
+    corpus: dict[str, str]
+    labelled: bool
+    split: bool
+    told: str
+
+
+def found_graph(files: Sequence[Path]) -> FoundGraph | None:
+    """The graph of a .npz with edges, or of a table of nodes and one of edges; None where they are none."""
+    if not all(file.is_file() for file in files):
+        return None
+    if len(files) == 1 and files[0].suffix == ".npz":
+        return _of_arrays(files[0])
+    if len(files) != 2 or not all(has_ending(file, (".csv", ".tsv")) for file in files):
+        return None
+    try:
+        head, edge = ([cell.strip() for cell in _first(file).replace("\t", ",").split(",")] for file in files)
+    except RegardError:  # whoever reads it next says so
+        return None
+    if "node" not in head or len(edge) < 2:
+        return None
+    corpus, labelled = {"source": str(files[0]), "edges": str(files[1])}, "label" in head
+    told = f"one table of nodes {'with' if labelled else 'without'} labels, and one of edges"
+    return FoundGraph(corpus, labelled, "split" in head, told)
+
+
+def _of_arrays(path: Path) -> FoundGraph | None:
+    try:
+        with zipfile.ZipFile(path) as packed:
+            names = {each.filename for each in packed.infolist()}
+    except (OSError, zipfile.BadZipFile):
+        return None
+    if "edges.npy" not in names:
+        return None
+    labelled = "y.npy" in names
+    return FoundGraph(
+        {"source": str(path)}, labelled, names >= MASKS, f"it has edges and {'' if labelled else 'no '}classes"
+    )
+
+
+def _first(path: Path) -> str:
+    return next(islice(read_lines(path), 1), "")

@@ -1,0 +1,1 @@
+"""Graphs: a class or a number of each graph as a whole."""

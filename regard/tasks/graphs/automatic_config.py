@@ -1,0 +1,97 @@
+"""A config for a file of graphs that nobody wrote a recipe for, each choice with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from regard.core.untrusted_files import parse_json
+from regard.data.file_names import JSON_LINES, has_ending
+from regard.data.graph_lines import GraphLine, graph_of, read_graph_lines
+from regard.data.reading import read_lines
+from regard.data.shared_files import FilesConfig
+from regard.errors import RegardError
+from regard.runs.config import Proposal
+
+__all__ = ["choose"]
+
+LOOKED_AT = 2_000  # graphs
+WALKS, WALKED = 8, 256  # steps of walks, on graphs of at most so many nodes: they cost their square
+CLASSES = 20  # numbers of more different values are numbers, not classes
+ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: one that is given leaves no other chosen
+_SHARES = {"train": [0.0, 0.9], "valid": [0.9, 1.0]}
+
+
+def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
+    """A model of graphs for JSON lines with edges and a label; None for any other files."""
+    data = given.get("data", {})
+    if len(files) != 1 or not _holds_graphs(files[0]):
+        return None
+    source = str(files[0])
+    lines = _looked_at(files[0], str(data.get("label", "label")))
+    parts: dict[str, Any] = {"train": [{"source": source}], "valid": [{"source": str(file)} for file in valid]}
+    told = "validates on the graphs given"
+    if not valid:
+        parts = {name: [{"source": source, "share": share}] for name, share in _SHARES.items()}
+        told = "no validation graphs given: a tenth of them is held out, by a hash of what they hold"
+    kind = data.get("label_kind", "number" if _are_numbers(lines) else "class")
+    what = "a number" if kind == "number" else "a class"
+    settings: dict[str, Any] = {"batch_tokens": _batch(lines), "clip_norm": 1.0, "precision": "float32"}
+    if "optimizer" not in given:
+        settings |= {"optimizer": "adamw", "learning_rate": 2e-3, "schedule": "constant", "warmup": 50}
+    if not set(ENDS) & given.keys():
+        settings |= {"epochs": 200, "early_stopping": 20}
+    walks = WALKS if max((line.nodes for line in lines), default=0) <= WALKED else 0
+    config = {
+        "task": {"kind": "graphs"},
+        "data": {**parts, "label_kind": kind, "walks": walks},
+        "model": {"kind": "gatv2"},
+        "train": settings,
+    }
+    reasons = [f"its lines have edges: {what} of each graph (task.kind = graphs)", told, _network(lines, walks)]
+    return Proposal(config, reasons)
+
+
+def _holds_graphs(path: Path) -> bool:
+    """Whether the first line is an object that a graph can be read from."""
+    if not path.is_file() or not has_ending(path, JSON_LINES):  # a pipe can be read once, by nobody who only looks
+        return False
+    try:
+        row = parse_json(next(iter(read_lines(path)), ""))
+        return isinstance(row, dict) and bool({"edges", "edge_index"} & row.keys()) and graph_of(row).nodes > 0
+    except (RegardError, ValueError):  # whoever reads it next says so
+        return False
+
+
+def _looked_at(path: Path, key: str) -> list[GraphLine]:
+    try:
+        return list(islice(read_graph_lines([FilesConfig(source=path)], key), LOOKED_AT))
+    except RegardError:  # whoever reads it next says so
+        return []
+
+
+def _are_numbers(lines: Sequence[GraphLine]) -> bool:
+    """Whether labels are numbers of which many differ."""
+    labels = {line.label or "" for line in lines}
+    try:
+        return len(labels) > CLASSES and all(abs(float(label)) < float("inf") for label in labels)
+    except ValueError:
+        return False
+
+
+def _batch(lines: Sequence[GraphLine]) -> int:
+    """Nodes of an update: some 32 graphs."""
+    return max(256, round(32 * sum(line.nodes for line in lines) / max(len(lines), 1)))
+
+
+def _network(lines: Sequence[GraphLine], walks: int) -> str:
+    told = ["the number of their neighbours"]
+    if any(line.features.shape[1] for line in lines):
+        told.insert(0, "their features")
+    if any(line.kinds for line in lines):
+        told.insert(0, "their labels")
+    if walks:
+        told.append(f"how often walks of up to {walks} steps come back")
+    return f"nodes are told by {', '.join(told)}; three layers of graph attention, pooled by attention"

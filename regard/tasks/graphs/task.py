@@ -1,0 +1,136 @@
+"""Whole graphs as a task: the record that training, validation and serving go by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from regard.core import atomic_files
+from regard.core.state import State
+from regard.core.task import (
+    Advance,
+    Card,
+    Data,
+    LossTerms,
+    Metric,
+    MetricSums,
+    MetricTable,
+    Objective,
+    Report,
+    RunFiles,
+    Task,
+)  # fmt: skip
+from regard.data.shared_files import FilesConfig
+from regard.errors import DataError
+from regard.metrics.classes import class_metrics, class_tables
+from regard.metrics.numbers import number_metrics
+from regard.models.graph.build import build_graph_net
+from regard.models.graph.pooling import GraphPooling, PooledGraphNet
+from regard.tasks.classification.answers import class_loss, number_loss
+from regard.tasks.graphs.classifier import GraphClassifier
+from regard.tasks.graphs.codec import GraphCodec, make_codec, open_codec, open_run
+from regard.tasks.graphs.config import GraphsConfig
+from regard.tasks.graphs.examples import GraphExamples, GraphsBatch
+
+__all__ = ["TASK"]
+
+
+def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data:
+    config: GraphsConfig = run.config
+    codec = make_codec(run, say) if run.makes_codecs else open_codec(run)
+    known, contents = run.contents or {}, dict[str, str]()
+
+    def examples(name: str, corpora: tuple[FilesConfig, ...]) -> GraphExamples:
+        found = GraphExamples(corpora, codec, nodes=config.train.batch_tokens, seed=config.seed)
+        contents[name] = found.digest()
+        if known.get(name, contents[name]) != contents[name]:
+            what = "the graphs are not those that the run began with"
+            raise DataError(what, where=corpora[0].name, help="restore them, or begin another run")
+        say(f"{name}: {found.told}")
+        atomic_files.fault_point("corpus")
+        return found
+
+    valid = examples("valid", config.data.valid) if config.data.valid else None
+    return Data(examples("train", config.data.train), valid, codec, codec.spec, contents)
+
+
+def _build(config: GraphsConfig, spec: Mapping[str, int]) -> PooledGraphNet:
+    model, width = config.model, config.model.hidden
+    net = build_graph_net(model, features=spec["features"], outputs=width)
+    pooling = GraphPooling(model.pooling, width * model.layers, hidden=width)
+    return PooledGraphNet(net, pooling, width=width, outputs=spec["classes"], dropout=model.dropout)
+
+
+def _objective(config: GraphsConfig) -> Objective:
+    """Cross-entropy of the class of each graph, in nats, or the squared error of its number."""
+    smoothing, kind = config.train.label_smoothing, config.data.label_kind
+
+    def loss(net: nn.Module, batch: GraphsBatch, carry: State = ()) -> LossTerms:
+        outputs = net(*batch.inputs())
+        outputs = outputs.float() if outputs.dtype.itemsize < 4 else outputs
+        if kind == "number":
+            found = number_loss(outputs[:, 0], batch.label, batch.unit)
+        else:
+            found = class_loss(outputs, batch.label, smoothing=smoothing, evaluating=False)
+        return LossTerms(found.loss.sum(), found.sums)
+
+    return loss
+
+
+def _tables(sums: MetricSums, codec: GraphCodec) -> Mapping[str, MetricTable]:
+    return class_tables(sums, codec.labels.names) if "confusion" in sums else {}
+
+
+def sample_graphs(folder: Path) -> dict[str, Any]:
+    """Rings and stars of three to eight nodes, with a feature that says little."""
+    lines = []
+    for nodes in range(3, 9):
+        ring, star = [[n, (n + 1) % nodes] for n in range(nodes)], [[0, n] for n in range(1, nodes)]
+        for label, edges in (("ring", ring), ("star", star)):
+            features = [[(n * nodes) % 5 - 1.5] for n in range(nodes)]
+            lines.append(json.dumps({"edges": edges, "features": features, "label": label}))
+    (folder / "graphs.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return {"source": str(folder / "graphs.jsonl")}
+
+
+def _sample(folder: Path) -> dict[str, Any]:
+    corpus = sample_graphs(folder)
+    return {
+        "data": {"train": [corpus], "valid": [corpus], "degrees": 4, "walks": 3, "noise": 1},
+        "model": {"layers": 2, "width": 8, "heads": 2, "kind": "gatv2", "attention_dropout": 0.1},
+        "train": {"batch_tokens": 16},
+    }
+
+
+TASK = Task(
+    name="graphs",
+    open=open_run,
+    prepare=_prepare,
+    build=_build,
+    small_spec={"features": 4, "classes": 2},
+    objective=_objective,
+    predictor=lambda net, codecs, config, *, engine=None: GraphClassifier(net, codecs, config),
+    compute_metrics=lambda sums: number_metrics(sums) if "moments" in sums else class_metrics(sums),
+    metrics={
+        "accuracy": Metric(lower_is_better=False),
+        "macro_f1": Metric(lower_is_better=False),
+        "calibration_error": Metric(lower_is_better=True),
+        "majority": Metric(lower_is_better=False),
+        "rmse": Metric(lower_is_better=True),
+        "mae": Metric(lower_is_better=True),
+        "pearson": Metric(lower_is_better=False),
+        "mean_rmse": Metric(lower_is_better=True),
+    },
+    sample=_sample,
+    sample_lines=(
+        '{"edges": [[0, 1], [1, 2], [2, 0]], "features": [[1], [0], [2]]}',
+        '{"edges": [], "features": [[0.5]]}',
+        '{"edge_index": [[0, 0, 0], [1, 2, 3]], "node_feat": [[1], [0], [0], [2]], "label": "star"}',
+    ),
+    tables=_tables,
+    card=Card("graph-ml", 'print(model([{"edges": [[0, 1]]}])[0])', "graphs {run} < graphs.jsonl"),
+)

@@ -1,0 +1,39 @@
+"""A config of links for the files of a graph that nobody wrote a recipe for, each choice with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.runs.config import Proposal
+from regard.tasks.graph_found import found_graph
+
+__all__ = ["choose"]
+
+ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: one that is given leaves no other chosen
+
+
+def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
+    """A model of links for the files of one graph without labels; None for any other files."""
+    found = None if valid else found_graph(files)  # a graph holds its own validation edges
+    if found is None or found.labelled:
+        return None
+    settings: dict[str, Any] = {
+        "optimizer": "adam", "learning_rate": 1e-2, "schedule": "constant", "warmup": 0, "precision": "float32",
+        "best_by": "auc", "validate_every": 1, "save_every": 100_000, "keep": 1,
+    }  # fmt: skip
+    if not set(ENDS) & given.keys():
+        settings |= {"epochs": 300, "early_stopping": 50}
+    config = {
+        "task": {"kind": "links"},
+        "data": {"train": [found.corpus], "valid": [found.corpus]},
+        "model": {"kind": "gcn", "width": 32, "dropout": 0.0},
+        "train": settings,
+    }
+    reasons = [
+        f"{found.told}: links between nodes (task.kind = links)",
+        "a twentieth of the edges is held out to validate on, a tenth for regard evaluate",
+        "two layers of graph convolution, and products of what they give",
+    ]
+    return Proposal(config, reasons)

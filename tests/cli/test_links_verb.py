@@ -1,0 +1,49 @@
+"""``regard links``: pairs, best links of one node, and the likeliest that are missing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import regard as package
+from regard.errors import ConfigError
+from regard.tasks.links.task import TASK
+
+from .conftest import TinyRun
+
+
+@pytest.fixture(scope="module")
+def links_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("links")
+    tables = dict(TASK.sample(folder))
+    return package.train(tables | {"task": "links", "train": {"epochs": 2, "threads": 1}}, folder / "run")
+
+
+def test_pairs_and_nodes(regard, links_run: Path) -> None:
+    told = regard("links", links_run, "--top-k", "3", input='n0 n6\n["n2"]\n').stdout.splitlines()
+    assert 0 < float(told[0]) < 1 and len(told[1].split()) == 3
+    found = regard("links", links_run, "--top-k", "3", "--json", input='n0 n6\n["n2"]\n').stdout.splitlines()
+    pair, best = map(json.loads, found)
+    assert (pair["source"], pair["target"]) == ("n0", "n6") and pair["probability"] == float(told[0])
+    assert best["source"] == "n2" and [each["target"] for each in best["links"]] == told[1].split()
+
+
+def test_what_is_missing(regard, links_run: Path) -> None:
+    told = [line.split("\t") for line in regard("links", links_run, "--missing", "4").stdout.splitlines()]
+    found = [json.loads(line) for line in regard("links", links_run, "--missing", "4", "--json").stdout.splitlines()]
+    assert [(each["source"], each["target"]) for each in found] == [(one, other) for one, other, _ in told]
+    assert len(told) == 4 and [float(p) for *_, p in told] == sorted((float(p) for *_, p in told), reverse=True)
+    refused = regard("links", links_run, links_run.parent / "edges.csv", "--missing", "4").exception
+    assert isinstance(refused, ConfigError) and "reads no file" in str(refused)
+
+
+def test_one_node_is_looked_into(regard, links_run: Path) -> None:
+    shown = regard("inspect", links_run, "n1", "--terminal").stdout
+    best = package.load(links_run)(["n1"])[0].links[0]
+    assert f"…           {best.target} {100 * best.probability:.1f} %" in shown
+
+
+def test_another_run_is_none_of_links(regard, tiny_run: TinyRun) -> None:
+    assert "links" in str(regard("links", tiny_run.path, input="x\n").exception)

@@ -1,0 +1,193 @@
+"""Whole graphs: pooling with a pencil, a batch that is each graph alone, and what no layer can tell apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from regard.data.graph_lines import GraphLine, graph_of
+from regard.data.graph_union import disjoint_union, return_probabilities
+from regard.data.graphs import edge_pairs
+from regard.data.labels import Labels
+from regard.models.graph.build import build_graph_net
+from regard.models.graph.isomorphism import GraphIsomorphism
+from regard.models.graph.layers import node_span
+from regard.models.graph.pooling import GraphPooling, PooledGraphNet
+from regard.tasks.graphs.codec import GraphCodec
+from regard.tasks.graphs.config import GraphsDataConfig, GraphsModelConfig
+from regard.tasks.graphs.examples import graph_inputs, runs_of
+from regard.testing.law import same
+
+KINDS, POOLINGS = ["gat", "gatv2", "gcn", "gin", "transformer"], ["mean", "sum", "max", "attention"]
+STATES = torch.tensor([[1.0, 4.0], [3.0, 0.0], [5.0, -2.0]], dtype=torch.float64)  # a graph of two nodes, and of one
+COUNTS = torch.tensor([2, 1])
+
+
+def codec(**data: Any) -> GraphCodec:
+    return GraphCodec(GraphsDataConfig(train=(), **data), (), (), Labels(("one", "two"), (1, 1)))
+
+
+def net(kind: str, pooling: str, features: int) -> PooledGraphNet:
+    torch.manual_seed(1)
+    model = GraphsModelConfig(kind=kind, width=4, heads=2, layers=2)
+    made = build_graph_net(model, features=features, outputs=model.hidden)
+    pool = GraphPooling(pooling, 2 * model.hidden, hidden=model.hidden)  # type: ignore[arg-type]
+    return PooledGraphNet(made, pool, width=model.hidden, outputs=3, dropout=0.0).double().eval()
+
+
+def ran(made: PooledGraphNet, coder: GraphCodec, lines: list[GraphLine]) -> Tensor:
+    found: Tensor = made(*graph_inputs([coder.graph(line) for line in lines], torch.device("cpu")))
+    return found.detach()
+
+
+def ring(*sizes: int) -> GraphLine:
+    edges, start = [], 0
+    for size in sizes:
+        edges += [[start + node, start + (node + 1) % size] for node in range(size)]
+        start += size
+    return graph_of({"edges": edges})
+
+
+def star(nodes: int) -> GraphLine:
+    return graph_of({"edges": [[0, node] for node in range(1, nodes)], "nodes": nodes})
+
+
+@pytest.mark.parametrize(
+    ("kind", "pooled", "weights"),
+    [
+        ("sum", [[4.0, 4.0], [5.0, -2.0]], [1.0, 1.0, 1.0]),
+        ("mean", [[2.0, 2.0], [5.0, -2.0]], [0.5, 0.5, 1.0]),
+        ("max", [[3.0, 4.0], [5.0, -2.0]], [0.5, 0.5, 1.0]),
+    ],
+)
+def test_pooling_with_a_pencil(kind: Any, pooled: list[list[float]], weights: list[float]) -> None:
+    pooling = GraphPooling(kind, 2, hidden=2)
+    assert pooling(STATES, COUNTS).tolist() == pooled
+    assert pooling.weights(STATES, COUNTS).tolist() == weights
+
+
+def test_attention_with_a_pencil() -> None:
+    """Scores ln 3 · tanh(z₁ − 2), in the first graph ∓ ln 3 · tanh 1: softmax of the two, and 1 for one alone."""
+    pooling = GraphPooling("attention", 2, hidden=1).double()
+    assert pooling.hidden is not None and pooling.score is not None
+    with torch.no_grad():
+        pooling.hidden.weight.copy_(torch.tensor([[1.0, 0.0]]))
+        pooling.hidden.bias.fill_(-2.0)
+        pooling.score.fill_(np.log(3) / np.tanh(1))
+    same(pooling.weights(STATES, COUNTS), torch.tensor([0.1, 0.9, 1.0], dtype=torch.float64), "weights")
+    same(pooling(STATES, COUNTS), torch.tensor([[2.8, 0.4], [5.0, -2.0]], dtype=torch.float64), "pooled")
+
+
+@pytest.mark.parametrize("kind", POOLINGS)
+def test_gradients_of_pooling_are_finite_differences(kind: Any) -> None:
+    pooling = GraphPooling(kind, 2, hidden=3).double()
+    assert torch.autograd.gradcheck(lambda z: pooling(z, COUNTS), STATES.clone().requires_grad_())
+
+
+def test_a_layer_of_sums_with_a_pencil() -> None:
+    """Star of three: W₁ = W₂ = 1, no biases, ε = 1/2: the centre 1.5 · 1 + 2 + 3, a leaf 1.5 · 2 + 1."""
+    layer = GraphIsomorphism(1, 1, hidden=1)
+    with torch.no_grad():
+        layer.inner.weight.fill_(1.0)
+        layer.outer.weight.fill_(1.0)
+        layer.own.fill_(0.5)
+    pairs = torch.from_numpy(edge_pairs(np.array([[0, 1], [0, 2]]), 3))
+    found = layer(torch.tensor([[1.0], [2.0], [3.0]]), layer.bind(node_span(3, pairs)), torch.empty(0))
+    assert found[:, 0].tolist() == [6.5, 4.0, 5.5]
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_is_each_graph_alone_and_numbers_of_nodes_say_nothing(kind: str, pooling: str) -> None:
+    coder = codec(degrees=4, walks=4)
+    lines = [ring(5), star(4), graph_of({"edges": [], "nodes": 1}), graph_of({"edges": [[0, 1]], "nodes": 3})]
+    made = net(kind, pooling, coder.features)
+    together = ran(made, coder, lines)
+    same(together, torch.cat([ran(made, coder, [line]) for line in lines]), "each alone")
+    order = np.array([2, 0, 3, 1])
+    renumbered = lines[1]._replace(edges=order[lines[1].edges])
+    same(ran(made, coder, [renumbered])[0], together[1], "nodes in another order")
+    assert float((together[0] - together[1]).abs().max()) > 1e-3, "a ring and a star have the same answer"
+
+
+def test_gradients_of_graphs_do_not_meet() -> None:
+    coder = codec(degrees=4)
+    made = net("gatv2", "attention", coder.features)
+    features, *others = graph_inputs([coder.graph(ring(4)), coder.graph(star(5))], torch.device("cpu"))
+    values = features.values.double().requires_grad_()
+    (slope,) = torch.autograd.grad(made(features._replace(values=values), *others)[0].sum(), values)
+    first = features.pairs[0] < 4
+    assert bool((slope[first] != 0).any()) and not bool((slope[~first] != 0).any())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_ring_and_two_are_alike_to_every_layer_until_walks_or_noise_tell(kind: str) -> None:
+    """Weisfeiler & Leman colour a ring of six as two triangles: nothing that goes by neighbours tells them apart."""
+    lines = [ring(6), ring(3, 3)]
+    for pooling in POOLINGS:
+        alike = ran(net(kind, pooling, codec().features), codec(), lines)
+        same(alike[0], alike[1], f"{kind}, {pooling}", tolerance=1e-12)
+    walked = codec(walks=3)
+    told = ran(net(kind, "mean", walked.features), walked, lines)
+    assert float((told[0] - told[1]).abs().max()) > 1e-4
+    noisy = codec(noise=2)
+    graphs = [noisy.noisy(noisy.graph(line), 1, 1) for line in lines]
+    told = net(kind, "mean", noisy.features)(*graph_inputs(graphs, torch.device("cpu"))).detach()
+    assert float((told[0] - told[1]).abs().max()) > 1e-4
+
+
+def test_walks_come_back_as_counted_by_hand() -> None:
+    """Triangle: 1/2 after two steps, 1/4 after three. Path of three: 1/2 at its ends, 1 in its middle; never after
+    three. A node without edges never."""
+    triangle, path = ring(3), graph_of({"edges": [[0, 1], [1, 2]], "nodes": 4})
+    found = return_probabilities(edge_pairs(triangle.edges, 3), 3, 3)
+    assert found.tolist() == [[0.5, 0.25]] * 3
+    assert return_probabilities(edge_pairs(path.edges, 4), 4, 3).tolist() == [[0.5, 0], [1, 0], [0.5, 0], [0, 0]]
+    assert return_probabilities(edge_pairs(path.edges, 4), 4, 0).shape == (4, 0)
+
+
+def test_features_stand_in_their_columns() -> None:
+    """1, own features by their scale, labels, degrees, walks; a label that training had not is none."""
+    coder = GraphCodec(GraphsDataConfig(train=(), degrees=2, walks=2), (2.0,), ("C", "O"), Labels((), ()))
+    line = graph_of(
+        {"edges": [[0, 1], [1, 2], [1, 3]], "nodes": ["C", "O", "N", "C"], "features": [[2], [0], [4], [1]]}
+    )
+    graph = coder.graph(line)
+    table = np.zeros((4, coder.features))
+    table[graph.entries[0], graph.entries[1]] = graph.values
+    third = np.float32(1 / 3)
+    assert table.tolist() == [
+        [1, 1.0, 1, 0, 0, 1, 0, third],
+        [1, 0.0, 0, 1, 0, 0, 1, 1],
+        [1, 2.0, 0, 0, 0, 1, 0, third],
+        [1, 0.5, 1, 0, 0, 1, 0, third],
+    ]
+
+
+def test_noise_is_of_the_visit_in_training_and_of_the_graph_elsewhere() -> None:
+    coder = codec(noise=3)
+    graph = coder.graph(ring(4))
+    first, again, other = (coder.noisy(graph, 7, visit) for visit in (1, 1, 2))
+    assert np.array_equal(first.values, again.values) and not np.array_equal(first.values, other.values)
+    assert (np.diff(first.entries[0] * first.features + first.entries[1]) > 0).all(), "entries are not in order"
+    assert codec().noisy(graph, 7, 1) is graph
+
+
+def test_a_union_is_its_parts_beside_each_other() -> None:
+    coder = codec(degrees=2)
+    parts = [coder.graph(line) for line in (ring(3), graph_of({"edges": [], "nodes": 2}), star(3))]
+    whole = disjoint_union(parts)
+    joined = np.concatenate([ring(3).edges, star(3).edges + 5])
+    assert np.array_equal(whole.pairs, edge_pairs(joined, 8))
+    assert np.array_equal(whole.degree, np.concatenate([part.degree for part in parts]))
+    assert whole.isolated.tolist() == [3, 4]
+
+
+def test_batches_are_cut_where_they_are_full() -> None:
+    sizes = np.array([3, 3, 9, 1, 4, 4])
+    found = runs_of(np.array([5, 2, 0, 1, 3, 4]), sizes, 8)
+    assert [part.tolist() for part in found] == [[5], [2], [0, 1, 3], [4]]
