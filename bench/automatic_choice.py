@@ -5,7 +5,8 @@
 ``sst``: sentences and their sentiment; ``splice``: DNA of three classes; ``lines``: parts of speech of UD English
 LinES; ``capitals``: which words of Multi30k's German captions begin with a capital, 4,000 to learn from. Settings lie
 over what is chosen, and are meant as somebody would set them who knows the literature, each with a rate that
-falls to zero; nothing was chosen among them. Accuracy on the test parts, one seed; JSON: runs/bench/automatic-choice.json.
+falls to zero; nothing was chosen among them. Accuracy on the test parts, one seed, which also goes to
+runs/bench/automatic-choice.json.
 """
 
 from __future__ import annotations

@@ -29,11 +29,18 @@ from regard.models.language_model import LanguageModel
 from regard.models.transformer.build import language_model
 from regard.training.optim import Optimizer, schedule
 
-KINDS, WIDTH, ROWS, TESTED, RATE = 64, 64, 32, 256, 1e-2
+KINDS, WIDTH, ROWS, TESTED, RATE = 64, 64, 32, 256, 3e-3
 PAIRS = (4, 8, 16, 32)
 MIXERS: dict[str, dict[str, Any]] = {
-    "dense": {"mixer": "dot"},
-    "window": {"mixer": {"kind": "dot", "neighbourhood": 16, "sinks": 1}},
+    "dense": {"mixer": "dot", "position": "rotary"},
+    "window": {"mixer": {"kind": "dot", "neighbourhood": 16, "sinks": 1}, "position": "rotary"},
+    "global-local": {"mixer": {"kind": "global-local", "radius": 16}, "position": "rotary"},
+    "segment-memory": {"mixer": {"kind": "segment-memory", "segment": 16, "memory": 48}, "position": "rotary"},
+    "compressive": {
+        "mixer": {"kind": "compressive", "segment": 16, "memory": 16, "compressed": 16, "rate": 2},
+        "position": "rotary",
+    },
+    "hashed": {"mixer": {"kind": "hashed", "rounds": 4, "buckets": 8, "chunk": 16}, "position": "rotary"},
     "linear": {"mixer": "linear", "position": "sinusoidal"},
     "mamba2": {"mixer": "mamba2", "position": "sinusoidal"},
     "average": {"mixer": "average", "position": "sinusoidal"},
