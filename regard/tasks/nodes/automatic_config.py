@@ -45,14 +45,15 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
 
 def _kind(files: Sequence[Path]) -> tuple[str, bool, dict[str, str]] | None:
     """Why files are a graph, whether they have a split, and how a config names them; None where they are none."""
-    if len(files) == 1 and files[0].suffix == ".npz":
+    if [file.suffix for file in files] in ([".npz"], [".npz", ".npy"]):
         try:
             with zipfile.ZipFile(files[0]) as packed:
                 names = {each.filename for each in packed.infolist()}
         except (OSError, zipfile.BadZipFile):
             return None
         graph = {"edges.npy", "y.npy"} <= names
-        return ("it has edges and classes", names >= MASKS, {"source": str(files[0])}) if graph else None
+        corpus = dict(zip(("source", "features"), map(str, files), strict=False))
+        return ("it has edges and classes", names >= MASKS, corpus) if graph else None
     if len(files) != 2 or not all(has_ending(file, (".csv", ".tsv")) for file in files):
         return None
     try:
