@@ -89,15 +89,15 @@ def main() -> None:
     parser.add_argument("--features", type=int, default=64)
     parser.add_argument("--epochs", type=int, default=60)
     parser.add_argument("--kind", default="gat")
-    parser.add_argument("--way", choices=list(WAYS), help="one alone, over the graph in --folder")
-    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--way", choices=list(WAYS), help="one alone")
+    parser.add_argument("--folder", type=Path, help="of a graph that is there: the way runs in this very process")
     given = parser.parse_args()
-    if given.way is not None:
+    if given.folder is not None:
         print(json.dumps(run(given.folder, given.way, given.kind, given.epochs)))
         return
     with tempfile.TemporaryDirectory() as folder:
         write_graph(Path(folder), given.nodes, given.classes, given.degree, given.features)
-        for way in WAYS:
+        for way in WAYS if given.way is None else [given.way]:
             command = [sys.executable, __file__, "--folder", folder, "--way", way, "--kind", given.kind]
             done = subprocess.run(
                 [*command, "--epochs", str(given.epochs)], check=True, stdout=subprocess.PIPE, text=True

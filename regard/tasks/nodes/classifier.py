@@ -66,6 +66,16 @@ class NodeClassifier:
             logits = torch.cat([self.net(*self._inputs(part)) for part in parts])[torch.from_numpy(place)]
         return logits.double().log_softmax(-1).cpu()
 
+    @torch.no_grad()
+    def hidden(self, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """Outputs (nodes, width) of the last hidden layer, or of the only layer; ``nodes`` are all different."""
+        place = -2 if len(self.net.layers) > 1 else -1
+        if self._whole is not None:
+            return self.net.states(*self._whole)[place][torch.from_numpy(nodes)].float().cpu().numpy()
+        parts = np.split(nodes, range(self._batch, len(nodes), self._batch))
+        found = [self.net.states(*self._inputs(part))[place][: len(part)] for part in parts]
+        return torch.cat(found).float().cpu().numpy()
+
     @property
     def _batch(self) -> int:
         return self.config.data.batch_nodes or self.graph.nodes
