@@ -56,7 +56,7 @@ def draw_classes(
 
     figure.set_size_inches(7.5, 6)
     axes = figure.subplots()
-    colours = COLOURS if len(classes) <= len(COLOURS) else matplotlib.colormaps["tab20"].colors
+    colours = COLOURS if len(classes) <= len(COLOURS) else tuple(matplotlib.colormaps["tab20"](range(20)))
     for number, name in enumerate(classes):
         own = points[labels == number]
         axes.scatter(own[:, 0], own[:, 1], s=9, color=colours[number % len(colours)], label=name, linewidths=0)

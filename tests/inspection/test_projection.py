@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import regard
 from regard.cli import build_app
 from regard.errors import ConfigError
-from regard.inspection.projection import MOST, can_project, chosen_places, project
+from regard.inspection.projection import MOST, can_project, chosen_places, draw_classes, project
 from regard.tasks.graph_batch import graph_tensors
 from regard.tasks.nodes.task import sample_graph
 
@@ -85,3 +85,14 @@ def test_without_the_library_it_says_how_to_get_it(run: Path, tmp_path: Path, mo
     assert refused.help is not None and "projection" in refused.help
     refused = called(run, "--draw", tmp_path, "--json").exception
     assert isinstance(refused, ConfigError) and "answers no names" in refused.what
+
+
+@pytest.mark.parametrize("classes", [3, 9])
+def test_each_class_has_its_colour_and_a_line_of_the_legend(classes: int) -> None:
+    figures = pytest.importorskip("matplotlib.figure", reason="matplotlib is not installed (the extra projection)")
+    figure, label = figures.Figure(layout="constrained"), np.arange(36) % classes
+    draw_classes(figure, np.random.default_rng(1).random((36, 2)).astype(np.float32), label, [*"abcdefghi"[:classes]])
+    (axes,) = figure.axes
+    assert [each.get_label() for each in axes.collections] == [*"abcdefghi"[:classes]]
+    assert len({tuple(each.get_facecolor()[0]) for each in axes.collections}) == classes
+    assert sum(len(each.get_offsets()) for each in axes.collections) == 36
