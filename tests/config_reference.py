@@ -41,13 +41,14 @@ from regard.models.tagger_config import TaggerModelConfig
 from regard.models.transformer.config import TransformerDecoderConfig, TransformerEncoderConfig
 from regard.runs.config import TaskSection, recipe_names
 from regard.tasks.classification.data_config import LabelledDataConfig
-from regard.tasks.graph_run_config import GraphDataConfig, GraphFilesConfig, NodeSplit
+from regard.tasks.graph_run_config import GraphFilesConfig, NodeSplit
 from regard.tasks.graphs.config import GraphsDataConfig, GraphsModelConfig
 from regard.tasks.language_model.config import GenerateConfig, TextDataConfig
 from regard.tasks.links.config import LinksDataConfig, LinksModelConfig
 from regard.tasks.masked.config import FillConfig, MaskedDataConfig
 from regard.tasks.next_item.config import RecommendConfig
 from regard.tasks.next_item.data_config import SessionDataConfig
+from regard.tasks.nodes.config import NodesDataConfig
 from regard.tasks.tagging.data_config import TaggedDataConfig
 from regard.tasks.translation.config import DataConfig, TranslationConfig
 
@@ -113,7 +114,7 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
         "Sessions, and how their items become numbers. The model is as of `language-model`.",
     ),
     ("[recommend]", RecommendConfig, "What a model of next items recommends, unless a command says otherwise."),
-    ("[data] `nodes`", GraphDataConfig, "One graph, and which of its nodes are asked for."),
+    ("[data] `nodes`", NodesDataConfig, "One graph, which of its nodes are asked for, and how many at once."),
     (
         "[[data.train]] `nodes`",
         GraphFilesConfig,

@@ -15,7 +15,7 @@ from regard.data.graphs import edge_pairs
 from regard.data.labels import Labels
 from regard.models.graph.build import build_graph_net
 from regard.models.graph.isomorphism import GraphIsomorphism
-from regard.models.graph.layers import node_span
+from regard.models.graph.layers import node_spans
 from regard.models.graph.pooling import GraphPooling, PooledGraphNet
 from regard.tasks.graphs.codec import GraphCodec
 from regard.tasks.graphs.config import GraphsDataConfig, GraphsModelConfig
@@ -96,7 +96,7 @@ def test_a_layer_of_sums_with_a_pencil() -> None:
         layer.outer.weight.fill_(1.0)
         layer.own.fill_(0.5)
     pairs = torch.from_numpy(edge_pairs(np.array([[0, 1], [0, 2]]), 3))
-    found = layer(torch.tensor([[1.0], [2.0], [3.0]]), layer.bind(node_span(3, pairs)), torch.empty(0))
+    found = layer(torch.tensor([[1.0], [2.0], [3.0]]), layer.bind(*node_spans(3, 3, pairs)), torch.empty(0))
     assert found[:, 0].tolist() == [6.5, 4.0, 5.5]
 
 

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated, Any
+
 import typer
 
 from regard.commands.bulk import Bulk, Folder, takes_bulk
-from regard.commands.options import CheckpointName, DeviceName, Run, Threads, epilog
+from regard.commands.options import CheckpointName, DeviceName, Run, Threads, epilog, open_predictor
 from regard.commands.predict import AsJson, Input, Settings, answer
+from regard.core.atomic_files import explain_os_errors
+from regard.core.installation import extra_command
+from regard.errors import ConfigError
 
 __all__ = ["register"]
 
 EXAMPLES = epilog(
     "echo 31336 | regard nodes runs/papers",
     "regard nodes runs/papers --json < names.txt > classes.jsonl",
+    "regard nodes runs/papers --draw pictures",
 )
+
+Draw = Annotated[
+    Path | None,
+    typer.Option(
+        "--draw",
+        metavar="FOLDER",
+        help="Draw the hidden layer's vectors of labelled nodes in a plane (t-SNE), as figure.png and figure.svg; "
+        "reads no names.",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -28,6 +45,7 @@ def nodes(
     *,
     output: Folder = None,
     as_json: AsJson = False,
+    draw: Draw = None,
     set_: Settings = None,
     bulk: Bulk = Bulk(),
     checkpoint: CheckpointName = None,
@@ -37,10 +55,42 @@ def nodes(
     """Tell the classes of nodes, by a model trained on their graph.
 
     The name of a node a line, or its number where nodes have none, gives its class. --json has the probabilities of
-    all classes.
+    all classes. --draw shows what the network makes of the nodes instead.
     """
     from regard.runs.run_folder import RunFolder
     from regard.tasks.load import require_task
 
     require_task(RunFolder.open(run), "nodes")
+    if draw is not None:
+        if files or output or as_json or set_:
+            raise ConfigError(
+                "--draw answers no names", where="--draw", help="leave FILE, --output, --json and --set out"
+            )
+        _draw(open_predictor(run, checkpoint=checkpoint, device=device, threads=threads), draw)
+        return
     answer(run, files, {}, output, as_json, set_, bulk, checkpoint=checkpoint, device=device, threads=threads)
+
+
+def _draw(model: Any, folder: Path) -> None:
+    """Draw the labelled nodes by their hidden vectors, and say where it is."""
+    import numpy as np
+
+    from regard.core.figure import can_draw, save_figure
+    from regard.inspection.projection import can_project, chosen_places, draw_classes, project
+
+    missing = [name for name, there in (("matplotlib", can_draw()), ("scikit-learn", can_project())) if not there]
+    if missing:
+        why = f"{' and '.join(missing)}: not installed"
+        raise ConfigError("there is no picture", where="--draw", why=why, help=extra_command("projection"))
+    graph = model.graph
+    labelled = np.flatnonzero(graph.labels >= 0)
+    nodes = labelled[chosen_places(len(labelled))]
+    try:
+        points = project(model.hidden(nodes))
+    except ValueError as error:
+        raise ConfigError("there is nothing to draw", where="--draw", why=str(error)) from error
+    with explain_os_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = save_figure(lambda figure: draw_classes(figure, points, graph.labels[nodes], graph.classes), folder)
+    told = "" if len(nodes) == len(labelled) else f" of {len(labelled):,}"
+    typer.echo(f"drew {len(nodes):,}{told} labelled nodes: {', '.join(map(str, paths))}", err=True)

@@ -27,6 +27,7 @@ PURPOSES = {
     "notebooks": "the notebooks of the tutorials",
     "onnx": "export to ONNX",
     "plot": "pictures of studies and comparisons",
+    "projection": "pictures of hidden vectors",
     "ray": "bulk work by actors of Ray Data",
     "serve": "regard serve and the page of regard inspect",
     "summaries": "ROUGE",

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.wording import did_you_mean
+from regard.data.feature_file import FeatureFile
 from regard.data.graphs import PARTS, UNLABELLED, Graph, edge_pairs
 from regard.data.reading import read_lines
 from regard.errors import DataError
@@ -27,12 +28,19 @@ HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.re
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
-def read_graph(nodes: Path, edges: Path | None, *, directed: bool = False) -> Graph:
-    """The graph of a .npz file, or of a .csv or .tsv of nodes and one of edges. DataError for what is wrong with it."""
+def read_graph(
+    nodes: Path, edges: Path | None, *, directed: bool = False, features: FeatureFile | None = None
+) -> Graph:
+    """The graph of a .npz file, or of a .csv or .tsv of nodes and one of edges. DataError for what is wrong with it.
+
+    ``features``: those of a .npz that has none itself.
+    """
     if nodes.suffix == ".npz":
         if edges is not None:
             raise DataError("a .npz has its edges in itself", where=str(edges), help="leave the file of edges out")
-        return _of_arrays(_arrays(nodes), nodes, directed)
+        return _of_arrays(_arrays(nodes), nodes, directed, features)
+    if features is not None:
+        raise DataError("a table of nodes has its features itself", where=str(nodes), help="leave data.….features out")
     if edges is None:
         raise DataError(
             "there are nodes without edges", where=str(nodes), help="name the table of edges: edges = 'edges.csv'"
@@ -67,7 +75,7 @@ def _require_its_size(packed: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
             raise ValueError(f"the header of {member.filename} says {size:,} bytes, and it has {member.file_size:,}")
 
 
-def _of_arrays(arrays: Arrays, path: Path, directed: bool) -> Graph:
+def _of_arrays(arrays: Arrays, path: Path, directed: bool, file: FeatureFile | None) -> Graph:
     """x (nodes, features), or x_data, x_indices, x_indptr and x_shape; edges (number, 2); y; masks; see the docs."""
 
     def refuse(what: str, why: str | None = None) -> DataError:
@@ -81,7 +89,9 @@ def _of_arrays(arrays: Arrays, path: Path, directed: bool) -> Graph:
             raise refuse(f"{name} cannot be used", f"it is {found.ndim}-dimensional, of {found.dtype}")
         return found
 
-    nodes, features, entries, values = _features(arrays, array, refuse)
+    if file is not None and {"x", "x_data"} & arrays.keys():
+        raise refuse("there are features in both files", f"{file.path} has some, too")
+    nodes, features, entries, values = _features(arrays, array, refuse) if file is None else _of_file(file)
     edges = array("edges", "iu", 2)
     if edges.shape[1] != 2:
         raise refuse("edges are (number, 2)", f"they are {edges.shape}")
@@ -105,7 +115,11 @@ def _of_arrays(arrays: Arrays, path: Path, directed: bool) -> Graph:
         raise refuse("names are different texts, one for each node, and so are classes")
     classes = classes or tuple(map(str, range(number)))
     pairs = edge_pairs(edges.astype(np.int64), nodes, directed=directed)
-    return Graph(str(path), nodes, features, pairs, entries, values, labels, classes, parts, names)
+    return Graph(str(path), nodes, features, pairs, entries, values, labels, classes, parts, names, file)
+
+
+def _of_file(file: FeatureFile) -> tuple[int, int, npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    return file.nodes, file.features, np.zeros((2, 0), np.int64), np.zeros(0, np.float32)
 
 
 def _features(
@@ -214,13 +228,16 @@ def _edges(path: Path, names: Mapping[str, int], nodes: Path) -> npt.NDArray[np.
 
 
 def save_graph(graph: Graph, path: Path) -> None:
-    """Write the .npz that ``read_graph`` reads as a directed graph."""
+    """Write the .npz that ``read_graph`` reads as a directed graph; without features that lie in a file."""
     start = np.concatenate([[0], np.bincount(graph.entries[0], minlength=graph.nodes).cumsum()])
-    arrays: dict[str, Any] = {
+    features = {
         "x_data": graph.values,
         "x_indices": graph.entries[1],
         "x_indptr": start,
         "x_shape": np.array([graph.nodes, graph.features]),
+    }
+    arrays: dict[str, Any] = {
+        **(features if graph.file is None else {}),
         "edges": graph.pairs.T,
         "y": graph.labels,
         "classes": np.array(graph.classes, np.str_),

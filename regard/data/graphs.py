@@ -10,6 +10,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from regard.data.feature_file import FeatureFile
+
 __all__ = ["PARTS", "UNLABELLED", "Graph", "edge_pairs", "normalised_rows"]
 
 PARTS = ("train", "valid", "test")
@@ -24,7 +26,7 @@ class Graph:
 
     ``entries`` (2, entries) and ``values`` (entries,): node and feature of all that is not 0, sorted likewise.
     ``labels`` (nodes,): a number of ``classes``, or UNLABELLED. ``parts``: masks of nodes by the names of PARTS.
-    ``names``: of the nodes; none are their numbers.
+    ``names``: of the nodes; none are their numbers. ``file``: features that lie in a file; then there are no entries.
     """
 
     where: str
@@ -37,6 +39,7 @@ class Graph:
     classes: tuple[str, ...]
     parts: Mapping[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
     names: tuple[str, ...] = ()
+    file: FeatureFile | None = None
 
     def name(self, node: int) -> str:
         """The name of a node."""
@@ -71,6 +74,8 @@ class Graph:
         whole = hashlib.sha256(f"{self.nodes} {self.features} {self.classes}".encode())
         for array in (self.pairs, self.entries, self.values, self.labels, *self.parts.values()):
             whole.update(np.ascontiguousarray(array).tobytes())
+        for block in () if self.file is None else self.file.blocks():
+            whole.update(block.tobytes())
         return whole.hexdigest()
 
     def told(self) -> str:

@@ -30,7 +30,8 @@ def graph_tensors(graph: Graph, device: torch.device | None = None) -> GraphTens
     def tensor(array: npt.NDArray[Any]) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
-    features = NodeFeatures(tensor(graph.entries), tensor(graph.values), graph.nodes, graph.features)
+    entries, values = (graph.entries, graph.values) if graph.file is None else graph.file.entries()
+    features = NodeFeatures(tensor(entries), tensor(values), graph.nodes, graph.features)
     return GraphTensors(features, tensor(graph.pairs), tensor(graph.degree))
 
 

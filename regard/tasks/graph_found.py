@@ -27,11 +27,14 @@ class FoundGraph(NamedTuple):
 
 
 def found_graph(files: Sequence[Path]) -> FoundGraph | None:
-    """The graph of a .npz with edges, or of a table of nodes and one of edges; None where they are none."""
+    """The graph of a .npz with edges, a .npy of features beside it or not, or of a table of nodes and one of edges.
+
+    None where they are none.
+    """
     if not all(file.is_file() for file in files):
         return None
-    if len(files) == 1 and files[0].suffix == ".npz":
-        return _of_arrays(files[0])
+    if [file.suffix for file in files] in ([".npz"], [".npz", ".npy"]):
+        return _of_arrays(files)
     if len(files) != 2 or not all(has_ending(file, (".csv", ".tsv")) for file in files):
         return None
     try:
@@ -45,18 +48,17 @@ def found_graph(files: Sequence[Path]) -> FoundGraph | None:
     return FoundGraph(corpus, labelled, "split" in head, told)
 
 
-def _of_arrays(path: Path) -> FoundGraph | None:
+def _of_arrays(files: Sequence[Path]) -> FoundGraph | None:
     try:
-        with zipfile.ZipFile(path) as packed:
+        with zipfile.ZipFile(files[0]) as packed:
             names = {each.filename for each in packed.infolist()}
     except (OSError, zipfile.BadZipFile):
         return None
     if "edges.npy" not in names:
         return None
     labelled = "y.npy" in names
-    return FoundGraph(
-        {"source": str(path)}, labelled, names >= MASKS, f"it has edges and {'' if labelled else 'no '}classes"
-    )
+    corpus = dict(zip(("source", "features"), map(str, files), strict=False))
+    return FoundGraph(corpus, labelled, names >= MASKS, f"it has edges and {'' if labelled else 'no '}classes")
 
 
 def _first(path: Path) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.task import RunFiles
+from regard.data.feature_file import FeatureFile
 from regard.data.graph_files import read_graph, save_graph
 from regard.data.graphs import PARTS, UNLABELLED, Graph, normalised_rows
 from regard.errors import DataError, ModelError
@@ -19,16 +20,20 @@ from regard.tasks.graph_run_config import GraphDataConfig, GraphFilesConfig, Nod
 
 __all__ = ["GRAPH", "asked_nodes", "is_evaluation", "only_graph", "open_saved", "opened", "save"]
 
+FEATURES = "features.npy"  # beside it, where features lie in a file of their own
 GRAPH = "graph.npz"  # in the folder of tokenizers: what a trained run tells classes and edges of
 
 
 def only_graph(files: Sequence[GraphFilesConfig], where: str) -> GraphFilesConfig:
-    """The files of the one graph of a run, or of an evaluation, which has nodes and edges one after the other.
+    """The files of the one graph of a run, or of an evaluation, which has nodes and edges, or arrays and features, one
+    after the other.
 
     DataError for several graphs.
     """
     if len(files) == 2 and files[0].edges is None and files[0].source.suffix != ".npz":
         return files[0].model_copy(update={"edges": files[1].source})
+    if len(files) == 2 and files[0].features is None and files[1].source.suffix == ".npy":
+        return files[0].model_copy(update={"features": files[1].source})
     if len(files) != 1:
         raise DataError("a run has one graph", where=where, why=f"{len(files)} are named")
     return files[0]
@@ -36,13 +41,14 @@ def only_graph(files: Sequence[GraphFilesConfig], where: str) -> GraphFilesConfi
 
 def opened(files: GraphFilesConfig, data: GraphDataConfig) -> Graph:
     """The graph of these files as the network reads it."""
-    found = _read(files.source, files.edges, data.directed, data.normalise == "rows")
+    found = _read(files.source, files.edges, files.features, data.directed, data.normalise == "rows")
     return found if data.split is None else replace(found, parts=_drawn(found, data.split))
 
 
 @lru_cache(maxsize=2)  # training and validation are often one graph
-def _read(source: Path, edges: Path | None, directed: bool, by_rows: bool) -> Graph:
-    graph = read_graph(source, edges, directed=directed)
+def _read(source: Path, edges: Path | None, features: Path | None, directed: bool, by_rows: bool) -> Graph:
+    file = None if features is None else FeatureFile(features, by_rows=by_rows)
+    graph = read_graph(source, edges, directed=directed, features=file)
     return replace(graph, values=normalised_rows(graph.entries, graph.values, graph.nodes)) if by_rows else graph
 
 
@@ -80,12 +86,16 @@ def save(graph: Graph, run: RunFiles) -> None:
     """Keep the graph as the network reads it: to tell of its nodes later, it is needed."""
     run.tokenizers.mkdir(parents=True, exist_ok=True)
     save_graph(graph, run.tokenizers / GRAPH)
+    if graph.file is not None:
+        graph.file.copy(run.tokenizers / FEATURES)
 
 
 def open_saved(run: RunFiles) -> Graph:
     """The graph of a trained run. ModelError where it is missing or damaged."""
     try:
-        return read_graph(run.tokenizers / GRAPH, None, directed=True)
+        features = run.tokenizers / FEATURES
+        file = FeatureFile(features) if features.exists() else None
+        return read_graph(run.tokenizers / GRAPH, None, directed=True, features=file)
     except DataError as error:
         where, why = error.where, error.why or error.what
         raise ModelError(

@@ -20,6 +20,11 @@ class GraphFilesConfig(BaseModel):
 
     source: Path = Field(description="a .npz of arrays, or a .csv or .tsv of nodes")
     edges: Path | None = Field(None, description="of a table of nodes: the table of edges, two names a line")
+    features: Path | None = Field(
+        None,
+        description="of a .npz without features: a .npy of them (nodes, features), read where it lies: with "
+        "data.batch_nodes memory holds those of a batch alone",
+    )
 
     @property
     def name(self) -> str:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.attention.mechanisms.gat import Gat
 from regard.attention.mechanisms.gatv2 import Gatv2
-from regard.models.graph.layers import GraphAttention, GraphConvolution, degree_weights, node_span
+from regard.models.graph.layers import GraphAttention, GraphConvolution, degree_weights, node_spans
 
 from .peers.asking import Case, Pair, Peer, check, needs_peers, ways
 
@@ -29,7 +29,7 @@ def layer(ours: nn.Module, x: Tensor, edges: Tensor) -> dict[str, Tensor]:
     """There an edge leads from whom is seen to whoever sees."""
     own = torch.arange(NODES).expand(2, -1)
     pairs = torch.cat([edges.flip(0), own], 1)
-    return {"output": ours(x, ours.bind(node_span(NODES, pairs)), degree_weights(pairs, NODES).to(x.dtype))}
+    return {"output": ours(x, ours.bind(*node_spans(NODES, NODES, pairs)), degree_weights(pairs, NODES).to(x.dtype))}
 
 
 def gat(name: str, mean: bool) -> Case:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import elu
 
 from regard.attention.contract import Mechanism
+from regard.attention.mask import Span
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.mechanisms.gat import Gat
 from regard.attention.mechanisms.gatv2 import Gatv2
@@ -20,9 +21,10 @@ from regard.models.graph.layers import (
     EVERYBODY,
     GraphAttention,
     GraphConvolution,
+    LayerSizes,
     NodeFeatures,
     NodeLinear,
-    node_span,
+    node_spans,
 )
 
 __all__ = ["GraphNet", "build_graph_net"]
@@ -58,29 +60,46 @@ class GraphNet(nn.Module):
         x: Float[Tensor, "nodes features"] | NodeFeatures,
         pairs: Int[Tensor, "2 edges"],
         degree: Float[Tensor, "edges"],
-    ) -> Float[Tensor, "nodes outputs"]:
-        """Outputs of each node; ``degree``: weights of the edges by degree, which a convolution goes by."""
-        return self.states(x, pairs, degree)[-1]
+        sizes: Sequence[LayerSizes] = (),
+    ) -> Float[Tensor, "outputs classes"]:
+        """Outputs of each node; ``degree``: weights of the edges by degree, which a convolution goes by.
+
+        With ``sizes`` the edges of all layers stand one after the other, and outputs are of the nodes that the last
+        layer asks for.
+        """
+        return self.states(x, pairs, degree, sizes)[-1]
 
     def states(
         self,
         x: Float[Tensor, "nodes features"] | NodeFeatures,
         pairs: Int[Tensor, "2 edges"],
         degree: Float[Tensor, "edges"],
+        sizes: Sequence[LayerSizes] = (),
     ) -> list[Tensor]:
         """Outputs of each layer, after its rectifier."""
-        span = node_span(x.nodes if isinstance(x, NodeFeatures) else len(x), pairs)
+        nodes = x.nodes if isinstance(x, NodeFeatures) else len(x)
         found: list[Tensor] = []
-        for number, layer in enumerate(self.layers):
+        for number, (query, key, weights) in enumerate(self._looks(nodes, pairs, degree, sizes)):
+            layer = self.layers[number]
             assert isinstance(layer, Layer)
-            mixed: Tensor = layer(x, layer.bind(span), degree)
+            mixed: Tensor = layer(x, layer.bind(query, key), weights)
             if self._skipped[number]:
-                mixed = mixed + self.skips[number](x)
+                mixed = mixed + self.skips[number](x)[: len(mixed)]
             if number + 1 < len(self.layers):
                 mixed = mixed.relu() if isinstance(layer, GraphConvolution) else elu(mixed)
             found.append(mixed)
             x = mixed
         return found
+
+    def _looks(
+        self, nodes: int, pairs: Tensor, degree: Tensor, sizes: Sequence[LayerSizes]
+    ) -> list[tuple[Span, Span, Tensor]]:
+        """For each layer the nodes that look, those that are seen, and the weights of its edges."""
+        if not sizes:
+            return [(*node_spans(nodes, nodes, pairs), degree)] * len(self.layers)
+        counts = [each.edges for each in sizes]
+        every = zip(sizes, pairs.split(counts, 1), degree.split(counts), strict=True)
+        return [(*node_spans(each.queries, each.keys, part), weights) for each, part, weights in every]
 
 
 def build_graph_net(config: GraphNetConfig, *, features: int, outputs: int) -> GraphNet:

@@ -28,18 +28,19 @@ class GraphIsomorphism(nn.Module):
         self.inner_bias, self.bias = nn.Parameter(torch.zeros(hidden)), nn.Parameter(torch.zeros(outputs))
         self.own = nn.Parameter(torch.zeros(1))  # ε
 
-    def bind(self, span: Span) -> Bound:
-        """The mask over the nodes of ``span``."""
-        return Edges().bind(span, span)
+    def bind(self, query: Span, key: Span) -> Bound:
+        """The mask of the nodes that look over those that are seen."""
+        return Edges().bind(query, key)
 
     def forward(
         self, x: Float[Tensor, "nodes inputs"] | NodeFeatures, bound: Bound, degree: Tensor
-    ) -> Float[Tensor, "nodes outputs"]:
+    ) -> Float[Tensor, "queries outputs"]:
         """``degree`` is not used. Each node stands among those that it sees, which is the 1 of 1 + ε."""
         projected = self.inner(x)
         assert isinstance(bound.query.edges, EdgeList)
-        layout = edge_layout(bound.query.edges.pairs, len(projected), len(projected))
+        queries = bound.query.valid.shape[1]  # the first of those that are seen
+        layout = edge_layout(bound.query.edges.pairs, queries, len(projected))
         ones = projected.new_ones(1, len(layout))
-        hidden: Tensor = edge_sum(ones, projected[None], layout)[0] + self.own * projected + self.inner_bias
+        hidden: Tensor = edge_sum(ones, projected[None], layout)[0] + self.own * projected[:queries] + self.inner_bias
         mixed: Tensor = self.outer(hidden.relu())
         return mixed + self.bias

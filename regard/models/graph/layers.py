@@ -14,7 +14,9 @@ from regard.attention.mask import Bound, Edges, Mask, Padding, Span
 from regard.attention.span import EdgeList
 from regard.models.dropout import Dropout
 
-__all__ = ["GraphAttention", "GraphConvolution", "NodeFeatures", "NodeLinear", "degree_weights"]
+__all__ = [
+    "GraphAttention", "GraphConvolution", "LayerSizes", "NodeFeatures", "NodeLinear", "degree_weights", "node_spans",
+]  # fmt: skip
 
 
 class NodeFeatures(NamedTuple):
@@ -27,6 +29,17 @@ class NodeFeatures(NamedTuple):
 
     def layout(self) -> EdgeLayout:
         return edge_layout(self.pairs, self.nodes, self.width)
+
+
+class LayerSizes(NamedTuple):
+    """Number of ``edges`` that a layer looks along, from the first ``queries`` of its ``keys`` nodes to all of them.
+
+    The nodes whose outputs are wanted come first, so that the outputs of a layer are the inputs of the next one.
+    """
+
+    edges: int
+    queries: int
+    keys: int
 
 
 class NodeLinear(nn.Module):
@@ -42,7 +55,7 @@ class NodeLinear(nn.Module):
 
     def forward(self, x: Float[Tensor, "nodes inputs"] | NodeFeatures) -> Float[Tensor, "nodes outputs"]:
         if isinstance(x, Tensor):
-            return self.dropout(x) @ self.weight
+            return self.dropout(x.to(self.weight.dtype)) @ self.weight
         layout, values = x.layout(), self.dropout(x.values.to(self.weight.dtype))
         return edge_sum(values[None], self.weight[None], layout)[0]
 
@@ -77,22 +90,23 @@ class GraphAttention(nn.Module):
         self.bias = nn.Parameter(torch.zeros(width if mean else heads * width))
 
     def _heads(self, x: Float[Tensor, "nodes inputs"] | NodeFeatures) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, (1, heads, nodes, width) each."""
+        """Queries, keys and values of all nodes, (1, heads, nodes, width) each."""
         parts = self.project(x).split(self.heads * self.width, -1)
         every = [part.unflatten(-1, (self.heads, self.width)).transpose(0, 1)[None].contiguous() for part in parts]
         return every[0], every[-2] if len(every) == 3 else every[-1], every[-1]
 
     def forward(
         self, x: Float[Tensor, "nodes inputs"] | NodeFeatures, bound: Bound, degree: Tensor
-    ) -> Float[Tensor, "nodes outputs"]:
+    ) -> Float[Tensor, "queries outputs"]:
         query, key, value = self._heads(x)
+        query = query[:, :, : bound.query.valid.shape[1]]
         context = self.mechanism(query, self.mechanism.prepare(key), self.value_dropout(value), bound).context[0]
         mixed = context.mean(0) if self.mean else context.transpose(0, 1).flatten(1)
         return mixed + self.bias
 
-    def bind(self, span: Span) -> Bound:
-        """The mask over the nodes of ``span``."""
-        return self.mask.bind(span, span)
+    def bind(self, query: Span, key: Span) -> Bound:
+        """The mask of the nodes that look over those that are seen."""
+        return self.mask.bind(query, key)
 
     def weights(
         self, x: Float[Tensor, "nodes inputs"] | NodeFeatures, node: int, others: Int[Tensor, "others"]
@@ -101,8 +115,8 @@ class GraphAttention(nn.Module):
         query, key, value = (part[:, :, others] for part in self._heads(x))
         own = int((others == node).nonzero()[0])
         places = torch.arange(len(others), device=others.device)
-        span = node_span(len(others), torch.stack([torch.full_like(places, own), places]))
-        attended = self.mechanism(query, self.mechanism.prepare(key), value, self.bind(span), need_weights=True)
+        spans = node_spans(len(others), len(others), torch.stack([torch.full_like(places, own), places]))
+        attended = self.mechanism(query, self.mechanism.prepare(key), value, self.bind(*spans), need_weights=True)
         assert attended.weights is not None  # asked for
         return attended.weights[0, :, own]
 
@@ -119,16 +133,16 @@ class GraphConvolution(nn.Module):
         self.project = NodeLinear(inputs, outputs, dropout=dropout)
         self.bias = nn.Parameter(torch.zeros(outputs))
 
-    def bind(self, span: Span) -> Bound:
-        """The mask over the nodes of ``span``."""
-        return Edges().bind(span, span)
+    def bind(self, query: Span, key: Span) -> Bound:
+        """The mask of the nodes that look over those that are seen."""
+        return Edges().bind(query, key)
 
     def forward(
         self, x: Float[Tensor, "nodes inputs"] | NodeFeatures, bound: Bound, degree: Float[Tensor, "edges"]
-    ) -> Float[Tensor, "nodes outputs"]:
+    ) -> Float[Tensor, "queries outputs"]:
         projected = self.project(x)
         assert isinstance(bound.query.edges, EdgeList)
-        layout = edge_layout(bound.query.edges.pairs, len(projected), len(projected))
+        layout = edge_layout(bound.query.edges.pairs, bound.query.valid.shape[1], len(projected))
         return edge_sum(degree.to(projected.dtype)[layout.source][None], projected[None], layout)[0] + self.bias
 
 
@@ -138,10 +152,11 @@ def degree_weights(pairs: Int[Tensor, "2 edges"], nodes: int) -> Float64[Tensor,
     return root[pairs[0]] * root[pairs[1]]
 
 
-def node_span(nodes: int, pairs: Int[Tensor, "2 edges"]) -> Span:
-    """The nodes of a graph as the columns of one row."""
-    columns = torch.ones(1, nodes, dtype=torch.bool, device=pairs.device)
-    return Span.of(columns)._replace(edges=EdgeList(pairs))
+def node_spans(queries: int, keys: int, pairs: Int[Tensor, "2 edges"]) -> tuple[Span, Span]:
+    """Nodes that look and nodes that are seen, as the columns of one row each; one span where these are the same."""
+    columns = torch.ones(1, keys, dtype=torch.bool, device=pairs.device)
+    key = Span.of(columns)._replace(edges=EdgeList(pairs))
+    return (key if queries == keys else Span.of(columns[:, :queries])._replace(edges=EdgeList(pairs))), key
 
 
 EVERYBODY = Padding()  # nothing is padded: the mask of those who see all

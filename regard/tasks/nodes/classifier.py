@@ -6,6 +6,8 @@ import json as jsonlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -16,8 +18,9 @@ from regard.data.graphs import UNLABELLED, Graph
 from regard.errors import DataError
 from regard.models.graph.build import GraphNet
 from regard.models.graph.layers import GraphAttention
-from regard.tasks.graph_batch import graph_tensors
+from regard.tasks.graph_batch import GraphTensors, graph_tensors
 from regard.tasks.nodes.config import NodesConfig
+from regard.tasks.nodes.sampling import Inputs, SomeNodes
 
 __all__ = ["NodeClass", "NodeClassifier", "node_number", "observed_edges"]
 
@@ -35,23 +38,52 @@ class NodeClass(NamedTuple):
 
 
 class NodeClassifier:
-    """A network with the graph that it was trained on: ``regard.load("runs/cora")(["31336"])[0].label``."""
+    """A network with the graph that it was trained on: ``regard.load("runs/cora")(["31336"])[0].label``.
+
+    With ``data.batch_nodes`` so many nodes at a time are read, with all that they look at; without, the whole graph.
+    """
 
     def __init__(self, net: GraphNet, graph: Graph, config: NodesConfig) -> None:
         self.net, self.graph, self.config = net.eval(), graph, config
-        self._tensors = graph_tensors(graph, next(net.parameters()).device)
+        self._device = next(net.parameters()).device
+        self._whole = graph_tensors(graph, self._device) if config.data.batch_nodes is None else None
+        self._some = SomeNodes(graph) if self._whole is None else None
 
     @torch.no_grad()
     def __call__(self, inputs: Sequence[str]) -> list[NodeClass]:
         """One outcome for each name of a node. DataError for a name that the graph has not."""
         nodes = [node_number(self.graph, name) for name in inputs]
-        found = self._log_probabilities()[nodes].exp()
+        found = self._log_probabilities(nodes).exp()
         return [self._told(node, row) for node, row in zip(nodes, found.tolist(), strict=True)]
 
-    def _log_probabilities(self) -> Tensor:
-        """(nodes, classes): the graph is read as a whole, whichever nodes are asked for."""
-        log_p: Tensor = self.net(*self._tensors).double().log_softmax(-1).cpu()
-        return log_p
+    def _log_probabilities(self, nodes: Sequence[int]) -> Tensor:
+        """(nodes, classes), in the order of ``nodes``."""
+        if self._whole is not None:
+            logits: Tensor = self.net(*self._whole)[list(nodes)]
+        else:
+            different, place = np.unique(np.array(nodes, np.int64), return_inverse=True)
+            parts = np.split(different, range(self._batch, len(different), self._batch))
+            logits = torch.cat([self.net(*self._inputs(part)) for part in parts])[torch.from_numpy(place)]
+        return logits.double().log_softmax(-1).cpu()
+
+    @torch.no_grad()
+    def hidden(self, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """Outputs (nodes, width) of the last hidden layer, or of the only layer; ``nodes`` are all different."""
+        place = -2 if len(self.net.layers) > 1 else -1
+        if self._whole is not None:
+            return self.net.states(*self._whole)[place][torch.from_numpy(nodes)].float().cpu().numpy()
+        parts = np.split(nodes, range(self._batch, len(nodes), self._batch))
+        found = [self.net.states(*self._inputs(part))[place][: len(part)] for part in parts]
+        return torch.cat(found).float().cpu().numpy()
+
+    @property
+    def _batch(self) -> int:
+        return self.config.data.batch_nodes or self.graph.nodes
+
+    def _inputs(self, nodes: npt.NDArray[np.int64]) -> Inputs:
+        """Tensors that the network reads for these nodes, all different: their whole neighbourhoods."""
+        assert self._some is not None
+        return self._some.inputs(nodes, [None] * len(self.net.layers)).to(self._device)
 
     def _told(self, node: int, row: list[float]) -> NodeClass:
         named = dict(zip(self.graph.classes, row, strict=True))
@@ -81,9 +113,11 @@ class NodeClassifier:
     def inspect(self, name: str) -> Observation:
         """Attention of a node to its neighbours in each layer, and the likeliest classes of both."""
         node = node_number(self.graph, name)
-        log_p = self._log_probabilities()
-        attention, shown = observed_edges(self.net, self._tensors, self.graph, node, self._label)
-        steps = tuple(self._step(each, log_p[each]) for each in [node, *(one for one in shown if one != node)])
+        others = self.graph.neighbours(node)
+        tensors, places = (self._whole, others) if self._whole else (self._inputs(others), np.arange(len(others)))
+        attention, shown = observed_edges(self.net, tensors, self.graph, node, self._label, places)
+        told = [node, *(one for one in shown if one != node)]
+        steps = tuple(self._step(each, log_p) for each, log_p in zip(told, self._log_probabilities(told), strict=True))
         return Observation(self.graph.name(node), attention, steps)
 
     def _label(self, node: int) -> str:
@@ -110,17 +144,27 @@ def node_number(graph: Graph, name: str) -> int:
 
 
 def observed_edges(
-    net: GraphNet, tensors: Any, graph: Graph, node: int, label: Callable[[int], str]
+    net: GraphNet,
+    tensors: GraphTensors | Inputs,
+    graph: Graph,
+    node: int,
+    label: Callable[[int], str],
+    places: npt.NDArray[np.int64] | None = None,
 ) -> tuple[dict[str, AttentionWeights], list[int]]:
-    """Weights of a node's edges by layer, and the neighbours that are shown."""
-    others = torch.from_numpy(graph.neighbours(node)).to(tensors.pairs.device)
+    """Weights of a node's edges by layer, and the neighbours that are shown.
+
+    ``places``: of all that the node sees among the nodes of ``tensors``; their numbers, where that is the whole graph.
+    """
+    others = graph.neighbours(node)
+    places = others if places is None else places
+    own, seen = int(places[others == node][0]), torch.from_numpy(places).to(tensors.pairs.device)
     states = [tensors.features, *net.states(*tensors)]
     layers = [(number, layer) for number, layer in enumerate(net.layers) if isinstance(layer, GraphAttention)]
-    every = {f"layers.{number}": layer.weights(states[number], node, others).cpu() for number, layer in layers}
+    every = {f"layers.{number}": layer.weights(states[number], own, seen).cpu() for number, layer in layers}
     if len(others) > SHOWN and every:
         kept = torch.stack([weights.mean(0) for weights in every.values()]).mean(0).topk(SHOWN).indices.sort().values
     else:
         kept = torch.arange(min(len(others), SHOWN))
-    shown = others.cpu()[kept].tolist()
+    shown = others[kept.numpy()].tolist()
     axes = Axis("node", (label(node),)), Axis("neighbour", tuple(map(label, shown)))
     return {name: AttentionWeights(weights[:, None, kept], *axes) for name, weights in every.items()}, shown

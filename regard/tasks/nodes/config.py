@@ -4,12 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
+from pydantic import Field, model_validator
+
+from regard.config.explain import Misfit
 from regard.runs.config import Proposal
 from regard.tasks.graph_run_config import GraphDataConfig, GraphRunConfig
 
-__all__ = ["NodesConfig"]
+__all__ = ["NodesConfig", "NodesDataConfig"]
+
+
+class NodesDataConfig(GraphDataConfig):
+    """One graph, and how much of it a batch is."""
+
+    batch_nodes: int | None = Field(
+        None,
+        ge=1,
+        description="nodes of the loss in a batch, each with what it looks at; unset: all, in the whole graph",
+    )
+    neighbours: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(
+        None,
+        description="neighbours of a node that training looks at, at most, drawn anew in each epoch; one number a "
+        "layer, at first that of the nodes of the loss; unset: all",
+    )
 
 
 class NodesConfig(GraphRunConfig):
@@ -17,7 +35,26 @@ class NodesConfig(GraphRunConfig):
 
     metric_names: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1", "calibration_error")
 
-    data: GraphDataConfig
+    data: NodesDataConfig
+
+    @model_validator(mode="after")
+    def _neighbours_can_be_drawn(self) -> Self:
+        """Drawing wants batches, as many numbers as layers, and layers that look along edges."""
+        drawn, batch = self.data.neighbours, self.data.batch_nodes
+        if drawn is not None and batch is None:
+            why = "neighbours are drawn for the nodes of a batch, and the whole graph is one"
+            raise Misfit("data.neighbours", "data.batch_nodes", why=why, help="--set data.batch_nodes=512")
+        if drawn is not None and len(drawn) != self.model.layers:
+            why = f"each layer has a number, and there are {self.model.layers} layers and {len(drawn)} numbers"
+            help = f"--set data.neighbours={[10] * self.model.layers}"
+            raise Misfit("data.neighbours", "model.layers", why=why, help=help)
+        if drawn is not None and self.model.kind == "gin":
+            why = "a sum over some neighbours is smaller than that over all, which is looked at after training"
+            raise Misfit("data.neighbours", "model.kind", why=why, help="--set model.kind=gatv2")
+        if batch is not None and self.model.sees == "all":
+            why = "where every node looks at every other, no part of the graph is enough for some of its nodes"
+            raise Misfit("data.batch_nodes", "model.sees", why=why, help="--set model.sees=edges")
+        return self
 
     def check_sizes(self, spec: Mapping[str, int]) -> None:
         if spec.keys() != {"features", "classes"}:
@@ -25,7 +62,7 @@ class NodesConfig(GraphRunConfig):
 
     @classmethod
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
-        """For a .npz with edges and classes, or a table of nodes with labels and one of edges."""
+        """For a .npz with edges and classes, a .npy of features beside it or not, or tables of nodes and of edges."""
         from regard.tasks.nodes.automatic_config import choose
 
         return choose(files, valid, given)

@@ -30,6 +30,7 @@ from regard.tasks.graph_batch import NodeBatch, WholeGraph
 from regard.tasks.graph_parts import asked_nodes, is_evaluation, only_graph, open_saved, opened, save
 from regard.tasks.nodes.classifier import NodeClassifier
 from regard.tasks.nodes.config import NodesConfig
+from regard.tasks.nodes.sampling import SampledBatch, SampledNodes
 
 __all__ = ["TASK"]
 
@@ -45,7 +46,7 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
     codec = graph if run.makes_codecs else open_saved(run)
     known, contents = run.contents or {}, dict[str, str]()
 
-    def examples(name: str, found: Graph) -> WholeGraph:
+    def examples(name: str, found: Graph) -> WholeGraph | SampledNodes:
         if (found.features, found.classes) != (codec.features, codec.classes):
             why = f"{found.features:,} features and classes {', '.join(found.classes[:10])}"
             raise DataError("this graph is of another kind than the model's", where=found.where, why=why)
@@ -56,7 +57,10 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
         asked = asked_nodes(found, data.part if is_evaluation(run) else name)
         say(f"{name}: {int(asked.sum()):,} of {found.told()}")
         atomic_files.fault_point("corpus")
-        return WholeGraph(found, asked)
+        if data.batch_nodes is None:
+            return WholeGraph(found, asked)
+        most = data.neighbours or [None] * config.model.layers
+        return SampledNodes(found, asked, batch=data.batch_nodes, most=most, seed=config.seed)
 
     valid = examples("valid", opened(only_graph(data.valid, "data.valid"), data)) if data.valid else None
     return Data(examples("train", graph), valid, codec, _spec(codec), contents)
@@ -79,7 +83,7 @@ def _objective(config: NodesConfig) -> Objective:
     """Cross-entropy of the class of each node that is asked for, in nats, under the label smoothing of the config."""
     smoothing = config.train.label_smoothing
 
-    def loss(net: nn.Module, batch: NodeBatch, carry: State = ()) -> LossTerms:
+    def loss(net: nn.Module, batch: NodeBatch | SampledBatch, carry: State = ()) -> LossTerms:
         nodes = batch.asked.nonzero()[:, 0]
         logits, label = net(*batch.inputs()).index_select(0, nodes), batch.label[nodes]
         log_p = logits.float().log_softmax(-1) if logits.dtype.itemsize < 4 else logits.log_softmax(-1)

@@ -15,8 +15,10 @@ from regard.attention.positions.distance_bias import EnergyBias
 from regard.attention.positions.rotary import Rotary
 
 from .. import (
+    test_peers_compressive,
     test_peers_espnet,
     test_peers_keras,
+    test_peers_long,
     test_peers_opennmt,
     test_peers_pyg,
     test_peers_reformer,
@@ -24,15 +26,17 @@ from .. import (
 )
 from .asking import Case, Peer, compared, ways
 
-PEERS: dict[str, Peer] = {
-    "espnet": test_peers_espnet.PEER,
-    "OpenNMT-py": test_peers_opennmt.PEER,
-    "keras": test_peers_keras.PEER,
-    "torch-geometric": test_peers_pyg.PEER,
-    "reformer-pytorch": test_peers_reformer.PEER,
-    "transformers": test_peers_transformers.TRANSFORMERS,
-    "x-transformers": test_peers_transformers.X_TRANSFORMERS,
-}
+PEERS: tuple[tuple[str, Peer], ...] = (
+    ("espnet", test_peers_espnet.PEER),
+    ("OpenNMT-py", test_peers_opennmt.PEER),
+    ("keras", test_peers_keras.PEER),
+    ("torch-geometric", test_peers_pyg.PEER),
+    ("reformer-pytorch", test_peers_reformer.PEER),
+    ("compressive-transformer-pytorch", test_peers_compressive.PEER),
+    ("transformers", test_peers_transformers.TRANSFORMERS),
+    ("transformers", test_peers_long.PEER),
+    ("x-transformers", test_peers_transformers.X_TRANSFORMERS),
+)
 COLUMNS = [(dtype, what) for dtype in (torch.float32, torch.float64) for what in ("output", "gradient")]
 
 
@@ -74,7 +78,7 @@ def main() -> None:
         "|---|---|---|---|---|---|---|",
     ]
     known = versions()
-    for name, peer in PEERS.items():
+    for name, peer in PEERS:
         lines += [row(f"{name} {known[name]}", peer, case) for case in peer.cases]
     sys.stdout.write("\n".join(lines) + "\n")
 

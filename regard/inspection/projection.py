@@ -1,0 +1,65 @@
+"""Hidden vectors in two dimensions, by t-SNE of scikit-learn (the extra ``projection``), coloured by class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.core.figure import COLOURS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["can_project", "chosen_places", "draw_classes", "project"]
+
+PERPLEXITY = 30.0
+FEWEST = 4  # vectors that a plane tells anything of
+MOST = 5_000  # vectors: t-SNE takes about a minute for so many
+
+
+def can_project() -> bool:
+    """Whether scikit-learn is installed."""
+    return find_spec("sklearn") is not None
+
+
+def chosen_places(number: int, *, seed: int = 0) -> npt.NDArray[np.int64]:
+    """All places below ``number``, or as many as are drawn in one picture, evenly drawn by the seed."""
+    every = np.arange(number)
+    return every if number <= MOST else np.sort(np.random.default_rng(seed).permutation(every)[:MOST])
+
+
+def project(vectors: npt.NDArray[np.floating[Any]], *, seed: int = 0) -> npt.NDArray[np.float32]:
+    """Points (vectors, 2) with the neighbours of the vectors (x, features): t-SNE (van der Maaten & Hinton 2008).
+
+    Perplexity 30, or a third of the vectors where they are few; it begins with the two main axes and draws by ``seed``.
+    Distances between groups that lie apart and sizes of groups mean nothing. ValueError for less than 4 vectors.
+    """
+    from sklearn.manifold import TSNE
+
+    if len(vectors) < FEWEST:
+        raise ValueError(f"t-SNE wants {FEWEST} vectors, and there are {len(vectors)}")
+    perplexity = min(PERPLEXITY, (len(vectors) - 1) / 3)
+    begin = "pca" if vectors.shape[1] > 1 else "random"
+    found = TSNE(2, perplexity=perplexity, init=begin, random_state=seed).fit_transform(vectors.astype(np.float32))
+    return np.asarray(found, np.float32)
+
+
+def draw_classes(
+    figure: Figure, points: npt.NDArray[np.float32], labels: npt.NDArray[np.int64], classes: Sequence[str]
+) -> None:
+    """Draw points in the colour of their class; axes have no numbers, since these mean nothing."""
+    import matplotlib
+
+    figure.set_size_inches(7.5, 6)
+    axes = figure.subplots()
+    colours = COLOURS if len(classes) <= len(COLOURS) else tuple(matplotlib.colormaps["tab20"](range(20)))
+    for number, name in enumerate(classes):
+        own = points[labels == number]
+        axes.scatter(own[:, 0], own[:, 1], s=9, color=colours[number % len(colours)], label=name, linewidths=0)
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
+    figure.legend(loc="outside right upper", markerscale=2)

@@ -1,0 +1,232 @@
+"""Neighbourhoods, whole and drawn, and the classifier of nodes that reads a graph by them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import regard
+from regard.core.task import ExampleIndices, find_task
+from regard.data.feature_file import FeatureFile
+from regard.data.graph_files import read_graph
+from regard.data.graphs import Graph, edge_pairs
+from regard.data.neighbours import Neighbourhoods
+from regard.errors import ConfigError, DataError
+from regard.models.graph.build import build_graph_net
+from regard.models.graph.config import GraphNetConfig
+from regard.runs.config import load_config
+from regard.tasks.graph_batch import graph_tensors
+from regard.tasks.nodes.sampling import SampledNodes, SomeNodes
+from regard.tasks.nodes.task import sample_graph
+from regard.testing import TASK_LAWS, Draw, TaskCase
+from regard.testing.law import same
+
+KINDS = ["gat", "gatv2", "gcn", "gin", "transformer"]
+NODES, FEATURES, CLASSES = 40, 5, 3
+
+
+def made_graph(*, hub: int = 0) -> Graph:
+    """A drawn graph whose node 0 sees ``hub`` others besides."""
+    draw = np.random.default_rng(1)
+    edges = np.concatenate([draw.integers(0, NODES, (60, 2)), [(0, other) for other in range(1, hub + 1)]])
+    x = draw.standard_normal((NODES, FEATURES)).astype(np.float32) * (draw.random((NODES, FEATURES)) > 0.4)
+    entries = np.stack(np.nonzero(x)).astype(np.int64)
+    pairs = edge_pairs(edges.astype(np.int64).reshape(-1, 2), NODES)
+    values = x[entries[0], entries[1]]
+    return Graph("drawn", NODES, FEATURES, pairs, entries, values, draw.integers(0, CLASSES, NODES), ("a", "b", "c"))
+
+
+def net(kind: str, layers: int = 2, **more: Any) -> Any:
+    torch.manual_seed(1)
+    config = GraphNetConfig(kind=kind, width=3, heads=2, output_heads=2, layers=layers, **more)
+    return build_graph_net(config, features=FEATURES, outputs=CLASSES).double().eval()
+
+
+@pytest.mark.parametrize("nodes", [[7], [3, 0, 25, 11]])
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_neighbourhood_of_all_gives_the_numbers_of_the_whole_graph(kind, layers, nodes):
+    graph, made = made_graph(hub=9), net(kind, layers, skip=True)
+    whole = made(*graph_tensors(graph))[nodes]
+    degree = int(np.bincount(graph.pairs[0]).max())
+    for most in (None, degree):
+        found = made(*SomeNodes(graph).inputs(np.array(nodes), [most] * layers, (1, 1)))
+        same(found, whole, f"{kind}, {most} neighbours", tolerance=1e-12)
+    fewer = made(*SomeNodes(graph).inputs(np.arange(NODES), [1] * layers, (1, 1)))
+    assert not torch.allclose(fewer, made(*graph_tensors(graph)), atol=1e-3)
+
+
+def test_so_many_different_neighbours_are_drawn_and_the_node_itself():
+    graph = made_graph(hub=20)
+    for visit in range(5):
+        hop = Neighbourhoods(graph).of(np.array([0, 5]), [4], (1, visit)).hops[0]
+        nodes = Neighbourhoods(graph).of(np.array([0, 5]), [4], (1, visit)).nodes
+        seen = nodes[hop.pairs[1, hop.pairs[0] == 0]]
+        assert len({*seen.tolist()}) == 5 and 0 in seen and {*seen} <= {*graph.neighbours(0)}
+        all_of_five = nodes[hop.pairs[1, hop.pairs[0] == 1]]
+        assert len(graph.neighbours(5)) > 5 or sorted(all_of_five) == graph.neighbours(5).tolist()
+
+
+def test_every_neighbour_is_drawn_equally_often():
+    graph, count = made_graph(hub=20), np.zeros(NODES)
+    every = Neighbourhoods(graph)
+    others = graph.neighbours(0)[1:]
+    for visit in range(1200):
+        nodes = every.of(np.array([0]), [5], (3, visit)).nodes
+        count[nodes] += 1
+    share = 5 / len(others)
+    assert count[0] == 1200 and np.abs(count[others] / 1200 - share).max() < 5 * (share * (1 - share) / 1200) ** 0.5
+
+
+def test_a_convolution_over_drawn_neighbours_is_in_the_mean_that_over_all():
+    graph, draws = made_graph(hub=20), 800
+    every, x = Neighbourhoods(graph), np.random.default_rng(2).standard_normal(NODES)
+
+    def sum_of(most: int | None, visit: int) -> float:
+        nodes, (hop,) = every.of(np.array([0]), [most], (1, visit))
+        return float(hop.degree @ x[nodes[hop.pairs[1]]])
+
+    drawn = np.array([sum_of(6, visit) for visit in range(draws)])
+    assert abs(drawn.mean() - sum_of(None, 0)) < 4 * drawn.std() / draws**0.5
+    assert drawn.std() > 0.01
+
+
+def test_a_draw_is_a_function_of_seed_visit_and_node_alone():
+    graph = made_graph(hub=20)
+
+    def of(nodes: list[int], *draw: int) -> set[int]:
+        found = Neighbourhoods(graph).of(np.array(nodes), [3], draw)
+        hop = found.hops[0]
+        return {*found.nodes[hop.pairs[1, hop.pairs[0] == nodes.index(0)]].tolist()}
+
+    assert of([0], 1, 4) == of([9, 0, 5], 1, 4)
+    assert len({frozenset(of([0], seed, visit)) for seed in (1, 2, 3) for visit in (1, 2, 3)}) > 5
+
+
+def test_evaluation_looks_at_all_and_epochs_draw_anew():
+    graph = made_graph(hub=20)
+    examples = SampledNodes(graph, np.ones(NODES, np.bool_), batch=16, most=[2, 2], seed=1)
+    assert [len(batch.index) for batch in examples.batches(None)] == [16, 16, 8]
+    sizes = []
+    for visit in (0, 1, 2):
+        batch = examples.collate(ExampleIndices(np.array([0]), np.array([visit])))
+        sizes.append(batch.sizes[-1].edges)
+        assert batch.label.tolist() == graph.labels[:1].tolist()
+    assert sizes == [len(graph.neighbours(0)), 3, 3]
+    every = np.arange(NODES)
+    first, again, second = (examples.collate(ExampleIndices(every, np.full(NODES, visit))) for visit in (1, 1, 2))
+    assert torch.equal(first.pairs, again.pairs) and not torch.equal(first.pairs, second.pairs)
+
+
+@pytest.fixture(scope="module")
+def case() -> TaskCase:
+    task = find_task("nodes")
+    more = {"batch_nodes": 3, "neighbours": [1, 1]}
+
+    def sample(folder: Path) -> Any:
+        tables = dict(task.sample(folder))
+        return tables | {"data": tables["data"] | more}
+
+    return TaskCase(replace(task, sample=sample), "nodes")
+
+
+@pytest.mark.parametrize("law", TASK_LAWS, ids=lambda law: law.name)
+def test_laws_of_tasks(case: TaskCase, law: Any) -> None:
+    law.check(case, Draw(random.Random(1)))
+
+
+@pytest.fixture(scope="module")
+def arrays(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample as arrays, its features in a file of their own."""
+    folder = tmp_path_factory.mktemp("arrays")
+    corpus = sample_graph(folder)
+    graph = read_graph(Path(corpus["source"]), Path(corpus["edges"]))
+    x = np.zeros((graph.nodes, graph.features), np.float16)
+    x[graph.entries[0], graph.entries[1]] = graph.values
+    np.save(folder / "x.npy", x)
+    masks = {"train_mask": graph.parts["train"], "val_mask": graph.parts["valid"]}
+    np.savez(folder / "graph.npz", edges=graph.pairs.T, y=graph.labels, **masks)
+    np.savez(folder / "with_x.npz", edges=graph.pairs.T, y=graph.labels, x=x, **masks)
+    return folder
+
+
+def trained(folder: Path, name: str, source: dict[str, Any], **data: Any) -> Any:
+    train = {"epochs": 3, "threads": 1, "precision": "float32", "schedule": "constant", "warmup": 0, "shards": 1}
+    model = {"heads": 2, "width": 2, "dropout": 0, "attention_dropout": 0}
+    tables = {"task": "nodes", "data": {"train": [source], "valid": [source], **data}, "model": model, "train": train}
+    return regard.load(regard.train(tables, folder / name))
+
+
+def test_features_in_a_file_are_those_in_the_graph(arrays, tmp_path):
+    beside = {"source": str(arrays / "graph.npz"), "features": str(arrays / "x.npy")}
+    batch, inside = {"batch_nodes": 4, "neighbours": [2, 2]}, {"source": str(arrays / "with_x.npz")}
+    names = [str(node) for node in range(12)]
+    models = [
+        trained(tmp_path, "mapped", beside, **batch),
+        trained(tmp_path, "inside", inside, **batch),
+        trained(tmp_path, "whole", beside),
+        trained(tmp_path, "whole inside", inside),
+    ]
+    assert models[0].graph.file is not None and len(models[0].graph.values) == 0 and models[1].graph.file is None
+    found = [[list(each.probabilities.values()) for each in model(names)] for model in models]
+    np.testing.assert_allclose(found[0], found[1], atol=1e-5)
+    np.testing.assert_allclose(found[2], found[3], atol=1e-5)
+    observed = [model.inspect("3") for model in models[:2]]
+    for name, weights in observed[0].attention.items():
+        torch.testing.assert_close(weights.weights, observed[1].attention[name].weights, atol=1e-5, rtol=0)
+
+
+def test_answers_by_neighbourhoods_are_those_of_the_whole_graph(arrays, tmp_path):
+    model = trained(tmp_path, "run", {"source": str(arrays / "with_x.npz")}, batch_nodes=4)
+    data = model.config.data.model_copy(update={"batch_nodes": None})
+    whole = type(model)(model.net, model.graph, model.config.model_copy(update={"data": data}))
+    names = ["3", "11", "0", "3", "7", "6"]
+    for one, other in zip(model(names), whole(names), strict=True):
+        assert one.node == other.node and one.probabilities == pytest.approx(other.probabilities, abs=1e-5)
+    one, other = model.inspect("6"), whole.inspect("6")
+    assert [step.label for step in one.steps] == [step.label for step in other.steps]
+    for name, weights in one.attention.items():
+        torch.testing.assert_close(weights.weights, other.attention[name].weights, atol=1e-5, rtol=0)
+
+
+REFUSED = [
+    ({"neighbours": [2, 2]}, {}, "data.batch_nodes=512"),
+    ({"batch_nodes": 4, "neighbours": [2]}, {}, r"there are 2 layers and 1 numbers"),
+    ({"batch_nodes": 4}, {"kind": "transformer", "sees": "all"}, "no part of the graph is enough"),
+    ({"batch_nodes": 4, "neighbours": [2, 2]}, {"kind": "gin"}, "is smaller than that over all"),
+]
+
+
+@pytest.mark.parametrize(("data", "model", "told"), REFUSED)
+def test_settings_that_do_not_fit(data, model, told):
+    corpus = {"source": "g.npz"}
+    with pytest.raises(ConfigError, match=told):
+        load_config({"task": "nodes", "data": {"train": [corpus], **data}, "model": model, "train": {"epochs": 1}})
+
+
+def test_files_of_features_that_are_none(arrays, tmp_path):
+    whole = (arrays / "x.npy").read_bytes()
+    (tmp_path / "short.npy").write_bytes(whole[:-5])
+    np.save(tmp_path / "flat.npy", np.ones(4))
+    np.save(tmp_path / "text.npy", np.array([["a"]]))
+    np.save(tmp_path / "columns.npy", np.asfortranarray(np.ones((3, 4))))
+    np.save(tmp_path / "object.npy", np.array([[{}]]), allow_pickle=True)
+    np.save(tmp_path / "nan.npy", np.array([[1, 2], [3, np.nan]]))
+    told = {"short": "no .npy", "flat": "are numbers", "text": "are numbers", "columns": "column by column",
+            "object": "no .npy", "missing": "no .npy"}  # fmt: skip
+    for name, words in told.items():
+        with pytest.raises(DataError, match=words):
+            FeatureFile(tmp_path / f"{name}.npy")
+    with pytest.raises(DataError, match="node 1 is no finite"):
+        list(FeatureFile(tmp_path / "nan.npy").blocks())
+    for source, words in (("with_x.npz", "features in both"), ("nodes.csv", "has its features itself")):
+        beside = {"source": str(arrays / source), "features": str(arrays / "x.npy")}
+        beside |= {"edges": str(arrays / "edges.csv")} if source.endswith("csv") else {}
+        with pytest.raises(DataError, match=words):
+            trained(tmp_path, source, beside)
