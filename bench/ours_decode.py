@@ -75,7 +75,7 @@ class Decoder:
         if settings["beam"] == 1:
             return start_greedy(chosen, self.symbols, max_lengths=longest), session
         penalty = settings["length_penalty"]
-        options = {"width": settings["beam"], "length_penalty": penalty, "length_offset": 0.0}
+        options = {"width": settings["beam"], "length_penalty": penalty, "length_offset": 0.0, "early": True}
         return start_beam(chosen, self.symbols, max_lengths=longest, **options), session
 
 

@@ -49,6 +49,7 @@ class Options(NamedTuple):
     length_penalty: float
     length_offset: float
     no_repeat: int | None = None
+    early: bool = False
 
 
 def textbook(model: Model, sentence: int, longest: int, prefix: list[int], options: Options) -> list[Hypothesis]:
@@ -65,6 +66,7 @@ def textbook(model: Model, sentence: int, longest: int, prefix: list[int], optio
 
     live: list[tuple[list[int], list[float]]] = [([], [])]
     pool: list[Hypothesis] = []
+    ended = 0
     for at in range(longest):
         may = [prefix[at]] if at < len(prefix) else [token for token in range(TYPES) if token not in NEVER]
         every = sorted(
@@ -72,7 +74,8 @@ def textbook(model: Model, sentence: int, longest: int, prefix: list[int], optio
              if at < len(prefix) or not repeats([*each[0], token], options.no_repeat)),
             reverse=True,
         )  # fmt: skip
-        pool += [hypothesis(said[:-1], gains, True) for _, said, gains in every[: options.width] if said[-1] == END]
+        new = [hypothesis(said[:-1], gains, True) for _, said, gains in every[: options.width] if said[-1] == END]
+        pool, ended = pool + new, ended + len(new)
         pool = sorted(pool, key=lambda each: -each.score)[: options.nbest]
         live = [(said, gains) for _, said, gains in every if said[-1] != END][: options.width]
         if not live:
@@ -83,8 +86,10 @@ def textbook(model: Model, sentence: int, longest: int, prefix: list[int], optio
         )
         if len(pool) == options.nbest and pool[-1].score >= most:
             return pool
+        if options.early and ended >= options.width:
+            return pool
     for said, gains in live:
-        if len(pool) < options.nbest and all(said != ended.tokens for ended in pool):
+        if len(pool) < options.nbest and all(said != other.tokens for other in pool):
             pool.append(hypothesis(said, gains, False))
     return pool
 
@@ -106,13 +111,16 @@ def same(actual: Hypothesis, expected: Hypothesis) -> None:
 @pytest.mark.parametrize("width", [1, 2, 3, 5])
 @pytest.mark.parametrize("penalty", [(0.0, 5.0), (0.6, 5.0), (1.0, 0.0), (2.0, 1.0)], ids=str)
 @pytest.mark.parametrize(("forced", "no_repeat"), [(False, None), (True, None), (False, 1), (True, 2)])
-def test_it_is_the_textbook_s(width: int, penalty: tuple[float, float], forced: bool, no_repeat: int | None) -> None:
+@pytest.mark.parametrize("early", [False, True])
+def test_it_is_the_textbook_s(
+    width: int, penalty: tuple[float, float], forced: bool, no_repeat: int | None, early: bool
+) -> None:
     """Of four sentences at a time, each with a limit and perhaps a prefix of its own; eight models each."""
     for seed in range(8):
         draw, model = random.Random(f"{width} {penalty} {seed}"), Model(seed)
         longest = [draw.randint(3, 9) for _ in range(SENTENCES)]
         prefixes = [draw.choices([4, 5, 6, 7], k=draw.randint(0, 3)) if forced else [] for _ in range(SENTENCES)]
-        options = Options(width, draw.randint(1, width), *penalty, no_repeat)
+        options = Options(width, draw.randint(1, width), *penalty, no_repeat, early)
         found = beam_search(
             model.step,
             model.start(),
@@ -138,3 +146,22 @@ def test_a_beam_wider_than_the_vocabulary_is_the_textbook_s() -> None:
         assert len(hypotheses) == len(expected) == 12 and math.isfinite(hypotheses[-1].score)
         for one, other in zip(hypotheses, expected, strict=True):
             same(one, other)
+
+
+def test_a_search_that_stops_early_stops_sooner_and_finds_nothing_better() -> None:
+    def found(early: bool) -> tuple[list[float], int]:
+        model, rows = Model(3), 0
+
+        def step(tokens: Tensor, state: At) -> tuple[Tensor, At]:
+            nonlocal rows
+            rows += len(tokens)
+            return model.step(tokens, state)
+
+        longest = torch.full((SENTENCES,), 40)
+        options = Options(3, 1, 1.0, 0.0, early=early)
+        outputs = beam_search(step, model.start(), SYMBOLS, max_lengths=longest, **options._asdict())
+        return [each[0].score for each in outputs], rows
+
+    (exact, all_rows), (early, fewer) = found(False), found(True)
+    assert fewer < all_rows
+    assert early != exact and all(one <= other for one, other in zip(early, exact, strict=True))

@@ -16,6 +16,7 @@ from regard.commands.options import (
     CheckpointName,
     CoveragePenalty,
     DeviceName,
+    EarlyStopping,
     EngineName,
     LengthPenalty,
     NoRepeatPieces,
@@ -134,6 +135,7 @@ def evaluate(
     memory: Memory = None,
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
+    early_stopping: EarlyStopping = None,
     coverage_penalty: CoveragePenalty = None,
     no_repeat_ngram: NoRepeatPieces = None,
     against: Against = None,
@@ -157,7 +159,7 @@ def evaluate(
     names = None if metric is None else [name.strip() for name in metric.split(",") if name.strip()]
     search = {
         "beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty,
-        "no_repeat_ngram": no_repeat_ngram,
+        "no_repeat_ngram": no_repeat_ngram, "early_stopping": early_stopping,
     }  # fmt: skip
     cut = {name: value for name, value in (("stride", stride), ("memory", memory)) if value is not None}
     if folder.config.task.kind == "translation":

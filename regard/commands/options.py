@@ -101,6 +101,14 @@ LengthPenalty = Annotated[
         "run's search.length_offset, 5 by default. 0 ranks by log P.",
     ),
 ]
+EarlyStopping = Annotated[
+    bool | None,
+    typer.Option(
+        "--early-stopping/--no-early-stopping",
+        help="End the search of a sentence when as many hypotheses have ended as the beam is wide, as most programs "
+        "do: quicker, and now and then not the best of the beam.",
+    ),
+]
 CoveragePenalty = Annotated[
     float | None,
     typer.Option(

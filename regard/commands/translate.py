@@ -20,6 +20,7 @@ from regard.commands.options import (
     CheckpointName,
     CoveragePenalty,
     DeviceName,
+    EarlyStopping,
     EngineName,
     LengthPenalty,
     NoRepeatPieces,
@@ -120,6 +121,7 @@ def translate(
     beam: Beam = None,
     nbest: NBest = None,
     length_penalty: LengthPenalty = None,
+    early_stopping: EarlyStopping = None,
     coverage_penalty: CoveragePenalty = None,
     no_repeat_ngram: NoRepeatPieces = None,
     max_length: MaxLength = None,
@@ -145,9 +147,9 @@ def translate(
     interruption. With -o OUT/ files are work in bulk: in blocks, by --workers that may die; the same command goes on.
     """
     wanted = {
-        "beam": beam, "nbest": nbest, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty,
-        "no_repeat_ngram": no_repeat_ngram, "max_length": max_length, "temperature": temperature, "top_k": top_k,
-        "top_p": top_p,
+        "beam": beam, "nbest": nbest, "length_penalty": length_penalty, "early_stopping": early_stopping,
+        "coverage_penalty": coverage_penalty, "no_repeat_ngram": no_repeat_ngram, "max_length": max_length,
+        "temperature": temperature, "top_k": top_k, "top_p": top_p,
     }  # fmt: skip
     opened: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads, "engine": engine}
     if (bulk := bulk.of(files, output)).wanted:

@@ -167,6 +167,7 @@ class SearchConfig(BaseModel):
     nbest: Width = 1
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6  # α of the divisor ((k + length) / (k + 1))^α
     length_offset: Annotated[float, Field(ge=0)] = 5.0  # k there: 5 is GNMT's, 0 divides by length^α as fairseq does
+    early_stopping: bool = False  # a sentence is done when `beam` hypotheses have ended, though a better one may come
     coverage_penalty: Annotated[float, Field(ge=0, le=10)] = 0.0  # β: a beam's scores change by β · Σ log coverage
     no_repeat_ngram: Count | None = None  # no output has so many pieces in a row twice (Paulus et al.); 0: any may
     max_extra: Count = 50  # the output ends at the source's length plus this …

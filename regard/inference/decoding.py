@@ -92,7 +92,7 @@ class Decoding:
         # The coverage penalty ranks all that a beam finished.
         best = settings.beam if settings.covers else settings.nbest
         options |= {"width": settings.beam, "nbest": best, "watch": watch}
-        options["no_repeat"] = settings.no_repeat_ngram or None
+        options |= {"no_repeat": settings.no_repeat_ngram or None, "early": settings.early_stopping}
         return start_beam(numbers, SYMBOLS, **options, **penalty), session
 
     @torch.no_grad()

@@ -66,6 +66,7 @@ def beam_search(
     nbest: int = 1,
     prefixes: Prefixes | None = None,
     no_repeat: int | None = None,
+    early: bool = False,
 ) -> list[list[Hypothesis]]:
     """The ``nbest`` outputs of each sentence by log P(Y|X) / lp(Y) (Wu et al. 2016), best first.
 
@@ -86,11 +87,13 @@ def beam_search(
         nbest: outputs a sentence.
         prefixes: tokens that the outputs of each sentence must begin with.
         no_repeat: see ``start_beam``.
+        early: see ``start_beam``.
     """
     count = len(max_lengths)
     search_state = start_beam(
         range(count), symbols, max_lengths=max_lengths, width=width, length_penalty=length_penalty,
         length_offset=length_offset, nbest=nbest, prefixes=prefixes, no_repeat=no_repeat,
+        early=early,
     )  # fmt: skip
     return in_order(search(chunked(step), (search_state, state)), count)
 
@@ -107,6 +110,7 @@ def start_beam(
     prefixes: Prefixes | None = None,
     watch: Callable[[int, BeamStep], None] | None = None,
     no_repeat: int | None = None,
+    early: bool = False,
 ) -> SearchState:
     """The state of a ``beam_search`` before its first step.
 
@@ -121,10 +125,12 @@ def start_beam(
         prefixes: tokens that the outputs of each sentence must begin with.
         watch: called with a sentence's id and each of its steps.
         no_repeat: no output repeats so many tokens in a row (Paulus et al. 2018), but where a prefix does.
+        early: a sentence is done as soon as ``width`` of its hypotheses have ended, though a live one might still
+            become better: the rule of most programs.
     """
     normalise = partial(length_normaliser, penalty=length_penalty, offset=length_offset)
     search_state = _BeamState(ids, symbols, max_lengths, width, normalise, nbest, prefixes)
-    search_state.watch, search_state.no_repeat = watch, no_repeat
+    search_state.watch, search_state.no_repeat, search_state.early = watch, no_repeat, early
     return search_state
 
 
@@ -137,6 +143,7 @@ class _BeamState(SearchState):
 
     watch: Callable[[int, BeamStep], None] | None = None
     no_repeat: int | None = None
+    early = False
 
     def __init__(
         self,
@@ -154,6 +161,7 @@ class _BeamState(SearchState):
         self._max_lengths = max_lengths.tolist()
         self._prefixes = [list(prefix) for prefix in prefixes] if prefixes is not None else [[]] * sentences
         self._pools: list[list[Hypothesis]] = [[] for _ in range(sentences)]
+        self._ended = [0] * sentences
         self._position = torch.zeros(sentences, dtype=torch.int64, device=device)
         self._tokens = torch.full((sentences, 1, 1), symbols.begin, dtype=torch.int64, device=device)
         self._log_probs = torch.zeros(sentences, 1, 0, device=device)
@@ -291,6 +299,7 @@ class _BeamState(SearchState):
             log_probs.append(float(token_log_prob[block, candidate]))
             score = log_probability / self.normalise(len(log_probs))
             self._pools[block].append(Hypothesis(tokens, log_probability, score, log_probs, True))
+            self._ended[block] += 1
 
     def _history(self, block: int, beam: int) -> tuple[list[int], list[float]]:
         """The tokens of a live hypothesis and their log-probabilities."""
@@ -306,6 +315,8 @@ class _BeamState(SearchState):
             del pool[self.nbest :]
             bound = top[block] / self.normalise(self._max_lengths[block])
             if top[block] == -math.inf or (len(pool) == self.nbest and pool[-1].score >= bound):
+                continue
+            if self.early and self._ended[block] >= self.width:
                 continue
             if length[block] >= self._max_lengths[block]:
                 self._add_unfinished(block)
@@ -332,6 +343,7 @@ class _BeamState(SearchState):
             [self._pools[block] for block in blocks],
         )
         self._max_lengths = [self._max_lengths[block] for block in blocks]
+        self._ended = [self._ended[block] for block in blocks]
         self._prefixes = [self._prefixes[block] for block in blocks]
         self._position, self._total = self._position[kept], self._total[kept]
         self._tokens, self._log_probs = self._tokens[kept], self._log_probs[kept]
@@ -351,6 +363,7 @@ class _BeamState(SearchState):
         self._finished += other._finished
         self.active_ids, self._pools = self.active_ids + other.active_ids, self._pools + other._pools
         self._max_lengths, self._prefixes = self._max_lengths + other._max_lengths, self._prefixes + other._prefixes
+        self._ended += other._ended
         self._position = torch.cat([self._position, other._position])
         self._total = torch.cat([self._total, other._total])
         self._tokens, self._log_probs = _stack(self._tokens, other._tokens), _stack(self._log_probs, other._log_probs)

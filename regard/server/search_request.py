@@ -23,6 +23,7 @@ class SearchFields(BaseModel):
     beam: Annotated[int, Field(ge=1)] | None = Field(None, description="Hypotheses that the search keeps.")
     nbest: Annotated[int, Field(ge=1)] | None = Field(None, description="Number of outputs of a sentence.")
     length_penalty: Annotated[float, Field(ge=0, le=10)] | None = None
+    early_stopping: bool | None = Field(None, description="A sentence is done when `beam` hypotheses have ended.")
     coverage_penalty: Annotated[float, Field(ge=0, le=10)] | None = None
     no_repeat_ngram: Annotated[int, Field(ge=0, le=100)] | None = Field(
         None, description="No output has so many pieces in a row twice; not where a glossary asks for words."

@@ -278,11 +278,12 @@ def test_the_kernels_outputs_are_those_of_the_model(model: EncoderDecoder, width
 @torch.no_grad()
 @needs_kernels
 @pytest.mark.parametrize(
-    ("shape", "width", "nbest", "penalty"), [("newer", 2, 1, 0.6), ("pre", 4, 3, 1.0), ("post", 7, 7, 0.0)]
+    ("shape", "width", "nbest", "penalty", "early"),
+    [("newer", 2, 1, 0.6, False), ("pre", 4, 3, 1.0, False), ("post", 7, 7, 0.0, False), ("pre", 3, 2, 0.6, True)],
 )
 @pytest.mark.parametrize("capacity", [1, 3])
 def test_steps_of_a_beam_that_the_kernels_run_alone_are_those_of_the_search(
-    shape: str, width: int, nbest: int, penalty: float, capacity: int, monkeypatch: pytest.MonkeyPatch
+    shape: str, width: int, nbest: int, penalty: float, early: bool, capacity: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To the bit: sentences that enter and leave meanwhile, outputs beyond the best, prefixes, ends of all lengths."""
     quick, quiet = native(model_of(SHAPES[shape], dtype=torch.float32), threads=2), []
@@ -296,7 +297,7 @@ def test_steps_of_a_beam_that_the_kernels_run_alone_are_those_of_the_search(
     monkeypatch.setattr(quick.head, "run_beam", counted)
 
     def made(rows: list[int], end: int) -> Any:
-        how: dict[str, Any] = {"width": width, "nbest": nbest, "length_penalty": penalty}
+        how: dict[str, Any] = {"width": width, "nbest": nbest, "length_penalty": penalty, "early": early}
         how["prefixes"] = [[5] * (row % 3) for row in rows]
         source, valid = sources(rows)
         limits = torch.tensor([9 + 3 * row for row in rows])
