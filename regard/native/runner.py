@@ -18,7 +18,9 @@ from regard.native.program import Program, filled
 __all__ = ["MOST_BEST", "BeamRows", "Call", "Runner", "Tables", "int32"]
 
 PARTIAL = 128 + 8 * MOST_BEST  # bytes
-SHARED = 2 * 2**20  # bytes of matrices from which on threads share the few rows of a step
+# Bytes of matrices from which on threads share the few rows of a step. Below, one alone is nearly as quick, and waits
+# for no other on a busy core.
+SHARED = 8 * 2**20
 SPARE_ROWS = 32  # room behind the quantised rows, which tiles read in vain
 ROWS_EACH = 4  # rows of a thread from which on each has rows of its own
 
