@@ -115,6 +115,14 @@ def test_a_batch_is_each_graph_alone_and_numbers_of_nodes_say_nothing(kind: str,
     assert float((together[0] - together[1]).abs().max()) > 1e-3, "a ring and a star have the same answer"
 
 
+def test_states_of_all_layers_stand_side_by_side() -> None:
+    coder = codec(degrees=4)
+    made = net("gatv2", "mean", coder.features)
+    inputs = graph_inputs([coder.graph(star(4))], torch.device("cpu"))[:3]
+    first, last = made.net.states(*inputs)
+    same(made.node_states(*inputs), torch.cat([first, torch.nn.functional.elu(last)], -1), "states")
+
+
 def test_gradients_of_graphs_do_not_meet() -> None:
     coder = codec(degrees=4)
     made = net("gatv2", "attention", coder.features)

@@ -96,6 +96,15 @@ def test_best_links_are_the_likeliest_of_those_without_an_edge(linker: Linker):
             linker(["3"], top_k=wrong)  # type: ignore[arg-type]
 
 
+def test_an_edge_without_direction_is_as_likely_from_either_end(linker: Linker):
+    one, other = linker([("3", "7"), ("7", "3")])
+    assert one.probability == pytest.approx(other.probability, abs=1e-6)
+    linker.net.directed = True
+    one, other = linker([("3", "7"), ("7", "3")])
+    linker.net.directed = False
+    assert (one.probability == pytest.approx(other.probability, abs=1e-6)) == (linker.net.weight is None)
+
+
 def test_names_that_are_no_link(linker: Linker):
     with pytest.raises(DataError, match="both ends"):
         linker([("3", "3")])

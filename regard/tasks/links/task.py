@@ -80,7 +80,7 @@ def _open(run: RunFiles) -> CodecsAndSpec:
 def _build(config: LinksConfig, spec: Mapping[str, int]) -> LinkNet:
     model = config.model
     net = build_graph_net(model, features=spec["features"], outputs=model.outputs)
-    return LinkNet(net, model.outputs, bilinear=model.decoder == "bilinear")
+    return LinkNet(net, model.outputs, bilinear=model.decoder == "bilinear", directed=config.data.directed)
 
 
 def _objective(config: LinksConfig) -> Objective:
