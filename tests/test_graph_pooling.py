@@ -197,6 +197,12 @@ def test_features_stand_in_their_columns() -> None:
     ]
 
 
+def test_an_edge_with_a_direction_lets_its_first_node_see_its_second() -> None:
+    line = graph_of({"edges": [[0, 1], [2, 1]]})
+    assert codec(directed=True).graph(line).pairs.T.tolist() == [[0, 0], [0, 1], [1, 1], [2, 1], [2, 2]]
+    assert codec().graph(line).pairs.shape == (2, 7)
+
+
 def test_noise_is_of_the_visit_in_training_and_of_the_graph_elsewhere() -> None:
     coder = codec(noise=3)
     graph = coder.graph(ring(4))
