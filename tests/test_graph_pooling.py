@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,15 @@ from regard.data.graph_lines import GraphLine, graph_of
 from regard.data.graph_union import disjoint_union, return_probabilities
 from regard.data.graphs import edge_pairs
 from regard.data.labels import Labels
+from regard.data.shared_files import FilesConfig
 from regard.models.graph.build import build_graph_net
 from regard.models.graph.isomorphism import GraphIsomorphism
 from regard.models.graph.layers import node_spans
 from regard.models.graph.pooling import GraphPooling, PooledGraphNet
 from regard.tasks.graphs.codec import GraphCodec
 from regard.tasks.graphs.config import GraphsDataConfig, GraphsModelConfig
-from regard.tasks.graphs.examples import graph_inputs, runs_of
+from regard.tasks.graphs.examples import GraphExamples, graph_inputs, runs_of
+from regard.tasks.graphs.task import sample_graphs
 from regard.testing.law import same
 
 KINDS, POOLINGS = ["gat", "gatv2", "gcn", "gin", "transformer"], ["mean", "sum", "max", "attention"]
@@ -220,6 +223,15 @@ def test_a_union_is_its_parts_beside_each_other() -> None:
     assert np.array_equal(whole.pairs, edge_pairs(joined, 8))
     assert np.array_equal(whole.degree, np.concatenate([part.degree for part in parts]))
     assert whole.isolated.tolist() == [3, 4]
+
+
+def test_an_epoch_has_an_order_of_its_own(tmp_path: Path) -> None:
+    source = sample_graphs(tmp_path)["source"]
+    coder = codec()._replace(scale=(1.0,), labels=Labels(("ring", "star"), (6, 6)))
+    examples = GraphExamples([FilesConfig(source=Path(source))], coder, nodes=20, seed=1)
+    first, again, second = (np.concatenate([part.index for part in examples.batches(epoch)]) for epoch in (0, 0, 1))
+    assert np.array_equal(first, again) and not np.array_equal(first, second)
+    assert sorted(first) == sorted(second) == list(range(12))
 
 
 def test_batches_are_cut_where_they_are_full() -> None:

@@ -100,6 +100,22 @@ def test_a_convolution_over_drawn_neighbours_is_in_the_mean_that_over_all():
     assert drawn.std() > 0.01
 
 
+def test_a_drawn_edge_stands_for_as_many_as_were_not() -> None:
+    graph = made_graph(hub=20)
+    others = len(graph.neighbours(0)) - 1
+    nodes, (hop,) = Neighbourhoods(graph).of(np.array([0]), [6], (1, 1))
+    whole = {int(key): each for query, key, each in zip(*graph.pairs, graph.degree, strict=True) if query == 0}
+    for key, each in zip(nodes[hop.pairs[1]].tolist(), hop.degree, strict=True):
+        assert each == pytest.approx(whole[key] * (1 if key == 0 else others / 6), rel=1e-6)
+
+
+def test_layers_draw_for_themselves() -> None:
+    graph = made_graph(hub=20)
+    nodes, hops = Neighbourhoods(graph).of(np.array([0]), [3, 3], (1, 1))
+    near, far = ({*nodes[hop.pairs[1, hop.pairs[0] == 0]].tolist()} for hop in hops)
+    assert len(near) == len(far) == 4 and near != far
+
+
 def test_a_draw_is_a_function_of_seed_visit_and_node_alone():
     graph = made_graph(hub=20)
 
