@@ -87,6 +87,12 @@ def test_figures_by_pencil() -> None:
     assert figures["calibration_error"] == pytest.approx((0.1 + 0.6 + 0.2 + 0.7) / 4, abs=1e-6)
 
 
+def test_rows_that_are_no_numbers_are_counted() -> None:
+    """A loss that is not finite is the trainer's to tell, so that its sums must not fail before it."""
+    sums = prediction_sums(torch.full((2, 3), float("nan")), torch.tensor([0, 2]))
+    assert float(sums["confusion"].sum()) == 2 and float(sums["reliability"][0].sum()) == 2
+
+
 def test_figures_of_classes_by_pencil() -> None:
     first, second, third = class_figures(torch.tensor([[3.0, 1, 0], [2, 4, 0], [0, 0, 0]]))
     assert first == (3 / 5, 3 / 4, 6 / 9, 4)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,13 +15,15 @@ from regard.data.graph_lines import GraphLine, graph_of
 from regard.data.graph_union import disjoint_union, return_probabilities
 from regard.data.graphs import edge_pairs
 from regard.data.labels import Labels
+from regard.data.shared_files import FilesConfig
 from regard.models.graph.build import build_graph_net
 from regard.models.graph.isomorphism import GraphIsomorphism
 from regard.models.graph.layers import node_spans
 from regard.models.graph.pooling import GraphPooling, PooledGraphNet
 from regard.tasks.graphs.codec import GraphCodec
 from regard.tasks.graphs.config import GraphsDataConfig, GraphsModelConfig
-from regard.tasks.graphs.examples import graph_inputs, runs_of
+from regard.tasks.graphs.examples import GraphExamples, graph_inputs, runs_of
+from regard.tasks.graphs.task import sample_graphs
 from regard.testing.law import same
 
 KINDS, POOLINGS = ["gat", "gatv2", "gcn", "gin", "transformer"], ["mean", "sum", "max", "attention"]
@@ -114,6 +118,14 @@ def test_a_batch_is_each_graph_alone_and_numbers_of_nodes_say_nothing(kind: str,
     assert float((together[0] - together[1]).abs().max()) > 1e-3, "a ring and a star have the same answer"
 
 
+def test_states_of_all_layers_stand_side_by_side() -> None:
+    coder = codec(degrees=4)
+    made = net("gatv2", "mean", coder.features)
+    inputs = graph_inputs([coder.graph(star(4))], torch.device("cpu"))[:3]
+    first, last = made.net.states(*inputs)
+    same(made.node_states(*inputs), torch.cat([first, torch.nn.functional.elu(last)], -1), "states")
+
+
 def test_gradients_of_graphs_do_not_meet() -> None:
     coder = codec(degrees=4)
     made = net("gatv2", "attention", coder.features)
@@ -150,6 +162,26 @@ def test_walks_come_back_as_counted_by_hand() -> None:
     assert return_probabilities(edge_pairs(path.edges, 4), 4, 0).shape == (4, 0)
 
 
+def test_walks_are_powers_of_a_matrix_in_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever columns are followed together; of 300 nodes and 60,000 edges no table of edges × nodes is made."""
+    edges = np.random.default_rng(1).integers(0, 9, (14, 2))
+    pairs = edge_pairs(edges, 11)
+    query, key = pairs[:, pairs[0] != pairs[1]]
+    steps = np.zeros((11, 11))
+    steps[query, key] = 1 / np.bincount(query, minlength=11)[query]
+    powers = [np.linalg.matrix_power(steps, k).diagonal() for k in (2, 3, 4, 5)]
+    for together in (1 << 20, 40, 1):
+        monkeypatch.setattr("regard.data.graph_union.TOGETHER", together)
+        np.testing.assert_allclose(return_probabilities(pairs, 11, 5), np.stack(powers, 1), atol=1e-7)
+    monkeypatch.setattr("regard.data.graph_union.TOGETHER", 1 << 12)
+    dense = edge_pairs(np.argwhere(np.random.default_rng(2).random((300, 300)) < 0.5), 300)
+    tracemalloc.start()
+    return_probabilities(dense, 300, 2)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10 * dense.nbytes
+
+
 def test_features_stand_in_their_columns() -> None:
     """1, own features by their scale, labels, degrees, walks; a label that training had not is none."""
     coder = GraphCodec(GraphsDataConfig(train=(), degrees=2, walks=2), (2.0,), ("C", "O"), Labels((), ()))
@@ -166,6 +198,12 @@ def test_features_stand_in_their_columns() -> None:
         [1, 2.0, 0, 0, 0, 1, 0, third],
         [1, 0.5, 1, 0, 0, 1, 0, third],
     ]
+
+
+def test_an_edge_with_a_direction_lets_its_first_node_see_its_second() -> None:
+    line = graph_of({"edges": [[0, 1], [2, 1]]})
+    assert codec(directed=True).graph(line).pairs.T.tolist() == [[0, 0], [0, 1], [1, 1], [2, 1], [2, 2]]
+    assert codec().graph(line).pairs.shape == (2, 7)
 
 
 def test_noise_is_of_the_visit_in_training_and_of_the_graph_elsewhere() -> None:
@@ -185,6 +223,15 @@ def test_a_union_is_its_parts_beside_each_other() -> None:
     assert np.array_equal(whole.pairs, edge_pairs(joined, 8))
     assert np.array_equal(whole.degree, np.concatenate([part.degree for part in parts]))
     assert whole.isolated.tolist() == [3, 4]
+
+
+def test_an_epoch_has_an_order_of_its_own(tmp_path: Path) -> None:
+    source = sample_graphs(tmp_path)["source"]
+    coder = codec()._replace(scale=(1.0,), labels=Labels(("ring", "star"), (6, 6)))
+    examples = GraphExamples([FilesConfig(source=Path(source))], coder, nodes=20, seed=1)
+    first, again, second = (np.concatenate([part.index for part in examples.batches(epoch)]) for epoch in (0, 0, 1))
+    assert np.array_equal(first, again) and not np.array_equal(first, second)
+    assert sorted(first) == sorted(second) == list(range(12))
 
 
 def test_batches_are_cut_where_they_are_full() -> None:

@@ -91,8 +91,31 @@ def test_best_links_are_the_likeliest_of_those_without_an_edge(linker: Linker):
     assert len(linker([("9",)], top_k=100)[0].links) == 9 and len(linker([["0"]], top_k=100)[0].links) == 7
     pair, one = linker([("0", "5"), ("9",)])
     assert pair == linker([("0", "5")])[0] and one == linker(["9"])[0]
-    with pytest.raises(ConfigError, match="top_k"):
-        linker(["3"], top_k=0)
+    for wrong in (0, 2.5, "x", True):
+        with pytest.raises(ConfigError, match="top_k"):
+            linker(["3"], top_k=wrong)  # type: ignore[arg-type]
+
+
+def test_an_edge_without_direction_is_as_likely_from_either_end(linker: Linker):
+    one, other = linker([("3", "7"), ("7", "3")])
+    assert one.probability == pytest.approx(other.probability, abs=1e-6)
+    linker.net.directed = True
+    one, other = linker([("3", "7"), ("7", "3")])
+    linker.net.directed = False
+    assert (one.probability == pytest.approx(other.probability, abs=1e-6)) == (linker.net.weight is None)
+
+
+def test_names_that_are_no_link(linker: Linker):
+    with pytest.raises(DataError, match="both ends"):
+        linker([("3", "3")])
+    for names in ((), ("0", "1", "2")):
+        with pytest.raises(DataError, match="nodes are named"):
+            linker([names])
+    for line, told in (("3 3", "both ends"), ("3 nobody", "no node 'nobody'"), ("nobody", "no node")):
+        with pytest.raises(DataError, match=told):
+            linker.read(line)
+    with pytest.raises(DataError, match="both ends"):
+        linker.inspect(("3", "3"))
 
 
 def test_missing_links_are_the_likeliest_of_all_pairs(linker: Linker, monkeypatch: pytest.MonkeyPatch):
@@ -129,8 +152,9 @@ def test_a_complete_graph_has_nothing_to_tell_apart():
     )
     with pytest.raises(DataError, match="every two nodes"):
         LinkExamples(graph, graph, every, seed=1, stream=6)
-    with pytest.raises(DataError, match="too few edges"):
+    with pytest.raises(DataError, match="too few edges") as refused:
         dealt_edges(graph, LinksDataConfig(train=(), valid_share=0.01))
+    assert refused.value.help is not None and "data.valid_share" in refused.value.help
 
 
 def by_pairs(scores: list[float], positive: list[bool]) -> float:

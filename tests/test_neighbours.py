@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import shutil
+import struct
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -95,6 +98,22 @@ def test_a_convolution_over_drawn_neighbours_is_in_the_mean_that_over_all():
     drawn = np.array([sum_of(6, visit) for visit in range(draws)])
     assert abs(drawn.mean() - sum_of(None, 0)) < 4 * drawn.std() / draws**0.5
     assert drawn.std() > 0.01
+
+
+def test_a_drawn_edge_stands_for_as_many_as_were_not() -> None:
+    graph = made_graph(hub=20)
+    others = len(graph.neighbours(0)) - 1
+    nodes, (hop,) = Neighbourhoods(graph).of(np.array([0]), [6], (1, 1))
+    whole = {int(key): each for query, key, each in zip(*graph.pairs, graph.degree, strict=True) if query == 0}
+    for key, each in zip(nodes[hop.pairs[1]].tolist(), hop.degree, strict=True):
+        assert each == pytest.approx(whole[key] * (1 if key == 0 else others / 6), rel=1e-6)
+
+
+def test_layers_draw_for_themselves() -> None:
+    graph = made_graph(hub=20)
+    nodes, hops = Neighbourhoods(graph).of(np.array([0]), [3, 3], (1, 1))
+    near, far = ({*nodes[hop.pairs[1, hop.pairs[0] == 0]].tolist()} for hop in hops)
+    assert len(near) == len(far) == 4 and near != far
 
 
 def test_a_draw_is_a_function_of_seed_visit_and_node_alone():
@@ -225,8 +244,51 @@ def test_files_of_features_that_are_none(arrays, tmp_path):
             FeatureFile(tmp_path / f"{name}.npy")
     with pytest.raises(DataError, match="node 1 is no finite"):
         list(FeatureFile(tmp_path / "nan.npy").blocks())
+    np.save(tmp_path / "large.npy", np.array([[1.0], [1e300]]))
+    with pytest.raises(DataError, match="node 1 is no finite"):
+        list(FeatureFile(tmp_path / "large.npy").blocks())
+    np.save(tmp_path / "few.npy", np.ones((5, 3), np.float32))
+    with pytest.raises(DataError, match=r"5 rows in .*few\.npy"):
+        trained(tmp_path, "few", {"source": str(arrays / "graph.npz"), "features": str(tmp_path / "few.npy")})
     for source, words in (("with_x.npz", "features in both"), ("nodes.csv", "has its features itself")):
         beside = {"source": str(arrays / source), "features": str(arrays / "x.npy")}
         beside |= {"edges": str(arrays / "edges.csv")} if source.endswith("csv") else {}
         with pytest.raises(DataError, match=words):
             trained(tmp_path, source, beside)
+
+
+HEADERS = ["(" * 5000, "{[]: 1}", '"""', '{"a\n', "-" * 9000 + "1", "{'descr': 1}", "", "\0",
+           "{'descr': '<f4', 'fortran_order': False, 'shape': (True, 3), }\n",
+           "{'descr': '<f4', 'fortran_order': False, 'shape': (12, -3), }\n",
+           "{'descr': '<f4', 'fortran_order': False, 'shape': (12, 100000000000000), }\n",
+           "{'descr': '<f4', 'fortran_order': False, 'shape': (12, 100000000000000000000000), }\n"]  # fmt: skip
+
+
+@pytest.mark.parametrize("header", HEADERS, ids=range(len(HEADERS)))
+def test_headers_that_are_none(header: str, arrays: Path, tmp_path: Path) -> None:
+    text = header.encode()
+    (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text + bytes(144))
+    with pytest.raises(DataError, match=r"no \.npy of plain numbers") as refused:
+        FeatureFile(tmp_path / "x.npy")
+    assert refused.value.why
+    packed = tmp_path / "graph.npz"
+    shutil.copy(arrays / "with_x.npz", packed)
+    with zipfile.ZipFile(packed, "a") as file:
+        file.write(tmp_path / "x.npy", "names.npy")
+    with pytest.raises(DataError, match=r"no \.npz of plain arrays") as refused:
+        read_graph(packed, None)
+    assert refused.value.why
+
+
+def test_archives_that_are_damaged(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "g.npz", edges=np.random.default_rng(1).integers(0, 12, (500, 2)), x=np.eye(12))
+    whole = (tmp_path / "g.npz").read_bytes()
+    entry = whole.index(b"PK\1\2")
+    packed, locked, unknown = (bytearray(whole) for _ in range(3))
+    packed[60:120] = bytes(255 - each for each in packed[60:120])
+    locked[entry + 8] |= 1
+    unknown[entry + 10] = 77
+    for damaged in (packed, locked, unknown, whole[:40], b""):
+        (tmp_path / "g.npz").write_bytes(damaged)
+        with pytest.raises(DataError, match=r"no \.npz of plain arrays"):
+            read_graph(tmp_path / "g.npz", None)

@@ -10,6 +10,7 @@ import typer
 from regard.commands.bulk import Bulk, Folder, takes_bulk
 from regard.commands.options import CheckpointName, DeviceName, Run, Threads, epilog, open_predictor
 from regard.commands.predict import AsJson, Input, Settings, answer
+from regard.errors import ConfigError
 
 __all__ = ["register"]
 
@@ -60,18 +61,18 @@ def links(
     require_task(RunFolder.open(run), "links")
     opened: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads}
     if missing is not None:
-        _tell_missing(run, missing, as_json, files, opened)
+        if files or output or set_ or top_k is not None:
+            why = "it goes over all pairs of the graph"
+            help = "leave FILE, --output, --set and --top-k out"
+            raise ConfigError("--missing reads no names", where="--missing", why=why, help=help)
+        _tell_missing(run, missing, as_json, opened)
         return
     settings = {} if top_k is None else {"top_k": top_k}
     answer(run, files, settings, output, as_json, set_, bulk, **opened)
 
 
-def _tell_missing(run: Path, number: int, as_json: bool, files: list[Path] | None, opened: dict[str, Any]) -> None:
+def _tell_missing(run: Path, number: int, as_json: bool, opened: dict[str, Any]) -> None:
     """Print the likeliest pairs without an edge: source, target and probability, tabs between."""
-    from regard.errors import ConfigError
-
-    if files:
-        raise ConfigError("--missing reads no file", where=str(files[0]), why="it goes over all pairs of the graph")
     model = open_predictor(run, **opened)
     for each in model.missing(number):
         line = model.write(each, json=True) if as_json else f"{each.source}\t{each.target}\t{each.probability:.6f}"

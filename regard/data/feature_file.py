@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from regard.data.array_errors import UNREADABLE
 from regard.errors import DataError
 
 __all__ = ["FeatureFile"]
@@ -27,8 +28,9 @@ class FeatureFile:
         self.path, self.by_rows = path, by_rows
         try:
             found: Any = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError, OverflowError) as error:
-            raise DataError("the file is no .npy of plain numbers", where=str(path), why=str(error)) from error
+        except UNREADABLE as error:
+            why = str(error) or "its header is none"
+            raise DataError("the file is no .npy of plain numbers", where=str(path), why=why) from error
         if not isinstance(found, np.memmap) or found.ndim != 2 or found.dtype.kind not in "fiu" or not min(found.shape):
             shape, dtype = getattr(found, "shape", "no array"), getattr(found, "dtype", "no numbers")
             raise DataError("features are numbers (nodes, features)", where=str(path), why=f"it has {shape}, {dtype}")
@@ -40,7 +42,8 @@ class FeatureFile:
 
     def rows(self, nodes: npt.NDArray[np.int64] | slice) -> Values:
         """The features of some nodes, in their order."""
-        found = np.asarray(self._matrix[nodes], np.float32)
+        with np.errstate(over="ignore"):  # what is too large for float32 is told by ``blocks``
+            found = np.asarray(self._matrix[nodes], np.float32)
         if not self.by_rows:
             return np.array(found)
         total = np.abs(found).sum(1, keepdims=True, dtype=np.float64)
@@ -52,7 +55,8 @@ class FeatureFile:
             found = self.rows(slice(begin, begin + ROWS))
             if not np.isfinite(found).all():
                 row = begin + int(np.flatnonzero(~np.isfinite(found).all(1))[0])
-                raise DataError(f"a feature of node {row} is no finite number", where=str(self.path))
+                why = "or too large for float32"
+                raise DataError(f"a feature of node {row} is no finite number", where=str(self.path), why=why)
             yield found
 
     def entries(self) -> tuple[npt.NDArray[np.int64], Values]:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.wording import did_you_mean
+from regard.data.array_errors import UNREADABLE
 from regard.data.feature_file import FeatureFile
 from regard.data.graphs import PARTS, UNLABELLED, Graph, edge_pairs
 from regard.data.reading import read_lines
@@ -21,6 +22,7 @@ from regard.errors import DataError
 __all__ = ["read_graph", "save_graph"]
 
 MOST = 1 << 32  # bytes of all arrays of a file
+LARGEST = 1e30  # number of a table
 NODE, LABEL, PART = "node", "label", "split"  # columns of a table of nodes; all others are features
 HEADS = ("source", "from", "src", "node", "id")  # first words of a table of edges that has a head
 MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
@@ -59,8 +61,9 @@ def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
                 _require_its_size(packed, member)
         with np.load(path, allow_pickle=False) as found:
             return {name: found[name] for name in found.files}
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError, KeyError) as error:
-        raise DataError("the file is no .npz of plain arrays", where=str(path), why=str(error)) from error
+    except UNREADABLE as error:
+        why = str(error) or "a header is none"
+        raise DataError("the file is no .npz of plain arrays", where=str(path), why=why) from error
 
 
 def _require_its_size(packed: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
@@ -96,12 +99,13 @@ def _of_arrays(arrays: Arrays, path: Path, directed: bool, file: FeatureFile | N
     if edges.shape[1] != 2:
         raise refuse("edges are (number, 2)", f"they are {edges.shape}")
     outside = np.flatnonzero(((edges < 0) | (edges >= nodes)).any(1))
+    told = f"{nodes:,} nodes" if file is None else f"{nodes:,} rows in {file.path}"
     if len(outside):
         row = edges[outside[0]].tolist()
-        raise refuse("an edge leads to no node", f"edge {outside[0]} is {row}, and there are {nodes:,} nodes")
+        raise refuse("an edge leads to no node", f"edge {outside[0]} is {row}, and there are {told}")
     labels = array("y", "iu", 1).astype(np.int64) if "y" in arrays else np.full(nodes, UNLABELLED, np.int64)
     if len(labels) != nodes or (labels < UNLABELLED).any():
-        raise refuse("y has a class of each node, −1 for none", f"there are {nodes:,} nodes and {len(labels):,} in y")
+        raise refuse("y has a class of each node, −1 for none", f"there are {told} and {len(labels):,} in y")
     number = int(labels.max(initial=-1)) + 1
     if number > 10_000:
         raise refuse("y has too many classes", f"the highest is {number - 1:,}")
@@ -204,8 +208,9 @@ def _number(cell: str, column: str, where: str) -> float:
         found = float(cell)
     except ValueError:
         found = math.nan
-    if not math.isfinite(found):
-        raise DataError(f"the feature {column} is {cell!r}", where=where, why="features are finite numbers")
+    if not abs(found) < LARGEST:
+        why = f"features are finite numbers, below {LARGEST:g} in size"
+        raise DataError(f"the feature {column} is {cell!r}", where=where, why=why)
     return found
 
 

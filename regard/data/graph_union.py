@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from regard.data.graphs import UNLABELLED, Graph
 
 __all__ = ["disjoint_union", "return_probabilities"]
+
+TOGETHER = 1 << 20  # chances of walks that are held at once
+Numbers = npt.NDArray[np.int64]
 
 
 def disjoint_union(graphs: Sequence[Graph]) -> Graph:
@@ -29,24 +35,35 @@ def disjoint_union(graphs: Sequence[Graph]) -> Graph:
     )  # fmt: skip
 
 
-def return_probabilities(pairs: npt.NDArray[np.int64], nodes: int, steps: int) -> npt.NDArray[np.float32]:
+def return_probabilities(pairs: Numbers, nodes: int, steps: int) -> npt.NDArray[np.float32]:
     """(nodes, steps − 1): (P^k)_ii, the chance that a walk of k = 2 … ``steps`` steps from a node ends there.
 
     P_ij = 1/d_i over the edges (i, j) but for those to oneself (Dwivedi et al. 2022); 0 for a node without any.
     Unlike eigenvectors of the Laplacian they have no sign to choose. One step is left out, after which nobody is back.
-    ``pairs``: of ``Graph``. Cost: steps · edges · nodes multiply-adds, and nodes² numbers of memory.
+    ``pairs``: of ``Graph``. Cost: steps · edges · nodes multiply-adds; memory for the edges and some
+    ``TOGETHER`` numbers.
     """
     query, key = pairs[:, pairs[0] != pairs[1]]
     count = np.bincount(query, minlength=nodes)
-    walkers = np.flatnonzero(count)  # reduceat takes no empty segments
-    offsets = (count.cumsum() - count)[walkers]
-    reached = np.eye(nodes)
+    step = _rows(np.concatenate([[0], count.cumsum()]), key, 1 / count[query], nodes)
     found = np.zeros((nodes, max(steps - 1, 0)))
-    for step in range(1, steps + 1):
-        moved = np.zeros_like(reached)
-        if len(walkers):
-            moved[walkers] = np.add.reduceat(reached[key], offsets, axis=0) / count[walkers, None]
-        reached = moved
-        if step > 1:
-            found[:, step - 2] = reached.diagonal()
+    width = max(1, min(nodes, TOGETHER // nodes))
+    for begin in range(
+        0, nodes if len(key) else 0, width
+    ):  # a column of P^k, where walks end, knows none of the others
+        ends = np.arange(begin, min(begin + width, nodes))
+        reached = torch.zeros(nodes, len(ends), dtype=torch.float64)
+        reached[ends, ends - begin] = 1
+        for k in range(1, steps + 1):
+            reached = step @ reached
+            if k > 1:
+                found[ends, k - 2] = reached[ends, ends - begin].numpy()
     return found.astype(np.float32)
+
+
+def _rows(start: Numbers, column: Numbers, value: npt.NDArray[np.float64], nodes: int) -> Tensor:
+    """A matrix (nodes, nodes) in compressed rows."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
+        rows, columns, values = (torch.from_numpy(np.ascontiguousarray(each)) for each in (start, column, value))
+        return torch.sparse_csr_tensor(rows, columns, values, (nodes, nodes), check_invariants=True)

@@ -24,7 +24,7 @@ def prediction_sums(log_p: Tensor, label: Tensor) -> MetricSums:
     classes = log_p.shape[1]
     probability, predicted = log_p.double().exp().max(-1)
     confusion = torch.bincount(label * classes + predicted, minlength=classes**2).reshape(classes, classes)
-    place = (probability * BINS).long().clamp(max=BINS - 1)
+    place = (probability * BINS).long().clamp(0, BINS - 1)  # of NaN it is any number
     terms = torch.stack([torch.ones_like(probability), (label == predicted).double(), probability])
     reliability = terms.new_zeros(3, BINS).index_add(1, place, terms)
     return {"confusion": confusion.double(), "reliability": reliability}

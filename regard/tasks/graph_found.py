@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from regard.data.array_errors import UNREADABLE
 from regard.data.file_names import has_ending
 from regard.data.reading import read_lines
 from regard.errors import RegardError
@@ -52,7 +53,7 @@ def _of_arrays(files: Sequence[Path]) -> FoundGraph | None:
     try:
         with zipfile.ZipFile(files[0]) as packed:
             names = {each.filename for each in packed.infolist()}
-    except (OSError, zipfile.BadZipFile):
+    except UNREADABLE:  # whoever reads it next says so
         return None
     if "edges.npy" not in names:
         return None

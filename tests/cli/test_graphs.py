@@ -121,6 +121,30 @@ def test_files_choose_the_task(tmp_path: Path) -> None:
     assert find_config([str(tmp_path / "texts.jsonl")], [], []).task.kind != "graphs"
 
 
+@pytest.mark.parametrize("line", ['{"edges": [[0, 99]], "nodes": 3, "label": "x"}', '{"edges": [], "label": "x"}', ""])
+def test_a_first_line_that_is_wrong_is_still_one_of_graphs(tmp_path: Path, line: str) -> None:
+    source = Path(sample_graphs(tmp_path)["source"])
+    source.write_text(f"{line}\n{source.read_text()}")
+    assert find_config([str(source)], [], []).task.kind == "graphs"
+
+
+def test_few_graphs_of_which_none_is_held_out(tmp_path: Path) -> None:
+    (tmp_path / "few.jsonl").write_text('{"edges": [[0, 1]], "label": "a"}\n{"edges": [[0, 1]], "label": "b"}\n')
+    config = find_config([str(tmp_path / "few.jsonl")], [], ["train.epochs=1"])
+    with pytest.raises(DataError, match="no graph falls into the share") as refused:
+        package.train(config, tmp_path / "run")
+    assert refused.value.help is not None and "--valid-file" in refused.value.help
+
+
+def test_an_answer_that_is_no_number(graphs_run: Path) -> None:
+    model = package.load(graphs_run)
+    model.codec = model.codec._replace(scale=(1e-30,))
+    graphs = [{"edges": [[0, 1]], "features": [[each], [-each]]} for each in (0.0, 9e29)]
+    assert model(graphs[:1])[0].probability > 0
+    with pytest.raises(DataError, match="no finite number"):
+        model(graphs)
+
+
 def test_a_figure_of_the_other_kind_chooses_no_checkpoint() -> None:
     data = {part: [{"source": "a.jsonl"}] for part in ("train", "valid")}
     with pytest.raises(ConfigError, match="rmse is not measured of a class"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import regard as package
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DataError
 from regard.tasks.links.task import TASK
 
 from .conftest import TinyRun
@@ -30,13 +30,19 @@ def test_pairs_and_nodes(regard, links_run: Path) -> None:
     assert best["source"] == "n2" and [each["target"] for each in best["links"]] == told[1].split()
 
 
-def test_what_is_missing(regard, links_run: Path) -> None:
+def test_what_is_missing(regard, links_run: Path, tmp_path: Path) -> None:
     told = [line.split("\t") for line in regard("links", links_run, "--missing", "4").stdout.splitlines()]
     found = [json.loads(line) for line in regard("links", links_run, "--missing", "4", "--json").stdout.splitlines()]
     assert [(each["source"], each["target"]) for each in found] == [(one, other) for one, other, _ in told]
     assert len(told) == 4 and [float(p) for *_, p in told] == sorted((float(p) for *_, p in told), reverse=True)
-    refused = regard("links", links_run, links_run.parent / "edges.csv", "--missing", "4").exception
-    assert isinstance(refused, ConfigError) and "reads no file" in str(refused)
+    for other in ([links_run.parent / "edges.csv"], ["--top-k", "2"], ["--set", "top_k=2"], ["-o", tmp_path / "out"]):
+        refused = regard("links", links_run, *other, "--missing", "4").exception
+        assert isinstance(refused, ConfigError) and "reads no names" in str(refused), other
+
+
+def test_a_name_that_is_none_is_told_with_its_line(regard, links_run: Path) -> None:
+    refused = regard("links", links_run, input="n0 n1\nn0 nobody\n").exception
+    assert isinstance(refused, DataError) and refused.where == "standard input:2"
 
 
 def test_one_node_is_looked_into(regard, links_run: Path) -> None:

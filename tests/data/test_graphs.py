@@ -79,6 +79,7 @@ def test_each_edge_stands_once():
         (NODES.replace("y,two,valid,0,2", "y,two,valid,0"), EDGES, "nodes.csv:3", "columns of the first line"),
         (NODES.replace("0.5", "much"), EDGES, "nodes.csv:4", "the feature a is 'much'"),
         (NODES.replace("0.5", "nan"), EDGES, "nodes.csv:4", "the feature a is 'nan'"),
+        (NODES.replace("0.5", "1e39"), EDGES, "nodes.csv:4", "the feature a is '1e39'"),
         (NODES.replace("z,", "x,"), EDGES, "nodes.csv:4", "twice"),
         (NODES.replace("valid", "validation"), EDGES, "nodes.csv:3", "is no part"),
         (NODES.replace("node", "name"), EDGES, "nodes.csv:1", "no column of names"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 import regard
 from regard.cli import build_app
+from regard.commands.nodes import _draw
 from regard.errors import ConfigError
 from regard.inspection.projection import MOST, can_project, chosen_places, draw_classes, project
 from regard.tasks.graph_batch import graph_tensors
@@ -76,6 +78,25 @@ def test_the_picture_has_the_classes(run: Path, tmp_path: Path) -> None:
     picture = (tmp_path / "made" / "figure.svg").read_text(encoding="utf-8")
     assert "left" in picture and "right" in picture
     assert (tmp_path / "made" / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_labelled_nodes_have_their_own_labels(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, drawn = regard.load(run), []
+    labels = model.graph.labels.copy()
+    labels[[0, 7]] = -1
+    model.graph = replace(model.graph, labels=labels)
+    for name, made in {
+        "regard.core.figure.can_draw": lambda: True,
+        "regard.inspection.projection.can_project": lambda: True,
+        "regard.inspection.projection.project": lambda vectors: vectors,
+        "regard.inspection.projection.draw_classes": lambda *given: drawn.append(given),
+        "regard.core.figure.save_figure": lambda draw, folder: draw(None) or [],
+    }.items():
+        monkeypatch.setattr(name, made)
+    _draw(model, tmp_path)
+    ((_, points, told, _),) = drawn
+    kept = np.array([1, 2, 3, 4, 5, 6, 8, 9, 10, 11])
+    assert told.tolist() == labels[kept].tolist() and np.array_equal(points, model.hidden(kept))
 
 
 def test_without_the_library_it_says_how_to_get_it(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

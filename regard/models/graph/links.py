@@ -15,12 +15,13 @@ __all__ = ["LinkNet"]
 class LinkNet(nn.Module):
     """s(i, j) = z_i · z_j, or z_iᵀ W z_j with ``bilinear``, of the outputs z of ``net`` (Kipf & Welling 2016, Eq. 2).
 
-    W begins as the identity. The logit has a bias besides: few pairs of nodes have an edge.
+    W begins as the identity; where edges are not ``directed``, (W + Wᵀ) / 2 stands in its place: s(i, j) = s(j, i).
+    The logit has a bias besides: few pairs of nodes have an edge.
     """
 
-    def __init__(self, net: GraphNet, width: int, *, bilinear: bool) -> None:
+    def __init__(self, net: GraphNet, width: int, *, bilinear: bool, directed: bool = False) -> None:
         super().__init__()
-        self.net = net
+        self.net, self.directed = net, directed
         self.weight = nn.Parameter(torch.eye(width)) if bilinear else None
         self.bias = nn.Parameter(torch.zeros(1))  # of one row, which ranks can share
 
@@ -41,4 +42,6 @@ class LinkNet(nn.Module):
         return self._turned(z.index_select(0, first)) @ z.T + self.bias
 
     def _turned(self, z: Tensor) -> Tensor:
-        return z if self.weight is None else z @ self.weight
+        if self.weight is None:
+            return z
+        return z @ (self.weight if self.directed else (self.weight + self.weight.T) / 2)

@@ -14,6 +14,7 @@ from regard.core.observation import Alternative, AttentionWeights, Axis, Observa
 from regard.core.task import Indices, MetricSums, never
 from regard.data.graph_lines import GraphLine, graph_of, parse_graph
 from regard.data.graphs import Graph
+from regard.errors import DataError
 from regard.models.graph.layers import GraphAttention, NodeFeatures
 from regard.models.graph.pooling import PooledGraphNet
 from regard.tasks.graphs.codec import GraphCodec
@@ -71,6 +72,10 @@ class GraphClassifier:
         states = self.net.node_states(features, pairs, degree)
         weights = self.net.pooling.weights(states, counts).cpu().split(counts.tolist())
         outputs = self.net.answer(states, counts).double().cpu()
+        for graph, finite in zip(graphs, outputs.isfinite().all(-1).tolist(), strict=True):
+            if not finite:
+                why = "its features are beyond what the network can compute with"
+                raise DataError("the answer of the graph is no finite number", where=graph.where or None, why=why)
         return [self._outcome(row, each.tolist()) for row, each in zip(outputs, weights, strict=True)]
 
     def _outcome(self, outputs: Tensor, weights: list[float]) -> GraphClass | GraphNumber:

@@ -18,12 +18,13 @@ from regard.data.graph_lines import MOST_FEATURES, GraphLine, read_graph_lines
 from regard.data.graph_union import return_probabilities
 from regard.data.graphs import UNLABELLED, Graph, edge_pairs
 from regard.data.labels import Labels
+from regard.data.shared_files import FilesConfig
 from regard.errors import DataError, ModelError
 from regard.tasks.classification.answers import Scale, number
 from regard.tasks.classification.labelled_text import LabelledText
 from regard.tasks.graphs.config import GraphsDataConfig
 
-__all__ = ["GraphCodec", "label_number", "make_codec", "open_codec", "open_run"]
+__all__ = ["GraphCodec", "label_number", "make_codec", "no_graphs", "open_codec", "open_run"]
 
 NODES, LABELS = "nodes.json", "labels.json"  # in the folder of tokenizers
 MOST_WALKED = 4096  # nodes of a graph on which walks are followed
@@ -118,7 +119,8 @@ class _Columns:
 
     def _add(self, place: npt.NDArray[np.int64], values: npt.NDArray[Any], width: int) -> None:
         self._entries.append(place + np.array([[0], [self._width]]))
-        self._values.append(values.astype(np.float32))
+        with np.errstate(over="ignore"):  # what becomes of it is told by the answer
+            self._values.append(values.astype(np.float32))
         self._width += width
 
     def sorted(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
@@ -132,7 +134,7 @@ def make_codec(run: RunFiles, say: Report) -> GraphCodec:
     data: GraphsDataConfig = run.config.data
     lines = list(read_graph_lines(data.train, data.label))
     if not lines:
-        raise DataError("there is no graph", where=data.train[0].name, why="the files, or their share, are empty")
+        raise no_graphs(data.train)
     kinds = tuple(sorted({kind for line in lines for kind in line.kinds}))
     if len(kinds) > MOST_KINDS:
         why = f"{MOST_KINDS:,} are learned"
@@ -153,6 +155,16 @@ def make_codec(run: RunFiles, say: Report) -> GraphCodec:
     _save(codec, run)
     atomic_files.fault_point("vocabulary")
     return codec
+
+
+def no_graphs(corpora: Sequence[FilesConfig]) -> DataError:
+    """The error of files that have none, or none in their share."""
+    name, share = corpora[0].name, corpora[0].share
+    if share == (0.0, 1.0):
+        return DataError("there is no graph", where=name, why="the file is empty")
+    why = "graphs are held out by a hash of what they hold, equal ones together, and there are few different ones"
+    what = f"no graph falls into the share {share[0]:g} to {share[1]:g}"
+    return DataError(what, where=name, why=why, help="--valid-file valid.jsonl names graphs to validate on")
 
 
 def label_number(line: GraphLine) -> float:

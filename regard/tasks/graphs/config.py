@@ -36,7 +36,7 @@ class GraphsDataConfig(DataSection):
         ge=0,
         le=64,
         description="a node is told by the chance that a random walk of 2 … this many steps returns to it, which sees "
-        "cycles that layers cannot; time and memory go with the square of a graph's nodes",
+        "cycles that layers cannot; time goes with a graph's nodes times its edges",
     )
     noise: int = Field(
         0, ge=0, le=256, description="random features of a node, drawn anew each time in training (Sato et al. 2021)"

@@ -16,10 +16,9 @@ from regard.data.graph_lines import GraphLine, read_graph_lines
 from regard.data.graph_union import disjoint_union
 from regard.data.graphs import Graph
 from regard.data.shared_files import FilesConfig
-from regard.errors import DataError
 from regard.models.graph.layers import NodeFeatures
 from regard.tasks.graph_batch import GraphTensors, graph_tensors
-from regard.tasks.graphs.codec import GraphCodec, label_number
+from regard.tasks.graphs.codec import GraphCodec, label_number, no_graphs
 
 __all__ = ["GraphExamples", "GraphsBatch", "graph_inputs", "noise_key", "runs_of"]
 
@@ -50,7 +49,7 @@ class GraphExamples:
     def __init__(self, corpora: Sequence[FilesConfig], codec: GraphCodec, *, nodes: int, seed: int) -> None:
         lines = list(read_graph_lines(corpora, codec.data.label))
         if not lines:
-            raise DataError("there is no graph", where=corpora[0].name, why="the files, or their share, are empty")
+            raise no_graphs(corpora)
         self._codec, self._nodes, self._seed = codec, nodes, seed
         self._digests = [line.digest() for line in lines]
         self.graphs = [codec.graph(line) for line in lines]

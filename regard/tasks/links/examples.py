@@ -39,7 +39,8 @@ def dealt_edges(graph: Graph, data: LinksDataConfig) -> EdgeParts:
     valid, test = (round(share * len(edges)) for share in (data.valid_share, data.test_share))
     if min(valid, test, len(edges) - valid - test) < 1:
         why = f"{valid:,} of {len(edges):,} would be to validate on and {test:,} to test on"
-        raise DataError("the graph has too few edges to hold some out", where=graph.where, why=why)
+        help = "give it more edges, or larger data.valid_share and data.test_share"
+        raise DataError("the graph has too few edges to hold some out", where=graph.where, why=why, help=help)
     parts = np.split(edges[order], [valid, valid + test])
     return EdgeParts(np.unique(parts[2], axis=0), parts[0], parts[1])
 

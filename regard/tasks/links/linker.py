@@ -14,7 +14,7 @@ from regard.core.observation import Alternative, AttentionWeights, Observation, 
 from regard.core.task import Indices, MetricSums, never
 from regard.core.untrusted_files import parse_json
 from regard.data.graphs import Graph
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DataError
 from regard.models.graph.links import LinkNet
 from regard.tasks.graph_batch import graph_tensors
 from regard.tasks.links.config import LinksConfig
@@ -54,10 +54,10 @@ class Linker:
 
         ``top_k``: links of one node. ConfigError where it is below 1.
         """
-        if top_k < 1:
-            raise ConfigError(f"top_k is {top_k}", where="top_k", why="a node has at least one best link")
+        if type(top_k) is not int or top_k < 1:
+            raise ConfigError(f"top_k cannot be {top_k!r}", where="top_k", why="it is a whole number from 1 on")
         inputs = [(names,) if isinstance(names, str) else names for names in inputs]
-        numbers = [[node_number(self.graph, name) for name in names] for names in inputs]
+        numbers = [self._numbers(names) for names in inputs]
         pairs = [each for each in numbers if len(each) == 2]
         told = iter(self._probabilities(pairs) if pairs else ())
         z = self._states() if len(pairs) < len(numbers) else torch.empty(0)
@@ -65,6 +65,18 @@ class Linker:
             Link(names[0], names[1], next(told)) if len(each) == 2 else self._best(z, each[0], top_k)
             for names, each in zip(inputs, numbers, strict=True)
         ]
+
+    def _numbers(self, names: Sequence[str]) -> list[int]:
+        """The numbers of one node, or of two that differ."""
+        if len(names) not in (1, 2):
+            raise DataError(f"{len(names)} nodes are named", why="two have a link, and one has its best links")
+        found = [node_number(self.graph, name) for name in names]
+        if len(found) == 2 and found[0] == found[1]:
+            why = "no pair of a node and itself was trained on"
+            raise DataError(
+                f"{names[0]!r} is both ends of the link", why=why, help="name another node, or this one alone"
+            )
+        return found
 
     def _probabilities(self, pairs: Sequence[Sequence[int]]) -> list[float]:
         columns = torch.tensor(pairs, device=self._tensors.pairs.device).T
@@ -117,6 +129,7 @@ class Linker:
         names = parse_json(line) if line.lstrip().startswith("[") else line.split()
         if not isinstance(names, list) or len(names) not in (1, 2) or not all(isinstance(name, str) for name in names):
             raise ValueError("a line names two nodes, with a space between them or as a JSON list; or one node")
+        self._numbers(names)
         return tuple(names)
 
     def write(self, output: Link | BestLinks, *, json: bool) -> str:
@@ -138,6 +151,7 @@ class Linker:
     @torch.no_grad()
     def inspect(self, names: Sequence[str]) -> Observation:
         """Attention of the nodes to their neighbours, and the probability of an edge, or the best links of one."""
+        self._numbers(names)
         attention: dict[str, AttentionWeights] = {}
         for name in names:
             node = node_number(self.graph, name)

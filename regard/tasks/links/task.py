@@ -80,7 +80,7 @@ def _open(run: RunFiles) -> CodecsAndSpec:
 def _build(config: LinksConfig, spec: Mapping[str, int]) -> LinkNet:
     model = config.model
     net = build_graph_net(model, features=spec["features"], outputs=model.outputs)
-    return LinkNet(net, model.outputs, bilinear=model.decoder == "bilinear")
+    return LinkNet(net, model.outputs, bilinear=model.decoder == "bilinear", directed=config.data.directed)
 
 
 def _objective(config: LinksConfig) -> Objective:
@@ -127,6 +127,6 @@ TASK = Task(
     compute_metrics=_compute_metrics,
     metrics={"auc": Metric(lower_is_better=False), "average_precision": Metric(lower_is_better=False)},
     sample=_sample,
-    sample_lines=("n0 n1", '["n0", "n5"]', "n3 n3", "n2"),
+    sample_lines=("n0 n1", '["n0", "n5"]', "n3 n4", "n2"),
     card=Card("graph-ml", 'print(model([("…", "…")])[0].probability)', "links {run} < pairs.txt"),
 )

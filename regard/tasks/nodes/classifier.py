@@ -94,6 +94,7 @@ class NodeClassifier:
         """The name of a node, or its number where nodes have none."""
         if not line.strip():
             raise ValueError("a line names a node")
+        node_number(self.graph, line.strip())
         return line.strip()
 
     def write(self, output: NodeClass, *, json: bool) -> str:
