@@ -330,6 +330,25 @@ def test_attention_within_a_sequence_and_to_a_source(
 
 
 @every_set
+@pytest.mark.parametrize("types", [1, 5, 20, 64, 67])
+@pytest.mark.parametrize("size", [1.0, 30.0])
+def test_best_types_are_as_probable_as_among_all_types(name: str, types: int, size: float) -> None:
+    """Also where types are fewer than a vector's numbers, and where logits are large."""
+    program = Program(kernels(name), "float32")
+    at, weight = program.place(16), size * drawn(types, 16)
+    program.head(at, weight, None)
+    runner, x = Runner(program, 1), drawn(3, 16, seed=2)
+    runner.prepare(3)[:, :16] = x
+    batch = runner.batch
+    batch.best, batch.value, batch.found = types, torch.empty(3, types), torch.empty(3, types, dtype=torch.int32)
+    value, found = batch.value, batch.found
+    runner.run(3, 1)
+    wanted, order = (x.double() @ weight.double().T).log_softmax(-1).sort(-1, descending=True)
+    torch.testing.assert_close(value.double(), wanted, rtol=2e-6, atol=2e-5 * size)
+    assert torch.equal(found.long(), order)
+
+
+@every_set
 @pytest.mark.parametrize("format", ["float32", "int8"])
 def test_the_best_types_are_types(name: str, format: Format) -> None:
     """As many as there are, with some suppressed: places that nothing is left for hold no number beyond the types."""

@@ -53,8 +53,7 @@ static void read_stripe(const Batch *b, Best *best, int64_t row, const float *x,
     Vector before = load(best->most), own = load(x), all = every(0);
     for (int64_t i = LANES; i < count; i += LANES) own = greater(own, load(x + i));
     Vector most = greater(before, own);
-    const Vector shift = most * LOG2_E;
-    for (int64_t i = 0; i < count; i += LANES) all += power_of_two(load(x + i) * LOG2_E - shift);
+    for (int64_t i = 0; i < count; i += LANES) all += power_of_two((load(x + i) - most) * LOG2_E);
     Vector total = load(best->total);
     if (anywhere(~(most <= before))) total *= exponential(before - most);
     store(best->total, total + all);
