@@ -150,8 +150,7 @@ def evaluate(
     """Measure a trained model on given data.
 
     A translation model translates a test set, and its outputs are measured. A model of another task gets files as its
-    training does: the loss and every metric of the task are printed, and how the data were cut. Started by torchrun,
-    several ranks share the data, and the first prints the figures.
+    training does: loss, metrics, and how the data were cut are printed. Ranks of torchrun share the data.
     """
     from regard.runs.run_folder import RunFolder
 
