@@ -80,5 +80,6 @@ def _config(folder: Path, name: str, settings: MarianModel) -> TranslationConfig
     }
     # transformers ranks by log P / |Y|^α.
     found = {"beam": search.num_beams, "length_penalty": search.penalty(), "length_offset": 0.0}
-    values = {"name": name, "data": data, "model": model, "search": found | {"max_length": longest}}
+    found |= {"early_stopping": search.early_stopping is True, "max_length": longest}
+    values = {"name": name, "data": data, "model": model, "search": found}
     return TranslationConfig.model_validate(values)

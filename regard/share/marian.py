@@ -230,6 +230,7 @@ def _generation(search: SearchConfig, longest_source: int) -> dict[str, Any]:
         "decoder_start_token_id": MARIAN_PAD,
         "num_beams": search.beam,
         "length_penalty": search.length_penalty,
+        "early_stopping": search.early_stopping or "never",
         "max_length": longest,
     }
 

@@ -81,6 +81,7 @@ class MarianSearch(_Settings):
 
     num_beams: int = Field(1, ge=1, le=100)
     length_penalty: float = Field(1.0, allow_inf_nan=True)
+    early_stopping: bool | Literal["never"] = False  # False: a guess of what may still come, which is not known here
 
     def penalty(self) -> float:
         """The length penalty, or transformers' default where the folder's value is out of range here."""

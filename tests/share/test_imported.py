@@ -180,6 +180,12 @@ def test_a_length_penalty_is_within_bounds(folder: Path, tmp_path: Path, given: 
     assert import_marian(folder, tmp_path / "run").config.search.length_penalty == kept
 
 
+@pytest.mark.parametrize(("given", "kept"), [(True, True), (False, False), ("never", False), (None, False)])
+def test_a_beam_stops_as_it_did(folder: Path, tmp_path: Path, given: bool | str | None, kept: bool) -> None:
+    config(early_stopping=given)(folder)
+    assert import_marian(folder, tmp_path / "run").config.search.early_stopping is kept
+
+
 def test_a_search_has_bounds_too() -> None:
     assert SearchConfig(length_penalty=10).length_penalty == 10
     with pytest.raises(ValidationError):
