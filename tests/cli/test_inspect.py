@@ -86,12 +86,12 @@ def test_the_coverage_penalty_reaches_every_way_to_ask(
     url: str, tiny_run: TinyRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Outputs lose what they did not look at: scores are lower, by the same numbers everywhere."""
-    scores = []
+    scores, text = [], "a a b b c c d"  # long enough that no output looks at all of it
     for given in ({}, {"coverage_penalty": 10.0}):
-        answer = httpx.post(f"{url}/v1/translate", json={"text": "a b c", "beam": 3, **given}).json()
-        document = inspect(url, text="a b c", beam=3, **given).json()
+        answer = httpx.post(f"{url}/v1/translate", json={"text": text, "beam": 3, **given}).json()
+        document = inspect(url, text=text, beam=3, **given).json()
         options = [part for key, value in given.items() for part in (f"--{key.replace('_', '-')}", str(value))]
-        assert run("inspect", tiny_run.path, "a b c", "--json", "--beam", "3", *options) == 0
+        assert run("inspect", tiny_run.path, text, "--json", "--beam", "3", *options) == 0
         told = json.loads(capsys.readouterr().out)
         scores.append(told["score"])
 

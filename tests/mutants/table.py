@@ -173,12 +173,12 @@ DECODING = {
     "beam that looks at no more extensions than its width": Mutant(
         Edit(_BeamState.reduce.fget, "2 * self.width", "self.width"),
         test_beam.test_it_is_the_textbook_s,
-        {"width": 2, "penalty": (0.6, 5.0), "forced": False, "no_repeat": None},
+        {"width": 2, "penalty": (0.6, 5.0), "forced": False, "no_repeat": None, "early": False},
     ),
     "beam that stops at its first finished output": Mutant(
         Edit(_BeamState._unfinished, " and pool[-1].score >= bound", ""),
         test_beam.test_it_is_the_textbook_s,
-        {"width": 2, "penalty": (1.0, 0.0), "forced": False, "no_repeat": None},
+        {"width": 2, "penalty": (1.0, 0.0), "forced": False, "no_repeat": None, "early": False},
     ),
     "beam of five whatever is asked": Mutant(
         Edit(Decoding.open, '"width": settings.beam, "nbest": best,', '"width": 5, "nbest": best,'),
