@@ -49,6 +49,7 @@ from regard.commands import (
     translate,
 )
 from regard.core.standard_streams import flush_output, guard_streams
+from regard.core.waiting_threads import wait_briefly
 from regard.core.wording import did_you_mean
 from regard.errors import RegardError, StorageError
 
@@ -71,6 +72,7 @@ _WrongUsage: Any = next(parent for parent in typer.BadParameter.__mro__ if paren
 
 def main() -> None:
     """Run the entry point ``regard``."""
+    wait_briefly()
     guard_streams()
     arguments = sys.argv[1:]
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -250,3 +251,18 @@ regard.cli.main()
         assert done.returncode == 1
         assert ("Traceback" in done.stderr) is shown
         assert "KeyError" in done.stderr and "a defect" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [({}, "5000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, None)]
+)
+def test_idle_threads_sleep_soon_unless_it_is_said_how_they_wait(given: dict[str, str], kept: str | None) -> None:
+    """Told before torch loads the library that reads it."""
+    code = (
+        "import os, sys\nfrom regard import cli\nassert 'torch' not in sys.modules\n"
+        "sys.argv = ['regard', '--version']\n"
+        "try:\n    cli.main()\nexcept SystemExit:\n    print(os.environ.get('GOMP_SPINCOUNT'))"
+    )
+    clean = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    ran = subprocess.run([sys.executable, "-c", code], env=clean | given, capture_output=True, text=True, check=True)
+    assert ran.stdout.split()[-1] == str(kept)
