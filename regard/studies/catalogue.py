@@ -146,7 +146,7 @@ _ALL = (
         claim="The nearer two vectors, the more often random rotations hash them into one bucket; and on copying, "
         "hashed attention is as good as full attention, the better the more rounds it hashes in evaluation.",
         source="Kitaev et al. 2020, §2, §4 and Table 2",
-        seconds=0,
+        seconds=184,
     ),
     Study(
         name="reversible",
@@ -177,7 +177,7 @@ _ALL = (
         claim="An encoder that first learned to fill gaps in the texts of a task, or to go on with them, tells their "
         "labels better than one that begins from nothing, although it has read nothing else.",
         source="Dai & Le 2015; Krishna et al. 2023",
-        seconds=900,
+        seconds=6885,
         needs_text=True,
     ),
 )
