@@ -9,9 +9,10 @@ from regard.studies.memory import AGES, ASKED, COLUMNS, MIXERS, PAIRS, SEGMENT, 
 from regard.studies.study import ignore_report
 
 
-def verdict(monkeypatch: pytest.MonkeyPatch, *recalls: list[float]) -> list[bool]:
-    """Of the shares of right answers by age: windows, memory, compressed memory."""
-    found = iter(recalls)
+def verdict(monkeypatch: pytest.MonkeyPatch, *recalls: list[float], second: int = 0) -> list[bool]:
+    """Of the shares of right answers by age: windows, memory, compressed memory; ``second``: where a seed differs."""
+    chance = [[0.25] * AGES if turn == second - 1 else recall for turn, recall in enumerate(recalls)]
+    found = iter([*recalls, *chance])
     monkeypatch.setattr(memory, "_recall", lambda *rest: next(found))
     return [criterion.holds for criterion in memory.run(seed=1, quick=True, report=ignore_report).criteria]
 
@@ -24,6 +25,8 @@ def test_each_criterion_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     assert verdict(monkeypatch, windows, remembers, [*[0.95] * 5, 0.6])[2] is False
     assert verdict(monkeypatch, [0.9] * 6, remembers, compresses)[3] is False
     assert verdict(monkeypatch, windows, remembers, remembers)[4] is False
+    assert verdict(monkeypatch, windows, remembers, compresses, second=2) == [False, True, True, False, True]
+    assert verdict(monkeypatch, windows, remembers, compresses, second=3) == [True, True, False, True, False]
 
 
 def test_untrained_models_recall_nothing() -> None:
