@@ -6,7 +6,7 @@
 Runs a recipe with seeds 1, 2, …, each in a temporary folder; the test nodes are measured once, with the checkpoint that
 the recipe chooses by the validation nodes. ``--peer``: the Python of an environment with PyG, whose own layers are then
 trained beside it (bench/peers/pyg_graphs.py), alternately and for the same epochs, without early stopping. Run it where
-data/planetoid lies.
+data/planetoid lies. ``--valid``: accuracy of the validation nodes alone, to choose settings by; no test node is read.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ from regard.training.trainer import Trainer
 PEER = Path(__file__).parent / "peers" / "pyg_graphs.py"
 
 
-def ours(recipe: str, seed: int, epochs: int | None, settings: list[str]) -> tuple[float, float, int]:
-    """Accuracy on the test nodes, seconds of processor for training with its validations, and epochs."""
+def ours(
+    recipe: str, seed: int, epochs: int | None, settings: list[str], *, test: bool
+) -> tuple[float, float, float, int]:
+    """Accuracy on the validation nodes and, unless not asked for, on the test nodes; seconds of processor for training
+    with its validations; epochs."""
     fixed = [] if epochs is None else [f"train.epochs={epochs}", "train.early_stopping="]
     config = load_config(recipe, [f"seed={seed}", *fixed, *settings])
     with tempfile.TemporaryDirectory() as folder:
@@ -45,8 +48,9 @@ def ours(recipe: str, seed: int, epochs: int | None, settings: list[str]) -> tup
         began = time.process_time()
         outcome = trainer.fit()
         seconds = time.process_time() - began
-        found = evaluate_run(run, [config.data.train[0].source])
-    return found.figures["accuracy"], seconds, outcome.progress.step
+        valid = outcome.progress.best_value or 0.0
+        told = evaluate_run(run, [config.data.train[0].source]).figures["accuracy"] if test else valid
+    return valid, told, seconds, outcome.progress.step
 
 
 def peer(python: str, recipe: str, seed: int, epochs: int, source: Path) -> tuple[float, float]:
@@ -57,7 +61,7 @@ def peer(python: str, recipe: str, seed: int, epochs: int, source: Path) -> tupl
     return float(accuracy), float(seconds)
 
 
-def told(name: str, accuracies: list[float], seconds: list[float]) -> str:
+def summary(name: str, accuracies: list[float], seconds: list[float]) -> str:
     spread = statistics.stdev(accuracies) if len(accuracies) > 1 else 0.0
     mean, took = statistics.mean(accuracies), statistics.mean(seconds)
     return f"{name}: {100 * mean:.2f} ± {100 * spread:.2f} %, {took:.1f} s of processor a run ({len(seconds)} runs)"
@@ -71,20 +75,22 @@ def main() -> None:
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--peer")
     parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--valid", action="store_true")
     given = parser.parse_args()
     mine: list[tuple[float, float]] = []
     theirs: list[tuple[float, float]] = []
     for seed in range(given.first, given.first + given.seeds):
-        accuracy, seconds, step = ours(given.recipe, seed, given.epochs, given.set)
+        valid, accuracy, seconds, step = ours(given.recipe, seed, given.epochs, given.set, test=not given.valid)
         mine.append((accuracy, seconds))
-        print(f"seed {seed}: {100 * accuracy:.1f} %, {step} epochs, {seconds:.1f} s", flush=True)
+        tested = "" if given.valid else f"{100 * accuracy:.1f} %, "
+        print(f"seed {seed}: {tested}validation {100 * valid:.1f} %, {step} epochs, {seconds:.1f} s", flush=True)
         if given.peer:
             source = load_config(given.recipe).data.train[0].source
             theirs.append(peer(given.peer, given.recipe, seed, given.epochs or 200, source))
             print(f"  PyG: {100 * theirs[-1][0]:.1f} %, {theirs[-1][1]:.1f} s", flush=True)
     for name, found in (("regard", mine), ("PyG", theirs)):
         if found:
-            print(told(f"{given.recipe} {name}", *map(list, zip(*found, strict=True))))
+            print(summary(f"{given.recipe} {name}", *map(list, zip(*found, strict=True))))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from regard.data.graph_files import read_graph, save_graph
 from regard.errors import DataError, ModelError
 from regard.models.graph.build import GraphNet, build_graph_net
 from regard.models.graph.config import GraphNetConfig
-from regard.models.graph.layers import GraphAttention, NodeFeatures, degree_weights
+from regard.models.graph.layers import GraphAttention, NodeFeatures, NodeLinear, degree_weights
 from regard.runs.config import load_config
 from regard.tasks.find_config import find_config
 from regard.tasks.graph_parts import opened
@@ -45,13 +45,16 @@ def ran(made: GraphNet, x: Any, pairs: torch.Tensor = PAIRS) -> torch.Tensor:
     return found
 
 
+def sparse_of(x: torch.Tensor) -> NodeFeatures:
+    entries = x.nonzero().T.contiguous()
+    return NodeFeatures(entries, x[entries[0], entries[1]], *x.shape)
+
+
 @pytest.mark.parametrize("skip", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_sparse_features_are_the_dense_ones(kind, skip):
     made, x = net(kind, skip=skip), features()
-    entries = x.nonzero().T.contiguous()
-    sparse = NodeFeatures(entries, x[entries[0], entries[1]], NODES, FEATURES)
-    same(ran(made, sparse), ran(made, x), kind, tolerance=1e-12)
+    same(ran(made, sparse_of(x)), ran(made, x), kind, tolerance=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -101,6 +104,31 @@ def test_each_dropout_drops_in_training_alone(key):
     same(ran(made, x), whole, key, tolerance=0)
     torch.manual_seed(3)
     assert not torch.allclose(ran(made.train(), x), whole)
+
+
+@pytest.mark.parametrize("form", [lambda x: x, sparse_of])
+@pytest.mark.parametrize("draws", [1, 3])
+def test_each_draw_of_dropout_is_of_its_own_block_of_the_outputs(draws, form):
+    torch.manual_seed(4)
+    layer, x = NodeLinear(64, 6, dropout=0.5, draws=draws).double(), torch.eye(64, dtype=torch.float64)
+    told = layer(form(x)) / layer.weight  # row n: what became of the one input of node n in each output
+    blocks = told.unflatten(1, (draws, -1))
+    same(blocks, blocks[..., :1].expand_as(blocks), "a block", tolerance=1e-12)
+    kept = blocks[..., 0].round(decimals=9).unique(dim=1)
+    assert kept.unique().tolist() == [0, 2] and kept.shape == (64, draws)  # no two blocks alike
+    same(layer.eval()(form(x)), layer.weight, "no dropout", tolerance=1e-12)
+
+
+def test_heads_drop_other_inputs_of_dense_features_as_of_sparse_ones():
+    made, x = net("gat", value_dropout=0.2, dropout_by_head=True).train(), features().abs() + 1
+    torch.manual_seed(5)
+    dense = ran(made, x)
+    torch.manual_seed(5)
+    same(ran(made, sparse_of(x)), dense, "sparse", tolerance=1e-12)
+    torch.manual_seed(5)
+    shared = net("gat", value_dropout=0.2).train()
+    shared.load_state_dict(made.state_dict())
+    assert not torch.allclose(ran(shared, x), dense)
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 from regard.config.settings import TrainConfig
 from regard.training.progress import TrainingProgress
 from regard.training.stopping import judge
 
 
 def higher(value, best):
-    return best is None or value > best
+    return math.isfinite(value) and (best is None or value > best)
 
 
 def run(settings, losses, values):
@@ -26,6 +28,12 @@ def run(settings, losses, values):
 def test_best_counts_validations_without_one():
     settings = TrainConfig(early_stopping=2, best_by="accuracy")
     assert run(settings, [1] * 5, [0.1, 0.3, 0.3, 0.2, 0.4]) == ([0, 1], 3)
+
+
+def test_as_good_goes_on_from_the_last_of_equals():
+    settings = TrainConfig(early_stopping=2, best_by="accuracy", stop_by="as_good")
+    assert run(settings, [1] * 7, [0.1, 0.3, 0.2, 0.3, 0.2, 0.2, 0.4]) == ([0, 1, 3], 5)
+    assert run(settings, [1] * 4, [float("nan")] * 4) == ([], 1)
 
 
 def gat(losses, values, patience):

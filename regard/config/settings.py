@@ -76,9 +76,10 @@ class TrainConfig(BaseModel):
     keep: Positive = 10  # number of checkpoints kept on disk
     average: Count = 0  # number of last checkpoints to average when training ends; 0: none
     early_stopping: Positive | None = None  # validations in a row without a new best after which training ends
-    stop_by: Literal["best", "either", "mean"] = Field(
+    stop_by: Literal["best", "as_good", "either", "mean"] = Field(
         "best",
-        description="what early_stopping counts: best: validations without a new best; either: those without a loss "
+        description="what early_stopping counts: best: validations without a new best; as_good: those without one as "
+        "good as the best so far, which is then the best (GAT's authors, of Citeseer); either: those without a loss "
         "or a best_by as good as the best so far, where the best is one as good in both (GAT's code); mean: the losses "
         "before the last one, which ends training when it is above their mean (GCN's code)",
     )

@@ -18,16 +18,20 @@ def judge(settings: TrainConfig, progress: TrainingProgress, loss: float, value:
 
     ``value``: of ``train.best_by``; None where this validation did not measure it, which counts for nothing.
 
-    ``train.stop_by`` "best": validations without a new best in a row. "either": without a loss or a value as good as
-    the best so far; the best is then as good in both (code of Veličković et al. 2018). "mean": training ends when the
-    loss is above the mean of the last ``early_stopping`` losses (code of Kipf & Welling 2017).
+    ``train.stop_by`` "best": validations without a new best in a row. "as_good": without a value as good as the best
+    so far, which is the best from then on (what the authors of GAT did for Citeseer: PetarV-/GAT, issue 14). "either":
+    without a loss or a value as good as the best so far; the best is then as good in both (code of Veličković et al.
+    2018). "mean": training ends when the loss is above the mean of the last ``early_stopping`` losses (code of Kipf &
+    Welling 2017).
     """
     if value is None:
         return False
     if settings.stop_by == "either":
         return _either(progress, loss, value, better)
     best = better(value, progress.best_value)
-    if settings.stop_by == "best":
+    if settings.stop_by == "as_good":
+        best = best or value == progress.best_value
+    if settings.stop_by in ("best", "as_good"):
         progress.without_better = 0 if best else progress.without_better + 1
         return best
     number = settings.early_stopping or 0

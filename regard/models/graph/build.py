@@ -136,6 +136,7 @@ def _layer(config: GraphNetConfig, inputs: int, width: int, *, last: bool) -> La
         projections=projections,
         mean=last,
         dropout=config.dropout,
+        dropout_by_head=config.dropout_by_head,
         value_dropout=config.value_dropout,
         mask=EVERYBODY if config.sees == "all" else None,
     )

@@ -26,6 +26,9 @@ class GraphNetConfig(BaseModel):
     )
     output_heads: int = Field(1, ge=1, le=1 << 10, description="of the last layer, whose mean is taken")
     dropout: float = Field(0.6, ge=0, lt=1, description="of the inputs of each layer")
+    dropout_by_head: bool = Field(
+        False, description="each head drops other inputs than the others, as in the code of GAT's authors"
+    )
     attention_dropout: float = Field(0.6, ge=0, lt=1, description="of attention weights, an edge at a time")
     value_dropout: float = Field(
         0.0, ge=0, lt=1, description="of the projected features before they are summed, as in the code of GAT's authors"

@@ -45,19 +45,29 @@ class LayerSizes(NamedTuple):
 class NodeLinear(nn.Module):
     """x W for features of nodes, dense or sparse; of sparse ones the zeros cost nothing, nor does their dropout.
 
-    W (inputs, outputs) is uniform in ±√(6 / (inputs + outputs)) (Glorot & Bengio 2010).
+    W (inputs, outputs) is uniform in ±√(6 / (inputs + outputs)) (Glorot & Bengio 2010). ``draws``: of dropout, each
+    for its own block of the outputs, which then costs that many products of a narrower W.
     """
 
-    def __init__(self, inputs: int, outputs: int, *, dropout: float = 0.0) -> None:
+    def __init__(self, inputs: int, outputs: int, *, dropout: float = 0.0, draws: int = 1) -> None:
         super().__init__()
         self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(inputs, outputs)))
-        self.dropout = Dropout(dropout)
+        self.dropout, self.draws = Dropout(dropout), draws
 
     def forward(self, x: Float[Tensor, "nodes inputs"] | NodeFeatures) -> Float[Tensor, "nodes outputs"]:
+        entries = (x if isinstance(x, Tensor) else x.values).to(self.weight.dtype)
+        if self.draws > 1 and self.training:
+            return self._by_block(x, self.dropout(entries.repeat(self.draws, *[1] * entries.ndim)))
+        dropped = self.dropout(entries)
         if isinstance(x, Tensor):
-            return self.dropout(x.to(self.weight.dtype)) @ self.weight
-        layout, values = x.layout(), self.dropout(x.values.to(self.weight.dtype))
-        return edge_sum(values[None], self.weight[None], layout)[0]
+            return dropped @ self.weight
+        return edge_sum(dropped[None], self.weight[None], x.layout())[0]
+
+    def _by_block(self, x: Tensor | NodeFeatures, dropped: Float[Tensor, "draws *entries"]) -> Tensor:
+        """Each block of the outputs of its own draw of the inputs."""
+        weight = self.weight.unflatten(1, (self.draws, -1)).transpose(0, 1)
+        found = dropped @ weight if isinstance(x, Tensor) else edge_sum(dropped, weight, x.layout())
+        return found.transpose(0, 1).flatten(1)
 
 
 class GraphAttention(nn.Module):
@@ -66,7 +76,8 @@ class GraphAttention(nn.Module):
 
     ``mechanism`` gives α of queries, keys and values. ``projections``: 1, where W h is all three (GAT); 2, where keys
     are values (GATv2); 3 (a Transformer). ``mask``: who sees whom. ``dropout``: of the inputs; ``value_dropout``: of
-    W_v h, after α is known, as the code of GAT's authors has it (recalled, not read again).
+    W_v h, after α is known, as the code of GAT's authors has it; so is ``dropout_by_head``: each head, and each of its
+    projections, drops other inputs.
     """
 
     def __init__(
@@ -79,13 +90,15 @@ class GraphAttention(nn.Module):
         projections: int,
         mean: bool = False,
         dropout: float = 0.0,
+        dropout_by_head: bool = False,
         value_dropout: float = 0.0,
         mask: Mask | None = None,
     ) -> None:
         super().__init__()
         self.value_dropout = Dropout(value_dropout)
         self.heads, self.width, self.mean, self.mask = heads, width, mean, mask or Edges()
-        self.project = NodeLinear(inputs, projections * heads * width, dropout=dropout)
+        draws = projections * heads if dropout_by_head else 1
+        self.project = NodeLinear(inputs, projections * heads * width, dropout=dropout, draws=draws)
         self.mechanism = mechanism
         self.bias = nn.Parameter(torch.zeros(width if mean else heads * width))
 
