@@ -86,7 +86,7 @@ def read_raw_lines(path: Path) -> Iterator[bytes]:
         raise unreadable(path, error) from error
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _opened(path: Path) -> IO[bytes] | gzip.GzipFile:
     return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
 
