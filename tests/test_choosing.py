@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from regard.config.settings import TRAINING_ENDS
 from regard.data.corpora import CorpusConfig, read_pairs
 from regard.errors import DataError
 from regard.runs.config import load_config
 from regard.tasks.find_config import find_config
-from regard.tasks.translation.automatic_config import ENDS, choose
+from regard.tasks.translation.automatic_config import choose
 
 
 def corpus(folder: Path, pairs: int, words: int) -> CorpusConfig:
@@ -108,7 +109,7 @@ def test_an_end_that_is_given_beats_those_that_are_chosen(tmp_path: Path, given:
     key, _, value = given.partition("=")
     choice = choose(corpus(tmp_path, 300, 6), None, {key: float(value) if key == "minutes" else int(value)})
     settings = load_config(choice.config, [f"train.{given}"]).train
-    assert [end for end in ENDS if getattr(settings, end) is not None] == [key]
+    assert [end for end in TRAINING_ENDS if getattr(settings, end) is not None] == [key]
     assert settings.schedule == ("inverse-sqrt" if key in ("epochs", "early_stopping") else "linear")
     assert settings.warmup is None and settings.validate_every is None, "they suit the length, which is not known yet"
     assert choice.reasons[1].endswith(f"training ends by train.{key}") and "epochs" not in choice.reasons[0]

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from regard.config.settings import TRAINING_ENDS
 from regard.data.file_names import has_ending
 from regard.data.reading import read_lines
 from regard.errors import RegardError
@@ -23,8 +24,6 @@ from regard.tasks.classification.label_columns import (
 )
 
 __all__ = ["choose"]
-
-ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: one that is given leaves no other chosen
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
@@ -46,7 +45,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     settings: dict[str, Any] = {"batch_tokens": 2048, "clip_norm": 1.0}
     if "optimizer" not in given:
         settings |= {"optimizer": "adamw", "learning_rate": 1e-3, "warmup": 100}
-    if not set(ENDS) & given.keys():
+    if not set(TRAINING_ENDS) & given.keys():
         settings |= {"epochs": 10 if small else 5, "early_stopping": 4}
         if not spaced:
             settings |= {"epochs": 40, "early_stopping": 10}  # letters say less than words do

@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from regard.config.settings import TRAINING_ENDS
 from regard.core.untrusted_files import parse_json
 from regard.data.file_names import JSON_LINES, has_ending
 from regard.data.graph_lines import GraphLine, read_graph_lines
@@ -20,7 +21,6 @@ __all__ = ["choose"]
 LOOKED_AT = 2_000  # graphs
 WALKS, WALKED = 8, 256  # steps of walks, on graphs of at most so many nodes: they cost nodes times edges
 CLASSES = 20  # numbers of more different values are numbers, not classes
-ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: one that is given leaves no other chosen
 _SHARES = {"train": [0.0, 0.9], "valid": [0.9, 1.0]}
 
 
@@ -41,7 +41,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     settings: dict[str, Any] = {"batch_tokens": _batch(lines), "clip_norm": 1.0, "precision": "float32"}
     if "optimizer" not in given:
         settings |= {"optimizer": "adamw", "learning_rate": 2e-3, "schedule": "constant", "warmup": 50}
-    if not set(ENDS) & given.keys():
+    if not set(TRAINING_ENDS) & given.keys():
         settings |= {"epochs": 200, "early_stopping": 20}
     walks = WALKS if max((line.nodes for line in lines), default=0) <= WALKED else 0
     config = {

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.config.settings import TRAINING_ENDS
 from regard.core.untrusted_files import parse_json
 from regard.data.file_names import JSON_LINES, has_ending
 from regard.data.reading import read_lines
@@ -16,7 +17,6 @@ from regard.tasks.next_item.sessions import session_columns
 
 __all__ = ["choose"]
 
-ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: one that is given leaves no other chosen
 _SHARES = {"train": [0.0, 0.9], "valid": [0.9, 1.0]}
 
 
@@ -34,7 +34,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     settings: dict[str, Any] = {"batch_tokens": 2048, "clip_norm": 1.0}
     if "optimizer" not in given:
         settings |= {"optimizer": "adamw", "learning_rate": 2e-3, "weight_decay": 0.1, "warmup": 200}
-    if not set(ENDS) & given.keys():
+    if not set(TRAINING_ENDS) & given.keys():
         settings |= {"epochs": 40, "early_stopping": 5}
     config = {
         "task": {"kind": "next-item"},

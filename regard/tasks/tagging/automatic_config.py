@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from regard.config.settings import TRAINING_ENDS
 from regard.core.untrusted_files import parse_json
 from regard.data.file_names import CONLL_U, JSON_LINES, has_ending
 from regard.data.reading import read_lines
@@ -18,7 +19,6 @@ from regard.tasks.tagging.tagged_text import tagged_columns
 __all__ = ["choose"]
 
 LOOKED_AT = 20_000  # lines
-ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: one that is given leaves no other chosen
 _SHARES = {"train": [0.0, 0.9], "valid": [0.9, 1.0]}
 
 
@@ -41,7 +41,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     settings: dict[str, Any] = {"batch_tokens": 1024, "clip_norm": 1.0}
     if "optimizer" not in given:
         settings |= {"optimizer": "adamw", "learning_rate": 2e-3, "warmup": 100}
-    if not set(ENDS) & given.keys():
+    if not set(TRAINING_ENDS) & given.keys():
         settings |= {"epochs": 20, "early_stopping": 5}
     model = {
         "encoder": {"kind": "recurrent", "cell": "gru"}, "layers": 1, "width": 256, "dropout": 0.4, "affixes": 20_000,
