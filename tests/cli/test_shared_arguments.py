@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -9,6 +10,9 @@ import typer
 from typer.testing import CliRunner
 
 from regard.commands.shared_arguments import SharedOption, taken_together
+from regard.errors import ConfigError
+from regard.runs.config import load_config
+from regard.runs.run_folder import RunFolder
 
 COLOUR = SharedOption(Annotated[str, typer.Option(metavar="NAME", help="A colour.")], "red")
 LOUD = SharedOption(Annotated[bool, typer.Option("--loud", help="Loudly.")], False)
@@ -47,3 +51,11 @@ def test_they_stand_in_the_help_where_the_argument_was(app: typer.Typer) -> None
     told = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "100"}).stdout
     assert told.index("--first") < told.index("--colour") < told.index("--loud") < told.index("--last")
     assert "paint" not in told
+
+
+@pytest.mark.parametrize("verb", ["classify", "fill", "graphs", "links", "nodes", "recommend", "tag"])
+def test_a_run_of_another_task_is_refused_with_its_verb(regard, tmp_path: Path, verb: str) -> None:
+    """Before weights are read: here there are none."""
+    run = RunFolder.create(tmp_path / "run", load_config({"data": {"train": [{"source": "a.en", "target": "a.de"}]}}))
+    refused = regard(verb, run.path, input="x\n").exception
+    assert isinstance(refused, ConfigError) and "regard translate" in str(refused.help)
