@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 import regard
+from regard.server.api.api_v1 import ScoredPair, ScoreRequest, TranslatedText, TranslateRequest
+from regard.server.api.inspection_api import InspectRequest
+from regard.server.api.prediction_api import PredictRequest, PredictResponse
 from regard.server.batching.served_predictor import ServedPredictor
 from regard.tasks.links.task import TASK as LINKS
 from regard.tasks.next_item.task import TASK as NEXT_ITEM
@@ -16,6 +22,7 @@ from regard.tasks.next_item.task import TASK as NEXT_ITEM
 from .conftest import serving
 
 Asked = dict[str, Any]
+PAGE = Path(regard.__file__).parents[1] / "docs" / "how-to" / "serve.md"
 
 
 @pytest.fixture(scope="module")
@@ -84,3 +91,28 @@ def test_settings_out_of_range_are_refused(url: str, model: str, settings: Asked
 def test_settings_that_a_request_leaves_out_are_told(models: dict[str, Any]) -> None:
     values = {task: model.interface.settings.model_dump() for task, model in models.items()}
     assert values == {"links": {"top_k": 10}, "next-item": {"top_k": 10, "new": False}}
+
+
+def documented(endpoint: str) -> tuple[set[str], set[str]]:
+    """Fields of an endpoint's requests, and of its answers, by the table of the docs."""
+    rows = [line.split("|") for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    first = next(number for number, row in enumerate(rows) if row[1].strip() == f"POST `{endpoint}`")
+    more = itertools.takewhile(lambda row: not row[1].strip(), rows[first + 1 :])
+    fields, answers = zip(*((row[2], row[3]) for row in (rows[first], *more)), strict=True)
+    told = [re.sub(r"\([^)]*\)|: `.*", "", each) for each in fields]  # without what stands for a value
+    return set(re.findall(r"`(\w+)`", " ".join(told))), set(re.findall(r"`(\w+)`", " ".join(answers)))
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "request_kind", "answer"),
+    [
+        ("/v1/translate", TranslateRequest, TranslatedText),
+        ("/v1/predict", PredictRequest, PredictResponse),
+        ("/v1/score", ScoreRequest, ScoredPair),
+        ("/v1/inspect", InspectRequest, None),
+    ],
+)
+def test_the_docs_name_every_field_and_no_other(endpoint: str, request_kind: Any, answer: Any) -> None:
+    fields, answers = documented(endpoint)
+    assert fields == set(request_kind.model_fields)
+    assert answer is None or set(answer.model_fields) <= answers
