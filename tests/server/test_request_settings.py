@@ -22,7 +22,7 @@ from regard.tasks.next_item.task import TASK as NEXT_ITEM
 from .conftest import serving
 
 Asked = dict[str, Any]
-PAGE = Path(regard.__file__).parents[1] / "docs" / "how-to" / "serve.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "serve.md"
 
 
 @pytest.fixture(scope="module")
