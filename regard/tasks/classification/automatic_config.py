@@ -22,6 +22,7 @@ from regard.tasks.classification.label_columns import (
     different_values,
     labelled_columns,
 )
+from regard.tasks.held_out_parts import held_out_parts
 
 __all__ = ["choose"]
 
@@ -35,13 +36,9 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         found = _second_column(files[0])
     if found is None:
         return None
-    total, source, spaced = found.examples, str(files[0]), found.spaced
+    total, spaced = found.examples, found.spaced
     small = total <= 20_000
-    parts: dict[str, Any] = {"train": [{"source": source}], "valid": [{"source": str(file)} for file in valid]}
-    told = "validates on the text given"
-    if not valid:
-        parts = {name: [{"source": source, "share": share}] for name, share in _SHARES.items()}
-        told = "no validation text given: a tenth of the examples is held out, by a hash of their text"
+    parts, told = held_out_parts(files[0], valid, examples="texts", hashed="what they say")
     settings: dict[str, Any] = {"batch_tokens": 2048, "clip_norm": 1.0}
     if "optimizer" not in given:
         settings |= {"optimizer": "adamw", "learning_rate": 1e-3, "warmup": 100}
@@ -71,9 +68,6 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         "train": settings,
     }
     return Proposal(config, reasons)
-
-
-_SHARES = {"train": [0.0, 0.9], "valid": [0.9, 1.0]}
 
 
 def _second_column(path: Path) -> LabelColumns | None:

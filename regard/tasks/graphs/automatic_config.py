@@ -15,13 +15,13 @@ from regard.data.reading import read_lines
 from regard.data.shared_files import FilesConfig
 from regard.errors import RegardError
 from regard.runs.config import Proposal
+from regard.tasks.held_out_parts import held_out_parts
 
 __all__ = ["choose"]
 
 LOOKED_AT = 2_000  # graphs
 WALKS, WALKED = 8, 256  # steps of walks, on graphs of at most so many nodes: they cost nodes times edges
 CLASSES = 20  # numbers of more different values are numbers, not classes
-_SHARES = {"train": [0.0, 0.9], "valid": [0.9, 1.0]}
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
@@ -29,13 +29,8 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     data = given.get("data", {})
     if len(files) != 1 or not _holds_graphs(files[0]):
         return None
-    source = str(files[0])
     lines = _looked_at(files[0], str(data.get("label", "label")))
-    parts: dict[str, Any] = {"train": [{"source": source}], "valid": [{"source": str(file)} for file in valid]}
-    told = "validates on the graphs given"
-    if not valid:
-        parts = {name: [{"source": source, "share": share}] for name, share in _SHARES.items()}
-        told = "no validation graphs given: a tenth of them is held out, by a hash of what they hold"
+    parts, told = held_out_parts(files[0], valid, examples="graphs", hashed="what they hold")
     kind = data.get("label_kind", "number" if _are_numbers(lines) else "class")
     what = "a number" if kind == "number" else "a class"
     settings: dict[str, Any] = {"batch_tokens": _batch(lines), "clip_norm": 1.0, "precision": "float32"}
