@@ -24,6 +24,7 @@ UNCHECKED = (
     "studies",
     "test_bench.py",
     "test_constrained.py",
+    "test_next_item.py",
     "test_train.py",
 )
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
 
+from regard.config.settings import TRAINING_ENDS
 from regard.data.corpora import CorpusConfig, read_pairs
+from regard.errors import DataError
 from regard.runs.config import load_config
 from regard.tasks.find_config import find_config
-from regard.tasks.translation.automatic_config import ENDS, choose
+from regard.tasks.translation.automatic_config import choose
 
 
 def corpus(folder: Path, pairs: int, words: int) -> CorpusConfig:
@@ -106,7 +109,7 @@ def test_an_end_that_is_given_beats_those_that_are_chosen(tmp_path: Path, given:
     key, _, value = given.partition("=")
     choice = choose(corpus(tmp_path, 300, 6), None, {key: float(value) if key == "minutes" else int(value)})
     settings = load_config(choice.config, [f"train.{given}"]).train
-    assert [end for end in ENDS if getattr(settings, end) is not None] == [key]
+    assert [end for end in TRAINING_ENDS if getattr(settings, end) is not None] == [key]
     assert settings.schedule == ("inverse-sqrt" if key in ("epochs", "early_stopping") else "linear")
     assert settings.warmup is None and settings.validate_every is None, "they suit the length, which is not known yet"
     assert choice.reasons[1].endswith(f"training ends by train.{key}") and "epochs" not in choice.reasons[0]
@@ -139,3 +142,19 @@ def test_the_order_of_a_very_large_corpus_is_computed_and_it_is_said(
         assert any("data.order = feistel" in line for line in told) == (order == "feistel")
         given = find_config([str(path)], [], ["train.steps=1", "data.order=shuffled"], say=told.append)
         assert given.data.order == "shuffled"
+
+
+@pytest.mark.parametrize("names", [["a.jsonl"], ["a.tsv"], ["a.en", "b.de"], ["a.txt"], ["full.tsv", "a.jsonl.gz"]])
+@pytest.mark.parametrize(("text", "told"), [("", "it is empty"), ("\n \n\r\n\t\n", "all of its lines are blank")])
+def test_a_file_with_nothing_in_it_chooses_no_task(tmp_path: Path, names: list[str], text: str, told: str) -> None:
+    """Named, whatever stands in the others, for training and for validation."""
+    whole = corpus(tmp_path, 9, 2).source
+    for name in names:
+        written = "a\tb\n" * 9 if name == "full.tsv" else text
+        (tmp_path / name).write_bytes(gzip.compress(written.encode()) if name.endswith(".gz") else written.encode())
+    files = [str(tmp_path / name) for name in names]
+    nothing = next(file for file in files if "full" not in file)
+    for train, valid in ((files, []), ([str(whole)], files)):
+        with pytest.raises(DataError, match="nothing in this file") as refused:
+            find_config(train, [Path(file) for file in valid], [])
+        assert (refused.value.where, refused.value.why) == (nothing, told) and refused.value.help is not None

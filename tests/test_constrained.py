@@ -84,6 +84,7 @@ def same(one: Sequence[Hypothesis], other: Sequence[Hypothesis], *, within: floa
 @pytest.mark.parametrize("prefixes", [None, [[4, 4], [], [1, 5, 6]]])
 def test_without_constraints_it_is_beam_search(seed: int, width: int, nbest: int, prefixes: Any) -> None:
     options: dict[str, Any] = {"width": width, "nbest": nbest, "length_penalty": 0.7, "prefixes": prefixes}
+    options["early"] = bool(seed % 2)
     longest = [9, 3, 6]
     plain = beam_search(model(seed), begun([0, 1, 2]), SYMBOLS, max_lengths=torch.tensor(longest), **options)
     for one, other in zip(found(model(seed), [[], [], []], max_lengths=longest, **options), plain, strict=True):
@@ -123,6 +124,27 @@ def test_what_is_wanted_is_always_there(constraints: list[list[int]], seed: int,
         output.log_probability / ((5 + len(output.token_log_probabilities)) / 6) ** 0.6
     )
     assert sum(output.token_log_probabilities) == pytest.approx(output.log_probability)
+
+
+def test_a_search_that_stops_early_has_let_as_many_end_as_the_beam_is_wide() -> None:
+    """Sooner than the bound on what may come, with nothing better, and what is wanted is there all the same."""
+
+    def searched(early: bool) -> tuple[list[float], int]:
+        rows, inner = 0, model(3)
+
+        def step(tokens: Tensor, state: Said) -> tuple[Tensor, Said]:
+            nonlocal rows
+            rows += len(tokens)
+            return inner(tokens, state)
+
+        options: dict[str, Any] = {"width": 4, "length_penalty": 3.0, "length_offset": 0.0, "early": early}
+        outputs = found(step, WANTED, max_lengths=[25] * 5, sentences=[0, 1, 2, 3, 0], **options)
+        assert all(contains(its[0].tokens, each) for its, each in zip(outputs, WANTED, strict=True))
+        return [its[0].score for its in outputs], rows
+
+    (exact, all_rows), (early, fewer) = searched(False), searched(True)
+    assert fewer < all_rows
+    assert early != exact and all(one <= other for one, other in zip(early, exact, strict=True))
 
 
 def test_what_does_not_fit_before_the_limit_is_not_finished_and_as_near_as_can_be() -> None:

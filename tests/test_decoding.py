@@ -103,12 +103,13 @@ def test_where_nothing_is_ranked_by_length_the_score_is_log_p(way: str) -> None:
             assert hypothesis.score == hypothesis.log_probability
 
 
+@pytest.mark.parametrize("constraints", [None, [[]] * len(SOURCES)])
 @pytest.mark.parametrize("early", [False, True])
-def test_a_beam_ends_as_the_settings_say(early: bool) -> None:
+def test_a_beam_ends_as_the_settings_say(early: bool, constraints: Any) -> None:
     """An output that is long enough to be better comes after as many have ended as the beam is wide, or not at all."""
     options: dict[str, Any] = {"max_extra": 20, "length_penalty": 2.0, "length_offset": 0.0, "beam": 2}
-    scores = [each[0].score for each in decoded(1.0, early_stopping=early, **options)]
-    exact = [each[0].score for each in decoded(1.0, **options)]
+    scores = [each[0].score for each in decoded(1.0, early_stopping=early, constraints=constraints, **options)]
+    exact = [each[0].score for each in decoded(1.0, constraints=constraints, **options)]
     assert (scores != exact) is early and all(one <= other for one, other in zip(scores, exact, strict=True))
 
 

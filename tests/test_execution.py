@@ -15,8 +15,11 @@ from regard.attention.mask import Span
 from regard.core.randomness import seeded_generator
 from regard.core.task import find_task
 from regard.engine.obstacles import layer_obstacle
+from regard.errors import ConfigError
 from regard.models import execution
 from regard.models.build import build
+from regard.models.classifier import build_classifier
+from regard.models.classifier_config import ClassifierModelConfig
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.execution import EXECUTIONS, Execution, Reversible, Step
@@ -215,6 +218,21 @@ def test_no_loss_of_a_mixer_is_dropped_in_silence() -> None:
     layer.mixer.forward = lambda *given: whole(*given)._replace(losses={"its own": x.sum()})
     with pytest.raises(ValueError, match="no place for losses"):
         layer(x, span, only=0)
+
+
+def test_no_loss_of_a_mixer_is_dropped_by_an_encoder() -> None:
+    """Nothing minimises it there: a mixer that names one is refused as soon as it does."""
+    encoder = model("plain").encoder
+    tokens = torch.ones(2, 3, dtype=torch.int64)
+    whole = encoder.layers[1].mixer.forward
+    encoder.layers[1].mixer.forward = lambda *given: whole(*given)._replace(losses={"its own": torch.ones(())})
+    with pytest.raises(ConfigError, match="its own") as refused:
+        encoder(tokens, tokens > 0)
+    assert refused.value.where == "model.encoder.mixer" and refused.value.help is not None
+    compressing = {"layers": 1, "width": 8, "heads": 2, "feed_forward": 8, "mixer": "compressive"}
+    with pytest.raises(ConfigError, match="compressive") as unfit:
+        build_classifier(ClassifierModelConfig.model_validate(compressing), types=9, classes=2)
+    assert unfit.value.where == "model.encoder.mixer" and "for decoders and language models" in str(unfit.value.why)
 
 
 def test_a_reversible_model_is_another_function_and_no_engine_or_format_takes_it_for_plain() -> None:

@@ -139,7 +139,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "task": "nodes", "data": {"train": [corpus], "valid": [corpus]},
         "model": {"heads": 2, "dropout": 0.1, "attention_dropout": 0.1},
         "train": {"epochs": 60, "learning_rate": 0.02, "schedule": "constant", "warmup": 0, "precision": "float32",
-                  "threads": 1, "best_by": "accuracy", "stop_by": "either", "early_stopping": 40, "validate_every": 1},
+                  "threads": 1, "best_by": "accuracy", "stop_by": "either", "early_stopping": 4, "validate_every": 10},
     }  # fmt: skip
     return regard.train(tables, folder / "run")
 

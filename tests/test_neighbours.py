@@ -292,3 +292,21 @@ def test_archives_that_are_damaged(tmp_path: Path) -> None:
         (tmp_path / "g.npz").write_bytes(damaged)
         with pytest.raises(DataError, match=r"no \.npz of plain arrays"):
             read_graph(tmp_path / "g.npz", None)
+
+
+def test_a_small_archive_of_large_arrays_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred times its own size, or some megabytes, and never more than four gigabytes."""
+    path, bomb = tmp_path / "g.npz", {"edges": np.array([[0, 1]]), "x": np.zeros((1000, 1000), np.int8)}
+    np.savez_compressed(path, **bomb)
+    assert read_graph(path, None).nodes == 1000
+    monkeypatch.setattr("regard.data.graph_files.FREE", 1000)
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "load", None)
+        with pytest.raises(DataError, match="too large") as refused:
+            read_graph(path, None)
+    assert f"it has {path.stat().st_size:,} bytes" in str(refused.value.why) and ".npy" in str(refused.value.help)
+    np.savez(path, **bomb)
+    assert read_graph(path, None).nodes == 1000
+    monkeypatch.setattr("regard.data.graph_files.MOST", 1000)
+    with pytest.raises(DataError, match="too large"):
+        read_graph(path, None)

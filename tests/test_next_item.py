@@ -178,3 +178,23 @@ def test_a_session_longer_than_the_context_is_learnt_whole(tmp_path: Path) -> No
     pieces = [(tokenizer.pieces(row.read), tokenizer.pieces(row.target)) for row in found.rows]
     assert pieces == [(["<s>", "a"], ["a", "b"]), (["b", "c"], ["c", "d"]), (["d"], ["e"])]
     assert TASK.name == "next-item"
+
+
+def test_a_loss_of_a_mixer_is_minimised_and_not_reported(tmp_path: Path) -> None:
+    """Compression learns from its own loss alone, whatever the task."""
+    (tmp_path / "x.txt").write_text("a b c d e f g h i j k l\n")
+    mixer = {"kind": "compressive", "memory": 2, "segment": 2, "compressed": 2, "rate": 2}
+    model = {"layers": 2, "width": 8, "heads": 2, "feed_forward": 8, "dropout": 0.0, "mixer": mixer}
+    config = load_config({
+        "task": {"kind": "next-item"}, "data": {"train": [{"source": str(tmp_path / "x.txt")}], "context": 16},
+        "model": model, "train": {"steps": 1},
+    })  # fmt: skip
+    tokenizer = train_tokenizer(["a b c d e f g h i j k l"], TokenizerConfig(kind="word"))
+    examples = SessionExamples("train", config, ItemCodec(tokenizer, (), {}))
+    batch = examples.collate(examples.batches(0)[0])
+    net = TASK.build(config, {"types": len(tokenizer)}).double()
+    terms = TASK.objective(config)(net, batch)
+    (lost,) = net(batch.input, valid=batch.valid).losses.values()
+    assert float(terms.minimised.detach() - terms.sums["nll"]) == pytest.approx(float(lost.detach()), rel=1e-4) != 0
+    terms.minimised.backward()
+    assert all(layer.mixer.compressor.convolution.weight.grad.abs().sum() > 0 for layer in net.stack)

@@ -79,24 +79,27 @@ class EdgeLayout:
         return self._copies[copies]
 
     def _stacked(self, copies: int) -> StackedEdges:
-        shift = torch.arange(copies, device=self.query.device)[:, None]
-
-        def every(index: Tensor, step: int) -> Tensor:
-            return (index + shift * step).flatten()
-
-        def offsets(index: Tensor, columns: int) -> Tensor:
-            counts = torch.bincount(index, minlength=columns).repeat(copies)
-            return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-
+        query, key = self.query, self.key
         return StackedEdges(
-            every(self.query, self.queries),
-            every(self.key, self.keys),
-            offsets(self.query, self.queries),
-            every(self._by_key, len(self)),
-            every(self.query[self._by_key], self.queries),
-            offsets(self.key, self.keys),
+            _in_copies(query, self.queries, copies),
+            _in_copies(key, self.keys, copies),
+            _offsets(query, self.queries, copies),
+            _in_copies(self._by_key, len(self), copies),
+            _in_copies(query[self._by_key], self.queries, copies),
+            _offsets(key, self.keys, copies),
             (copies * self.queries, copies * self.keys),
         )
+
+
+def _in_copies(index: Tensor, step: int, copies: int) -> Tensor:
+    """The index of each copy behind the one before, further by ``step`` each."""
+    return (index + torch.arange(copies, device=index.device)[:, None] * step).flatten()
+
+
+def _offsets(index: Tensor, columns: int, copies: int) -> Tensor:
+    """The place where the edges of each column begin, and the end of all."""
+    counts = torch.bincount(index, minlength=columns).repeat(copies)
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 
 class EdgeValues(NamedTuple):

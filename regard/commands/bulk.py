@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
 from regard.commands.progress import progress
+from regard.commands.shared_arguments import SharedOption, taken_together
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from regard.bulk.job import BulkJob
     from regard.bulk.worker import Order, Report, Share
 
-__all__ = ["Bulk", "Folder", "run_bulk", "takes_bulk"]
+__all__ = ["BULK_OPTIONS", "Bulk", "Folder", "run_bulk", "takes_bulk"]
 
 NAMED = 5  # lines set aside that the end names
 
@@ -42,33 +41,6 @@ Strict = Annotated[bool, typer.Option("--strict", help="In bulk: fail at the end
 Block = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="In bulk: lines of a block.", show_default="512 to 8,192")
 ]
-
-
-OPTIONS = {"shard": Shard, "merge": Merge, "workers": Workers, "on": On, "strict": Strict, "block": Block}
-
-
-def takes_bulk(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the options of bulk work in place of its argument ``bulk``, which gets them together."""
-    signature = inspect.signature(command, eval_str=True)
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters: list[inspect.Parameter] = []
-    for name, each in signature.parameters.items():
-        if name != "bulk":
-            parameters.append(each)
-            continue
-        defaults = Bulk._field_defaults
-        parameters += [
-            inspect.Parameter(option, keyword, default=defaults[option], annotation=kind)
-            for option, kind in OPTIONS.items()
-        ]
-
-    @wraps(command)
-    def whole(*positional: Any, **given: Any) -> None:
-        command(*positional, bulk=Bulk(**{name: given.pop(name) for name in OPTIONS if name in given}), **given)
-
-    whole.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    whole.__annotations__ = {each.name: each.annotation for each in parameters}
-    return whole
 
 
 class Bulk(NamedTuple):
@@ -123,6 +95,17 @@ class Bulk(NamedTuple):
         if self.merge and (self.shard or self.on or self.workers):
             raise ConfigError("--merge only joins what is done", help="leave out --shard, --on and --workers")
         return Path(self.output)
+
+
+BULK_OPTIONS = {
+    "shard": SharedOption(Shard),
+    "merge": SharedOption(Merge, False),
+    "workers": SharedOption(Workers),
+    "on": SharedOption(On),
+    "strict": SharedOption(Strict, False),
+    "block": SharedOption(Block),
+}
+takes_bulk = taken_together("bulk", BULK_OPTIONS, Bulk)
 
 
 def run_bulk(bulk: Bulk, run: Path, spec: Mapping[str, Any], *, doing: str) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from regard.commands.bulk import Bulk, Folder, takes_bulk
-from regard.commands.options import CheckpointName, DeviceName, ReadingEngine, Run, Threads, epilog
-from regard.commands.predict import AsJson, Input, Settings, answer
+from regard.commands.options import ReadingEngine, Run, epilog
+from regard.commands.predict import Answering, answer, answers_lines
 
 __all__ = ["register"]
 
@@ -36,20 +35,13 @@ def register(app: typer.Typer) -> None:
     app.command("classify", epilog=EXAMPLES)(classify)
 
 
-@takes_bulk
+@answers_lines
 def classify(
     run: Run,
-    files: Input = None,
     *,
     abstain_below: Share = None,
     threshold: Threshold = None,
-    output: Folder = None,
-    as_json: AsJson = False,
-    set_: Settings = None,
-    bulk: Bulk = Bulk(),
-    checkpoint: CheckpointName = None,
-    device: DeviceName = None,
-    threads: Threads = None,
+    asked: Answering,
     engine: ReadingEngine = None,
 ) -> None:
     """Tell the label of each text, by a trained classifier.
@@ -57,11 +49,6 @@ def classify(
     A line in gives a line out, in order, while input is read: LABEL, a tab and its probability; the labels, where there
     may be several; or the number. Several texts stand in one line with a tab between. --json has all probabilities.
     """
-    from regard.runs.run_folder import RunFolder
-    from regard.tasks.load import require_task
-
-    require_task(RunFolder.open(run), "classification")
-    given: dict[str, Any] = {"abstain_below": abstain_below, "threshold": threshold}
-    settings = {name: value for name, value in given.items() if value is not None}
-    opened: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads, "engine": engine}
-    answer(run, files, settings, output, as_json, set_, bulk, **opened)
+    answer(
+        run, asked, task="classification", opened={"engine": engine}, abstain_below=abstain_below, threshold=threshold
+    )

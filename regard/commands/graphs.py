@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from regard.commands.bulk import Bulk, Folder, takes_bulk
-from regard.commands.options import CheckpointName, DeviceName, Run, Threads, epilog
-from regard.commands.predict import AsJson, Input, Settings, answer
+from regard.commands.options import Run, epilog
+from regard.commands.predict import Answering, answer, answers_lines
 
 __all__ = ["register"]
 
@@ -21,26 +20,15 @@ def register(app: typer.Typer) -> None:
     app.command("graphs", epilog=EXAMPLES)(graphs)
 
 
-@takes_bulk
+@answers_lines
 def graphs(
     run: Run,
-    files: Input = None,
     *,
-    output: Folder = None,
-    as_json: AsJson = False,
-    set_: Settings = None,
-    bulk: Bulk = Bulk(),
-    checkpoint: CheckpointName = None,
-    device: DeviceName = None,
-    threads: Threads = None,
+    asked: Answering,
 ) -> None:
     """Tell the classes or numbers of whole graphs, by a trained model.
 
     A graph a line, as in the training file but for the label, gives its class or its number. --json has the
     probabilities of all classes.
     """
-    from regard.runs.run_folder import RunFolder
-    from regard.tasks.load import require_task
-
-    require_task(RunFolder.open(run), "graphs")
-    answer(run, files, {}, output, as_json, set_, bulk, checkpoint=checkpoint, device=device, threads=threads)
+    answer(run, asked, task="graphs")

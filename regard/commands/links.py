@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from regard.commands.bulk import Bulk, Folder, takes_bulk
-from regard.commands.options import CheckpointName, DeviceName, Run, Threads, epilog, open_predictor
-from regard.commands.predict import AsJson, Input, Settings, answer
+from regard.commands.options import Run, epilog, open_predictor
+from regard.commands.predict import Answering, answer, answers_lines
 from regard.errors import ConfigError
 
 __all__ = ["register"]
@@ -35,20 +34,13 @@ def register(app: typer.Typer) -> None:
     app.command("links", epilog=EXAMPLES)(links)
 
 
-@takes_bulk
+@answers_lines
 def links(
     run: Run,
-    files: Input = None,
     *,
     top_k: TopK = None,
     missing: Missing = None,
-    output: Folder = None,
-    as_json: AsJson = False,
-    set_: Settings = None,
-    bulk: Bulk = Bulk(),
-    checkpoint: CheckpointName = None,
-    device: DeviceName = None,
-    threads: Threads = None,
+    asked: Answering,
 ) -> None:
     """Tell how likely nodes have an edge, by a model trained on their graph.
 
@@ -59,21 +51,19 @@ def links(
     from regard.tasks.load import require_task
 
     require_task(RunFolder.open(run), "links")
-    opened: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads}
     if missing is not None:
-        if files or output or set_ or top_k is not None:
+        if asked.files or asked.output or asked.set_ or top_k is not None:
             why = "it goes over all pairs of the graph"
             help = "leave FILE, --output, --set and --top-k out"
             raise ConfigError("--missing reads no names", where="--missing", why=why, help=help)
-        _tell_missing(run, missing, as_json, opened)
+        _tell_missing(run, missing, asked)
         return
-    settings = {} if top_k is None else {"top_k": top_k}
-    answer(run, files, settings, output, as_json, set_, bulk, **opened)
+    answer(run, asked, top_k=top_k)
 
 
-def _tell_missing(run: Path, number: int, as_json: bool, opened: dict[str, Any]) -> None:
+def _tell_missing(run: Path, number: int, asked: Answering) -> None:
     """Print the likeliest pairs without an edge: source, target and probability, tabs between."""
-    model = open_predictor(run, **opened)
+    model = open_predictor(run, **asked.opened)
     for each in model.missing(number):
-        line = model.write(each, json=True) if as_json else f"{each.source}\t{each.target}\t{each.probability:.6f}"
-        print(line)
+        told = f"{each.source}\t{each.target}\t{each.probability:.6f}"
+        print(model.write(each, json=True) if asked.as_json else told)

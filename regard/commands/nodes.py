@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.commands.bulk import Bulk, Folder, takes_bulk
-from regard.commands.options import CheckpointName, DeviceName, Run, Threads, epilog, open_predictor
-from regard.commands.predict import AsJson, Input, Settings, answer
+from regard.commands.options import Run, epilog, open_predictor
+from regard.commands.predict import Answering, answer, answers_lines
 from regard.core.atomic_files import explain_os_errors
 from regard.core.installation import extra_command
 from regard.errors import ConfigError
@@ -38,19 +37,12 @@ def register(app: typer.Typer) -> None:
     app.command("nodes", epilog=EXAMPLES)(nodes)
 
 
-@takes_bulk
+@answers_lines
 def nodes(
     run: Run,
-    files: Input = None,
     *,
-    output: Folder = None,
-    as_json: AsJson = False,
     draw: Draw = None,
-    set_: Settings = None,
-    bulk: Bulk = Bulk(),
-    checkpoint: CheckpointName = None,
-    device: DeviceName = None,
-    threads: Threads = None,
+    asked: Answering,
 ) -> None:
     """Tell the classes of nodes, by a model trained on their graph.
 
@@ -62,13 +54,13 @@ def nodes(
 
     require_task(RunFolder.open(run), "nodes")
     if draw is not None:
-        if files or output or as_json or set_:
+        if asked.files or asked.output or asked.as_json or asked.set_:
             raise ConfigError(
                 "--draw answers no names", where="--draw", help="leave FILE, --output, --json and --set out"
             )
-        _draw(open_predictor(run, checkpoint=checkpoint, device=device, threads=threads), draw)
+        _draw(open_predictor(run, **asked.opened), draw)
         return
-    answer(run, files, {}, output, as_json, set_, bulk, checkpoint=checkpoint, device=device, threads=threads)
+    answer(run, asked)
 
 
 def _draw(model: Any, folder: Path) -> None:

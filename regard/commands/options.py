@@ -106,7 +106,7 @@ EarlyStopping = Annotated[
     typer.Option(
         "--early-stopping/--no-early-stopping",
         help="End the search of a sentence when as many hypotheses have ended as the beam is wide, as most programs "
-        "do: quicker, and now and then not the best of the beam. Without effect where words are demanded.",
+        "do: quicker, and now and then not the best of the beam.",
     ),
 ]
 CoveragePenalty = Annotated[

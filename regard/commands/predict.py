@@ -6,18 +6,19 @@ import sys
 from collections.abc import Mapping
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from regard.commands.bulk import Bulk, Folder, run_bulk, takes_bulk
+from regard.commands.bulk import BULK_OPTIONS, Bulk, Folder, run_bulk
 from regard.commands.incoming_lines import chunks, count_lines, open_lines, reader_left
 from regard.commands.options import CheckpointName, DeviceName, Run, Threads, epilog, open_predictor
 from regard.commands.output import open_output
 from regard.commands.progress import progress
+from regard.commands.shared_arguments import SharedOption, taken_together
 from regard.tasks import TASKS
 
-__all__ = ["AsJson", "Input", "Settings", "answer", "answer_lines", "register", "register_verbs"]
+__all__ = ["Answering", "answer", "answer_lines", "answers_lines", "register", "register_verbs"]
 
 CHUNK = 64  # lines predicted together at most
 
@@ -32,6 +33,43 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Setting of the prediction, such as beam=1; may be repeated."),
 ]
+
+
+class Answering(NamedTuple):
+    """The options of a verb that answers lines, as given."""
+
+    files: list[Path] | None = None
+    output: str | None = None
+    as_json: bool = False
+    set_: list[str] | None = None
+    bulk: Bulk = Bulk()
+    checkpoint: str | None = None
+    device: str | None = None
+    threads: int | None = None
+
+    @classmethod
+    def of(cls, **given: Any) -> Answering:
+        """The same from all options, those of bulk work among them."""
+        bulk = Bulk(**{name: given.pop(name) for name in BULK_OPTIONS if name in given})
+        return cls(bulk=bulk, **given)
+
+    @property
+    def opened(self) -> dict[str, Any]:
+        """The options by which a model is opened: see ``open_predictor``."""
+        return {"checkpoint": self.checkpoint, "device": self.device, "threads": self.threads}
+
+
+ANSWERING_OPTIONS = {
+    "files": SharedOption(Input),
+    "output": SharedOption(Folder),
+    "as_json": SharedOption(AsJson, False),
+    "set_": SharedOption(Settings),
+    **BULK_OPTIONS,
+    "checkpoint": SharedOption(CheckpointName),
+    "device": SharedOption(DeviceName),
+    "threads": SharedOption(Threads),
+}
+answers_lines = taken_together("asked", ANSWERING_OPTIONS, Answering.of)
 
 
 def register(app: typer.Typer) -> None:
@@ -62,50 +100,46 @@ def _for_tasks(verb: str) -> Any:
     return command
 
 
-@takes_bulk
-def predict(
-    run: Run,
-    files: Input = None,
-    *,
-    output: Folder = None,
-    as_json: AsJson = False,
-    set_: Settings = None,
-    bulk: Bulk = Bulk(),
-    checkpoint: CheckpointName = None,
-    device: DeviceName = None,
-    threads: Threads = None,
-) -> None:
+@answers_lines
+def predict(run: Run, *, asked: Answering) -> None:
     """Predict an output for each line with a trained model of any task.
 
     A line in gives a line out, in order, while input is read: a pipe is answered when its writer pauses. What a line
     spells is the task's own: a sentence, a prompt, numbers, JSON. Settings are those of the model in Python.
     With -o OUT/ files are work in bulk: in blocks, by --workers that may die, and the same command goes on.
     """
-    answer(run, files, {}, output, as_json, set_, bulk, checkpoint=checkpoint, device=device, threads=threads)
+    answer(run, asked)
 
 
 def answer(
     run: Path,
-    files: list[Path] | None,
-    settings: Mapping[str, Any],
-    output: str | None,
-    as_json: bool,
-    set_: list[str] | None,
-    bulk: Bulk,
-    **opened: Any,
+    asked: Answering,
+    *,
+    task: str | None = None,
+    opened: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> None:
-    """Answer lines, or files in bulk, under settings of the prediction; ``opened``: see ``open_predictor``."""
+    """Answer lines, or files in bulk; ``settings`` of the prediction that are None are left to the run.
+
+    ``task``: whose runs the verb is for, where not for all. ``opened``: options of opening the model, beside those.
+    """
     from regard.config.toml_layers import parse_override
+    from regard.runs.run_folder import RunFolder
+    from regard.tasks.load import require_task
     from regard.tasks.prediction import require_settings
 
-    settings = {**settings, **{".".join(map(str, key)): value for key, value in map(parse_override, set_ or [])}}
-    if (bulk := bulk.of(files, output, folder=True)).wanted:
-        spec = {"verb": "predict", "settings": settings, "json": as_json, "seed": None}
-        run_bulk(bulk, run, spec | opened, doing="predicting")
+    if task is not None:
+        require_task(RunFolder.open(run), task)
+    settings = {name: value for name, value in settings.items() if value is not None}
+    settings |= {".".join(map(str, key)): value for key, value in map(parse_override, asked.set_ or [])}
+    whole = asked.opened | dict(opened or {})
+    if (bulk := asked.bulk.of(asked.files, asked.output, folder=True)).wanted:
+        spec = {"verb": "predict", "settings": settings, "json": asked.as_json, "seed": None}
+        run_bulk(bulk, run, spec | whole, doing="predicting")
         return
-    model = open_predictor(run, **opened)
+    model = open_predictor(run, **whole)
     require_settings(model, settings)
-    answer_lines(model, bulk.source, settings, as_json=as_json)
+    answer_lines(model, bulk.source, settings, as_json=asked.as_json)
 
 
 def answer_lines(

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from regard.commands.bulk import Bulk, Folder, takes_bulk
-from regard.commands.options import CheckpointName, DeviceName, Run, Threads, epilog
-from regard.commands.predict import AsJson, Input, Settings, answer
+from regard.commands.options import Run, epilog
+from regard.commands.predict import Answering, answer, answers_lines
 
 __all__ = ["register"]
 
@@ -29,30 +28,17 @@ def register(app: typer.Typer) -> None:
     app.command("recommend", epilog=EXAMPLES)(recommend)
 
 
-@takes_bulk
+@answers_lines
 def recommend(
     run: Run,
-    files: Input = None,
     *,
     top_k: TopK = None,
     new: New = False,
-    output: Folder = None,
-    as_json: AsJson = False,
-    set_: Settings = None,
-    bulk: Bulk = Bulk(),
-    checkpoint: CheckpointName = None,
-    device: DeviceName = None,
-    threads: Threads = None,
+    asked: Answering,
 ) -> None:
     """Tell the likeliest next items of sessions, by a trained model of next items.
 
     A session a line, items with spaces between them or a JSON list of items, gives items, best first. --json has their
     probabilities, and items of the session that training did not have.
     """
-    from regard.runs.run_folder import RunFolder
-    from regard.tasks.load import require_task
-
-    require_task(RunFolder.open(run), "next-item")
-    given = {"top_k": top_k, "new": True if new else None}
-    wanted = {name: value for name, value in given.items() if value is not None}
-    answer(run, files, wanted, output, as_json, set_, bulk, checkpoint=checkpoint, device=device, threads=threads)
+    answer(run, asked, task="next-item", top_k=top_k, new=True if new else None)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import typer
 
-from regard.commands.bulk import Bulk, Folder, takes_bulk
-from regard.commands.options import CheckpointName, DeviceName, ReadingEngine, Run, Threads, epilog
-from regard.commands.predict import AsJson, Input, Settings, answer
+from regard.commands.options import ReadingEngine, Run, epilog
+from regard.commands.predict import Answering, answer, answers_lines
 
 __all__ = ["register"]
 
@@ -24,18 +21,11 @@ def register(app: typer.Typer) -> None:
     app.command("tag", epilog=EXAMPLES)(tag)
 
 
-@takes_bulk
+@answers_lines
 def tag(
     run: Run,
-    files: Input = None,
     *,
-    output: Folder = None,
-    as_json: AsJson = False,
-    set_: Settings = None,
-    bulk: Bulk = Bulk(),
-    checkpoint: CheckpointName = None,
-    device: DeviceName = None,
-    threads: Threads = None,
+    asked: Answering,
     engine: ReadingEngine = None,
 ) -> None:
     """Tell the tag of each word, by a trained tagger.
@@ -43,9 +33,4 @@ def tag(
     A sentence a line, words with spaces between them or a JSON list of words, gives word/TAG with spaces between.
     --json has the tags with their probabilities, and spans where tags are B-X and I-X.
     """
-    from regard.runs.run_folder import RunFolder
-    from regard.tasks.load import require_task
-
-    require_task(RunFolder.open(run), "tagging")
-    opened: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads, "engine": engine}
-    answer(run, files, {}, output, as_json, set_, bulk, **opened)
+    answer(run, asked, task="tagging", opened={"engine": engine})

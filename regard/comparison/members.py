@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from regard.config.settings import TRAINING_ENDS
 from regard.config.toml_layers import dotted, parse_override
 from regard.data.corpora import CorpusConfig
 from regard.errors import ConfigError, RegardError
@@ -25,7 +26,7 @@ __all__ = [
     "parse_budget",
 ]
 
-STOP_KEYS = ("train.steps", "train.epochs", "train.minutes", "train.tokens", "train.early_stopping")
+STOP_KEYS = tuple(f"train.{key}" for key in TRAINING_ENDS)
 
 _BUDGET = re.compile(r"(\d[\d_]*(?:\.\d+)?)\s*(?:(s|m|h)|(k|M)?\s*(steps|tokens))")
 _MINUTES = {"s": 1 / 60, "m": 1.0, "h": 60.0}
@@ -224,8 +225,7 @@ def _refuse_other_ends(overrides: Sequence[str], budget: Budget | None) -> None:
 
 
 def _stop_keys(config: RunConfig) -> tuple[tuple[str, Any], ...]:
-    keys = (key.partition(".")[2] for key in STOP_KEYS)
-    return tuple((key, value) for key in keys if (value := getattr(config.train, key)) is not None)
+    return tuple((key, value) for key in TRAINING_ENDS if (value := getattr(config.train, key)) is not None)
 
 
 def _pieces_of(config: RunConfig) -> Any:

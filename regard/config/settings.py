@@ -11,7 +11,9 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from regard.config.explain import Misfit
 
-__all__ = ["SearchConfig", "TrainConfig", "override_search"]
+__all__ = ["TRAINING_ENDS", "SearchConfig", "TrainConfig", "override_search"]
+
+TRAINING_ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: any of them ends it
 
 Positive = Annotated[int, Field(gt=0)]
 Width = Annotated[

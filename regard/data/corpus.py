@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
-from regard.core.untrusted_files import LARGE, SMALL, parse_json, read_bytes
-from regard.errors import DataError, StorageError
+from regard.core.untrusted_files import LARGE, parse_json, read_bytes
+from regard.data.prepared import open_prepared
+from regard.errors import DataError
 
 __all__ = ["FORMAT", "Corpora", "Corpus", "Parallel", "Report"]
 
@@ -121,18 +122,13 @@ class Corpus:
 
         Nothing is read of the tokens themselves; ``require_types`` does.
         """
-        path = folder / "corpus.json"
-        try:
-            head = parse_json(read_bytes(path, SMALL))
-            if {key: head[key] for key in FORMAT} != FORMAT:
-                raise _damaged(path, "it has another format or version")
-            return cls(folder, _Head.model_validate(head))
-        except FileNotFoundError as error:
-            raise DataError("There is no prepared corpus here.", where=str(folder)) from error
-        except OSError as error:
-            raise StorageError("The prepared corpus cannot be read.", where=str(folder), why=error.strerror) from error
-        except (KeyError, TypeError, ValueError) as error:
-            raise _damaged(path, str(error)) from error
+        return open_prepared(
+            folder / "corpus.json",
+            FORMAT,
+            lambda head: cls(folder, _Head.model_validate(head)),
+            name="corpus",
+            damaged=_damaged,
+        )
 
     def _checked(self, name: str, offsets: Numbers, tokens: int) -> int:
         """The longest sentence. DataError where the offsets do not lead from 0 to the last token, rising."""

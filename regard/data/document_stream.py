@@ -20,13 +20,13 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
 from regard.core.atomic_files import commit_folder, explain_os_errors, hidden_sibling
-from regard.core.untrusted_files import SMALL, parse_json, read_bytes
 from regard.data.documents import Cut, TextDocument, read_documents, text_files
 from regard.data.encoding import encode_chunks, processes_for
 from regard.data.file_names import named_files
+from regard.data.prepared import open_prepared
 from regard.data.stream import TextConfig
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer
-from regard.errors import DataError, StorageError
+from regard.errors import DataError
 
 __all__ = ["DocumentStream", "open_or_prepare_documents"]
 
@@ -74,20 +74,13 @@ class DocumentStream:
     @classmethod
     def open(cls, folder: Path) -> DocumentStream:
         """Open prepared documents. DataError where they are missing, damaged or of another version."""
-        path = folder / "documents.json"
-        try:
-            head = parse_json(read_bytes(path, SMALL))
-            if {key: head[key] for key in FORMAT} != FORMAT:
-                raise _damaged(path, "it has another format or version")
-            return cls(folder, _Head.model_validate(head))
-        except FileNotFoundError as error:
-            raise DataError("There are no prepared documents here.", where=str(folder)) from error
-        except OSError as error:
-            raise StorageError(
-                "The prepared documents cannot be read.", where=str(folder), why=error.strerror
-            ) from error
-        except (KeyError, TypeError, ValueError) as error:
-            raise _damaged(path, str(error)) from error
+        return open_prepared(
+            folder / "documents.json",
+            FORMAT,
+            lambda head: cls(folder, _Head.model_validate(head)),
+            name="documents",
+            damaged=_damaged,
+        )
 
     def require_types(self, types: int) -> None:
         """DataError where a token is none of a vocabulary of so many. Reads all of them once."""

@@ -22,6 +22,7 @@ from regard.errors import DataError
 __all__ = ["read_graph", "save_graph"]
 
 MOST = 1 << 32  # bytes of all arrays of a file
+RATIO, FREE = 100, 1 << 28  # of a packed file: bytes for each of its own, and those that any may have
 LARGEST = 1e30  # number of a table
 NODE, LABEL, PART = "node", "label", "split"  # columns of a table of nodes; all others are features
 HEADS = ("source", "from", "src", "node", "id")  # first words of a table of edges that has a head
@@ -54,9 +55,7 @@ def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     """The arrays of a file, plain numbers alone."""
     try:
         with zipfile.ZipFile(path) as packed:
-            size = sum(each.file_size for each in packed.infolist())
-            if size > MOST:
-                raise ValueError(f"its arrays have {size:,} bytes, and {MOST:,} are read")
+            _require_bounded(packed, path)
             for member in packed.infolist():
                 _require_its_size(packed, member)
         with np.load(path, allow_pickle=False) as found:
@@ -64,6 +63,19 @@ def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     except UNREADABLE as error:
         why = str(error) or "a header is none"
         raise DataError("the file is no .npz of plain arrays", where=str(path), why=why) from error
+
+
+def _require_bounded(packed: zipfile.ZipFile, path: Path) -> None:
+    """DataError where the arrays unpack to more than is read: a small file must not fill the memory."""
+    size, own = sum(each.file_size for each in packed.infolist()), path.stat().st_size
+    most = min(max(RATIO * own, FREE), MOST)
+    if size > most:
+        raise DataError(
+            "the arrays of the file are too large", where=str(path),
+            why=f"it has {own:,} bytes, its arrays {size:,}, and {most:,} are read",
+            help="save features as a .npy, which is read where it lies (data.….features), or as a matrix in compressed "
+            "rows, and arrays by numpy.savez, which packs nothing; see docs/how-to/graphs.md",
+        )  # fmt: skip
 
 
 def _require_its_size(packed: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:

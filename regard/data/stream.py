@@ -18,12 +18,12 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from regard.core.atomic_files import commit_folder, explain_os_errors, hidden_sibling
-from regard.core.untrusted_files import SMALL, parse_json, read_bytes
 from regard.data.encoding import encode_chunks, processes_for
 from regard.data.file_names import FileNames, named_files, spelled
+from regard.data.prepared import open_prepared
 from regard.data.reading import refuse_pipe
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer
-from regard.errors import DataError, StorageError
+from regard.errors import DataError
 
 __all__ = ["Stream", "TextConfig", "open_or_prepare_stream", "read_text_lines"]
 
@@ -104,18 +104,13 @@ class Stream:
     @classmethod
     def open(cls, folder: Path) -> Stream:
         """Open a prepared text. DataError where it is missing, damaged or of another version."""
-        path = folder / "stream.json"
-        try:
-            head = parse_json(read_bytes(path, SMALL))
-            if {key: head[key] for key in FORMAT} != FORMAT:
-                raise _damaged(path, "it has another format or version")
-            return cls(folder, _Head.model_validate(head))
-        except FileNotFoundError as error:
-            raise DataError("There is no prepared text here.", where=str(folder)) from error
-        except OSError as error:
-            raise StorageError("The prepared text cannot be read.", where=str(folder), why=error.strerror) from error
-        except (KeyError, TypeError, ValueError) as error:
-            raise _damaged(path, str(error)) from error
+        return open_prepared(
+            folder / "stream.json",
+            FORMAT,
+            lambda head: cls(folder, _Head.model_validate(head)),
+            name="text",
+            damaged=_damaged,
+        )
 
     def require_types(self, types: int) -> None:
         """DataError where a token is none of a vocabulary of so many. Reads all of them once."""

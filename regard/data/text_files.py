@@ -8,10 +8,13 @@ import gzip
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from regard.errors import DataError, StorageError
 
-__all__ = ["read_lines", "read_raw_lines", "refuse_pipe", "unreadable"]
+__all__ = ["read_lines", "read_raw_lines", "refuse_pipe", "require_content", "unreadable"]
+
+CHUNK = 1 << 16  # bytes
 
 
 def refuse_pipe(path: Path) -> None:
@@ -27,6 +30,25 @@ def refuse_pipe(path: Path) -> None:
             why="it can be read only once",
             help="save it to a file first; a file may be gzipped",
         )
+
+
+def require_content(path: Path) -> None:
+    """DataError for a file, ``.gz`` or not, that is empty or has blank lines alone; read as far as its first sign."""
+    read = 0
+    try:
+        with _opened(path) as file:
+            while chunk := file.read(CHUNK):
+                if chunk.removeprefix(codecs.BOM_UTF8).strip():
+                    return
+                read += len(chunk)
+    except (OSError, EOFError, zlib.error):  # whoever reads it next says so
+        return
+    raise DataError(
+        "There is nothing in this file.",
+        where=str(path),
+        why="all of its lines are blank" if read else "it is empty",
+        help="leave it out, or restore it; regard train --help says what files are taken",
+    )
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -54,8 +76,7 @@ def read_raw_lines(path: Path) -> Iterator[bytes]:
     """As ``read_lines``, but undecoded: any bytes will do, and an empty file has no lines."""
     number = 0
     try:
-        opened = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
-        with opened as file:
+        with _opened(path) as file:
             for number, raw in enumerate(file, start=1):
                 line = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
                 yield line.removesuffix(b"\n").removesuffix(b"\r")
@@ -63,6 +84,10 @@ def read_raw_lines(path: Path) -> Iterator[bytes]:
         raise DataError("A gzip file is truncated or damaged.", where=f"{path}:{number + 1}", why=str(error)) from error
     except OSError as error:
         raise unreadable(path, error) from error
+
+
+def _opened(path: Path) -> IO[bytes] | gzip.GzipFile:
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
 
 def unreadable(path: Path, error: OSError) -> Exception:

@@ -35,6 +35,7 @@ def start_constrained_beam(
     length_offset: float = 5.0,
     nbest: int = 1,
     prefixes: Prefixes | None = None,
+    early: bool = False,
 ) -> SearchState:
     """The state of a constrained ``beam_search`` before its first step.
 
@@ -52,6 +53,7 @@ def start_constrained_beam(
         length_offset: k of ``length_normaliser``.
         nbest: outputs a sentence.
         prefixes: tokens that the outputs of each sentence must begin with.
+        early: a sentence is done as soon as ``width`` of its outputs have ended: see ``start_beam``.
     """
     if barred := {*symbols.suppressed, symbols.end} & {token for of in constraints for each in of for token in each}:
         raise ValueError(f"the tokens {sorted(barred)} are never part of an output")
@@ -59,7 +61,7 @@ def start_constrained_beam(
     begins = [()] * len(ids) if prefixes is None else prefixes
     return _ConstrainedState(
         [
-            _Sentence(id, symbols.end, ConstraintSet(sequences), limit, prefix, width, normalise, nbest)
+            _Sentence(id, symbols.end, ConstraintSet(sequences), limit, prefix, width, normalise, nbest, early)
             for id, sequences, limit, prefix in zip(ids, constraints, max_lengths.tolist(), begins, strict=True)
         ],
         symbols, width, max_lengths.device,
@@ -94,11 +96,12 @@ class _Sentence:
 
     def __init__(
         self, id: int, end: int, constraints: ConstraintSet, limit: int, prefix: Sequence[int], width: int,
-        normalise: Callable[[float], float], nbest: int,
+        normalise: Callable[[float], float], nbest: int, early: bool,
     ) -> None:  # fmt: skip
         self.id, self.rows = id, 1  # one row before the first step, ``width`` after it
         self._end, self._constraints, self.limit_scores, self._prefix = end, constraints, limit, prefix
-        self._width, self._normalise, self._nbest = width, normalise, nbest
+        self._width, self._normalise, self._nbest, self._early = width, normalise, nbest, early
+        self._ended_count = 0
         self.live = [_Live([], [], 0.0, constraints.initial)]
         self.pool: list[Hypothesis] = []
 
@@ -122,7 +125,9 @@ class _Sentence:
             banks.setdefault(self._constraints.tokens_met(candidate.constraints), []).append(candidate)
         ordered = [banks[bank] for bank in sorted(banks, reverse=True)]
         for bank, share in zip(ordered, _shares(list(map(len, ordered)), self._width), strict=True):
-            self.pool += [self._ended(each) for each in bank[:share] if each.token == self._end]
+            ended = [self._ended(each) for each in bank[:share] if each.token == self._end]
+            self.pool += ended
+            self._ended_count += len(ended)
         unended = [[each for each in bank if each.token != self._end] for bank in ordered]
         shares = _shares(list(map(len, unended)), self._width)
         kept = [each for bank, share in zip(unended, shares, strict=True) for each in bank[:share]]
@@ -159,13 +164,17 @@ class _Sentence:
         return _Live(tokens, log_probs, candidate.total, candidate.constraints)
 
     def over(self) -> bool:
-        """True once no better output is possible, or at the length limit, where live hypotheses fill the pool."""
+        """True once no better output is possible, or, searching early, enough have ended; or at the length limit,
+        where live hypotheses fill the pool.
+        """
         self.pool.sort(key=lambda hypothesis: -hypothesis.score)
         del self.pool[self._nbest :]
         if not self.live:
             return True
         bound = self.live[0].total / self._normalise(self.limit_scores)
         if len(self.pool) == self._nbest and self.pool[-1].score >= bound:
+            return True
+        if self._early and self._ended_count >= self._width:
             return True
         if len(self.live[0].tokens) < self.limit_scores:
             return False

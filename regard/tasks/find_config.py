@@ -11,6 +11,7 @@ from regard.config.toml_layers import merge, parse_override
 from regard.core.task import Report
 from regard.core.task_table import locate
 from regard.data.public.catalogue import corpora
+from regard.data.text_files import require_content
 from regard.errors import ConfigError, DataError
 from regard.runs.config import Proposal, RunConfig, load_config, recipe_names
 from regard.runs.origin import stated_start
@@ -75,10 +76,16 @@ def _given(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def _proposal(what: Sequence[str], held_out: Sequence[Path], given: dict[str, Any]) -> Proposal | None:
-    """A config for data files: of the first task of the table that takes them; None for a recipe."""
+    """A config for data files: of the first task of the table that takes them; None for a recipe.
+
+    DataError for a file that has nothing in it, of which no task could be told.
+    """
     files = [Path(each) for each in what]
     if len(files) == 1 and (files[0].suffix == ".toml" or not (files[0].suffix or _is_data(files[0]))):
         return None
+    for file in (*files, *held_out):
+        if file.is_file():
+            require_content(file)
     found = (locate(kind).config().propose(files, held_out, given) for kind in TASKS)
     return next((proposal for proposal in found if proposal is not None), None)
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.contract import Mechanism
+from regard.config.settings import TRAINING_ENDS
 from regard.core.out_of_memory import explain_out_of_memory
 from regard.core.reference_mode import reference_mode
 from regard.core.task import Data, Task, find_task
@@ -70,8 +71,7 @@ def require_trainable(config: RunConfig) -> None:
     if config.start is not None:
         require_origin(config.start.origin)
     settings = config.train
-    ends = (settings.steps, settings.epochs, settings.minutes, settings.tokens, settings.early_stopping)
-    if all(each is None for each in ends):
+    if all(getattr(settings, key) is None for key in TRAINING_ENDS):
         raise ConfigError(
             "this training would never end",
             where="train",

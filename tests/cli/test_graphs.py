@@ -14,8 +14,6 @@ from regard.runs.config import load_config
 from regard.tasks.find_config import find_config
 from regard.tasks.graphs.task import TASK, sample_graphs
 
-from .conftest import TinyRun
-
 LINES = "\n".join(TASK.sample_lines) + "\n"
 
 
@@ -66,10 +64,6 @@ def test_evaluation_and_inspection(regard, graphs_run: Path) -> None:
     weights = found.attention["layers.0"].weights  # of a star: each leaf sees itself and the centre
     assert weights.shape == (2, 4, 4) and bool((weights[:, 1, 2:] == 0).all()) and bool((weights[:, 1, :2] > 0).all())
     assert found.attention["pooling"].weights.shape == (1, 1, 4)
-
-
-def test_another_run_is_none_of_graphs(regard, tiny_run: TinyRun) -> None:
-    assert "graphs" in str(regard("graphs", tiny_run.path, input="x\n").exception)
 
 
 def test_a_damaged_run_says_so(graphs_run: Path, tmp_path: Path) -> None:

@@ -11,8 +11,6 @@ import regard as package
 from regard.errors import ConfigError, DataError
 from regard.tasks.links.task import TASK
 
-from .conftest import TinyRun
-
 
 @pytest.fixture(scope="module")
 def links_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -49,7 +47,3 @@ def test_one_node_is_looked_into(regard, links_run: Path) -> None:
     shown = regard("inspect", links_run, "n1", "--terminal").stdout
     best = package.load(links_run)(["n1"])[0].links[0]
     assert f"…           {best.target} {100 * best.probability:.1f} %" in shown
-
-
-def test_another_run_is_none_of_links(regard, tiny_run: TinyRun) -> None:
-    assert "links" in str(regard("links", tiny_run.path, input="x\n").exception)

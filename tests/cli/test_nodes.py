@@ -11,8 +11,6 @@ import regard as package
 from regard.errors import DataError
 from regard.tasks.nodes.task import sample_graph
 
-from .conftest import TinyRun
-
 
 @pytest.fixture(scope="module")
 def nodes_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -40,7 +38,3 @@ def test_evaluation_and_inspection(regard, nodes_run: Path) -> None:
     refused = regard("evaluate", nodes_run, folder / "nodes.csv", folder / "edges.csv").exception
     assert isinstance(refused, DataError) and "no node of the part test" in refused.what
     assert "n1/left" in regard("inspect", nodes_run, "n1", "--terminal").stdout
-
-
-def test_another_run_is_none_of_nodes(regard, tiny_run: TinyRun) -> None:
-    assert "nodes" in str(regard("nodes", tiny_run.path, input="x\n").exception)

@@ -20,10 +20,11 @@ from regard.attention.contract import (
     sentences,
 )
 from regard.attention.mask import Span
-from regard.core.state import truncate
+from regard.core.state import State, truncate
+from regard.errors import ConfigError
 from regard.models.execution import Execution, Plain, Step
 from regard.models.input import Input
-from regard.models.transformer.layer import LayerState, TransformerLayer, stack_results
+from regard.models.transformer.layer import LayerResult, LayerState, TransformerLayer, stack_results
 
 __all__ = ["TransformerDecoder", "TransformerEncoder", "TransformerState"]
 
@@ -45,9 +46,21 @@ class TransformerEncoder(Encoder):
         embedded, span, values = self.embedding(tokens, Span.of(valid))
         stack = cast(Iterable[TransformerLayer], self.layers)
         steps = [Step(layer, {"span": span, "embedded": embedded, "values": values}) for layer in stack]
-        x, _ = self.execution.run(steps, embedded)
+        x, results = self.execution.run(steps, embedded)
+        _require_no_losses(results)
         states = self.norm(x)
         return Encoded(states, embedded, mean_state(states, span), span)
+
+
+def _require_no_losses(results: Iterable[LayerResult | State]) -> None:
+    """ConfigError where a mixer names losses: what an encoder returns has no place for them."""
+    named = sorted({name for each in results if isinstance(each, LayerResult) for name in each.losses})
+    if named:
+        raise ConfigError(
+            f"a mixer of the encoder has a loss of its own, {', '.join(named)}", where="model.encoder.mixer",
+            why="losses of mixers are minimised in decoders and language models alone",
+            help="take another mixer for the encoder",
+        )  # fmt: skip
 
 
 class TransformerState(NamedTuple):

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from regard.config.settings import TRAINING_ENDS
 from regard.data.file_names import has_ending
 from regard.data.reading import read_lines
 from regard.errors import RegardError
@@ -21,10 +22,9 @@ from regard.tasks.classification.label_columns import (
     different_values,
     labelled_columns,
 )
+from regard.tasks.held_out_parts import held_out_parts
 
 __all__ = ["choose"]
-
-ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: one that is given leaves no other chosen
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
@@ -36,17 +36,13 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         found = _second_column(files[0])
     if found is None:
         return None
-    total, source, spaced = found.examples, str(files[0]), found.spaced
+    total, spaced = found.examples, found.spaced
     small = total <= 20_000
-    parts: dict[str, Any] = {"train": [{"source": source}], "valid": [{"source": str(file)} for file in valid]}
-    told = "validates on the text given"
-    if not valid:
-        parts = {name: [{"source": source, "share": share}] for name, share in _SHARES.items()}
-        told = "no validation text given: a tenth of the examples is held out, by a hash of their text"
+    parts, told = held_out_parts(files[0], valid, examples="texts", hashed="what they say")
     settings: dict[str, Any] = {"batch_tokens": 2048, "clip_norm": 1.0}
     if "optimizer" not in given:
         settings |= {"optimizer": "adamw", "learning_rate": 1e-3, "warmup": 100}
-    if not set(ENDS) & given.keys():
+    if not set(TRAINING_ENDS) & given.keys():
         settings |= {"epochs": 10 if small else 5, "early_stopping": 4}
         if not spaced:
             settings |= {"epochs": 40, "early_stopping": 10}  # letters say less than words do
@@ -72,9 +68,6 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         "train": settings,
     }
     return Proposal(config, reasons)
-
-
-_SHARES = {"train": [0.0, 0.9], "valid": [0.9, 1.0]}
 
 
 def _second_column(path: Path) -> LabelColumns | None:

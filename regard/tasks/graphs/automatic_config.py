@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from regard.config.settings import TRAINING_ENDS
 from regard.core.untrusted_files import parse_json
 from regard.data.file_names import JSON_LINES, has_ending
 from regard.data.graph_lines import GraphLine, read_graph_lines
@@ -14,14 +15,13 @@ from regard.data.reading import read_lines
 from regard.data.shared_files import FilesConfig
 from regard.errors import RegardError
 from regard.runs.config import Proposal
+from regard.tasks.held_out_parts import held_out_parts
 
 __all__ = ["choose"]
 
 LOOKED_AT = 2_000  # graphs
 WALKS, WALKED = 8, 256  # steps of walks, on graphs of at most so many nodes: they cost nodes times edges
 CLASSES = 20  # numbers of more different values are numbers, not classes
-ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: one that is given leaves no other chosen
-_SHARES = {"train": [0.0, 0.9], "valid": [0.9, 1.0]}
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
@@ -29,19 +29,14 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     data = given.get("data", {})
     if len(files) != 1 or not _holds_graphs(files[0]):
         return None
-    source = str(files[0])
     lines = _looked_at(files[0], str(data.get("label", "label")))
-    parts: dict[str, Any] = {"train": [{"source": source}], "valid": [{"source": str(file)} for file in valid]}
-    told = "validates on the graphs given"
-    if not valid:
-        parts = {name: [{"source": source, "share": share}] for name, share in _SHARES.items()}
-        told = "no validation graphs given: a tenth of them is held out, by a hash of what they hold"
+    parts, told = held_out_parts(files[0], valid, examples="graphs", hashed="what they hold")
     kind = data.get("label_kind", "number" if _are_numbers(lines) else "class")
     what = "a number" if kind == "number" else "a class"
     settings: dict[str, Any] = {"batch_tokens": _batch(lines), "clip_norm": 1.0, "precision": "float32"}
     if "optimizer" not in given:
         settings |= {"optimizer": "adamw", "learning_rate": 2e-3, "schedule": "constant", "warmup": 50}
-    if not set(ENDS) & given.keys():
+    if not set(TRAINING_ENDS) & given.keys():
         settings |= {"epochs": 200, "early_stopping": 20}
     walks = WALKS if max((line.nodes for line in lines), default=0) <= WALKED else 0
     config = {

@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from regard.config.settings import TRAINING_ENDS
 from regard.core.untrusted_files import shortened
 from regard.data.documents import Cut, DocumentKind, holds_documents, holds_records, is_json_lines, read_documents
 from regard.data.notes import pitch_of
@@ -17,7 +18,6 @@ from regard.runs.config import Proposal
 
 __all__ = ["choose", "division"]
 
-ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: one that is given leaves no other chosen
 CHARACTERS = 512  # so few different ones are pieces of their own
 HELD_OUT_SHARE, HELD_OUT = 0.1, 1_000_000  # for validation where no text is given: whichever is fewer characters
 COMPUTED = 10_000_000_000  # characters, above which the order of an epoch is computed rather than listed
@@ -75,7 +75,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     if "optimizer" in given:
         settings = {}
     settings |= division(given)
-    if not set(ENDS) & given.keys():
+    if not set(TRAINING_ENDS) & given.keys():
         settings |= {"epochs": size.epochs} | ({"early_stopping": 5} if "valid" in parts else {})
     other = ": music" if music else "; two files would train a translation model"
     reasons = [

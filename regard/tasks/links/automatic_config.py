@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.config.settings import TRAINING_ENDS
 from regard.runs.config import Proposal
 from regard.tasks.graph_found import found_graph
 
 __all__ = ["choose"]
-
-ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: one that is given leaves no other chosen
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
@@ -23,7 +22,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         "optimizer": "adam", "learning_rate": 1e-2, "schedule": "constant", "warmup": 0, "precision": "float32",
         "best_by": "auc", "validate_every": 1, "save_every": 100_000, "keep": 1,
     }  # fmt: skip
-    if not set(ENDS) & given.keys():
+    if not set(TRAINING_ENDS) & given.keys():
         settings |= {"epochs": 300, "early_stopping": 50}
     config = {
         "task": {"kind": "links"},

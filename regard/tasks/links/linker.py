@@ -5,12 +5,14 @@ from __future__ import annotations
 import json as jsonlib
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from regard.core.observation import Alternative, AttentionWeights, Observation, ObservedStep
+from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
 from regard.core.untrusted_files import parse_json
 from regard.data.graphs import Graph
@@ -41,6 +43,14 @@ class BestLinks(NamedTuple):
     links: list[Link]
 
 
+class LinkRequest(BaseModel):
+    """Settings of links that a request may have."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    top_k: Annotated[int, Field(ge=1, le=1000)] | None = Field(None, description="Links of an input of one node.")
+
+
 class Linker:
     """A network with the graph that it was trained on: ``regard.load("runs/papers")([("17", "90")])``."""
 
@@ -65,6 +75,18 @@ class Linker:
             Link(names[0], names[1], next(told)) if len(each) == 2 else self._best(z, each[0], top_k)
             for names, each in zip(inputs, numbers, strict=True)
         ]
+
+    @property
+    def interface(self) -> PredictorInterface:
+        """Settings of a request: for servers."""
+
+        def predict(names: Sequence[str], asked: Any, interrupted: Callable[[], bool]) -> Link | BestLinks:
+            found: Link | BestLinks = self([names], top_k=asked.top_k)[0]
+            return found
+
+        takes = "two nodes, with a space between them or as a JSON list; or one node"
+        gives = "the probability of an edge; of one node, those that it likeliest has an edge to"
+        return PredictorInterface(takes, gives, LinkRequest(top_k=BEST), predict)
 
     def _numbers(self, names: Sequence[str]) -> list[int]:
         """The numbers of one node, or of two that differ."""

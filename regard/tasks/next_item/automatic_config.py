@@ -6,18 +6,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.config.settings import TRAINING_ENDS
 from regard.core.untrusted_files import parse_json
 from regard.data.file_names import JSON_LINES, has_ending
 from regard.data.reading import read_lines
 from regard.data.tables import column_names, is_table
 from regard.errors import RegardError
 from regard.runs.config import Proposal
+from regard.tasks.held_out_parts import held_out_parts
 from regard.tasks.next_item.sessions import session_columns
 
 __all__ = ["choose"]
-
-ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: one that is given leaves no other chosen
-_SHARES = {"train": [0.0, 0.9], "valid": [0.9, 1.0]}
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
@@ -25,16 +24,11 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     told_by = _told_by(files[0]) if len(files) == 1 and files[0].is_file() else None
     if told_by is None:
         return None
-    source = str(files[0])
-    parts: dict[str, Any] = {"train": [{"source": source}], "valid": [{"source": str(file)} for file in valid]}
-    told = "validates on the sessions given"
-    if not valid:
-        parts = {name: [{"source": source, "share": share}] for name, share in _SHARES.items()}
-        told = "no validation sessions given: a tenth of them is held out, by a hash of their items"
+    parts, told = held_out_parts(files[0], valid, examples="sessions", hashed="their items")
     settings: dict[str, Any] = {"batch_tokens": 2048, "clip_norm": 1.0}
     if "optimizer" not in given:
         settings |= {"optimizer": "adamw", "learning_rate": 2e-3, "weight_decay": 0.1, "warmup": 200}
-    if not set(ENDS) & given.keys():
+    if not set(TRAINING_ENDS) & given.keys():
         settings |= {"epochs": 40, "early_stopping": 5}
     config = {
         "task": {"kind": "next-item"},

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json as jsonlib
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
+from pydantic import BaseModel, ConfigDict, Field
 
 from regard.attention.observe import observe, twin
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
+from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
 from regard.core.untrusted_files import parse_json
 from regard.data.padding import padded
@@ -33,6 +35,15 @@ class Recommendation(NamedTuple):
     items: tuple[str, ...]
     probabilities: tuple[float, ...]
     unknown: tuple[str, ...] = ()
+
+
+class RecommendRequest(BaseModel):
+    """Settings of recommending that a request may have."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    top_k: Annotated[int, Field(ge=1, le=1000)] | None = Field(None, description="Items that are recommended.")
+    new: bool | None = Field(None, description="Only items that the session has not had.")
 
 
 class Recommender:
@@ -63,6 +74,18 @@ class Recommender:
             for items, log_p in zip(chosen, self._log_probabilities(chosen), strict=True):
                 found.append(self._best(items, log_p, count, new=new))
         return found
+
+    @property
+    def interface(self) -> PredictorInterface:
+        """Settings of a request: for servers."""
+
+        def predict(session: _Session, asked: Any, interrupted: Callable[[], bool]) -> Recommendation:
+            found: Recommendation = self([session], top_k=asked.top_k, new=asked.new)[0]
+            return found
+
+        own = RecommendRequest(**self.config.recommend.model_dump())
+        takes = "items with spaces between them, or a JSON list of items"
+        return PredictorInterface(takes, "the likeliest next items, and their probabilities", own, predict)
 
     def _log_probabilities(self, sessions: Sequence[Sequence[str]]) -> torch.Tensor:
         """(sessions, items): of the item after each session, among all items."""

@@ -74,7 +74,7 @@ def _objective(config: NextItemConfig) -> Objective:
 
     def loss(net: nn.Module, batch: SessionBatch, carry: State = ()) -> LossTerms:
         model = cast(LanguageModel, net)
-        features = model(batch.input, valid=batch.valid).features
+        features, _, losses = model(batch.input, valid=batch.valid)
         found = model.head.loss(features[batch.counted], batch.target[batch.counted], smoothing=smoothing)
         sums = {"nll": found.nll.detach(), "items": batch.counted.sum()}
         if not torch.is_grad_enabled():
@@ -82,7 +82,7 @@ def _objective(config: NextItemConfig) -> Objective:
             place = _places(model.head(features[asked]), batch.target[asked])
             sums |= {"asked": asked.sum(), "model": _gains(place)}
             sums |= {"popular": _gains(batch.popular[asked]), "follower": _gains(batch.follower[asked])}
-        return LossTerms(found.smoothed, sums)
+        return LossTerms(sum(losses.values(), found.smoothed), sums)
 
     return loss
 

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.config.settings import TRAINING_ENDS
 from regard.runs.config import Proposal
 from regard.tasks.graph_found import found_graph
 
 __all__ = ["choose"]
-
-ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: one that is given leaves no other chosen
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
@@ -30,7 +29,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         "save_every": 100_000, "keep": 1,
     }  # fmt: skip
     settings = {name: value for name, value in settings.items() if "optimizer" not in given or name != "betas"}
-    if not set(ENDS) & given.keys():
+    if not set(TRAINING_ENDS) & given.keys():
         settings |= {"epochs": 1000, "early_stopping": 100}
     config = {"task": {"kind": "nodes"}, "data": data, "train": settings}
     return Proposal(

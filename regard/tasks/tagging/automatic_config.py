@@ -7,19 +7,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from regard.config.settings import TRAINING_ENDS
 from regard.core.untrusted_files import parse_json
 from regard.data.file_names import CONLL_U, JSON_LINES, has_ending
 from regard.data.reading import read_lines
 from regard.data.tables import column_names, is_table
 from regard.errors import RegardError
 from regard.runs.config import Proposal
+from regard.tasks.held_out_parts import held_out_parts
 from regard.tasks.tagging.tagged_text import tagged_columns
 
 __all__ = ["choose"]
 
 LOOKED_AT = 20_000  # lines
-ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: one that is given leaves no other chosen
-_SHARES = {"train": [0.0, 0.9], "valid": [0.9, 1.0]}
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
@@ -32,16 +32,11 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         return None
     if why is None:
         return None
-    source = str(files[0])
-    parts: dict[str, Any] = {"train": [{"source": source}], "valid": [{"source": str(file)} for file in valid]}
-    told = "validates on the sentences given"
-    if not valid:
-        parts = {name: [{"source": source, "share": share}] for name, share in _SHARES.items()}
-        told = "no validation sentences given: a tenth of them is held out, by a hash of their tokens"
+    parts, told = held_out_parts(files[0], valid, examples="sentences", hashed="their tokens")
     settings: dict[str, Any] = {"batch_tokens": 1024, "clip_norm": 1.0}
     if "optimizer" not in given:
         settings |= {"optimizer": "adamw", "learning_rate": 2e-3, "warmup": 100}
-    if not set(ENDS) & given.keys():
+    if not set(TRAINING_ENDS) & given.keys():
         settings |= {"epochs": 20, "early_stopping": 5}
     model = {
         "encoder": {"kind": "recurrent", "cell": "gru"}, "layers": 1, "width": 256, "dropout": 0.4, "affixes": 20_000,

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
+from regard.config.settings import TRAINING_ENDS
 from regard.data.corpora import CorpusConfig, read_pairs
 from regard.runs.config import Proposal
 
-__all__ = ["ENDS", "choose"]
-
-ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: one that is given leaves no other chosen
+__all__ = ["choose"]
 
 
 class _Size(NamedTuple):
@@ -97,7 +96,7 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, given: Mapping[str, 
     if given.get("optimizer", "adam") in ("adam", "adamw") and given.get("schedule") != "noam":
         settings["learning_rate"] = size.learning_rate
     model: dict[str, Any] = {"preset": size.preset, "norm": "pre"}
-    ends = [key for key in ENDS if key in given]
+    ends = [key for key in TRAINING_ENDS if key in given]
     spelled = not ends and "valid" in parts and _is_spelling(source, target)
     if spelled:
         reason = reason.replace(EARLY, f"{PASSES} passes at a rate that falls to zero; the lowest PER is kept")
