@@ -111,7 +111,7 @@ _ALL = (
         claim="Of models that look at equally many places, one that remembers the segments before it recalls what "
         "one of windows cannot, and one that also compresses what leaves its memory recalls what was longer ago.",
         source="Dai et al. 2019, §3.2; Rae et al. 2019, §3",
-        seconds=134,
+        seconds=1788,
     ),
     Study(
         name="senses",
