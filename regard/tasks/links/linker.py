@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from regard.core.input_list import require_list
 from regard.core.observation import Alternative, AttentionWeights, Observation, ObservedStep
 from regard.core.task import Indices, MetricSums, never
 from regard.core.untrusted_files import parse_json
@@ -54,6 +55,7 @@ class Linker:
 
         ``top_k``: links of one node. ConfigError where it is below 1.
         """
+        require_list(inputs)
         if type(top_k) is not int or top_k < 1:
             raise ConfigError(f"top_k cannot be {top_k!r}", where="top_k", why="it is a whole number from 1 on")
         inputs = [(names,) if isinstance(names, str) else names for names in inputs]

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from regard.attention.observe import observe, twin
+from regard.core.input_list import require_list
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
@@ -67,6 +68,7 @@ class Filler:
     @torch.no_grad()
     def __call__(self, inputs: Sequence[str], *, top_k: int | None = None) -> list[Filled]:
         """The texts with their gaps filled, ``top_k`` candidates for each: the run's setting unless given."""
+        require_list(inputs)
         number = self.settings.top_k if top_k is None else top_k
         if not isinstance(number, int) or isinstance(number, bool) or number < 1:
             raise ConfigError(f"top_k cannot be {number!r}", where="top_k", why="it is a whole number from 1 on")

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from regard.attention.observe import observe, twin
+from regard.core.input_list import require_list
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
 from regard.core.task import Indices, MetricSums, never
 from regard.core.untrusted_files import parse_json
@@ -52,6 +53,7 @@ class Recommender:
 
         ``top_k`` items, with ``new`` only such as the session has not had: the run's settings unless given.
         """
+        require_list(inputs)
         settings = self.config.recommend
         count, new = settings.top_k if top_k is None else top_k, settings.new if new is None else new
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
