@@ -59,23 +59,14 @@ def read_table(path: Path, columns: Sequence[str]) -> Iterator[TableRow]:
     """The rows of these columns, in their order.
 
     DataError, naming the line: a column that is not there or is there twice, a row of more or fewer cells than the
-    first line, quotes that do not close, a cell of a Parquet file that is neither text nor a number nor a list of such.
+    first line, quotes that do not close, a cell of a Parquet file that is neither text nor a number nor a list of such;
+    and where there is no row.
     """
-    if has_ending(path, PARQUET):
-        yield from _parquet_rows(path, columns)
-        return
-    rows = _csv_rows(path)
-    _, names = next(rows, (0, ()))
-    places = [_place(column, names, f"{path}:1") for column in columns]
-    for number, cells in rows:
-        if len(cells) != len(names):
-            raise DataError(
-                f"The row has {len(cells)} cells.",
-                where=f"{path}:{number}",
-                why=f"the first line names {len(names)} columns",
-                help="a cell with a comma or a line break stands in quotes",
-            )
-        yield TableRow(number, tuple(cells[place] for place in places))
+    row = None
+    for row in (_parquet_rows if has_ending(path, PARQUET) else _named_cells)(path, columns):
+        yield row
+    if row is None:
+        raise DataError("The table has no rows.", where=str(path), why="it holds nothing but the names of its columns")
 
 
 def missing_column(column: str, names: Sequence[str], where: str) -> DataError:
@@ -109,6 +100,22 @@ def _place(column: str, names: Sequence[str], where: str) -> int:
     if names.count(column) > 1:
         raise DataError(f"Two columns are named {column!r}.", where=where, help="give each a name of its own")
     return list(names).index(column)
+
+
+def _named_cells(path: Path, columns: Sequence[str]) -> Iterator[TableRow]:
+    """The rows of these columns of a CSV."""
+    rows = _csv_rows(path)
+    _, names = next(rows, (0, ()))
+    places = [_place(column, names, f"{path}:1") for column in columns]
+    for number, cells in rows:
+        if len(cells) != len(names):
+            raise DataError(
+                f"The row has {len(cells)} cells.",
+                where=f"{path}:{number}",
+                why=f"the first line names {len(names)} columns",
+                help="a cell with a comma or a line break stands in quotes",
+            )
+        yield TableRow(number, tuple(cells[place] for place in places))
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:

@@ -81,9 +81,8 @@ def evaluate_run(
         if counted:
             sums = sums | (predictor_sums(predictor, examples, counted, strategy) or {})
         number = sum(len(batch.index) for batch in examples.batches(None))
-    found = task.compute_metrics(sums)
     return Evaluation(
-        figures={name: found[name] for name in dict.fromkeys(["loss", *names]) if name in found},
+        figures=_figures(task.compute_metrics(sums), names, run, asked=metrics is not None),
         signatures={},
         sums={name: float(value) for name, value in sums.items() if value.numel() == 1},
         tables=dict(task.tables(sums, codecs)),
@@ -160,3 +159,15 @@ def _require_known(names: Sequence[str], known: Sequence[str]) -> None:
     if unknown := [name for name in names if name not in known]:
         why = f"the metrics of this task are {', '.join(known)}"
         raise ConfigError(f"there is no metric {unknown[0]}", why=why, help=did_you_mean(unknown[0], known))
+
+
+def _figures(found: Mapping[str, float], names: Sequence[str], run: RunFolder, *, asked: bool) -> dict[str, float]:
+    """The loss and the figures of these names. ConfigError where one that was ``asked`` for is not there.
+
+    A model of classes has no figures of numbers, for example, though its task has.
+    """
+    missing = [name for name in names if name not in found]
+    if asked and missing:
+        why = f"the figures of {run.path} are {', '.join(found)}"
+        raise ConfigError(f"there is no {missing[0]} of such a run", why=why)
+    return {name: found[name] for name in dict.fromkeys(["loss", *names]) if name in found}

@@ -10,7 +10,7 @@ import pytest
 
 from regard.commands.evaluate import _draw
 from regard.core.figure import can_draw
-from regard.errors import RegardError
+from regard.errors import ConfigError, RegardError
 from regard.runs.config import load_config
 from regard.tasks.evaluation import Evaluation
 from regard.training.start import train
@@ -45,6 +45,13 @@ def test_evaluate_tells_each_class_and_draws(regard, trained: tuple[Path, Path],
         picture = (tmp_path / "drawn" / "figure.svg").read_text(encoding="utf-8")
         assert "predicted" in picture and "a label of many letters" in picture
         assert (tmp_path / "drawn" / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_metric_of_other_labels_is_refused(regard, trained: tuple[Path, Path]) -> None:
+    told = regard("evaluate", *trained, "--metric", "accuracy,rmse").exception
+    assert isinstance(told, ConfigError)
+    assert "there is no rmse" in told.what
+    assert "accuracy, macro_f1" in str(told.why)
 
 
 def test_a_number_a_row_cannot_be_drawn() -> None:
