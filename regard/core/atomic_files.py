@@ -81,10 +81,10 @@ def explain_os_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        hidden = [hidden_sibling(each, role) for each in (path, path.absolute(), path.resolve()) for role in ROLES]
+        hidden = [str(hidden_sibling(each, role)) for each in (path, path.absolute(), path.resolve()) for role in ROLES]
         raise StorageError(
             f"cannot store {path}: {reason}",
-            where=str(path if error.filename is None or Path(error.filename) in hidden else error.filename),
+            where=str(path if error.filename is None or str(error.filename) in hidden else error.filename),
             why="nothing that was stored before is lost",
             help=HELP.get(error.errno or 0, "check the disk and the folder"),
         ) from error

@@ -128,9 +128,9 @@ class Corpus:
                 raise _damaged(path, "it has another format or version")
             return cls(folder, _Head.model_validate(head))
         except FileNotFoundError as error:
-            raise DataError("There is no prepared corpus here.", where=str(folder)) from error
+            raise DataError("there is no prepared corpus here", where=str(folder)) from error
         except OSError as error:
-            raise StorageError("The prepared corpus cannot be read.", where=str(folder), why=error.strerror) from error
+            raise StorageError("the prepared corpus cannot be read", where=str(folder), why=error.strerror) from error
         except (KeyError, TypeError, ValueError) as error:
             raise _damaged(path, str(error)) from error
 
@@ -262,6 +262,4 @@ def _map(path: Path, dtype: np.dtype[Any], count: int) -> Numbers:
 
 
 def _damaged(path: Path, why: str) -> DataError:
-    return DataError(
-        "The prepared corpus is damaged.", where=str(path), why=why, help=f"delete it: rm -r {path.parent}"
-    )
+    return DataError("the prepared corpus is damaged", where=str(path), why=why, help=f"delete it: rm -r {path.parent}")

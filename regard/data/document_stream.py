@@ -81,10 +81,10 @@ class DocumentStream:
                 raise _damaged(path, "it has another format or version")
             return cls(folder, _Head.model_validate(head))
         except FileNotFoundError as error:
-            raise DataError("There are no prepared documents here.", where=str(folder)) from error
+            raise DataError("there are no prepared documents here", where=str(folder)) from error
         except OSError as error:
             raise StorageError(
-                "The prepared documents cannot be read.", where=str(folder), why=error.strerror
+                "the prepared documents cannot be read", where=str(folder), why=error.strerror
             ) from error
         except (KeyError, TypeError, ValueError) as error:
             raise _damaged(path, str(error)) from error
@@ -161,7 +161,7 @@ def open_or_prepare_documents(
         head = _write(text, cut, tokenizer, temporary, number, progress)
         if content and head.content != content:
             raise DataError(
-                "The text is not the one this run began with.",
+                "the text is not the one this run began with",
                 where=text.name,
                 help="restore the text to go on, or begin another run",
             )
@@ -202,7 +202,7 @@ def _write(
             if progress is not None:
                 progress(total)
         if not count:
-            raise DataError("There is no document to learn from.", where=text.name, why="every one is blank")
+            raise DataError("there is no document to learn from", where=text.name, why="every one is blank")
     return _Head(
         name=text.name, fingerprint="", content=digest.hexdigest(), dtype=dtype, tokens=total,
         documents=count, bytes=size, characters=characters,
@@ -237,5 +237,5 @@ def _map(path: Path, dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
 
 def _damaged(path: Path, why: str) -> DataError:
     return DataError(
-        "The prepared documents are damaged.", where=str(path), why=why, help="remove this folder: they are made anew"
+        "the prepared documents are damaged", where=str(path), why=why, help="remove this folder: they are made anew"
     )

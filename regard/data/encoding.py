@@ -112,7 +112,7 @@ class _Worker:
             return _receive(self._process.stdout)
         except (OSError, EOFError) as error:
             raise DataError(
-                "A process that was tokenising has died.",
+                "a process that was tokenising has died",
                 where=f"process {self._process.pid}",
                 why=f"it ended with status {self._process.wait()}; out of memory, it would be −9",
                 help="--set data.processes=1 tokenises in this process alone",
