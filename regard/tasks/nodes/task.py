@@ -25,6 +25,7 @@ from regard.core.task import (
 from regard.data.graphs import Graph
 from regard.errors import DataError
 from regard.metrics.classes import class_metrics, class_tables, prediction_sums
+from regard.models.cross_entropy import smoothed_nll
 from regard.models.graph.build import GraphNet, build_graph_net
 from regard.tasks.graph_batch import NodeBatch, WholeGraph
 from regard.tasks.graph_parts import asked_nodes, is_evaluation, only_graph, open_saved, opened, save
@@ -87,8 +88,7 @@ def _objective(config: NodesConfig) -> Objective:
         nodes = batch.asked.nonzero()[:, 0]
         logits, label = net(*batch.inputs()).index_select(0, nodes), batch.label[nodes]
         log_p = logits.float().log_softmax(-1) if logits.dtype.itemsize < 4 else logits.log_softmax(-1)
-        nll = -log_p.gather(1, label[:, None])[:, 0].sum()
-        smoothed = (1 - smoothing) * nll - smoothing * log_p.mean(-1).sum()
+        smoothed, nll = smoothed_nll(log_p, label, smoothing=smoothing)
         return LossTerms(smoothed, {"nll": nll.detach().double(), **prediction_sums(log_p.detach(), label)})
 
     return loss
