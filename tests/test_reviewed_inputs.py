@@ -76,7 +76,7 @@ def test_film_times_of_midi_are_refused(tmp_path: Path) -> None:
         with pytest.raises(DataError, match="no MIDI file") as caught:
             read_midi(tmp_path / "x.mid", 1)
         assert "SMPTE" in str(caught.value.why)
-    with pytest.raises(DataError, match="there is no file"):
+    with pytest.raises(DataError, match="there is no such file"):
         read_midi(tmp_path / "y.mid", 1)
 
 

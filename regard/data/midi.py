@@ -11,6 +11,7 @@ from regard.core.atomic_files import write_bytes_atomically
 from regard.core.installation import extra_command
 from regard.core.untrusted_files import SMALL, read_bytes
 from regard.data.notes import Frame
+from regard.data.text_files import unreadable
 from regard.errors import ConfigError, DataError
 
 __all__ = ["read_midi", "write_midi"]
@@ -28,7 +29,7 @@ def read_midi(path: Path, steps: int) -> list[Frame]:
     """
     mido = _library()
     if not path.is_file():
-        raise DataError(f"there is no file {path}", where=str(path))
+        raise unreadable(path, FileNotFoundError())
     try:
         file = mido.MidiFile(file=io.BytesIO(read_bytes(path, SMALL)))
         if file.ticks_per_beat < 1:

@@ -15,6 +15,7 @@ from torch import nn
 from regard.config.explain import explain
 from regard.core.task import Advance, Examples, MetricTable
 from regard.core.wording import did_you_mean
+from regard.data.text_files import unreadable
 from regard.errors import ConfigError, DataError
 from regard.models.transformer.segment_memory import SegmentMemory
 from regard.runs.config import RunConfig
@@ -135,7 +136,7 @@ def given_files(run: RunFolder, files: Sequence[Path], cut: Mapping[str, Any]) -
     """The run's config with these files as its data. ConfigError where its task reads none such, or cuts none so."""
     for file in files:
         if not file.exists():
-            raise DataError(f"there is no file {file}", where=str(file))
+            raise unreadable(file, FileNotFoundError())
     data: Any = run.config.data
     if unknown := [name for name in cut if name not in type(data).model_fields]:
         why = f"a run of {run.config.task.kind} has none"

@@ -10,7 +10,7 @@ import pytest
 
 from regard.commands.evaluate import _draw
 from regard.core.figure import can_draw
-from regard.errors import ConfigError, RegardError
+from regard.errors import ConfigError, DataError, RegardError
 from regard.runs.config import load_config
 from regard.tasks.evaluation import Evaluation
 from regard.training.start import train
@@ -70,3 +70,9 @@ def test_classify_abstains_and_says_what_it_is_for(regard, trained: tuple[Path, 
     assert "--abstain-below" in told and "--threshold" in told
     wrong = regard("tag", run, input="fine film\n").exception
     assert isinstance(wrong, RegardError) and "regard classify" in str(wrong.help)
+
+
+def test_a_missing_file_gets_the_nearest_name(regard, trained: tuple[Path, Path]) -> None:
+    told = regard("evaluate", trained[0], trained[1].with_name("filn.tsv")).exception
+    assert isinstance(told, DataError)
+    assert told.help == f"did you mean {trained[1]}?"

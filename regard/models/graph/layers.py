@@ -66,7 +66,7 @@ class GraphAttention(nn.Module):
 
     ``mechanism`` gives α of queries, keys and values. ``projections``: 1, where W h is all three (GAT); 2, where keys
     are values (GATv2); 3 (a Transformer). ``mask``: who sees whom. ``dropout``: of the inputs; ``value_dropout``: of
-    W_v h, after α is known, as the code of GAT's authors has it (recalled, not read again).
+    W_v h, after α is known, as the code of GAT's authors has it (``attn_head`` of their ``utils/layers.py``).
     """
 
     def __init__(
