@@ -19,7 +19,7 @@ from regard.models.graph.config import GraphNetConfig
 from regard.models.graph.layers import GraphAttention, NodeFeatures, degree_weights
 from regard.runs.config import load_config
 from regard.tasks.find_config import find_config
-from regard.tasks.graph_parts import opened
+from regard.tasks.graph_parts import graph_of
 from regard.tasks.nodes.task import sample_graph
 from regard.testing.law import same
 
@@ -174,9 +174,9 @@ def test_a_drawn_split_has_so_many_of_each_class(tmp_path):
     source = {"source": str(tmp_path / "g.npz")}
     split = {"per_class": 5, "valid": 20, "test": 30}
     config = load_config({"task": "nodes", "data": {"train": [source], "split": split}, "train": {"epochs": 1}})
-    graph = opened(config.data.train[0], config.data)
+    graph = graph_of(config.data.train[0], config.data)
     assert np.bincount(graph.labels[graph.parts["train"]]).tolist() == [5, 5, 5]
     assert [int(mask.sum()) for mask in graph.parts.values()] == [15, 20, 30]
     assert not (graph.parts["train"] & graph.parts["valid"] | graph.parts["valid"] & graph.parts["test"]).any()
     other = load_config({**config.model_dump(), "data": {"train": [source], "split": split | {"seed": 2}}})
-    assert (opened(other.data.train[0], other.data).parts["train"] != graph.parts["train"]).any()
+    assert (graph_of(other.data.train[0], other.data).parts["train"] != graph.parts["train"]).any()

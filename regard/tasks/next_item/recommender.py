@@ -10,13 +10,12 @@ import numpy as np
 import torch
 
 from regard.attention.observe import observe, twin
-from regard.core.input_list import require_list
+from regard.core.call_checks import require_count, require_list
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
 from regard.core.task import Indices, MetricSums, never
 from regard.core.untrusted_files import parse_json
 from regard.data.padding import padded
 from regard.data.tokenizers.tokenizer import BEGIN, SPECIALS, UNKNOWN
-from regard.errors import ConfigError
 from regard.models.language_model import LanguageModel
 from regard.tasks.next_item.codecs import ItemCodec
 from regard.tasks.next_item.config import NextItemConfig
@@ -56,8 +55,7 @@ class Recommender:
         require_list(inputs)
         settings = self.config.recommend
         count, new = settings.top_k if top_k is None else top_k, settings.new if new is None else new
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise ConfigError(f"top_k cannot be {count!r}", where="top_k", why="it is a whole number from 1 on")
+        require_count("top_k", count)
         sessions = [_items(each) for each in inputs]
         found: list[Recommendation] = []
         for begin in range(0, len(sessions), ROWS):

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from regard.attention.observe import observe, twin
-from regard.core.input_list import require_list
+from regard.core.call_checks import require_list
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
 from regard.core.task import Indices, MetricSums, never
 from regard.core.untrusted_files import parse_json
