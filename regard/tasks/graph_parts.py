@@ -63,12 +63,23 @@ def _drawn(graph: Graph, split: NodeSplit) -> dict[str, npt.NDArray[np.bool_]]:
     first, rest = order[rank < split.per_class], order[rank >= split.per_class]
     if len(rest) < split.valid:
         why = f"{len(order):,} nodes have a label, {len(first):,} of them to train on"
-        raise DataError(f"there are no {split.valid:,} nodes left to validate on", where=graph.where, why=why)
+        what = f"there are no {split.valid:,} nodes left to validate on"
+        raise DataError(what, where=graph.where, why=why, help=_fitting(len(order), len(graph.classes)))
     chosen = {"train": first, "valid": rest[: split.valid], "test": rest[split.valid : split.valid + split.test]}
     masks = {part: np.zeros(graph.nodes, np.bool_) for part in PARTS}
     for part, nodes in chosen.items():
         masks[part][nodes] = True
     return masks
+
+
+def _fitting(labelled: int, classes: int) -> str | None:
+    """Settings of a split for so few nodes: a third to train on, of the others a third to validate on."""
+    each = labelled // (3 * max(classes, 1))
+    rest = labelled - each * classes
+    if not each or rest < 2:
+        return None
+    sizes = {"per_class": each, "valid": max(rest // 3, 1), "test": rest - max(rest // 3, 1)}
+    return " ".join(f"--set data.split.{name}={size}" for name, size in sizes.items())
 
 
 def asked_nodes(graph: Graph, part: str) -> npt.NDArray[np.bool_]:

@@ -93,6 +93,8 @@ def test_each_edge_stands_once():
         (NODES.replace("valid", "validation"), EDGES, "nodes.csv:3", "is no part"),
         (NODES.replace("node", "name"), EDGES, "nodes.csv:1", "no column of names"),
         ("node,label\nx,one\n", EDGES, "nodes.csv:1", "no features"),
+        ("node,label,a\n", EDGES, "nodes.csv", "no nodes"),
+        (NODES.replace("0.5", "5" * 200_000), EDGES, "nodes.csv:4", "no cells"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_by_line(tmp_path, nodes, edges, where, what):
