@@ -2,7 +2,7 @@
 
     RegardError            1
     ├── ConfigError        2   a config key, an override, an option, a combination that cannot be built
-    ├── DataError          3   a corpus: missing, misaligned, empty, not UTF-8
+    ├── DataError          3   data: missing, misaligned, empty, not UTF-8, no input of a model
     ├── ModelError         4   a run or model folder: missing, truncated, foreign, too new
     ├── TrainingError      5   training cannot go on: no finite loss, out of memory
     └── StorageError       6   the machine refuses: disk full, no permission
@@ -44,7 +44,7 @@ class ConfigError(RegardError):
 
 
 class DataError(RegardError):
-    """A corpus that cannot be read as parallel text."""
+    """Data that cannot be read as what they should be: a corpus, a graph, a line of input."""
 
     exit_code = 3
 

@@ -19,7 +19,7 @@ from regard.models.graph.config import GraphNetConfig
 from regard.models.graph.layers import GraphAttention, NodeFeatures, NodeLinear, degree_weights
 from regard.runs.config import load_config
 from regard.tasks.find_config import find_config
-from regard.tasks.graph_parts import opened
+from regard.tasks.graph_parts import graph_of
 from regard.tasks.nodes.task import sample_graph
 from regard.testing.law import same
 
@@ -202,9 +202,22 @@ def test_a_drawn_split_has_so_many_of_each_class(tmp_path):
     source = {"source": str(tmp_path / "g.npz")}
     split = {"per_class": 5, "valid": 20, "test": 30}
     config = load_config({"task": "nodes", "data": {"train": [source], "split": split}, "train": {"epochs": 1}})
-    graph = opened(config.data.train[0], config.data)
+    graph = graph_of(config.data.train[0], config.data)
     assert np.bincount(graph.labels[graph.parts["train"]]).tolist() == [5, 5, 5]
     assert [int(mask.sum()) for mask in graph.parts.values()] == [15, 20, 30]
     assert not (graph.parts["train"] & graph.parts["valid"] | graph.parts["valid"] & graph.parts["test"]).any()
     other = load_config({**config.model_dump(), "data": {"train": [source], "split": split | {"seed": 2}}})
-    assert (opened(other.data.train[0], other.data).parts["train"] != graph.parts["train"]).any()
+    assert (graph_of(other.data.train[0], other.data).parts["train"] != graph.parts["train"]).any()
+
+
+def test_a_graph_too_small_for_the_usual_split_is_told_one_that_fits(tmp_path):
+    np.savez(tmp_path / "g.npz", x=np.ones((20, 1)), edges=np.zeros((0, 2), np.int64), y=np.arange(20) % 2)
+    with pytest.raises(DataError, match="left to validate on") as refused:
+        parts_of_the_usual_split(tmp_path, [])
+    settings = str(refused.value.help).removeprefix("--set ").split(" --set ")
+    assert parts_of_the_usual_split(tmp_path, settings) == [6, 4, 10]
+
+
+def parts_of_the_usual_split(folder: Path, settings: list[str]) -> list[int]:
+    config = find_config([str(folder / "g.npz")], [], settings)
+    return [int(mask.sum()) for mask in graph_of(config.data.train[0], config.data).parts.values()]

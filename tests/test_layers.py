@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -122,6 +123,30 @@ def test_a_public_class_name_occurs_once() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(module)
     assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}
+
+
+FAILURES = ("RegardError", "ConfigError", "DataError", "ModelError", "TrainingError", "StorageError")
+WORD = re.compile(r"[A-Z][a-z]* ")  # JSON, LSTM, SentencePiece, TensorBoard and the like are names
+NAMES = ("Parquet ",)
+
+
+def test_a_failure_is_told_in_lower_case_and_without_a_full_stop() -> None:
+    """It follows "error: ", and what is refused is worded alike whoever refuses it."""
+    found = []
+    for module, text in house().items():
+        for node in ast.walk(parsed(text)):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id in FAILURES
+                and node.args
+            ):
+                parts = getattr(node.args[0], "values", [node.args[0]])  # of an f-string
+                first, last = (getattr(each, "value", None) for each in (parts[0], parts[-1]))
+                begins = isinstance(first, str) and WORD.match(first) and not first.startswith(NAMES)
+                ends = isinstance(last, str) and last.endswith(".")
+                found += [f"{module}: {first!r}"] if begins or ends else []
+    assert found == []
 
 
 OPENERS = ("What", "Of", "Who", "Whose", "Where", "How", "Those", "Its")

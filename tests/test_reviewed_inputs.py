@@ -16,9 +16,8 @@ from regard.data.midi import read_midi
 from regard.data.shared_files import FilesConfig
 from regard.errors import ConfigError, DataError
 from regard.runs.parameter_counts import parameters_by_part
-from regard.tasks.classification.answers import number
 from regard.tasks.classification.classifier import Classifier
-from regard.tasks.classification.labelled_text import LabelledText
+from regard.tasks.label_numbers import read_number
 from regard.tasks.next_item.data_config import SessionDataConfig
 from regard.tasks.next_item.task import _compute_metrics
 from regard.tasks.tagging.data_config import TaggedDataConfig
@@ -41,7 +40,7 @@ def test_a_whole_surrogate_pair_is() -> None:
 @pytest.mark.parametrize("label", ["1e308", "-1e31", "inf", "nan", "\u0663", "1_000", "0x10", "", "1e", "one"])
 def test_what_is_no_number_to_learn_is_told_with_its_line(label: str) -> None:
     with pytest.raises(DataError, match="is no number") as caught:
-        number(LabelledText(("text",), (label,), "x.tsv:3"))
+        read_number((label,), "x.tsv:3")
     assert caught.value.where == "x.tsv:3"
 
 
@@ -49,7 +48,7 @@ def test_what_is_no_number_to_learn_is_told_with_its_line(label: str) -> None:
     ("label", "value"), [("1e30", 1e30), (" -2.5 ", -2.5), (".5", 0.5), ("+3.", 3.0), ("1E-9", 1e-9)]
 )
 def test_numbers(label: str, value: float) -> None:
-    assert number(LabelledText(("text",), (label,), "x")) == value
+    assert read_number((label,), "x") == value
 
 
 def test_an_option_of_another_kind_of_label_is_refused() -> None:
@@ -77,7 +76,7 @@ def test_film_times_of_midi_are_refused(tmp_path: Path) -> None:
         with pytest.raises(DataError, match="no MIDI file") as caught:
             read_midi(tmp_path / "x.mid", 1)
         assert "SMPTE" in str(caught.value.why)
-    with pytest.raises(DataError, match="there is no file"):
+    with pytest.raises(DataError, match="there is no such file"):
         read_midi(tmp_path / "y.mid", 1)
 
 

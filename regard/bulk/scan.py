@@ -115,6 +115,6 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError("A gzip file is truncated or damaged.", where=str(path), why=str(error)) from error
+        raise DataError("a gzip file is truncated or damaged", where=str(path), why=str(error)) from error
     except OSError as error:
-        raise DataError("The file cannot be read.", where=str(path), why=error.strerror or str(error)) from error
+        raise DataError("the file cannot be read", where=str(path), why=error.strerror or str(error)) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import typer
 
 from regard.commands.progress import progress
 from regard.commands.shared_arguments import SharedOption, taken_together
+from regard.core.cores import usable_cores
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def run_bulk(bulk: Bulk, run: Path, spec: Mapping[str, Any], *, doing: str) -> N
     out = bulk.require(spec["verb"])
     share = Share() if bulk.shard is None else parse_share(bulk.shard)
     workers = bulk.workers or 1
-    spec = {**spec, "run": str(run), "threads": spec["threads"] or max(1, _cores() // workers)}
+    spec = {**spec, "run": str(run), "threads": spec["threads"] or max(1, usable_cores() // workers)}
     order = Order(str(out), [str(path) for path in bulk.files], spec, (share.number, share.of), bulk.block)
     began = time.monotonic()
     with _reading(bulk.files) as advance:
@@ -201,7 +201,3 @@ def _tell(made: dict[str, Any], named: Sequence[str], seconds: float, out: Path,
             typer.echo(f"  {each}", err=True)
     if as_json:
         typer.echo(json.dumps(made | {"seconds": round(seconds, 3), "output": str(out)}))
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

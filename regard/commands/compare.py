@@ -136,14 +136,14 @@ def _require(config: RunConfig) -> None:
 def _digests(corpora: tuple[CorpusConfig, ...]) -> list[dict[str, Any]]:
     """Describe the test set with the digests of its files, so that a changed text is measured anew."""
     from regard.core import atomic_files
-    from regard.errors import DataError
+    from regard.data.text_files import unreadable
 
     parts = []
     for corpus in corpora:
         files = [path for one in corpus.each_file() for path in (one.source, one.target) if path is not None]
         for path in files:
             if not path.is_file():
-                raise DataError(f"there is no file {path}", where=str(path))
+                raise unreadable(path, FileNotFoundError())
         parts.append(
             {"corpus": corpus.model_dump(mode="json"), "sha256": [atomic_files.sha256(path) for path in files]}
         )

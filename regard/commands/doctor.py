@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from regard.commands.options import AsJson, epilog
+from regard.core.cores import usable_cores
 from regard.core.installation import extra_command, extras
 
 __all__ = ["register"]
@@ -88,7 +89,7 @@ def _kernels() -> Iterator[tuple[str, str]]:
 def _machine() -> Iterator[tuple[str, str]]:
     import torch
 
-    yield "cores", f"{os.cpu_count()}, {_usable_cores()} usable by this process"
+    yield "cores", f"{os.cpu_count()}, {usable_cores()} usable by this process"
     yield "threads", f"{torch.get_num_threads()} of torch"
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         yield "memory", f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.1f} GiB"
@@ -101,14 +102,10 @@ def _machine() -> Iterator[tuple[str, str]]:
         yield "accelerators", "none: the CPU computes"
 
 
-def _usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _odd_machine() -> Iterator[str]:
     import torch
 
-    threads, cores = torch.get_num_threads(), _usable_cores()
+    threads, cores = torch.get_num_threads(), usable_cores()
     if threads > cores:
         yield f"torch uses {threads} threads on {cores} usable cores: export OMP_NUM_THREADS={cores}"
     if (sys.stdout.encoding or "").lower().replace("-", "") != "utf8":

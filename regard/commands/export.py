@@ -110,8 +110,9 @@ def _of_predictor(
 ) -> str:  # fmt: skip
     """Export what a predictor holds; returns what is said of the comparison."""
     from regard.core import atomic_files
+    from regard.share.export_format import missing_library
 
-    uncompared = format.absent_library()
+    uncompared = missing_library(format)
     texts = [] if uncompared else format.texts(run, source, lines)
     predictor = open_predictor(run.path, checkpoint=checkpoint, device="cpu", threads=None)
     with atomic_files.publishing(folder) as workshop:
@@ -130,10 +131,11 @@ def _translation(
 ) -> str:  # fmt: skip
     """Export a translation model; returns what is said of the comparison."""
     from regard.core import atomic_files
+    from regard.share.export_format import missing_library
     from regard.share.parity import compare, greedy_decoder
 
     _require_libraries(to, format.libraries)
-    uncompared = format.absent_library()
+    uncompared = missing_library(format)
     lines = [] if uncompared else _lines(opened, source, most)
     translator = open_model(opened.path, checkpoint=checkpoint, device="cpu", threads=None)
     positions = min(_positions(translator), format.max_positions())

@@ -190,7 +190,7 @@ def _decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
             yield line.removesuffix(b"\r").decode("utf-8")
         except UnicodeDecodeError as error:
             raise DataError(
-                "A line is not valid UTF-8.",
+                "a line is not valid UTF-8",
                 where=f"{name}:{number}",
                 why=f"byte {error.start + 1} of the line is 0x{error.object[error.start]:02x}: {error.reason}",
                 help="iconv -f WINDOWS-1252 -t UTF-8, if that is its encoding",

@@ -25,7 +25,6 @@ __all__ = [
     "EngineName",
     "LengthPenalty",
     "NoRepeatPieces",
-    "PairSource",
     "PairTarget",
     "Port",
     "Run",
@@ -41,10 +40,6 @@ __all__ = [
 
 Run = Annotated[
     Path, typer.Argument(metavar="RUN", help="Run folder, for example runs/m30k.", autocompletion=completion.runs)
-]
-PairSource = Annotated[
-    Path,
-    typer.Argument(metavar="SOURCE", help="Source sentences, one a line; or a .tsv, .jsonl, .csv or .parquet of both."),
 ]
 PairTarget = Annotated[
     Path | None, typer.Argument(metavar="TARGET", help="Target sentences, line by line those of SOURCE.")

@@ -31,7 +31,9 @@ Input = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Setting of the prediction, such as beam=1; may be repeated."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Setting of the prediction, such as beam=1 or top_k=3; may be repeated."
+    ),
 ]
 
 

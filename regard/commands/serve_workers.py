@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.commands.server_plan import ServerPlan, bound_socket, log_requests, require_libraries
+from regard.core.cores import usable_cores
 from regard.errors import ConfigError, RegardError
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def serve_with_workers(plan: ServerPlan, count: int) -> None:
 
 def _share(plan: ServerPlan, count: int) -> ServerPlan:
     """Return the plan of each worker: its share of threads and of connections of one address, and shared weights."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     if count > cores:
         print(f"note: {count} workers share {cores} cores; more workers than cores answer no sooner", file=sys.stderr)
     threads = plan.opening.get("threads") or max(1, cores // count)

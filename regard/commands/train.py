@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from regard.commands import completion
+from regard.commands.options import epilog
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,10 +20,21 @@ if TYPE_CHECKING:
 
 __all__ = ["new_folder", "open_display", "register"]
 
-EPILOG = (
-    "Examples:  regard train train.en train.de --valid val.en val.de   |   regard train pairs.tsv   |   "
-    "regard train book.txt   |   regard train multi30k --set train.lr=3e-3 --name first   |   "
-    "regard train --resume runs/first   |   torchrun --standalone --nproc-per-node 2 -m regard train multi30k"
+EPILOG = epilog(
+    "regard train train.en train.de --valid val.en val.de",
+    "regard train pairs.tsv",
+    "regard train reviews.csv --set data.text=body --set data.label=stars",
+    "regard train train.conllu --valid-file dev.conllu",
+    "regard train book.txt",
+    "regard train nodes.csv edges.csv",
+    "regard train multi30k --set train.lr=3e-3 --name first",
+    "regard train --resume runs/first",
+    "torchrun --standalone --nproc-per-node 2 -m regard train multi30k",
+)
+
+WHAT = (
+    "Files of one kind: SOURCE TARGET, a .tsv, .csv, .parquet, .jsonl, .conllu or text, a folder of texts, tables of "
+    "nodes and of edges, or a .npz; or a recipe, by its name or as a .toml."
 )
 
 
@@ -34,7 +46,7 @@ def train(
     what: Annotated[
         list[str] | None,
         typer.Argument(
-            help="SOURCE TARGET, one .tsv, .jsonl, .csv, .parquet or text, a folder of texts, a recipe, or a .toml.",
+            help=WHAT,
             show_default=False,
             autocompletion=completion.recipes_and_files,
         ),
@@ -64,13 +76,14 @@ def train(
     ] = 600,
     tensorboard: Annotated[bool, typer.Option(help="Write TensorBoard curves too (the extra tensorboard).")] = False,
 ) -> None:
-    """Train a model from parallel text, or a language model from one text.
+    """Train a model from files, or by a recipe; what the files hold tells the task, and what was chosen is said.
 
     Ctrl-C saves and stops; --resume goes on as if nothing had happened. Started by torchrun or a scheduler that sets
     RANK and WORLD_SIZE, it trains as one of several ranks, and the same command goes on with the run that it began.
     """
     if resume is not None and (what or valid or valid_file or set_ or name):
-        raise ConfigError("--resume takes the run as it is", help=f"regard train --resume {resume}")
+        why, help = "it keeps the config it began with", f"regard train --resume {resume}"
+        raise ConfigError("--resume takes the run as it is", why=why, help=help)
     if name is not None and (name in ("", ".", "..") or Path(name).name != name):
         raise ConfigError(
             f"{name!r} is no name of a run folder", where="--name", help="--runs says where run folders lie"

@@ -47,6 +47,7 @@ __all__ = [
     "write_json",
 ]
 
+ROLES = ("tmp", "removed", "old")  # of hidden names, which no user knows
 CHUNK = 1 << 20  # bytes handed to one write call
 
 HELP = {
@@ -56,6 +57,8 @@ HELP = {
     errno.EACCES: "choose a folder you may write to, or have its owner grant it (chmod u+w)",
     errno.EEXIST: "name another, or remove what is there",
     errno.ENOTEMPTY: "name another, or remove what is there",
+    errno.ENOENT: "make the folder first (mkdir -p), or choose another",
+    errno.ENOTDIR: "a part of the path is a file: choose another folder",
     errno.EPERM: "choose a folder you may write to, or have its owner grant it (chmod u+w)",
 }
 
@@ -78,9 +81,10 @@ def explain_os_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
+        hidden = [str(hidden_sibling(each, role)) for each in (path, path.absolute(), path.resolve()) for role in ROLES]
         raise StorageError(
             f"cannot store {path}: {reason}",
-            where=str(error.filename or path),
+            where=str(path if error.filename is None or str(error.filename) in hidden else error.filename),
             why="nothing that was stored before is lost",
             help=HELP.get(error.errno or 0, "check the disk and the folder"),
         ) from error
@@ -263,7 +267,7 @@ def sweep(folder: Path) -> None:
             if not name.exists():
                 os.rename(old, name)
                 fault_point("put-back")
-        for role in ("tmp", "removed", "old"):
+        for role in ROLES:
             for path in sorted(folder.glob(f".*.{role}")):
                 _remove(path)
                 fault_point("swept")

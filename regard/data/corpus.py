@@ -258,6 +258,4 @@ def _map(path: Path, dtype: np.dtype[Any], count: int) -> Numbers:
 
 
 def _damaged(path: Path, why: str) -> DataError:
-    return DataError(
-        "The prepared corpus is damaged.", where=str(path), why=why, help=f"delete it: rm -r {path.parent}"
-    )
+    return DataError("the prepared corpus is damaged", where=str(path), why=why, help=f"delete it: rm -r {path.parent}")

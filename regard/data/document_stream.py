@@ -154,7 +154,7 @@ def open_or_prepare_documents(
         head = _write(text, cut, tokenizer, temporary, number, progress)
         if content and head.content != content:
             raise DataError(
-                "The text is not the one this run began with.",
+                "the text is not the one this run began with",
                 where=text.name,
                 help="restore the text to go on, or begin another run",
             )
@@ -195,7 +195,7 @@ def _write(
             if progress is not None:
                 progress(total)
         if not count:
-            raise DataError("There is no document to learn from.", where=text.name, why="every one is blank")
+            raise DataError("there is no document to learn from", where=text.name, why="every one is blank")
     return _Head(
         name=text.name, fingerprint="", content=digest.hexdigest(), dtype=dtype, tokens=total,
         documents=count, bytes=size, characters=characters,
@@ -230,5 +230,5 @@ def _map(path: Path, dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
 
 def _damaged(path: Path, why: str) -> DataError:
     return DataError(
-        "The prepared documents are damaged.", where=str(path), why=why, help="remove this folder: they are made anew"
+        "the prepared documents are damaged", where=str(path), why=why, help="remove this folder: they are made anew"
     )

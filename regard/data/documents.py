@@ -99,7 +99,7 @@ def _text_files(source: Path) -> list[Path]:
     found = sorted(path for path in every if holds_records(path) or _is_text(path))
     if not found:
         raise DataError(
-            "There is no text in this folder.",
+            "there is no text in this folder",
             where=str(source),
             why=f"its texts end in {', '.join(TEXTS)}, .jsonl or .csv",
         )
@@ -191,18 +191,18 @@ def parse_document(line: str, *, where: str) -> TextDocument:
     try:
         row = parse_json(line)
     except ValueError as error:
-        raise DataError("A line is not JSON.", where=where, why=str(error)) from error
+        raise DataError("a line is not JSON", where=where, why=str(error)) from error
     if not isinstance(row, dict):
-        raise DataError("A line is not a JSON object.", where=where)
+        raise DataError("a line is not a JSON object", where=where)
     wanted = ("text",) if "text" in row else ("prompt", "completion")
     if missing := [name for name in wanted if name not in row]:
         help = 'a document is {"text": …} or {"prompt": …, "completion": …}'
-        raise DataError(f'A line has no key "{missing[0]}".', where=where, why=told_keys(row), help=help)
+        raise DataError(f'a line has no key "{missing[0]}"', where=where, why=told_keys(row), help=help)
     for name in wanted:
         if not isinstance(row[name], str):
-            raise DataError(f'"{name}" is not a string.', where=where)
+            raise DataError(f'"{name}" is not a string', where=where)
         if any("\ud800" <= character <= "\udfff" for character in row[name]):
-            raise DataError(f'"{name}" holds half of a surrogate pair, which is no text.', where=where)
+            raise DataError(f'"{name}" holds half of a surrogate pair, which is no text', where=where)
     return TextDocument("", row["text"]) if "text" in row else TextDocument(row["prompt"], row["completion"])
 
 

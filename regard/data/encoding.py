@@ -24,6 +24,7 @@ from typing import IO, Any, BinaryIO, NamedTuple, NoReturn, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from regard.core.cores import usable_cores
 from regard.data.tokenizers import subword
 from regard.data.tokenizers.catalogue import load_tokenizer
 from regard.data.tokenizers.tokenizer import Tokenizer
@@ -53,7 +54,7 @@ def processes_for(files: Iterable[Path], wanted: int | None = None) -> int:
     if wanted is not None:
         return wanted
     size = sum(path.stat().st_size for path in files if path.is_file())
-    return len(os.sched_getaffinity(0)) if size >= LARGE and sys.executable else 1
+    return usable_cores() if size >= LARGE and sys.executable else 1
 
 
 def encode_chunks(
@@ -112,7 +113,7 @@ class _Worker:
             return _receive(self._process.stdout)
         except (OSError, EOFError) as error:
             raise DataError(
-                "A process that was tokenising has died.",
+                "a process that was tokenising has died",
                 where=f"process {self._process.pid}",
                 why=f"it ended with status {self._process.wait()}; out of memory, it would be −9",
                 help="--set data.processes=1 tokenises in this process alone",

@@ -48,7 +48,7 @@ def paired_files(source: FileNames, target: FileNames | None) -> list[tuple[Path
     targets = named_files(target)
     if len(sources) != len(targets):
         raise DataError(
-            f"There are {len(sources):,} source and {len(targets):,} target files.",
+            f"there are {len(sources):,} source and {len(targets):,} target files",
             where=spelled(source),
             why=f"they are pairs in the order of names, {sources[0]} and {targets[0]} the first",
             help="ls both patterns: a part is missing, or a file too much matches",
@@ -57,7 +57,7 @@ def paired_files(source: FileNames, target: FileNames | None) -> list[tuple[Path
         for one, other in zip(sources, targets, strict=True):
             if _varying(source, one) != _varying(target, other):
                 raise DataError(
-                    "Source and target files are not parts of the same names.",
+                    "source and target files are not parts of the same names",
                     where=str(one),
                     why=f"in the order of names its partner is {other}",
                     help='rename them, or list the files of both sides in their order: source = ["…", "…"]',
@@ -82,7 +82,7 @@ def _is_pattern(name: Path) -> bool:
 def _matches(pattern: Path) -> list[Path]:
     found = sorted(path for path in map(Path, glob.glob(str(pattern), recursive=True)) if path.is_file())
     if not found:
-        raise DataError("No file matches the pattern.", where=str(pattern), help=f"ls {pattern}")
+        raise DataError("no file matches the pattern", where=str(pattern), help=f"ls {pattern}")
     return found
 
 

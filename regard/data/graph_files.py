@@ -173,7 +173,10 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     mark = "\t" if path.name.removesuffix(".gz").endswith((".tsv", ".txt")) else ","
     for number, line in enumerate(read_lines(path), start=1):
         if line.strip():
-            yield number, [cell.strip() for cell in next(csv.reader([line], delimiter=mark))]
+            try:
+                yield number, [cell.strip() for cell in next(csv.reader([line], delimiter=mark))]
+            except csv.Error as error:
+                raise DataError("the line has no cells", where=f"{path}:{number}", why=str(error)) from error
 
 
 def _of_tables(nodes: Path, edges: Path, directed: bool) -> Graph:
@@ -187,14 +190,15 @@ def _of_tables(nodes: Path, edges: Path, directed: bool) -> Graph:
     columns = [at for at, name in enumerate(head) if name not in (NODE, LABEL, PART)]
     if not columns:
         raise DataError("the nodes have no features", where=f"{nodes}:1", why=f"the columns are {', '.join(head)}")
+    if len(rows) < 2:
+        raise DataError("the table has no nodes", where=str(nodes), why="it holds nothing but the names of its columns")
     names: dict[str, int] = {}
     labels, parts, values = list[str](), list[str](), np.zeros((len(rows) - 1, len(columns)), np.float32)
     for place, (number, cells) in enumerate(rows[1:]):
         where = f"{nodes}:{number}"
         if len(cells) != len(head):
-            raise DataError(
-                "a node has not the columns of the first line", where=where, why=f"{len(cells)}, {len(head)}"
-            )
+            why = f"it has {len(cells)} cells, and the first line names {len(head)} columns"
+            raise DataError("a node has not the columns of the first line", where=where, why=why)
         named = dict(zip(head, cells, strict=True))
         if names.setdefault(named[NODE], place) != place:
             raise DataError(f"the node {named[NODE]} stands there twice", where=where)

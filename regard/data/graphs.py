@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from regard.data.feature_file import FeatureFile
 
-__all__ = ["PARTS", "UNLABELLED", "Graph", "edge_pairs", "normalised_rows"]
+__all__ = ["PARTS", "UNLABELLED", "Graph", "edge_count", "edge_pairs", "normalised_rows"]
 
 PARTS = ("train", "valid", "test")
 UNLABELLED = -1
@@ -57,6 +57,12 @@ class Graph:
         return (root[self.pairs[0]] * root[self.pairs[1]]).astype(np.float32)
 
     @property
+    def mutual(self) -> bool:
+        """Whether of every two nodes either both see the other or none does."""
+        first, second = self.pairs
+        return np.array_equal(np.sort(second * self.nodes + first), first * self.nodes + second)
+
+    @property
     def isolated(self) -> Numbers:
         """Nodes that see nobody but themselves, and are seen by nobody."""
         apart = self.pairs[0] != self.pairs[1]
@@ -80,9 +86,15 @@ class Graph:
 
     def told(self) -> str:
         """Sizes in a line."""
-        edges = (self.pairs.shape[1] - self.nodes) // 2
+        edges = edge_count([self])
         alone = f", {len(self.isolated):,} of them without an edge" if len(self.isolated) else ""
         return f"{self.nodes:,} nodes{alone}, {edges:,} edges, {self.features:,} features, {len(self.classes)} classes"
+
+
+def edge_count(graphs: Sequence[Graph]) -> int:
+    """The edges of graphs, a node's own left out: each counts once where all go both ways, else in its direction."""
+    directed = sum(graph.pairs.shape[1] - graph.nodes for graph in graphs)
+    return directed // 2 if all(graph.mutual for graph in graphs) else directed
 
 
 def edge_pairs(edges: Numbers, nodes: int, *, directed: bool = False) -> Numbers:

@@ -94,5 +94,5 @@ def _map(path: Path, dtype: np.dtype[np.integer], count: int) -> npt.NDArray[np.
 
 def _damaged(path: Path, why: str) -> DataError:
     return DataError(
-        "The index of the corpus by length is damaged.", where=str(path), why=why, help=f"rm -r {path.parent}"
+        "the index of the corpus by length is damaged", where=str(path), why=why, help=f"rm -r {path.parent}"
     )

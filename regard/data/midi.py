@@ -11,6 +11,7 @@ from regard.core.atomic_files import write_bytes_atomically
 from regard.core.installation import extra_command
 from regard.core.untrusted_files import SMALL, read_bytes
 from regard.data.notes import Frame
+from regard.data.text_files import unreadable
 from regard.errors import ConfigError, DataError
 
 __all__ = ["read_midi", "write_midi"]
@@ -28,7 +29,7 @@ def read_midi(path: Path, steps: int) -> list[Frame]:
     """
     mido = _library()
     if not path.is_file():
-        raise DataError(f"there is no file {path}", where=str(path))
+        raise unreadable(path, FileNotFoundError())
     try:
         file = mido.MidiFile(file=io.BytesIO(read_bytes(path, SMALL)))
         if file.ticks_per_beat < 1:
@@ -36,12 +37,12 @@ def read_midi(path: Path, steps: int) -> list[Frame]:
         ticks = file.ticks_per_beat / steps
         sounding = list(_notes(mido.merge_tracks(file.tracks), ticks))
     except (ArithmeticError, EOFError, IndexError, KeyError, LookupError, OSError, TypeError, ValueError) as error:
-        raise DataError("This is no MIDI file.", where=str(path), why=str(error) or type(error).__name__) from error
+        raise DataError("this is no MIDI file", where=str(path), why=str(error) or type(error).__name__) from error
     if not sounding:
-        raise DataError("No note sounds in this file.", where=str(path))
+        raise DataError("no note sounds in this file", where=str(path))
     first, last = min(begin for _, begin, _ in sounding), max(end for _, _, end in sounding)
     if last - first > MOST_FRAMES:
-        what = f"The piece lasts {last - first:,} frames."
+        what = f"the piece lasts {last - first:,} frames"
         raise DataError(what, where=str(path), why=f"the most are {MOST_FRAMES:,}", help="fewer --steps")
     frames: list[set[int]] = [set() for _ in range(last - first)]
     for pitch, begin, end in sounding:

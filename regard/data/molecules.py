@@ -41,11 +41,11 @@ def read_fasta(path: Path) -> Iterator[FastaRecord]:
                 yield _record(words, lines, where)
             words, where, lines = tuple(text[1:].split()), f"{path}:{number}", []
         elif text and words is None:
-            what = "The sequence has no line above it."
+            what = "the sequence has no line above it"
             raise DataError(what, where=f"{path}:{number}", why="a record begins with > and its name")
         elif text and not text.startswith(";"):
             if len(text.split()) > 1:
-                raise DataError("There is a space in the sequence.", where=f"{path}:{number}")
+                raise DataError("there is a space in the sequence", where=f"{path}:{number}")
             lines.append(text)
     if words is not None:
         yield _record(words, lines, where)
@@ -53,7 +53,7 @@ def read_fasta(path: Path) -> Iterator[FastaRecord]:
 
 def _record(words: tuple[str, ...], lines: list[str], where: str) -> FastaRecord:
     if not lines:
-        raise DataError("There is no sequence below this line.", where=where)
+        raise DataError("there is no sequence below this line", where=where)
     return FastaRecord(words, "".join(lines), where)
 
 

@@ -27,7 +27,7 @@ def read_pieces(path: Path, *, steps: int, part: str | None = None) -> Iterator[
     if path.is_dir():
         found = sorted(file for file in path.rglob("*") if file.suffix.lower() in MIDI and file.is_file())
         if not found:
-            raise DataError("There is no music in this folder.", where=str(path), why="its files end in .mid or .midi")
+            raise DataError("there is no music in this folder", where=str(path), why="its files end in .mid or .midi")
         for file in found:
             yield read_midi(file, steps)
     elif path.suffix.lower() in MIDI:
@@ -50,7 +50,7 @@ def _read(path: Path) -> Any:
         return parse_json(content)
     except (OSError, EOFError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise DataError("The music cannot be read.", where=str(path), why=why) from error
+        raise DataError("the music cannot be read", where=str(path), why=why) from error
 
 
 def _part(found: Any, part: str | None, path: Path) -> list[Any]:
@@ -58,7 +58,7 @@ def _part(found: Any, part: str | None, path: Path) -> list[Any]:
         if part not in found:
             parts = ", ".join(map(str, found))
             raise DataError(
-                "The file has several parts." if part is None else f"There is no part {part}.", where=str(path),
+                "the file has several parts" if part is None else f"there is no part {part}", where=str(path),
                 why=f"its parts are {parts[:200]}", help="name one: --part",
             )  # fmt: skip
         found = found[part]
@@ -67,7 +67,7 @@ def _part(found: Any, part: str | None, path: Path) -> list[Any]:
 
 def _list(value: Any, what: str, where: str) -> list[Any]:
     if not isinstance(value, list):
-        raise DataError("This is no music.", where=where, why=f"{what}, not {type(value).__name__}")
+        raise DataError("this is no music", where=where, why=f"{what}, not {type(value).__name__}")
     return value
 
 
@@ -75,5 +75,5 @@ def _frame(value: Any, where: str) -> Frame:
     pitches = _list(value, "a frame is a list of pitches", where)
     for pitch in pitches:
         if not isinstance(pitch, int) or isinstance(pitch, bool) or not SILENCE <= pitch < PITCHES:
-            raise DataError("This is no pitch.", where=where, why=f"{str(pitch)[:20]}: pitches are whole, 0 to 127")
+            raise DataError("this is no pitch", where=where, why=f"{str(pitch)[:20]}: pitches are whole, 0 to 127")
     return tuple(sorted({pitch for pitch in pitches if pitch != SILENCE}))

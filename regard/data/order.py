@@ -45,7 +45,7 @@ def epoch_batches(
 def does_not_fit(number: int, length: int, tokens: int, where: str) -> DataError:
     """The error for ``number`` examples that exceed a batch; the first of them is at ``where`` and has ``length``."""
     return DataError(
-        f"{number:,} sentences do not fit into a batch of {tokens:,} tokens.",
+        f"{number:,} sentences do not fit into a batch of {tokens:,} tokens",
         where=where,
         why=f"that pair has {length:,} pieces, the end symbol included",
         help="lower data.max_length below the tokens of a batch, or raise the latter",
@@ -93,7 +93,7 @@ def mixed_epoch(sizes: Sequence[int], weights: Sequence[float], *, seed: int, ep
     function of its arguments; one corpus gives every index exactly once an epoch.
     """
     if not sizes or len(sizes) != len(weights) or min(sizes) < 1 or min(weights) <= 0:
-        raise ConfigError("A mixture needs corpora that hold pairs, each with a weight above 0.", where="data")
+        raise ConfigError("a mixture needs corpora that hold pairs, each with a weight above 0", where="data")
     counts = shares(sum(sizes), weights)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     drawn, visits = [], []

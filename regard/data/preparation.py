@@ -259,7 +259,7 @@ def _refuse_foreign(folder: Path) -> None:
         occupied = folder.exists() and not (folder.is_dir() and not any(folder.iterdir()))
     if occupied and not (folder / "corpus.json").exists():
         raise StorageError(
-            "The folder for the prepared corpus holds something else.",
+            "the folder for the prepared corpus holds something else",
             where=str(folder),
             help="name another folder, or empty this one",
         )
@@ -267,7 +267,7 @@ def _refuse_foreign(folder: Path) -> None:
 
 def _another(name: str) -> DataError:
     return DataError(
-        "The corpus is not the one this run began with.",
+        "the corpus is not the one this run began with",
         where=name,
         why="its text has changed since, and with it the order of the data",
         help="restore the file to go on, or begin another run with the new text",
@@ -277,12 +277,12 @@ def _another(name: str) -> DataError:
 def _nothing_left(report: Report, name: str, share: tuple[float, float]) -> DataError:
     if report.long:
         why = f"{report.long} pairs are longer than {report.max_length} pieces"
-        return DataError("No pair of the corpus is left.", where=name, why=why, help="raise data.max_length")
+        return DataError("no pair of the corpus is left", where=name, why=why, help="raise data.max_length")
     if share != WHOLE:
         return DataError(
-            "No pair of the corpus falls into its share.",
+            "no pair of the corpus falls into its share",
             where=name,
             why=f"share = [{share[0]:g}, {share[1]:g}] is {share[1] - share[0]:.2%} of the pairs",
             help="widen the share, or validate on a corpus of its own: data.valid, --valid",
         )
-    return DataError("The corpus holds no sentence: every line is blank.", where=name)
+    return DataError("the corpus holds no sentence: every line is blank", where=name)

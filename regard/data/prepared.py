@@ -34,10 +34,8 @@ def open_prepared(
             raise damaged(path, "it has another format or version")
         return build(head)
     except FileNotFoundError as error:
-        raise DataError(f"This folder has no prepared {name}.", where=folder) from error
+        raise DataError(f"this folder has no prepared {name}", where=folder) from error
     except OSError as error:
-        raise StorageError(
-            f"The prepared {name} cannot be read.", where=folder, why=error.strerror
-        ) from error
+        raise StorageError(f"the prepared {name} cannot be read", where=folder, why=error.strerror) from error
     except (KeyError, TypeError, ValueError) as error:
         raise damaged(path, str(error)) from error

@@ -157,7 +157,7 @@ class PairReader:
         more = ", …" if self._one_sided_count > len(self._one_sided) else ""
         plural = "line is" if self._one_sided_count == 1 else "lines are"
         return DataError(
-            f"{self._one_sided_count} {plural} blank on one side only.",
+            f"{self._one_sided_count} {plural} blank on one side only",
             where=f"{path}:{first}",
             why=f"a sentence there has no partner: {named}{more}",
             help="delete these lines from both sides, or restore the missing text",
@@ -204,10 +204,10 @@ def layout(config: FileCorpus) -> Literal["two files", "tsv", "jsonl", "table"]:
         return "table"
     if not config.source.is_file():
         raise DataError(
-            "There is no such corpus.", where=str(config.source), help="regard data list; regard train --help"
+            "there is no such corpus", where=str(config.source), help="regard data list; regard train --help"
         )
     raise DataError(
-        "The corpus has a source but no target.",
+        "the corpus has a source but no target",
         where=str(config.source),
         why="only a .tsv, .jsonl, .csv (or .gz of one) or .parquet holds both sides",
         help="name the target file too",
@@ -247,7 +247,7 @@ def _different_lengths(source: Path, target: Path, counts: tuple[int, int]) -> D
         why = f"they look shifted from about line {line} on: a line is missing, extra or broken in two there"
     longer = source if counts[0] > counts[1] else target
     return DataError(
-        f"Source and target have different numbers of lines: {counts[0]:,} and {counts[1]:,}.",
+        f"source and target have different numbers of lines: {counts[0]:,} and {counts[1]:,}",
         where=f"{longer}:{line}",
         why=why,
         help=f"paste {source} {target} | sed -n '{max(1, line - 3)},{line + 3}p'",
@@ -268,7 +268,7 @@ def parse_tab_pair(line: str, *, where: str) -> tuple[str, str]:
         return "", ""
     found = "no tab" if len(columns) == 1 else f"{len(columns)} columns"
     raise DataError(
-        "A line of a TSV file needs two columns, source and target.",
+        "a line of a TSV file needs two columns, source and target",
         where=where,
         why=f"it has {found}",
         help="cut -f1,2 keeps the first two columns" if len(columns) > 2 else None,
@@ -297,9 +297,9 @@ def parse_json_pair(line: str, config: CorpusConfig, *, where: str) -> tuple[str
     try:
         row = parse_json(line)
     except ValueError as error:
-        raise DataError("A line is not JSON.", where=where, why=str(error)) from error
+        raise DataError("a line is not JSON", where=where, why=str(error)) from error
     if not isinstance(row, dict):
-        raise DataError("A line is not a JSON object.", where=where)
+        raise DataError("a line is not a JSON object", where=where)
     return _text(row, config.source_key, where), _text(row, config.target_key, where)
 
 
@@ -313,14 +313,14 @@ def _text(row: dict[str, object], key: str, where: str) -> str:
     if key not in row:
         near = difflib.get_close_matches(key, row, n=1)
         raise DataError(
-            f'A line has no key "{key}".',
+            f'a line has no key "{key}"',
             where=where,
             why=told_keys(row),
             help=f'source_key or target_key = "{near[0]}"?' if near else "set source_key and target_key",
         )
     value = row[key]
     if not isinstance(value, str):
-        raise DataError(f'"{key}" is not a string.', where=where)
+        raise DataError(f'"{key}" is not a string', where=where)
     if any("\ud800" <= character <= "\udfff" for character in value):
-        raise DataError(f'"{key}" holds half of a surrogate pair, which is no text.', where=where)
+        raise DataError(f'"{key}" holds half of a surrogate pair, which is no text', where=where)
     return value

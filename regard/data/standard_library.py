@@ -63,7 +63,7 @@ def write_parts(library: Path, folder: Path) -> dict[str, SourcePart]:
         sizes[part] += len(text.encode())
     if not lines["train"]:
         raise DataError(
-            "There is no source of a standard library here.", where=str(library),
+            "there is no source of a standard library here", where=str(library),
             why="it has no .py files beside tests", help="--from FOLDER, such as /usr/lib/python3.11",
         )  # fmt: skip
     with explain_os_errors(folder):

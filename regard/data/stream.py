@@ -192,10 +192,10 @@ def _write(
                     progress(tokens)
             tokens += file.write(np.array([END], dtype).tobytes()) // np.dtype(dtype).itemsize
         if not characters:
-            raise DataError("There is no text to learn from.", where=config.name, why="it is empty")
+            raise DataError("there is no text to learn from", where=config.name, why="it is empty")
         if content and digest.hexdigest() != content:
             raise DataError(
-                "The text is not the one this run began with.",
+                "the text is not the one this run began with",
                 where=config.name,
                 help="restore the text to go on, or begin another run",
             )
@@ -254,5 +254,5 @@ def _fingerprint(config: TextConfig, tokenizer: Tokenizer) -> str:
 
 def _damaged(path: Path, why: str) -> DataError:
     return DataError(
-        "The prepared text is damaged.", where=str(path), why=why, help="remove this folder: it is made anew"
+        "the prepared text is damaged", where=str(path), why=why, help="remove this folder: it is made anew"
     )

@@ -46,7 +46,7 @@ def column_names(path: Path) -> tuple[str, ...]:
         try:
             row = parse_json(next((line for line in read_lines(path) if line.strip()), ""))
         except ValueError as error:
-            raise DataError("A line is not JSON.", where=f"{path}:1", why=str(error)) from error
+            raise DataError("a line is not JSON", where=f"{path}:1", why=str(error)) from error
         return tuple(row) if isinstance(row, dict) else ()
     if has_ending(path, PARQUET):
         return tuple(_opened(path).schema_arrow.names)
@@ -59,23 +59,14 @@ def read_table(path: Path, columns: Sequence[str]) -> Iterator[TableRow]:
     """The rows of these columns, in their order.
 
     DataError, naming the line: a column that is not there or is there twice, a row of more or fewer cells than the
-    first line, quotes that do not close, a cell of a Parquet file that is neither text nor a number nor a list of such.
+    first line, quotes that do not close, a cell of a Parquet file that is neither text nor a number nor a list of such;
+    and where there is no row.
     """
-    if has_ending(path, PARQUET):
-        yield from _parquet_rows(path, columns)
-        return
-    rows = _csv_rows(path)
-    _, names = next(rows, (0, ()))
-    places = [_place(column, names, f"{path}:1") for column in columns]
-    for number, cells in rows:
-        if len(cells) != len(names):
-            raise DataError(
-                f"The row has {len(cells)} cells.",
-                where=f"{path}:{number}",
-                why=f"the first line names {len(names)} columns",
-                help="a cell with a comma or a line break stands in quotes",
-            )
-        yield TableRow(number, tuple(cells[place] for place in places))
+    row = None
+    for row in (_parquet_rows if has_ending(path, PARQUET) else _named_cells)(path, columns):
+        yield row
+    if row is None:
+        raise DataError("the table has no rows", where=str(path), why="it holds nothing but the names of its columns")
 
 
 def missing_column(column: str, names: Sequence[str], where: str) -> DataError:
@@ -83,7 +74,7 @@ def missing_column(column: str, names: Sequence[str], where: str) -> DataError:
     near = difflib.get_close_matches(column.lower(), [name.lower() for name in names], n=1)
     meant = next((name for name in names if near and name.lower() == near[0]), None)
     return DataError(
-        f"There is no column {column!r}.",
+        f"there is no column {column!r}",
         where=where,
         why=f"the columns are {shortened(', '.join(names)) or 'none'}",
         help=f"did you mean {meant!r}?" if meant is not None else None,
@@ -100,15 +91,31 @@ def text_of(cell: Cell, column: str, where: str) -> str:
     """The text of a cell. DataError where it is a list."""
     if isinstance(cell, str):
         return cell
-    raise DataError(f"{column!r} is a list.", where=where, why="one text is read from this column")
+    raise DataError(f"{column!r} is a list", where=where, why="one text is read from this column")
 
 
 def _place(column: str, names: Sequence[str], where: str) -> int:
     if column not in names:
         raise missing_column(column, names, where)
     if names.count(column) > 1:
-        raise DataError(f"Two columns are named {column!r}.", where=where, help="give each a name of its own")
+        raise DataError(f"two columns are named {column!r}", where=where, help="give each a name of its own")
     return list(names).index(column)
+
+
+def _named_cells(path: Path, columns: Sequence[str]) -> Iterator[TableRow]:
+    """The rows of these columns of a CSV."""
+    rows = _csv_rows(path)
+    _, names = next(rows, (0, ()))
+    places = [_place(column, names, f"{path}:1") for column in columns]
+    for number, cells in rows:
+        if len(cells) != len(names):
+            raise DataError(
+                f"the row has {len(cells)} cells",
+                where=f"{path}:{number}",
+                why=f"the first line names {len(names)} columns",
+                help="a cell with a comma or a line break stands in quotes",
+            )
+        yield TableRow(number, tuple(cells[place] for place in places))
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
@@ -129,7 +136,7 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
             cells = next(reader, None)
         except csv.Error as error:
             help = "a quote within a quoted cell is written twice, and a cell ends where its quotes do"
-            raise DataError("The row is no CSV.", where=f"{path}:{number}", why=str(error), help=help) from error
+            raise DataError("the row is no CSV", where=f"{path}:{number}", why=str(error), help=help) from error
         if cells is None:
             return
         if cells:
@@ -150,7 +157,7 @@ def _parquet_rows(path: Path, columns: Sequence[str]) -> Iterator[TableRow]:
                 where = f"{path}:{number}"
                 yield TableRow(number, tuple(_cell(*each, where) for each in zip(cells, columns, strict=True)))
     except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
-        raise DataError("The Parquet file is damaged.", where=f"{path}:{number + 1}", why=str(error)) from error
+        raise DataError("the Parquet file is damaged", where=f"{path}:{number + 1}", why=str(error)) from error
 
 
 def _opened(path: Path) -> Any:
@@ -162,14 +169,14 @@ def _opened(path: Path) -> Any:
     except OSError as error:
         raise unreadable(path, error) from error
     except ValueError as error:
-        raise DataError("This is no Parquet file.", where=str(path), why=str(error)) from error
+        raise DataError("this is no Parquet file", where=str(path), why=str(error)) from error
 
 
 def _library() -> Any:
     try:
         import pyarrow.parquet
     except ImportError as error:
-        what, help = "Parquet files need pyarrow.", extra_command("tables")
+        what, help = "Parquet files need pyarrow", extra_command("tables")
         raise ConfigError(what, why="it is not installed here", help=help) from error
     return pyarrow.parquet
 
@@ -185,5 +192,5 @@ def _text(value: Any, column: str, where: str) -> str:
         return ""
     if isinstance(value, str | int | float):
         return str(value)
-    what = f"{column!r} is no text."
+    what = f"{column!r} is no text"
     raise DataError(what, where=where, why=f"a {type(value).__name__}: texts, numbers and lists of them are read")

@@ -25,7 +25,7 @@ def refuse_pipe(path: Path) -> None:
         raise unreadable(path, error) from error
     if there:
         raise DataError(
-            "A pipe or device cannot be a corpus.",
+            "a pipe or device cannot be a corpus",
             where=str(path),
             why="it can be read only once",
             help="save it to a file first; a file may be gzipped",
@@ -44,7 +44,7 @@ def require_content(path: Path) -> None:
     except (OSError, EOFError, zlib.error):  # whoever reads it next says so
         return
     raise DataError(
-        "There is nothing in this file.",
+        "there is nothing in this file",
         where=str(path),
         why="all of its lines are blank" if read else "it is empty",
         help="leave it out, or restore it; regard train --help says what files are taken",
@@ -63,13 +63,13 @@ def read_lines(path: Path) -> Iterator[str]:
             yield raw.decode("utf-8")
         except UnicodeDecodeError as error:
             raise DataError(
-                "A line is not valid UTF-8.",
+                "a line is not valid UTF-8",
                 where=f"{path}:{number}",
                 why=f"byte {error.start + 1} of the line is 0x{error.object[error.start]:02x}: {error.reason}",
                 help=f"iconv -f WINDOWS-1252 -t UTF-8 {path.name} > fixed.txt, if that is its encoding",
             ) from error
     if number == 0:
-        raise DataError("The file is empty.", where=str(path))
+        raise DataError("the file is empty", where=str(path))
 
 
 def read_raw_lines(path: Path) -> Iterator[bytes]:
@@ -81,7 +81,7 @@ def read_raw_lines(path: Path) -> Iterator[bytes]:
                 line = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
                 yield line.removesuffix(b"\n").removesuffix(b"\r")
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError("A gzip file is truncated or damaged.", where=f"{path}:{number + 1}", why=str(error)) from error
+        raise DataError("a gzip file is truncated or damaged", where=f"{path}:{number + 1}", why=str(error)) from error
     except OSError as error:
         raise unreadable(path, error) from error
 
@@ -93,15 +93,15 @@ def _opened(path: Path) -> IO[bytes] | gzip.GzipFile:
 def unreadable(path: Path, error: OSError) -> Exception:
     """The error that says why a file cannot be opened, with the nearest name where there is none."""
     if isinstance(error, PermissionError):
-        return StorageError("No permission to read the file.", where=str(path))
+        return StorageError("no permission to read the file", where=str(path))
     if isinstance(error, IsADirectoryError):
-        return DataError("This is a folder, not a text file.", where=str(path))
+        return DataError("this is a folder, not a text file", where=str(path))
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
-        return DataError("The file cannot be read.", where=str(path), why=error.strerror or str(error))
+        return DataError("the file cannot be read", where=str(path), why=error.strerror or str(error))
     folder = path.parent
     if not folder.is_dir():
-        return DataError("There is no such file.", where=str(path), why=f"the folder {folder} is missing too")
+        return DataError("there is no such file", where=str(path), why=f"the folder {folder} is missing too")
     near = difflib.get_close_matches(path.name, [entry.name for entry in folder.iterdir()], n=1, cutoff=0.4)
     return DataError(
-        "There is no such file.", where=str(path), help=f"did you mean {folder / near[0]}?" if near else None
+        "there is no such file", where=str(path), help=f"did you mean {folder / near[0]}?" if near else None
     )

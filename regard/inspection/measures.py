@@ -8,23 +8,22 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["MEASURES", "Kind", "measures", "rollout"]
+__all__ = ["Kind", "measures", "rollout"]
 
 Kind = Literal["encoder", "decoder", "source"]
 
-# Definitions, as the page and the documentation show them.
-MEASURES = {
-    "entropy": "−Σ α ln α of a query's weights in nats, mean over queries: 0 looks at one place, ln S at all alike.",
-    "distance": "Σ α |i − j|, mean over queries; a target's position is scaled to the length of the source.",
-    "diagonality": "1 − distance / the greatest that is possible: 1 is a straight line.",
-    "largest": "The largest weight of a query, mean over queries.",
-    "end": "The share of weight on the end symbol; on the begin symbol where a decoder looks at itself.",
-}
 Weights = Float[Tensor, "heads query key"]
 
 
 def measures(weights: Weights, kind: Kind) -> dict[str, list[float]]:
-    """MEASURES of each head, by name; queries that may see at most one key count like others."""
+    """Measures of each head, by name; queries that may see at most one key count like others.
+
+    ``entropy``: −Σ α ln α of a query's weights in nats, mean over queries: 0 looks at one place, ln S at all alike.
+    ``distance``: Σ α |i − j|, mean over queries; a target's position is scaled to the length of the source.
+    ``diagonality``: 1 − distance / the greatest that is possible: 1 is a straight line. ``largest``: the largest weight
+    of a query, mean over queries. ``end``: the share of weight on the end symbol; on the begin symbol where a decoder
+    looks at itself.
+    """
     queries, keys = weights.shape[1:]
     key_position = torch.arange(keys, dtype=weights.dtype)
     query_position = torch.arange(queries, dtype=weights.dtype)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -245,5 +244,5 @@ FORMAT = PredictorFormat(
     compare=_compare,
     texts=_texts,
     obstacle=_run_obstacle,
-    absent_library=lambda: None if importlib.util.find_spec("transformers") else "transformers is not installed",
+    compared_by="transformers",
 )

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,6 +22,7 @@ __all__ = [
     "ParityOutcome",
     "PredictorFormat",
     "export_format",
+    "missing_library",
 ]
 
 # (sources as piece ids, max_length) → greedy outputs as piece ids, each shorter than max_length.
@@ -46,7 +48,7 @@ class ExportFormat:
         decoder: (translator, folder) → a greedy decoder over the export in that folder.
         obstacle: run → the reason why its model cannot be written in this format; None if it can.
         libraries: Python modules that ``write`` imports.
-        absent_library: () → the reason why ``decoder`` cannot run on this machine; None if it can.
+        compared_by: the Python module that ``decoder`` needs; None if none.
         max_positions: () → positions that a source, its end symbol included, or an output may have in the format.
         finish: folder → None; the last step, after ``parity.json`` is written.
     """
@@ -55,7 +57,7 @@ class ExportFormat:
     decoder: Callable[[Translator, Path], Decode]
     obstacle: Callable[[RunFolder], str | None] = lambda run: None
     libraries: tuple[str, ...] = ()
-    absent_library: Callable[[], str | None] = lambda: None
+    compared_by: str | None = None
     max_positions: Callable[[], int] = lambda: sys.maxsize
     finish: Callable[[Path], None] = lambda folder: None
 
@@ -78,14 +80,14 @@ class PredictorFormat:
         compare: (run, predictor, texts, folder) → what differs between the model and the export in that folder.
         texts: (run, file or None, most) → lines to compare on, of the run's own data where there is no file.
         obstacle: run → the reason why its model cannot be written in this format; None if it can.
-        absent_library: () → the reason why ``compare`` cannot run on this machine; None if it can.
+        compared_by: the Python module that ``compare`` needs; None if none.
     """
 
     write: Callable[[RunFolder, Any, Path], None]
     compare: Callable[[RunFolder, Any, list[str], Path], ParityOutcome]
     texts: Callable[[RunFolder, Path | None, int], list[str]]
     obstacle: Callable[[RunFolder], str | None] = lambda run: None
-    absent_library: Callable[[], str | None] = lambda: None
+    compared_by: str | None = None
 
 
 def export_format(name: str, task: str | None = None) -> ExportFormat | PredictorFormat:
@@ -93,3 +95,9 @@ def export_format(name: str, task: str | None = None) -> ExportFormat | Predicto
     place = ENCODER_FORMAT if name == "transformers" and task in ENCODER_TASKS else EXPORT_FORMATS[name]
     found: ExportFormat | PredictorFormat = import_module(place).FORMAT
     return found
+
+
+def missing_library(format: ExportFormat | PredictorFormat) -> str | None:
+    """The reason why an export cannot be compared with its model on this machine; None if it can."""
+    name = format.compared_by
+    return None if name is None or find_spec(name) else f"{name} is not installed"

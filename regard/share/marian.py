@@ -8,7 +8,6 @@ Marian's decoder begins with the padding symbol: the row of our begin symbol bec
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,7 +32,7 @@ from regard.tasks.translation.config import TranslationConfig, translation_confi
 from regard.tasks.translation.translator import Translator
 
 __all__ = [
-    "ACTIVATIONS", "BIAS", "FORMAT", "OUTPUT", "SHARED", "SOURCE", "TARGET", "TensorName", "absent_library", "decoder",
+    "ACTIVATIONS", "BIAS", "FORMAT", "OUTPUT", "SHARED", "SOURCE", "TARGET", "TensorName", "decoder",
     "interleaved", "obstacle", "sines_first", "tensor_names", "write",
 ]  # fmt: skip
 
@@ -248,11 +247,6 @@ def _tokenizer_config(config: TranslationConfig, *, separate: bool) -> dict[str,
     }
 
 
-def absent_library() -> str | None:
-    """The reason why an export cannot be compared on this machine; None if it can."""
-    return None if importlib.util.find_spec("transformers") else "transformers is not installed"
-
-
 def decoder(folder: Path) -> Decode:
     """A greedy decoder over an export, in float32, by transformers."""
     transformers: Any = importlib.import_module("transformers")
@@ -287,6 +281,6 @@ FORMAT = ExportFormat(
     write=_export,
     decoder=lambda translator, folder: decoder(folder),
     obstacle=lambda run: obstacle(translation_config(run).model, *open_codecs(run)),
-    absent_library=lambda: absent_library(),
+    compared_by="transformers",
     max_positions=lambda: POSITIONS,
 )

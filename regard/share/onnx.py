@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import shutil
 from collections.abc import Sequence
 from importlib.resources import files
@@ -28,7 +27,7 @@ from regard.share.onnx_trace import SIZES, GraphNames, data_free, graph
 from regard.tasks.translation.config import translation_config
 from regard.tasks.translation.translator import Translator
 
-__all__ = ["FORMAT", "absent_library", "decoder", "obstacle", "write"]
+__all__ = ["FORMAT", "decoder", "obstacle", "write"]
 
 ROWS = 32  # sentences decoded together, of like length, since all go on until the last has ended
 
@@ -112,11 +111,6 @@ def _readme() -> str:
     return README.format(code=code)
 
 
-def absent_library() -> str | None:
-    """The reason why an export cannot be compared on this machine; None if it can."""
-    return None if importlib.util.find_spec("onnxruntime") else "onnxruntime is not installed"
-
-
 def decoder(folder: Path) -> Decode:
     """A greedy decoder over an export, by onnxruntime."""
     from regard.share.onnx_example import Exported
@@ -179,5 +173,5 @@ FORMAT = ExportFormat(
     decoder=lambda translator, folder: decoder(folder),
     obstacle=lambda run: obstacle(translation_config(run).model),
     libraries=("onnx", "onnxscript"),
-    absent_library=lambda: absent_library(),
+    compared_by="onnxruntime",
 )

@@ -8,7 +8,6 @@ last norm is divided by as much.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -122,11 +121,6 @@ def _tensors(family: CausalFamily, model: LanguageModel, config: LanguageModelCo
     return {name: tensor.contiguous() for name, tensor in found.items()}
 
 
-def _absent_library() -> str | None:
-    """The reason why an export cannot be compared on this machine; None if it can."""
-    return None if importlib.util.find_spec("transformers") else "transformers is not installed"
-
-
 def _compare(generator: Generator, config: LanguageModelConfig, texts: Sequence[str], folder: Path) -> LogitParity:
     transformers: Any = importlib.import_module("transformers")
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
@@ -155,5 +149,5 @@ FORMAT = PredictorFormat(
     write=lambda run, generator, folder: write(generator.model, _config_of(run), generator.tokenizer, folder),
     compare=lambda run, generator, texts, folder: _compare(generator, _config_of(run), texts, folder),
     obstacle=_run_obstacle,
-    absent_library=lambda: _absent_library(),
+    compared_by="transformers",
 )

@@ -33,7 +33,6 @@ __all__ = [
     "random_sentences",
     "report_part",
     "sample_pairs",
-    "token_accuracy",
     "toy_config",
     "toy_model",
     "train_updates",
@@ -120,14 +119,6 @@ def train_updates(
 def report_part(report: Report, begin: float, end: float) -> Report:
     """Return the report of a part of the work, which leads from ``begin`` to ``end`` of the whole."""
     return lambda share: report(begin + share * (end - begin))
-
-
-def token_accuracy(model: EncoderDecoder, pairs: ToyPairs) -> float:
-    """Return the share of target tokens, END included, that are the most probable ones by teacher forcing."""
-    given = make_batch(pairs)
-    with torch.no_grad():
-        best = target_logits(model.eval(), given).argmax(1)
-    return float((best == given.target_output[given.target_valid]).double().mean())
 
 
 def translate_greedily(model: EncoderDecoder, sources: Sequence[list[int]]) -> Sentences:

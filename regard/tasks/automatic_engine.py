@@ -105,7 +105,7 @@ def _tokens(folder: Path) -> Tensor:
         found = DocumentStream.open(folder)
     length = len(found.tokens)
     if length < 2:
-        raise DataError("There is no text here.", where=str(folder))
+        raise DataError("there is no text here", where=str(folder))
     places = np.array(_spread(max(length - COLUMNS, 1), ROWS))[:, None] + np.arange(COLUMNS + 1)
     return torch.from_numpy(found.tokens[np.minimum(places, length - 1)].astype(np.int64))
 

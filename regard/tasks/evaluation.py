@@ -15,6 +15,7 @@ from torch import nn
 from regard.config.explain import explain
 from regard.core.task import Advance, Examples, MetricTable
 from regard.core.wording import did_you_mean
+from regard.data.text_files import unreadable
 from regard.errors import ConfigError, DataError
 from regard.models.transformer.segment_memory import SegmentMemory
 from regard.runs.config import RunConfig
@@ -81,9 +82,8 @@ def evaluate_run(
         if counted:
             sums = sums | (predictor_sums(predictor, examples, counted, strategy) or {})
         number = sum(len(batch.index) for batch in examples.batches(None))
-    found = task.compute_metrics(sums)
     return Evaluation(
-        figures={name: found[name] for name in dict.fromkeys(["loss", *names]) if name in found},
+        figures=_figures(task.compute_metrics(sums), names, run, asked=metrics is not None),
         signatures={},
         sums={name: float(value) for name, value in sums.items() if value.numel() == 1},
         tables=dict(task.tables(sums, codecs)),
@@ -136,7 +136,7 @@ def given_files(run: RunFolder, files: Sequence[Path], cut: Mapping[str, Any]) -
     """The run's config with these files as its data. ConfigError where its task reads none such, or cuts none so."""
     for file in files:
         if not file.exists():
-            raise DataError(f"there is no file {file}", where=str(file))
+            raise unreadable(file, FileNotFoundError())
     data: Any = run.config.data
     if unknown := [name for name in cut if name not in type(data).model_fields]:
         why = f"a run of {run.config.task.kind} has none"
@@ -160,3 +160,15 @@ def _require_known(names: Sequence[str], known: Sequence[str]) -> None:
     if unknown := [name for name in names if name not in known]:
         why = f"the metrics of this task are {', '.join(known)}"
         raise ConfigError(f"there is no metric {unknown[0]}", why=why, help=did_you_mean(unknown[0], known))
+
+
+def _figures(found: Mapping[str, float], names: Sequence[str], run: RunFolder, *, asked: bool) -> dict[str, float]:
+    """The loss and the figures of these names. ConfigError where one that was ``asked`` for is not there.
+
+    A model of classes has no figures of numbers, for example, though its task has.
+    """
+    missing = [name for name in names if name not in found]
+    if asked and missing:
+        why = f"the figures of {run.path} are {', '.join(found)}"
+        raise ConfigError(f"there is no {missing[0]} of such a run", why=why)
+    return {name: found[name] for name in dict.fromkeys(["loss", *names]) if name in found}

@@ -42,7 +42,7 @@ def find_config(
         config = load_config(what[0], overrides)
     else:
         raise ConfigError(
-            "train takes SOURCE TARGET, .tsv, .jsonl, .csv or .parquet files, one text, a recipe, or --resume RUN",
+            "train takes files (SOURCE TARGET, a table, a text, a graph), a recipe, or --resume RUN",
             help="a pattern of many files is written in quotes, 'part-*.en' 'part-*.de'; regard train --help",
         )
     require_data(config)

@@ -18,7 +18,7 @@ from regard.data.graphs import PARTS, UNLABELLED, Graph, normalised_rows
 from regard.errors import DataError, ModelError
 from regard.tasks.graph_run_config import GraphDataConfig, GraphFilesConfig, NodeSplit
 
-__all__ = ["GRAPH", "asked_nodes", "is_evaluation", "only_graph", "open_saved", "opened", "save"]
+__all__ = ["GRAPH", "asked_nodes", "graph_of", "is_evaluation", "only_graph", "open_saved", "save_in_run"]
 
 FEATURES = "features.npy"  # beside it, where features lie in a file of their own
 GRAPH = "graph.npz"  # in the folder of tokenizers: what a trained run tells classes and edges of
@@ -39,7 +39,7 @@ def only_graph(files: Sequence[GraphFilesConfig], where: str) -> GraphFilesConfi
     return files[0]
 
 
-def opened(files: GraphFilesConfig, data: GraphDataConfig) -> Graph:
+def graph_of(files: GraphFilesConfig, data: GraphDataConfig) -> Graph:
     """The graph of these files as the network reads it."""
     found = _read(files.source, files.edges, files.features, data.directed, data.normalise == "rows")
     return found if data.split is None else replace(found, parts=_drawn(found, data.split))
@@ -63,12 +63,23 @@ def _drawn(graph: Graph, split: NodeSplit) -> dict[str, npt.NDArray[np.bool_]]:
     first, rest = order[rank < split.per_class], order[rank >= split.per_class]
     if len(rest) < split.valid:
         why = f"{len(order):,} nodes have a label, {len(first):,} of them to train on"
-        raise DataError(f"there are no {split.valid:,} nodes left to validate on", where=graph.where, why=why)
+        what = f"there are no {split.valid:,} nodes left to validate on"
+        raise DataError(what, where=graph.where, why=why, help=_fitting(len(order), len(graph.classes)))
     chosen = {"train": first, "valid": rest[: split.valid], "test": rest[split.valid : split.valid + split.test]}
     masks = {part: np.zeros(graph.nodes, np.bool_) for part in PARTS}
     for part, nodes in chosen.items():
         masks[part][nodes] = True
     return masks
+
+
+def _fitting(labelled: int, classes: int) -> str | None:
+    """Settings of a split for so few nodes: a third to train on, of the others a third to validate on."""
+    each = labelled // (3 * max(classes, 1))
+    rest = labelled - each * classes
+    if not each or rest < 2:
+        return None
+    sizes = {"per_class": each, "valid": max(rest // 3, 1), "test": rest - max(rest // 3, 1)}
+    return " ".join(f"--set data.split.{name}={size}" for name, size in sizes.items())
 
 
 def asked_nodes(graph: Graph, part: str) -> npt.NDArray[np.bool_]:
@@ -82,7 +93,7 @@ def asked_nodes(graph: Graph, part: str) -> npt.NDArray[np.bool_]:
     return asked
 
 
-def save(graph: Graph, run: RunFiles) -> None:
+def save_in_run(graph: Graph, run: RunFiles) -> None:
     """Keep the graph as the network reads it: to tell of its nodes later, it is needed."""
     run.tokenizers.mkdir(parents=True, exist_ok=True)
     save_graph(graph, run.tokenizers / GRAPH)

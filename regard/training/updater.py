@@ -62,7 +62,7 @@ class Updater:
         taken = list(plan[progress.batch : progress.batch + self.config.train.accumulate])
         if not taken:
             raise DataError(
-                "The training data are not those this run began with.",
+                "the training data are not those this run began with",
                 where=f"epoch {progress.epoch}",
                 why=f"it has {len(plan):,} batches, and {progress.batch:,} of them are done",
                 help="restore the corpus to go on, or begin another run",

@@ -10,7 +10,7 @@ import pytest
 
 from regard.commands.evaluate import _draw
 from regard.core.figure import can_draw
-from regard.errors import RegardError
+from regard.errors import ConfigError, DataError, RegardError
 from regard.runs.config import load_config
 from regard.tasks.evaluation import Evaluation
 from regard.training.start import train
@@ -47,6 +47,13 @@ def test_evaluate_tells_each_class_and_draws(regard, trained: tuple[Path, Path],
         assert (tmp_path / "drawn" / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_metric_of_other_labels_is_refused(regard, trained: tuple[Path, Path]) -> None:
+    told = regard("evaluate", *trained, "--metric", "accuracy,rmse").exception
+    assert isinstance(told, ConfigError)
+    assert "there is no rmse" in told.what
+    assert "accuracy, macro_f1" in str(told.why)
+
+
 def test_a_number_a_row_cannot_be_drawn() -> None:
     found = Evaluation({}, {}, {}, {}, {}, 1, "best", 0.0, [])
     with pytest.raises(RegardError, match="nothing to draw"):
@@ -63,3 +70,9 @@ def test_classify_abstains_and_says_what_it_is_for(regard, trained: tuple[Path, 
     assert "--abstain-below" in told and "--threshold" in told
     wrong = regard("tag", run, input="fine film\n").exception
     assert isinstance(wrong, RegardError) and "regard classify" in str(wrong.help)
+
+
+def test_a_missing_file_gets_the_nearest_name(regard, trained: tuple[Path, Path]) -> None:
+    told = regard("evaluate", trained[0], trained[1].with_name("filn.tsv")).exception
+    assert isinstance(told, DataError)
+    assert told.help == f"did you mean {trained[1]}?"

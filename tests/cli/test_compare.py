@@ -257,7 +257,7 @@ def test_bad_input_trains_nothing(regard, tmp_path: Path) -> None:
         ((a, a), ConfigError, "two rows"),
         ((a, "--metric", "blue"), ConfigError, "blue"),
         ((a, "--test", a, a, "--test-file", a), ConfigError, "cannot be combined"),
-        ((a, "--test-file", tmp_path / "none.tsv"), DataError, "there is no file"),
+        ((a, "--test-file", tmp_path / "none.tsv"), DataError, "there is no such file"),
     ):
         found = regard("compare", *arguments, "--out", out)
         assert isinstance(found.exception, kind) and what in str(found.exception), arguments

@@ -57,7 +57,7 @@ def test_what_cannot_be_run_is_written_and_not_compared(
     for name in ("onnx", "onnxscript"):
         pytest.importorskip(name, reason=f"needs {name}: pip install '.[onnx]'")
     monkeypatch.setattr(onnx, "write", lambda model, source, target, folder: folder.mkdir())
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("regard.share.export_format.find_spec", lambda name: None)
     done = regard("export", tiny_run.path, tmp_path / "exported", "--to", "onnx", "--source", tiny_run.source)
     assert done.output == f"{tmp_path / 'exported'}: not compared: onnxruntime is not installed\n"
     assert [path.name for path in (tmp_path / "exported").iterdir()] == ["tokenizer"]

@@ -33,7 +33,7 @@ def test_an_export_says_the_same(language_model: Path, regard: Callable[..., Res
 def test_it_is_written_without_transformers_and_not_compared(
     language_model: Path, regard: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("regard.share.export_format.find_spec", lambda name: None)
     done = regard("export", language_model, tmp_path / "exported", "--to", "transformers")
     assert "not compared: transformers is not installed" in done.output
     assert (tmp_path / "exported" / "model.safetensors").is_file()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from regard.data.graph_files import read_graph, save_graph
-from regard.data.graphs import UNLABELLED, edge_pairs, normalised_rows
+from regard.data.graphs import UNLABELLED, edge_count, edge_pairs, normalised_rows
 from regard.errors import DataError
 
 NODES = "node,label,split,a,b\nx,one,train,1,0\ny,two,valid,0,2\nz,,,0.5,0\nalone,one,test,0,0\n"
@@ -35,6 +35,15 @@ def test_tables_of_nodes_and_edges(tmp_path):
     assert graph.isolated.tolist() == [3] and "1 of them without an edge, 2 edges" in graph.told()
     assert graph.neighbours(1).tolist() == [0, 1, 2]
     assert read_graph(*tables(tmp_path), directed=True).pairs.T.tolist()[-3:] == [[2, 1], [2, 2], [3, 3]]
+
+
+def test_edges_are_counted_once_or_by_direction(tmp_path):
+    """A ring of four and a mutual edge: five edges where directions do not count, and six where they do."""
+    nodes, edges = tables(tmp_path, "node,a\nx,1\ny,1\nz,1\nw,1\n", "x,y\ny,z\nz,w\nw,x\nx,z\nz,x\n")
+    plain, directed = (read_graph(nodes, edges, directed=each) for each in (False, True))
+    assert (plain.mutual, directed.mutual) == (True, False)
+    assert "5 edges" in plain.told() and "6 edges" in directed.told()
+    assert [edge_count(graphs) for graphs in ([plain], [plain, directed], [])] == [5, 16, 0]
 
 
 def test_weights_by_degree_with_a_pencil(tmp_path):
@@ -84,6 +93,8 @@ def test_each_edge_stands_once():
         (NODES.replace("valid", "validation"), EDGES, "nodes.csv:3", "is no part"),
         (NODES.replace("node", "name"), EDGES, "nodes.csv:1", "no column of names"),
         ("node,label\nx,one\n", EDGES, "nodes.csv:1", "no features"),
+        ("node,label,a\n", EDGES, "nodes.csv", "no nodes"),
+        (NODES.replace("0.5", "5" * 200_000), EDGES, "nodes.csv:4", "no cells"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_by_line(tmp_path, nodes, edges, where, what):

@@ -92,7 +92,7 @@ def test_files_that_do_not_fit_are_told(parts: Path) -> None:
     with pytest.raises(DataError, match="different numbers of lines: 1 and 2") as lines:
         list(read_pairs(configs(parts)[0]))
     assert str(lines.value.where).startswith(str(parts / "part-3.de"))
-    with pytest.raises(DataError, match="No file matches the pattern"):
+    with pytest.raises(DataError, match="no file matches the pattern"):
         list(read_pairs(CorpusConfig(source=parts / "none-*.tsv")))
     with pytest.raises(ValueError, match="at least one"):
         CorpusConfig(source=())

@@ -156,7 +156,7 @@ def test_no_permission(tmp_path, monkeypatch):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     monkeypatch.setattr(type(path), "open", refuse)
-    with pytest.raises(StorageError, match="No permission"):
+    with pytest.raises(StorageError, match="no permission"):
         list(read_lines(path))
 
 

@@ -51,7 +51,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 CELL = st.text(st.characters(exclude_characters="\r\x00\ufeff", exclude_categories=["Cs"]), max_size=6)
 
 
-@given(st.lists(st.tuples(CELL, CELL), max_size=6))
+@given(st.lists(st.tuples(CELL, CELL), min_size=1, max_size=6))
 def test_csv_gives_back_what_was_written(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]]) -> None:
     path = tmp_path_factory.mktemp("csv") / "a.csv"
     write(path, {"one": [one for one, _ in rows], "two": [two for _, two in rows]})
@@ -75,7 +75,7 @@ def test_a_row_is_named_by_the_line_on_which_it_begins(tmp_path: Path) -> None:
         ('text,label\n"a"b,c\n', "no CSV", 2),
         ("text,label\na\n", "1 cells", 2),
         ("body,label\na,b\n", "no column 'text'", 1),
-        ("text,text\na,b\n", "Two columns", 1),
+        ("text,text\na,b\n", "two columns", 1),
         (b"text,label\na,\xff\n", "UTF-8", 2),
     ],
 )
@@ -90,6 +90,15 @@ def test_what_is_no_csv_is_named_by_its_line(tmp_path: Path, content: str | byte
 def test_a_wrong_column_gets_the_nearest_name(table: Any) -> None:
     with pytest.raises(DataError, match=r"columns are Review, stars[\s\S]*did you mean 'Review'"):
         list(read_table(table({"Review": ["a"], "stars": [1]}), ["reviews"]))
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_a_table_without_rows_is_named(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / name, {"text": [], "label": []})
+    for read in (lambda: list(read_table(path, ["text"])), lambda: find_config([str(path)], [], [])):
+        with pytest.raises(DataError, match="no rows") as caught:
+            read()
+        assert caught.value.where == str(path)
 
 
 def test_semicolons_and_tabs_separate_where_the_first_line_has_more_of_them(tmp_path: Path) -> None:

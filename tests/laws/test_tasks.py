@@ -16,6 +16,7 @@ from torch import nn
 from regard.core.state import State
 from regard.core.task import Data, ExampleIndices, LossTerms, Task, find_task
 from regard.data.computed_order import ComputedBatches
+from regard.errors import DataError
 from regard.tasks import TASKS
 from regard.testing import TASK_LAWS, Draw, TaskCase
 from tests.laws import own_task
@@ -39,6 +40,15 @@ def case(request: pytest.FixtureRequest) -> TaskCase:
 @pytest.mark.parametrize("law", TASK_LAWS, ids=lambda law: law.name)
 def test_task(case: TaskCase, law: Any) -> None:
     law.check(case, Draw(random.Random(1)))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TASKS if kind not in ("translation", "language-model")])
+def test_one_input_is_not_taken_for_a_list_of_its_letters(kind: str) -> None:
+    predictor = TaskCase(find_task(kind), kind).predictor
+    line = find_task(kind).sample_lines[0]
+    for given in (line, {"text": line}, 3):
+        with pytest.raises(DataError, match="should be a list"):
+            predictor(given)
 
 
 @pytest.fixture(scope="module", params=["mixture", "language-model", "documents"])

@@ -241,6 +241,23 @@ def test_a_folder_without_write_permission(tmp_path: Path) -> None:
         tmp_path.chmod(0o700)
 
 
+@pytest.mark.parametrize(("parent", "remedy"), [("missing", "mkdir -p"), ("file", "part of the path is a file")])
+def test_a_folder_that_is_none_is_named_as_its_user_named_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parent: str, remedy: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    path = Path(parent, "page.html")
+    for write in (
+        lambda: atomic_files.write_bytes_atomically(path, b""),
+        lambda: atomic_files.replacing(path).__enter__(),
+    ):
+        with pytest.raises(StorageError) as caught:
+            write()
+        assert caught.value.where == str(path)
+        assert remedy in str(caught.value.help)
+
+
 def test_sha256_is_that_of_the_standard(tmp_path: Path) -> None:
     (tmp_path / "abc").write_bytes(b"abc")  # FIPS 180-4, example B.1
     expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

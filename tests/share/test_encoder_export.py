@@ -20,8 +20,8 @@ from regard.runs.config import load_config
 from regard.share.encoder_format import obstacle, told_scale, write
 from regard.share.encoder_parity import compare_encoders
 from regard.share.encoder_tokenizer import encoder_tokenizer_obstacle
-from regard.tasks.classification.answers import Scale
 from regard.tasks.classification.codecs import LabelCodec
+from regard.tasks.label_numbers import Scale
 from regard.tasks.masked.task import MaskedCodec
 from regard.tasks.tagging.codecs import TagCodec
 

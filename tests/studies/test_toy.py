@@ -64,11 +64,10 @@ def test_padding_changes_no_loss() -> None:
 
 def test_updates_learn_what_right_and_translate_then_see() -> None:
     model = small()
-    assert toy_tasks.token_accuracy(model, PAIRS) < 1
+    assert toy_tasks.translate_greedily(model, PAIRS.sources) != PAIRS.targets
     losses = list(toy_tasks.train_updates(model, lambda step: PAIRS, lambda step: 0.01, last=60))
     assert len(losses) == 60
     assert losses[-1] < 0.1 < losses[0]
-    assert toy_tasks.token_accuracy(model, PAIRS) == 1
     assert toy_tasks.translate_greedily(model, PAIRS.sources) == PAIRS.targets
 
 

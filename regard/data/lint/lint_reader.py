@@ -58,7 +58,7 @@ def read_rows(config: FileCorpus) -> Iterator[LintRow]:
             else:
                 yield LintRow(number, *parse_json_pair(line, config, where=""), problems)
         except DataError as error:
-            message = error.what if error.why is None else f"{error.what.removesuffix('.')}: {error.why}"
+            message = error.what if error.why is None else f"{error.what}: {error.why}"
             yield LintRow(number, None, None, (*problems, ("format", message)))
 
 
@@ -69,10 +69,10 @@ def _rows_of_table(config: FileCorpus) -> Iterator[LintRow]:
         for number, source, target in read_each_pair(config):
             yield LintRow(number, source, target, ())
     except DataError as error:
-        if number == 1 and error.what.startswith("There is no"):
+        if number == 1 and error.what.startswith("there is no"):
             raise
         told = (error.where or "").rpartition(":")[2]
-        message = f"{error.what.removesuffix('.')}: {error.why}; nothing was read after it"
+        message = f"{error.what}: {error.why}; nothing was read after it"
         yield LintRow(int(told) if told.isdecimal() else number, None, None, (("format", message),))
 
 

@@ -61,7 +61,7 @@ def corpus_named(name: str) -> PublicCorpus:
     known = corpora()
     if name not in known:
         raise ConfigError(
-            f"There is no public corpus {name!r}.",
+            f"there is no public corpus {name!r}",
             why=f"known are {', '.join(known)}",
             help=did_you_mean(name, known) or "regard data list",
         )

@@ -53,7 +53,7 @@ def download(
             return
         except _Interrupted as error:
             if pause is None:
-                raise DataError("The download failed.", where=address, why=str(error), help=help) from error
+                raise DataError("the download failed", where=address, why=str(error), help=help) from error
             time.sleep(pause)
 
 
@@ -93,12 +93,12 @@ def _open(address: str, done: int, help: str) -> HTTPResponse:
             raise _Interrupted(answer) from error
         if error.code == 416 and done:  # nothing follows the partial file: download the whole again
             return _open(address, 0, help)
-        raise DataError("The file cannot be downloaded.", where=address, why=answer, help=help) from error
+        raise DataError("the file cannot be downloaded", where=address, why=answer, help=help) from error
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, gaierror):  # usually no network at all: more tries would only waste time
             why = f"the name of the server cannot be looked up: {reason.strerror}"
-            raise DataError("The download failed.", where=address, why=why, help=help) from error
+            raise DataError("the download failed", where=address, why=why, help=help) from error
         raise _Interrupted(f"the server cannot be reached: {reason}") from error
 
 
@@ -123,7 +123,7 @@ def _read(response: HTTPResponse) -> bytes:
 def _too_large(address: str, limit: int, help: str) -> DataError:
     """Return the error for a response of more than ``limit`` bytes."""
     return DataError(
-        "The server sent something other than the file.",
+        "the server sent something other than the file",
         where=address,
         why=f"it is larger than {limit:,} bytes",
         help=help,

@@ -52,7 +52,7 @@ def fetch(
     """
     address, help = corpus.address, _how_to_copy(corpus)
     if address is None:
-        raise DataError(f"{corpus.name} can only be copied.", why="its files have no lasting address", help=help)
+        raise DataError(f"{corpus.name} can only be copied", why="its files have no lasting address", help=help)
     result = []
     for file, path, present in _survey(corpus, folder):
         if not present:
@@ -68,13 +68,13 @@ def copy(corpus: PublicCorpus, origin: Path, folder: Path) -> list[FetchedFile]:
     DataError naming all missing files before anything is copied, or the first file that is not the published one.
     """
     if not origin.is_dir():
-        raise DataError("There is no such folder to copy from.", where=str(origin))
+        raise DataError("there is no such folder to copy from", where=str(origin))
     survey = _survey(corpus, folder)
     sources = {file.name: _find_copy(file, origin) for file, _, present in survey if not present}
     missing = [name for name, source in sources.items() if source is None]
     if missing:
         raise DataError(
-            f"{len(missing)} of the {len(corpus.files)} files of {corpus.name} are missing.",
+            f"{len(missing)} of the {len(corpus.files)} files of {corpus.name} are missing",
             where=str(origin),
             why=f"missing are {', '.join(missing)}",
             help=f"they come from {corpus.repository}",
@@ -102,7 +102,7 @@ def _survey(corpus: PublicCorpus, folder: Path) -> list[tuple[PublicFile, Path, 
                     _read(path, file)
             except _ChecksumMismatch as error:
                 raise DataError(
-                    f"{path.name} exists, but is not the published file.",
+                    f"{path.name} exists, but is not the published file",
                     where=str(path),
                     why=str(error),
                     help=f"move it away, or choose another folder: regard data fetch {corpus.name} --to DIR",
@@ -126,7 +126,7 @@ def _download(
         except _ChecksumMismatch as error:
             if not resumed:  # an old partial download may have been of another file; a fresh one cannot
                 raise DataError(
-                    f"What was downloaded as {path.name} is not the published file.",
+                    f"what was downloaded as {path.name} is not the published file",
                     where=address,
                     why=str(error),
                     help=help,
@@ -142,7 +142,7 @@ def _copy(source: Path, file: PublicFile, path: Path) -> None:
         _install(source, file, path)
     except _ChecksumMismatch as error:
         raise DataError(
-            f"{source.name} is not the published file.",
+            f"{source.name} is not the published file",
             where=str(source),
             why=str(error),
             help="a copy whose line ends were changed, or of another release, does not count",
@@ -185,7 +185,7 @@ def _read(source: Path, file: PublicFile, out: BinaryIO | None = None) -> None:
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise _ChecksumMismatch(f"it is not whole gzip: {error}") from error
     except PermissionError as error:
-        raise StorageError("No permission to read the file.", where=str(source)) from error
+        raise StorageError("no permission to read the file", where=str(source)) from error
     if size < file.size:
         raise _ChecksumMismatch(f"its text has {size:,} bytes instead of {file.size:,}")
     if digest.hexdigest() != file.sha256:

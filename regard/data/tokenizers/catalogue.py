@@ -76,7 +76,7 @@ def train_tokenizer(lines: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     if config.kind == "listed":
         help = "another kind, such as bpe"
         raise ConfigError(
-            "A listed vocabulary cannot be trained: it comes with an imported model.",
+            "a listed vocabulary cannot be trained: it comes with an imported model",
             where="data.tokenizer.kind",
             help=help,
         )
@@ -115,7 +115,7 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
     model = _read(path)
     if hashlib.sha256(model).hexdigest() != digests.get(suffix):
         raise ModelError(
-            f"The tokenizer file {path.name} is damaged or belongs to another model.",
+            f"the tokenizer file {path.name} is damaged or belongs to another model",
             where=str(path),
             why=f"its sha256 differs from the one in {head_path.name}",
             help="copy the whole model folder again",
@@ -139,7 +139,7 @@ def _read_head(path: Path) -> dict[str, Any]:
         head = parse_json(_read(path))
     except ValueError as error:
         raise ModelError(
-            f"The tokenizer file {path.name} is truncated or not JSON.",
+            f"the tokenizer file {path.name} is truncated or not JSON",
             where=str(path),
             why=str(error),
             help="copy the whole model folder again",
@@ -148,7 +148,7 @@ def _read_head(path: Path) -> dict[str, Any]:
         raise _not_a_tokenizer(path, f'it lacks "format": "{FORMAT["format"]}"')
     if head.get("version") != FORMAT["version"]:
         raise ModelError(
-            f"The tokenizer {path.name} has format version {head.get('version')}.",
+            f"the tokenizer {path.name} has format version {head.get('version')}",
             where=str(path),
             why=f"this version of regard reads {FORMAT['version']}",
             help=upgrade_advice(),
@@ -164,16 +164,16 @@ def _read(path: Path) -> bytes:
         names = sorted(entry.name for entry in path.parent.iterdir()) if path.parent.is_dir() else []
         near = difflib.get_close_matches(path.name, names, n=1)
         raise ModelError(
-            f"The tokenizer file {path.name} is missing.",
+            f"the tokenizer file {path.name} is missing",
             where=str(path),
             why=f"the nearest name in the folder is {near[0]}" if near else None,
             help="copy the whole model folder again",
         ) from error
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        raise ModelError(f"The tokenizer file {path.name} cannot be read.", where=str(path), why=why) from error
+        raise ModelError(f"the tokenizer file {path.name} cannot be read", where=str(path), why=why) from error
 
 
 def _not_a_tokenizer(path: Path, why: str) -> ModelError:
     """Return the error for a file of another format."""
-    return ModelError(f"{path.name} is not a tokenizer of regard.", where=str(path), why=why)
+    return ModelError(f"{path.name} is not a tokenizer of regard", where=str(path), why=why)

@@ -120,14 +120,14 @@ def count_pieces(lines: Iterable[str], config: TokenizerConfig) -> list[str]:
         pieces = kmers(line, config) if config.kind == "k-mer" else line.split()
         counts.update(line if config.kind == "character" else pieces)
     if not counts:
-        raise DataError("The corpus for the vocabulary holds no text.")
+        raise DataError("the corpus for the vocabulary holds no text")
     ranked = sorted(counts, key=lambda piece: (-counts[piece], piece))
     if config.size is None:
         return ranked
     largest = len(SPECIALS) + len(ranked)
     if config.size > largest:
         raise ConfigError(
-            f"A {config.kind} vocabulary of {config.size} pieces is larger than the corpus allows.",
+            f"a {config.kind} vocabulary of {config.size} pieces is larger than the corpus allows",
             where="tokenizer.size",
             why=f"the largest possible size is {largest}, the {len(SPECIALS)} special pieces included",
             help=f"set it to at most {largest}, or leave it out to keep every piece",

@@ -278,8 +278,8 @@ def _explain(message: str, config: TokenizerConfig, size: int) -> Exception:
     if found := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
         return _too_small(size, int(found[1]))
     if "sentences_.empty()" in message:
-        return DataError("The corpus for the vocabulary holds no text.")
-    return DataError(f"SentencePiece could not train a {config.kind} vocabulary.", why=message)
+        return DataError("the corpus for the vocabulary holds no text")
+    return DataError(f"SentencePiece could not train a {config.kind} vocabulary", why=message)
 
 
 def train_hugging_face(lines: Iterable[str], config: TokenizerConfig) -> HuggingFaceTokenizer:
@@ -314,7 +314,7 @@ def train_hugging_face(lines: Iterable[str], config: TokenizerConfig) -> Hugging
         raise
     trained = library.get_vocab_size()
     if trained <= len(SPECIALS):
-        raise DataError("The corpus for the vocabulary holds no text.")
+        raise DataError("the corpus for the vocabulary holds no text")
     if trained > size:
         raise _too_small(size, trained)
     if config.size is not None and trained < size:
@@ -345,7 +345,7 @@ def train_byte_bpe(lines: Iterable[str], config: TokenizerConfig) -> HuggingFace
 def _too_large(config: TokenizerConfig, largest: int) -> ConfigError:
     """Return the error for a vocabulary larger than the corpus allows."""
     return ConfigError(
-        f"A {config.kind} vocabulary of {config.size} pieces is larger than the corpus allows.",
+        f"a {config.kind} vocabulary of {config.size} pieces is larger than the corpus allows",
         where="tokenizer.size",
         why=f"the largest possible size is {largest}, the {len(SPECIALS)} special pieces included",
         help=f"set it to at most {largest}, or leave it out to take what the corpus allows",
@@ -355,7 +355,7 @@ def _too_large(config: TokenizerConfig, largest: int) -> ConfigError:
 def _too_small(size: int, smallest: int | None) -> ConfigError:
     """Return the error for a vocabulary too small for the characters of the corpus; ``smallest``: if known."""
     return ConfigError(
-        f"A vocabulary of {size} pieces cannot hold every character of the corpus.",
+        f"a vocabulary of {size} pieces cannot hold every character of the corpus",
         where="tokenizer.size",
         why=f"characters and special pieces alone are {smallest}" if smallest else None,
         help=f"set it to at least {smallest}" if smallest else "set it higher",

@@ -76,8 +76,8 @@ class GraphAttention(nn.Module):
 
     ``mechanism`` gives α of queries, keys and values. ``projections``: 1, where W h is all three (GAT); 2, where keys
     are values (GATv2); 3 (a Transformer). ``mask``: who sees whom. ``dropout``: of the inputs; ``value_dropout``: of
-    W_v h, after α is known, as the code of GAT's authors has it; so is ``dropout_by_head``: each head, and each of its
-    projections, drops other inputs.
+    W_v h, after α is known, as the code of GAT's authors has it (``attn_head`` of their ``utils/layers.py``); so is
+    ``dropout_by_head``: each head, and each of its projections, drops other inputs.
     """
 
     def __init__(

@@ -72,7 +72,7 @@ class GlobalLocal(Mixer):
         if random and dilation > 1:
             raise ValueError("random blocks are blocks of neighbours: not with a dilation")
         self.causal, self.heads, self.first, self.labels = causal, heads, first, labels
-        self.around = Neighbourhood(reach, dilation, random, 1009 * layer + seed)
+        self.around = Neighbourhood(reach, dilation, random, 1009 * layer + seed)  # of each layer other blocks
         if causal:
             if dilation > 1 or random or labels or separate:
                 raise ValueError("a column that sees none after it has a window and sinks: radius and first alone")

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.observe import observe, twin
+from regard.core.call_checks import require_list
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation
 from regard.core.task import Indices, MetricSums, never
 from regard.errors import ConfigError
@@ -95,6 +96,7 @@ class Classifier:
 
         ``abstain_below``: of one label, 0 unless given; ``threshold``: of several, 0.5. ConfigError for the other one.
         """
+        require_list(inputs)
         kind = self.config.data.label_kind
         for name, value, of in (("abstain_below", abstain_below, "class"), ("threshold", threshold, "several")):
             if value is not None and kind != of:

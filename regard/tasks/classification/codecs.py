@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import NamedTuple
 
 from regard.core import atomic_files
@@ -13,8 +14,8 @@ from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer
 from regard.errors import DataError, ModelError
 from regard.runs.checkpoint import read_best
 from regard.runs.metrics_log import read_validations
-from regard.tasks.classification.answers import Scale, label_counts, number
 from regard.tasks.classification.labelled_text import LabelledText, read_labelled
+from regard.tasks.label_numbers import Scale, read_number
 from regard.tasks.text_tokenizer import make_text_tokenizer
 
 __all__ = ["LabelCodec", "make_codec", "open_codec", "open_run"]
@@ -50,7 +51,7 @@ def make_codec(run: RunFiles, say: Report) -> LabelCodec:
         scale = _learned_scale(examples, run, say)
     else:
         help = "--set data.label=3 reads the labels from another column"
-        counts = label_counts(examples)
+        counts = Counter(label for each in examples for label in each.labels)
         if isinstance(data.label, tuple) and (absent := [label for label in data.label if label not in counts]):
             what, help = f"no example has the label {absent[0]!r}", "leave its column out of data.label"
             raise DataError(what, where=data.train[0].name, why="its column says no in every row", help=help)
@@ -62,7 +63,7 @@ def make_codec(run: RunFiles, say: Report) -> LabelCodec:
 
 
 def _learned_scale(examples: list[LabelledText], run: RunFiles, say: Report) -> Scale:
-    scale = Scale.of([number(each) for each in examples] or [0.0])
+    scale = Scale.of([read_number(each.labels, each.where) for each in examples] or [0.0])
     say(f"labels: numbers, mean {scale.mean:.4g}, standard deviation {scale.deviation:.4g}")
     atomic_files.write_json(run.tokenizers / FILE, scale._asdict())
     return scale

@@ -20,11 +20,11 @@ from regard.data.padding import padded
 from regard.data.shared_files import FilesConfig
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer
 from regard.errors import DataError
-from regard.tasks.classification.answers import number
 from regard.tasks.classification.codecs import LabelCodec
 from regard.tasks.classification.config import ClassificationConfig
 from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.classification.labelled_text import LabelledText, read_labelled
+from regard.tasks.label_numbers import read_number
 
 __all__ = ["LabelledBatch", "LabelledExamples", "TextRow", "encode_texts", "pieces_of", "text_table", "texts_of"]
 
@@ -120,7 +120,9 @@ def _targets(
 ) -> npt.NDArray[np.int64] | npt.NDArray[np.float64]:
     """(examples,) classes or deviations from the mean of training, or (examples, classes) 1 where a label is told."""
     if codec.scale is not None:
-        return (np.array([number(each) for each in found]) - codec.scale.mean) / codec.scale.deviation
+        return (
+            np.array([read_number(each.labels, each.where) for each in found]) - codec.scale.mean
+        ) / codec.scale.deviation
     numbers = codec.labels.numbers
     places = [[numbers.of(label, each.where) for label in each.labels] for each in found]
     if data.label_kind == "class":

@@ -29,7 +29,7 @@ from regard.metrics.classes import calibration_error, class_metrics, class_table
 from regard.metrics.label_sets import label_set_metrics, label_set_tables
 from regard.metrics.numbers import number_metrics
 from regard.models.classifier import SequenceClassifier, build_classifier
-from regard.tasks.classification.answers import TEMPERATURES, class_loss, label_set_loss, number_loss
+from regard.tasks.answer_losses import TEMPERATURES, class_loss, label_set_loss, number_loss
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.classification.codecs import LabelCodec, make_codec, open_codec, open_run
 from regard.tasks.classification.config import ClassificationConfig

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.core.call_checks import require_list
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation
 from regard.core.task import Indices, MetricSums, never
 from regard.data.graph_lines import GraphLine, graph_of, parse_graph
@@ -54,6 +55,7 @@ class GraphClassifier:
 
         DataError for what is no graph, or none of the model's kind.
         """
+        require_list(inputs)
         lines = [self._line(each) for each in inputs]
         graphs = [self._graph(line) for line in lines]
         sizes = np.array([graph.nodes for graph in graphs], np.int64)

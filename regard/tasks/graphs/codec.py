@@ -20,9 +20,8 @@ from regard.data.graphs import UNLABELLED, Graph, edge_pairs
 from regard.data.labels import Labels
 from regard.data.shared_files import FilesConfig
 from regard.errors import DataError, ModelError
-from regard.tasks.classification.answers import Scale, number
-from regard.tasks.classification.labelled_text import LabelledText
 from regard.tasks.graphs.config import GraphsDataConfig
+from regard.tasks.label_numbers import Scale, read_number
 
 __all__ = ["GraphCodec", "label_number", "make_codec", "no_graphs", "open_codec", "open_run"]
 
@@ -169,7 +168,7 @@ def no_graphs(corpora: Sequence[FilesConfig]) -> DataError:
 
 def label_number(line: GraphLine) -> float:
     """The label of a graph as a number. DataError, with its line, where it is none."""
-    return number(LabelledText((), (line.label or "",), line.where or ""))
+    return read_number((line.label or "",), line.where or "")
 
 
 def _root_mean_squares(lines: Sequence[GraphLine]) -> tuple[float, ...]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.core.task import ExampleIndices
 from regard.data.graph_lines import GraphLine, read_graph_lines
 from regard.data.graph_union import disjoint_union
-from regard.data.graphs import Graph
+from regard.data.graphs import Graph, edge_count
 from regard.data.shared_files import FilesConfig
 from regard.models.graph.layers import NodeFeatures
 from regard.tasks.graph_batch import GraphTensors, graph_tensors
@@ -95,7 +95,7 @@ class GraphExamples:
     @property
     def told(self) -> str:
         """Sizes in a line."""
-        edges = sum((graph.pairs.shape[1] - graph.nodes) // 2 for graph in self.graphs)
+        edges = edge_count(self.graphs)
         return f"{len(self):,} graphs of {self._sizes.min():,} to {self._sizes.max():,} nodes, {edges:,} edges"
 
 

@@ -30,7 +30,7 @@ from regard.metrics.classes import class_metrics, class_tables
 from regard.metrics.numbers import number_metrics
 from regard.models.graph.build import build_graph_net
 from regard.models.graph.pooling import GraphPooling, PooledGraphNet
-from regard.tasks.classification.answers import class_loss, number_loss
+from regard.tasks.answer_losses import class_loss, number_loss
 from regard.tasks.graphs.classifier import GraphClassifier
 from regard.tasks.graphs.codec import GraphCodec, make_codec, open_codec, open_run
 from regard.tasks.graphs.config import GraphsConfig

@@ -58,7 +58,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         if len(seen) <= CHARACTERS:
             seen.update(piece)
     if not count:
-        raise DataError("There is no text to learn from.", where=str(files[0]), why="it is empty")
+        raise DataError("there is no text to learn from", where=str(files[0]), why="it is empty")
     size = next(size for size in SIZES if count <= size.characters)
     small = len(seen) <= CHARACTERS and count <= SIZES[1].characters
     music = kind == "json-line" and _is_music(files)
@@ -122,7 +122,7 @@ def _is_table(file: Path) -> bool:
     if not is_table(file) or holds_documents(file):
         return is_table(file)
     raise DataError(
-        "The names of the columns do not tell what is to be learned.",
+        "the names of the columns do not tell what is to be learned",
         where=str(file),
         why=f"they are {shortened(', '.join(column_names(file)))}",
         help="name them text and label, source and target, prompt and completion, tokens and tags, items, or text; or "

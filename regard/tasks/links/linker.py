@@ -11,12 +11,13 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
+from regard.core.call_checks import require_count, require_list
 from regard.core.observation import Alternative, AttentionWeights, Observation, ObservedStep
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
 from regard.core.untrusted_files import parse_json
 from regard.data.graphs import Graph
-from regard.errors import ConfigError, DataError
+from regard.errors import DataError
 from regard.models.graph.links import LinkNet
 from regard.tasks.graph_batch import graph_tensors
 from regard.tasks.links.config import LinksConfig
@@ -64,8 +65,8 @@ class Linker:
 
         ``top_k``: links of one node. ConfigError where it is below 1.
         """
-        if type(top_k) is not int or top_k < 1:
-            raise ConfigError(f"top_k cannot be {top_k!r}", where="top_k", why="it is a whole number from 1 on")
+        require_list(inputs)
+        require_count("top_k", top_k)
         inputs = [(names,) if isinstance(names, str) else names for names in inputs]
         numbers = [self._numbers(names) for names in inputs]
         pairs = [each for each in numbers if len(each) == 2]

@@ -30,7 +30,7 @@ from regard.errors import DataError
 from regard.metrics.ranking import area_under_curve, average_precision, ranking_sums
 from regard.models.graph.build import build_graph_net
 from regard.models.graph.links import LinkNet
-from regard.tasks.graph_parts import is_evaluation, only_graph, open_saved, opened, save
+from regard.tasks.graph_parts import graph_of, is_evaluation, only_graph, open_saved, save_in_run
 from regard.tasks.links.config import LinksConfig
 from regard.tasks.links.examples import LinkBatch, LinkExamples, along, dealt_edges
 from regard.tasks.links.linker import Linker
@@ -41,11 +41,11 @@ __all__ = ["TASK"]
 def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data:
     config: LinksConfig = run.config
     data = config.data
-    whole = opened(only_graph(data.train, "data.train"), data)
+    whole = graph_of(only_graph(data.train, "data.train"), data)
     parts = dealt_edges(whole, data)
     seen = replace(whole, pairs=along(whole, parts.train, directed=data.directed))
     if run.makes_codecs:
-        save(seen, run)
+        save_in_run(seen, run)
     codec = seen if run.makes_codecs else open_saved(run)
     if (whole.nodes, whole.features) != (codec.nodes, codec.features):
         why = f"it has {whole.nodes:,} nodes of {whole.features:,} features"

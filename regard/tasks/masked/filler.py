@@ -12,13 +12,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from regard.attention.observe import observe, twin
+from regard.core.call_checks import require_count, require_list
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
 from regard.data.masked_examples import MaskedExamples
 from regard.data.masking import Tokens
 from regard.data.tokenizers.tokenizer import BEGIN, END, SPECIALS, Tokenizer
-from regard.errors import ConfigError, DataError
+from regard.errors import DataError
 from regard.models.masked_model import MaskedModel
 from regard.tasks.masked.config import FillConfig
 
@@ -67,9 +68,9 @@ class Filler:
     @torch.no_grad()
     def __call__(self, inputs: Sequence[str], *, top_k: int | None = None) -> list[Filled]:
         """The texts with their gaps filled, ``top_k`` candidates for each: the run's setting unless given."""
+        require_list(inputs)
         number = self.settings.top_k if top_k is None else top_k
-        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-            raise ConfigError(f"top_k cannot be {number!r}", where="top_k", why="it is a whole number from 1 on")
+        require_count("top_k", number)
         return [self._fill(text, number) for text in inputs]
 
     def read(self, line: str) -> str:

@@ -68,7 +68,7 @@ def _frequencies(path: Path, types: int) -> Tensor | None:
         if counts.shape != (types,) or (counts < 0).any():
             raise ValueError(f"it has not a count for each of {types:,} types")
     except (TypeError, ValueError, OverflowError) as error:
-        raise ModelError("The counts of this run are damaged.", where=str(path), why=str(error)) from error
+        raise ModelError("the counts of this run are damaged", where=str(path), why=str(error)) from error
     smoothed = torch.from_numpy(counts).double() + 1
     smoothed[: len(SPECIALS)] = 0
     return smoothed / smoothed.sum()

@@ -11,13 +11,13 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from regard.attention.observe import observe, twin
+from regard.core.call_checks import require_count, require_list
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
 from regard.core.untrusted_files import parse_json
 from regard.data.padding import padded
 from regard.data.tokenizers.tokenizer import BEGIN, SPECIALS, UNKNOWN
-from regard.errors import ConfigError
 from regard.models.language_model import LanguageModel
 from regard.tasks.next_item.codecs import ItemCodec
 from regard.tasks.next_item.config import NextItemConfig
@@ -63,10 +63,10 @@ class Recommender:
 
         ``top_k`` items, with ``new`` only such as the session has not had: the run's settings unless given.
         """
+        require_list(inputs)
         settings = self.config.recommend
         count, new = settings.top_k if top_k is None else top_k, settings.new if new is None else new
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise ConfigError(f"top_k cannot be {count!r}", where="top_k", why="it is a whole number from 1 on")
+        require_count("top_k", count)
         sessions = [_items(each) for each in inputs]
         found: list[Recommendation] = []
         for begin in range(0, len(sessions), ROWS):

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from regard.core.call_checks import require_list
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
 from regard.core.task import Indices, MetricSums, never
 from regard.core.wording import did_you_mean
@@ -52,6 +53,7 @@ class NodeClassifier:
     @torch.no_grad()
     def __call__(self, inputs: Sequence[str]) -> list[NodeClass]:
         """One outcome for each name of a node. DataError for a name that the graph has not."""
+        require_list(inputs)
         nodes = [node_number(self.graph, name) for name in inputs]
         found = self._log_probabilities(nodes).exp()
         return [self._told(node, row) for node, row in zip(nodes, found.tolist(), strict=True)]

@@ -25,9 +25,10 @@ from regard.core.task import (
 from regard.data.graphs import Graph
 from regard.errors import DataError
 from regard.metrics.classes import class_metrics, class_tables, prediction_sums
+from regard.models.cross_entropy import smoothed_nll
 from regard.models.graph.build import GraphNet, build_graph_net
 from regard.tasks.graph_batch import NodeBatch, WholeGraph
-from regard.tasks.graph_parts import asked_nodes, is_evaluation, only_graph, open_saved, opened, save
+from regard.tasks.graph_parts import asked_nodes, graph_of, is_evaluation, only_graph, open_saved, save_in_run
 from regard.tasks.nodes.classifier import NodeClassifier
 from regard.tasks.nodes.config import NodesConfig
 from regard.tasks.nodes.sampling import SampledBatch, SampledNodes
@@ -38,17 +39,17 @@ __all__ = ["TASK"]
 def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data:
     config: NodesConfig = run.config
     data = config.data
-    graph = opened(only_graph(data.train, "data.train"), data)
+    graph = graph_of(only_graph(data.train, "data.train"), data)
     if run.makes_codecs:
         if len(graph.classes) < 2:
             raise DataError("there are no classes to learn", where=graph.where, why=f"it has {len(graph.classes)}")
-        save(graph, run)
+        save_in_run(graph, run)
     codec = graph if run.makes_codecs else open_saved(run)
     known, contents = run.contents or {}, dict[str, str]()
 
     def examples(name: str, found: Graph) -> WholeGraph | SampledNodes:
         if (found.features, found.classes) != (codec.features, codec.classes):
-            why = f"{found.features:,} features and classes {', '.join(found.classes[:10])}"
+            why = f"{_kind(found)}, and those of the model are {_kind(codec)}"
             raise DataError("this graph is of another kind than the model's", where=found.where, why=why)
         contents[name] = found.digest()
         if known.get(name, contents[name]) != contents[name]:
@@ -62,8 +63,12 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
         most = data.neighbours or [None] * config.model.layers
         return SampledNodes(found, asked, batch=data.batch_nodes, most=most, seed=config.seed)
 
-    valid = examples("valid", opened(only_graph(data.valid, "data.valid"), data)) if data.valid else None
+    valid = examples("valid", graph_of(only_graph(data.valid, "data.valid"), data)) if data.valid else None
     return Data(examples("train", graph), valid, codec, _spec(codec), contents)
+
+
+def _kind(graph: Graph) -> str:
+    return f"{graph.features:,} features and the classes {', '.join(graph.classes[:10])}"
 
 
 def _spec(graph: Graph) -> dict[str, int]:
@@ -87,8 +92,7 @@ def _objective(config: NodesConfig) -> Objective:
         nodes = batch.asked.nonzero()[:, 0]
         logits, label = net(*batch.inputs()).index_select(0, nodes), batch.label[nodes]
         log_p = logits.float().log_softmax(-1) if logits.dtype.itemsize < 4 else logits.log_softmax(-1)
-        nll = -log_p.gather(1, label[:, None])[:, 0].sum()
-        smoothed = (1 - smoothing) * nll - smoothing * log_p.mean(-1).sum()
+        smoothed, nll = smoothed_nll(log_p, label, smoothing=smoothing)
         return LossTerms(smoothed, {"nll": nll.detach().double(), **prediction_sums(log_p.detach(), label)})
 
     return loss

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from regard.attention.observe import observe, twin
+from regard.core.call_checks import require_list
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
 from regard.core.task import Indices, MetricSums, never
 from regard.core.untrusted_files import parse_json
@@ -64,6 +65,7 @@ class Tagger:
 
     def __call__(self, inputs: Sequence[str | Sequence[str]]) -> list[Tagging]:
         """One outcome for each sentence: a list of tokens, or a text with spaces between them."""
+        require_list(inputs)
         sentences = [_tokens(each) for each in inputs]
         found = []
         for tokens, log_p in zip(sentences, self._log_probabilities(sentences), strict=True):

@@ -13,6 +13,7 @@ from regard.core.state import State
 from regard.core.task import Advance, Card, Data, LossTerms, Metric, MetricSums, Objective, Report, RunFiles, Task
 from regard.errors import ConfigError, DataError
 from regard.metrics.classes import class_metrics, class_tables, prediction_sums
+from regard.models.cross_entropy import smoothed_nll
 from regard.models.tagger import TokenTagger, build_tagger
 from regard.tasks.tagging.codecs import TagCodec, make_codec, open_codec, open_run
 from regard.tasks.tagging.config import TaggingConfig
@@ -60,8 +61,7 @@ def _objective(config: TaggingConfig) -> Objective:
         chosen = batch.tag != NO_TAG
         logits, tag = net(batch.tokens, batch.valid)[chosen], batch.tag[chosen]
         log_p = logits.float().log_softmax(-1) if logits.dtype.itemsize < 4 else logits.log_softmax(-1)
-        nll = -log_p.gather(1, tag[:, None])[:, 0].sum()
-        smoothed = (1 - smoothing) * nll - smoothing * log_p.mean(-1).sum()
+        smoothed, nll = smoothed_nll(log_p, tag, smoothing=smoothing)
         sums = {"nll": nll.detach().double(), **prediction_sums(log_p.detach(), tag)}
         return LossTerms(smoothed, sums | {"usual": (batch.usual[chosen] == tag).sum().double()})
 

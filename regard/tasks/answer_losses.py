@@ -1,51 +1,22 @@
-"""Answers of a classifier, one label, several or a number: losses and sums of each."""
+"""Losses and sums of answers: one class, several labels, or a number."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from regard.core.task import MetricSums
-from regard.errors import DataError
 from regard.metrics.classes import prediction_sums
 from regard.metrics.label_sets import label_set_sums
 from regard.metrics.numbers import number_sums
-from regard.tasks.classification.labelled_text import LabelledText
 
-__all__ = [
-    "TEMPERATURES",
-    "LossAndSums",
-    "Scale",
-    "class_loss",
-    "label_counts",
-    "label_set_loss",
-    "number",
-    "number_loss",
-]
+__all__ = ["TEMPERATURES", "LossAndSums", "class_loss", "label_set_loss", "number_loss"]
 
 # Divisors of logits that are tried, the middle one 1: 0.25 to 8 by steps of an eighth of an octave.
 TEMPERATURES = 2.0 ** (torch.arange(-16, 25, dtype=torch.float64) / 8)
-
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
-LARGEST = 1e30  # of a number that is told: sums of squares of these stay finite in double precision
-
-
-class Scale(NamedTuple):
-    """Mean and standard deviation of the numbers of training: what is learned are deviations from them."""
-
-    mean: float
-    deviation: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Scale:
-        return cls(float(np.mean(values)), float(np.std(values)) or 1.0)
 
 
 class LossAndSums(NamedTuple):
@@ -53,26 +24,6 @@ class LossAndSums(NamedTuple):
 
     loss: Tensor
     sums: MetricSums
-
-
-def label_counts(examples: Sequence[LabelledText]) -> Counter[str]:
-    """Number of examples of each label."""
-    return Counter(label for each in examples for label in each.labels)
-
-
-def number(example: LabelledText) -> float:
-    """The label as a number. DataError, with its line, where it is none."""
-    try:
-        if NUMBER.fullmatch(example.labels[0].strip()) is None:
-            raise ValueError
-        value = float(example.labels[0])
-        if not abs(value) <= LARGEST:
-            raise ValueError
-    except (IndexError, ValueError) as error:
-        what = f"the label {' '.join(example.labels)!r} is no number"
-        why = f"data.label_kind is number: digits, with a point or an exponent, of at most {LARGEST:g} in size"
-        raise DataError(what, where=example.where, why=why) from error
-    return value
 
 
 def class_loss(logits: Tensor, label: Tensor, *, smoothing: float, evaluating: bool) -> LossAndSums:

@@ -1,0 +1,42 @@
+"""Labels that are numbers: read from text, and their mean and deviation in training."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from regard.errors import DataError
+
+__all__ = ["Scale", "read_number"]
+
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
+LARGEST = 1e30  # of a number that is told: sums of squares of these stay finite in double precision
+
+
+class Scale(NamedTuple):
+    """Mean and standard deviation of the numbers of training: what is learned are deviations from them."""
+
+    mean: float
+    deviation: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Scale:
+        return cls(float(np.mean(values)), float(np.std(values)) or 1.0)
+
+
+def read_number(labels: Sequence[str], where: str) -> float:
+    """The one label of an example as a number. DataError, with the line ``where`` it stands, where it is none."""
+    try:
+        if NUMBER.fullmatch(labels[0].strip()) is None:
+            raise ValueError
+        value = float(labels[0])
+        if not abs(value) <= LARGEST:
+            raise ValueError
+    except (IndexError, ValueError) as error:
+        what = f"the label {' '.join(labels)!r} is no number"
+        why = f"data.label_kind is number: digits, with a point or an exponent, of at most {LARGEST:g} in size"
+        raise DataError(what, where=where, why=why) from error
+    return value
