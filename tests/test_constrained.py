@@ -19,6 +19,7 @@ from regard.models.configuration import ModelConfig
 from regard.search.batch_search import RunningBatch, in_order, search
 from regard.search.beam import beam_search
 from regard.search.constrained import start_constrained_beam
+from regard.search.constraint_state import ConstraintSet
 from regard.search.contract import Hypothesis, Symbols, chunked
 from regard.tasks.translation.translator import Translator
 
@@ -84,7 +85,7 @@ def same(one: Sequence[Hypothesis], other: Sequence[Hypothesis], *, within: floa
 @pytest.mark.parametrize("prefixes", [None, [[4, 4], [], [1, 5, 6]]])
 def test_without_constraints_it_is_beam_search(seed: int, width: int, nbest: int, prefixes: Any) -> None:
     options: dict[str, Any] = {"width": width, "nbest": nbest, "length_penalty": 0.7, "prefixes": prefixes}
-    options["early"] = bool(seed % 2)
+    options |= {"early": bool(seed % 2), "no_repeat": (None, 1, 2)[seed % 3]}
     longest = [9, 3, 6]
     plain = beam_search(model(seed), begun([0, 1, 2]), SYMBOLS, max_lengths=torch.tensor(longest), **options)
     for one, other in zip(found(model(seed), [[], [], []], max_lengths=longest, **options), plain, strict=True):
@@ -94,17 +95,33 @@ def test_without_constraints_it_is_beam_search(seed: int, width: int, nbest: int
 SEQUENCES = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=3), max_size=3)
 
 
+def needlessly_repeats(tokens: Sequence[int], constraints: Sequence[Sequence[int]], n: int | None) -> bool:
+    """Whether a token ends an n-gram that stands before it, and brings the output no nearer to its constraints."""
+    wanted = ConstraintSet(constraints)
+    state, needless = wanted.initial, False
+    for at, token in enumerate(tokens, 1):
+        after = wanted.advance(state, token)
+        again = n is not None and any(tokens[at - n : at] == tokens[end - n : end] for end in range(n, at))
+        needless |= again and wanted.tokens_met(after) <= wanted.tokens_met(state)
+        state = after
+    return needless
+
+
 @settings(max_examples=60, deadline=None)
-@given(constraints=SEQUENCES, seed=st.integers(0, 99), penalty=st.sampled_from([0.0, 0.6, 1.5]))
+@given(
+    constraints=SEQUENCES, seed=st.integers(0, 99), penalty=st.sampled_from([0.0, 0.6, 1.5]),
+    no_repeat=st.sampled_from([None, 1, 2]),
+)  # fmt: skip
 def test_a_beam_as_wide_as_the_space_finds_the_true_best(
-    constraints: list[list[int]], seed: int, penalty: float
+    constraints: list[list[int]], seed: int, penalty: float, no_repeat: int | None
 ) -> None:
     longest, step = 4, model(seed)
-    ((output,),) = found(step, [constraints], max_lengths=[longest], width=3000, length_penalty=penalty)
+    options: dict[str, Any] = {"width": 3000, "length_penalty": penalty, "no_repeat": no_repeat}
+    ((output,),) = found(step, [constraints], max_lengths=[longest], **options)
     best: tuple[float, tuple[int, ...]] = (-float("inf"), ())
     for length in range(1, longest + 1):
         for tokens in itertools.product(WORDS, repeat=length - 1):
-            if contains(tokens, constraints):
+            if contains(tokens, constraints) and not needlessly_repeats(tokens, constraints, no_repeat):
                 total, state = 0.0, begun([0])
                 for before, token in itertools.pairwise([BEGIN, *tokens, END]):
                     log_p, state = step(torch.tensor([[before]]), state)
@@ -116,10 +133,16 @@ def test_a_beam_as_wide_as_the_space_finds_the_true_best(
 
 
 @settings(max_examples=100, deadline=None)
-@given(constraints=SEQUENCES, seed=st.integers(0, 99), width=st.integers(1, 6))
-def test_what_is_wanted_is_always_there(constraints: list[list[int]], seed: int, width: int) -> None:
-    ((output,),) = found(model(seed), [constraints], max_lengths=[25], width=width)
+@given(
+    constraints=SEQUENCES, seed=st.integers(0, 99), width=st.integers(1, 6), no_repeat=st.sampled_from([None, 1, 2, 3])
+)
+def test_what_is_wanted_is_always_there(
+    constraints: list[list[int]], seed: int, width: int, no_repeat: int | None
+) -> None:
+    """Also where it repeats itself and nothing else may."""
+    ((output,),) = found(model(seed), [constraints], max_lengths=[25], width=width, no_repeat=no_repeat)
     assert contains(output.tokens, constraints)
+    assert not needlessly_repeats(output.tokens, constraints, no_repeat)
     assert output.score == pytest.approx(
         output.log_probability / ((5 + len(output.token_log_probabilities)) / 6) ** 0.6
     )
@@ -224,5 +247,11 @@ def test_every_engine_searches_so(engine: Any) -> None:
     for one, other in zip(outputs(constraints=[[], [], []]), outputs(), strict=True):
         same(one, other, within=1e-5)  # a model in float32, of whose types the kernels find the best in their own way
     wanted = [[words.encode("d e"), words.encode("a")], [], [words.encode("f")]]
+    repeating = 0
     for its, constraints in zip(outputs(constraints=wanted), wanted, strict=True):
         assert contains(its[0].tokens, constraints)
+        repeating += needlessly_repeats(its[0].tokens, constraints, 1)
+    assert repeating
+    options = options.model_copy(update={"no_repeat_ngram": 1})
+    for its, constraints in zip(outputs(constraints=wanted), wanted, strict=True):
+        assert contains(its[0].tokens, constraints) and not needlessly_repeats(its[0].tokens, constraints, 1)

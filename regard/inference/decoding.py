@@ -82,7 +82,7 @@ class Decoding:
         penalty: dict[str, Any] = {"length_penalty": settings.length_penalty, "length_offset": settings.length_offset}
         if constraints is not None:
             options |= {"width": settings.beam, "nbest": min(settings.nbest, settings.beam), "constraints": constraints}
-            options["early"] = settings.early_stopping
+            options |= {"no_repeat": settings.no_repeat_ngram or None, "early": settings.early_stopping}
             return start_constrained_beam(numbers, SYMBOLS, **options, **penalty), session
         if settings.temperature is not None:
             options |= {"temperature": settings.temperature, "top_k": settings.top_k, "top_p": settings.top_p}

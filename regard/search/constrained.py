@@ -20,6 +20,7 @@ from regard.search.beam import length_normaliser
 from regard.search.best_types import best_types
 from regard.search.constraint_state import Constraints, ConstraintSet, ConstraintState
 from regard.search.contract import Finished, Hypothesis, LogP, Prefixes, Reduce, SearchState, Symbols
+from regard.search.repetition import Ngrams
 
 __all__ = ["Constraints", "start_constrained_beam"]
 
@@ -35,6 +36,7 @@ def start_constrained_beam(
     length_offset: float = 5.0,
     nbest: int = 1,
     prefixes: Prefixes | None = None,
+    no_repeat: int | None = None,
     early: bool = False,
 ) -> SearchState:
     """The state of a constrained ``beam_search`` before its first step.
@@ -53,6 +55,7 @@ def start_constrained_beam(
         length_offset: k of ``length_normaliser``.
         nbest: outputs a sentence.
         prefixes: tokens that the outputs of each sentence must begin with.
+        no_repeat: no output repeats so many tokens in a row, but where a prefix does, or what meets more constraints.
         early: a sentence is done as soon as ``width`` of its outputs have ended: see ``start_beam``.
     """
     if barred := {*symbols.suppressed, symbols.end} & {token for of in constraints for each in of for token in each}:
@@ -61,8 +64,8 @@ def start_constrained_beam(
     begins = [()] * len(ids) if prefixes is None else prefixes
     return _ConstrainedState(
         [
-            _Sentence(id, symbols.end, ConstraintSet(sequences), limit, prefix, width, normalise, nbest, early)
-            for id, sequences, limit, prefix in zip(ids, constraints, max_lengths.tolist(), begins, strict=True)
+            _Sentence(id, symbols.end, ConstraintSet(of), limit, prefix, width, normalise, nbest, no_repeat, early)
+            for id, of, limit, prefix in zip(ids, constraints, max_lengths.tolist(), begins, strict=True)
         ],
         symbols, width, max_lengths.device,
     )  # fmt: skip
@@ -96,12 +99,12 @@ class _Sentence:
 
     def __init__(
         self, id: int, end: int, constraints: ConstraintSet, limit: int, prefix: Sequence[int], width: int,
-        normalise: Callable[[float], float], nbest: int, early: bool,
+        normalise: Callable[[float], float], nbest: int, no_repeat: int | None, early: bool,
     ) -> None:  # fmt: skip
         self.id, self.rows = id, 1  # one row before the first step, ``width`` after it
         self._end, self._constraints, self.limit_scores, self._prefix = end, constraints, limit, prefix
         self._width, self._normalise, self._nbest, self._early = width, normalise, nbest, early
-        self._ended_count = 0
+        self._no_repeat, self._ended_count = no_repeat, 0
         self.live = [_Live([], [], 0.0, constraints.initial)]
         self.pool: list[Hypothesis] = []
 
@@ -114,6 +117,13 @@ class _Sentence:
         hypothesis = self.in_row(row)
         at = len(hypothesis.tokens)
         return [self._prefix[at]] if at < len(self._prefix) else self._constraints.next_tokens(hypothesis.constraints)
+
+    def repeating(self, row: int) -> Collection[int]:
+        """Tokens that would repeat an n-gram of a row's hypothesis; none where the prefix goes on."""
+        tokens = self.in_row(row).tokens
+        if self._no_repeat is None or len(tokens) < len(self._prefix):
+            return ()
+        return Ngrams(self._no_repeat, tokens).repeating()
 
     def advance(self, log_probs: list[list[float]], tokens: list[list[int]]) -> list[int]:
         """Extend the live hypotheses by one token, from each row's candidates. Returns the parent row of each new row.
@@ -140,7 +150,8 @@ class _Sentence:
         found = {}
         for row, hypothesis in enumerate(self.live):
             met = not any(missing for missing, _ in hypothesis.constraints)
-            at = len(hypothesis.tokens)
+            at, before = len(hypothesis.tokens), self._constraints.tokens_met(hypothesis.constraints)
+            repeating = self.repeating(row)
             forced = self._prefix[at] if at < len(self._prefix) else None
             for log_prob, token in zip(log_probs[row], tokens[row], strict=True):
                 too_early = token == self._end and not met
@@ -148,6 +159,8 @@ class _Sentence:
                 if too_early or impossible or (row, token) in found:
                     continue
                 after = self._constraints.advance(hypothesis.constraints, token)
+                if token in repeating and self._constraints.tokens_met(after) <= before:
+                    continue
                 found[row, token] = _Candidate(hypothesis.total + log_prob, row, token, log_prob, after)
         return list(found.values())
 
@@ -202,18 +215,20 @@ class _ConstrainedState(SearchState):
         self._keep(sentences)
         self._finished: list[Finished] = []
         self._required = torch.zeros(0, 0, dtype=torch.int64)  # (rows, tokens), filled up with −1
+        self._most_repeating = 0  # tokens of a row that repeat: so many more are read that enough are left over
 
     def _keep(self, sentences: list[_Sentence]) -> None:
         self._sentences, self.active_ids = sentences, [sentence.id for sentence in sentences]
 
     def tokens(self) -> Int[Tensor, "rows 1"]:
-        last, required = [], []
+        last, required, repeating = [], [], [0]
         for sentence in self._sentences:
             for row in range(sentence.rows):
                 tokens = sentence.in_row(row).tokens
                 last.append(tokens[-1] if tokens else self._symbols.begin)
                 required.append(sentence.required_tokens(row))
-        most = max(map(len, required), default=0)
+                repeating.append(len(sentence.repeating(row)))
+        most, self._most_repeating = max(map(len, required), default=0), max(repeating)
         filled = [[*tokens, *[-1] * (most - len(tokens))] for tokens in required]
         self._required = torch.tensor(filled, dtype=torch.int64, device=self._device).view(len(required), most)
         return torch.tensor(last, dtype=torch.int64, device=self._device)[:, None]
@@ -224,7 +239,7 @@ class _ConstrainedState(SearchState):
 
     def _best_and_required(self, log_p: LogP, rows: slice) -> tuple[Tensor, ...]:
         """Log-probability and id of the best types of each row, then of its required tokens."""
-        log_prob, token = best_types(log_p, 2 * self._width, self._symbols.suppressed)
+        log_prob, token = best_types(log_p, 2 * self._width + self._most_repeating, self._symbols.suppressed)
         required = self._required[rows]
         also = log_p.gather(1, required.clamp_min(0)).clamp_min(torch.finfo(log_p.dtype).min)
         return torch.cat([log_prob, also], 1), torch.cat([token, required], 1)
