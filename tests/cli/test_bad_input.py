@@ -148,9 +148,18 @@ def test_a_pair_that_fits_no_batch_is_named(train, pair: tuple[Path, Path]) -> N
 def test_a_vocabulary_larger_than_the_corpus_allows(train, pair: tuple[Path, Path], kind: str) -> None:
     code, error = train(*pair, "--set", f"data.tokenizer.kind={kind}", "--set", "data.tokenizer.size=5000")
     assert code == 2 and "5000" in error and "larger than the corpus allows" in error
+    assert "data.tokenizer.size" in error
     largest = int(error.split("set it to at most ")[1].split(",")[0])
     again, _ = train(*pair, "--set", f"data.tokenizer.kind={kind}", "--set", f"data.tokenizer.size={largest}")
     assert again == 0, "the size that the message names does not do"
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_vocabulary_of_one_side_that_cannot_be_is_named_by_its_key(train, pair: tuple[Path, Path], side: str) -> None:
+    key = f"data.{side}_tokenizer"
+    own = [f"{key}.kind=bpe", f"{key}.size=5", "data.joint=false", "model.share=none"]
+    code, error = train(*pair, *[each for value in own for each in ("--set", value)])
+    assert code == 2 and "cannot hold every character" in error and f"{key}.size" in error
 
 
 def test_a_file_that_is_not_there_names_the_nearest(train, pair: tuple[Path, Path]) -> None:

@@ -39,6 +39,7 @@ from regard.data.tokenizers.tokenizer import (
     PAD,
     SPECIALS,
     UNKNOWN,
+    SizeMisfit,
     Tokenizer,
     TokenizerConfig,
 )
@@ -62,24 +63,28 @@ COUNTED: dict[str, type[ClosedVocabulary]] = {
 }  # fmt: skip
 
 
-def train_tokenizer(lines: Iterable[str], config: TokenizerConfig) -> Tokenizer:
+def train_tokenizer(lines: Iterable[str], config: TokenizerConfig, key: str = "data.tokenizer") -> Tokenizer:
     """Return a tokenizer with the vocabulary of ``lines``; for a joint one, chain the lines of both sides.
 
     Deterministic, except for kind = unigram of library = tokenizers. Costs about 0.4 s (BPE) to 3 s (unigram) for
     60,000 sentences. Raises ConfigError if the corpus allows no vocabulary of that size, with the largest possible one;
-    DataError if there is no text.
+    DataError if there is no text. ``key``: that of ``config`` in a run's config, for errors to name.
     """
+    if config.kind == "listed":
+        help = "another kind, such as bpe"
+        what = "a listed vocabulary cannot be trained: it comes with an imported model"
+        raise ConfigError(what, where=f"{key}.kind", help=help)
+    try:
+        return _trained(lines, config)
+    except SizeMisfit as error:
+        raise ConfigError(error.what, where=f"{key}.size", why=error.why, help=error.help) from error
+
+
+def _trained(lines: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     if config.kind in FIXED:
         return (NotesTokenizer if config.kind == "notes" else ByteTokenizer)(config)
     if config.kind in COUNTED:
         return COUNTED[config.kind](config, count_pieces(lines, config))
-    if config.kind == "listed":
-        help = "another kind, such as bpe"
-        raise ConfigError(
-            "a listed vocabulary cannot be trained: it comes with an imported model",
-            where="data.tokenizer.kind",
-            help=help,
-        )
     if config.kind == "byte-bpe":
         return train_byte_bpe(lines, config)
     if config.library == "sentencepiece":

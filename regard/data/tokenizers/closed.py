@@ -6,8 +6,8 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from regard.data.tokenizers.tokenizer import SPECIALS, UNKNOWN, Tokenizer, TokenizerConfig
-from regard.errors import ConfigError, DataError
+from regard.data.tokenizers.tokenizer import SPECIALS, UNKNOWN, SizeMisfit, Tokenizer, TokenizerConfig
+from regard.errors import DataError
 
 __all__ = ["ByteTokenizer", "CharacterTokenizer", "KmerTokenizer", "WordTokenizer", "count_pieces", "kmers"]
 
@@ -112,7 +112,7 @@ class ByteTokenizer(Tokenizer):
 def count_pieces(lines: Iterable[str], config: TokenizerConfig) -> list[str]:
     """Return the pieces to keep: most frequent first, ties by code point, cut to ``config.size``.
 
-    Raises DataError if the corpus has no text, ConfigError if it has fewer pieces than ``config.size``.
+    Raises DataError if the corpus has no text, SizeMisfit if it has fewer pieces than ``config.size``.
     """
     counts: Counter[str] = Counter()
     for line in lines:
@@ -126,10 +126,5 @@ def count_pieces(lines: Iterable[str], config: TokenizerConfig) -> list[str]:
         return ranked
     largest = len(SPECIALS) + len(ranked)
     if config.size > largest:
-        raise ConfigError(
-            f"a {config.kind} vocabulary of {config.size} pieces is larger than the corpus allows",
-            where="tokenizer.size",
-            why=f"the largest possible size is {largest}, the {len(SPECIALS)} special pieces included",
-            help=f"set it to at most {largest}, or leave it out to keep every piece",
-        )
+        raise SizeMisfit.above(config, largest)
     return ranked[: config.size - len(SPECIALS)]

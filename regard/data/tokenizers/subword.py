@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from regard.core.untrusted_files import shortened
-from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, SPECIALS, UNKNOWN, Tokenizer, TokenizerConfig
-from regard.errors import ConfigError, DataError, ModelError
+from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, SPECIALS, UNKNOWN, SizeMisfit, Tokenizer, TokenizerConfig
+from regard.errors import DataError, ModelError
 
 __all__ = [
     "HuggingFaceTokenizer",
@@ -211,7 +211,7 @@ def train_sentencepiece(lines: Iterable[str], config: TokenizerConfig) -> Senten
         if config.size is None:
             model = _train_sentencepiece(source, config, error.largest)
             return SentencePieceTokenizer(config, model)
-        raise _too_large(config, error.largest) from error
+        raise SizeMisfit.above(config, error.largest) from error
 
 
 class _TooLarge(Exception):
@@ -276,7 +276,7 @@ def _explain(message: str, config: TokenizerConfig, size: int) -> Exception:
     if found := re.search(r"Vocabulary size too high .* value <= (\d+)", message):
         return _TooLarge(int(found[1]))
     if found := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
-        return _too_small(size, int(found[1]))
+        return SizeMisfit.below(size, int(found[1]))
     if "sentences_.empty()" in message:
         return DataError("the corpus for the vocabulary holds no text")
     return DataError(f"SentencePiece could not train a {config.kind} vocabulary", why=message)
@@ -310,15 +310,15 @@ def train_hugging_face(lines: Iterable[str], config: TokenizerConfig) -> Hugging
         library.train_from_iterator(text, trainer)
     except Exception as error:  # the library raises nothing narrower
         if "not large enough to contain all chars" in str(error):
-            raise _too_small(size, None) from error
+            raise SizeMisfit.below(size, None) from error
         raise
     trained = library.get_vocab_size()
     if trained <= len(SPECIALS):
         raise DataError("the corpus for the vocabulary holds no text")
     if trained > size:
-        raise _too_small(size, trained)
+        raise SizeMisfit.below(size, trained)
     if config.size is not None and trained < size:
-        raise _too_large(config, trained)
+        raise SizeMisfit.above(config, trained)
     return HuggingFaceTokenizer(config, library.to_str().encode("utf-8"))
 
 
@@ -329,7 +329,7 @@ def train_byte_bpe(lines: Iterable[str], config: TokenizerConfig) -> HuggingFace
 
     size, alphabet = config.size or DEFAULT_SIZE, pre_tokenizers.ByteLevel.alphabet()
     if size < len(SPECIALS) + len(alphabet):
-        raise _too_small(size, len(SPECIALS) + len(alphabet))
+        raise SizeMisfit.below(size, len(SPECIALS) + len(alphabet))
     library = Library(models.BPE())
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     library.decoder = decoders.ByteLevel()
@@ -338,25 +338,5 @@ def train_byte_bpe(lines: Iterable[str], config: TokenizerConfig) -> HuggingFace
     )
     library.train_from_iterator((line.lower() if config.lowercase else line for line in lines), trainer)
     if config.size is not None and library.get_vocab_size() < size:
-        raise _too_large(config, library.get_vocab_size())
+        raise SizeMisfit.above(config, library.get_vocab_size())
     return HuggingFaceTokenizer(config, library.to_str().encode("utf-8"))
-
-
-def _too_large(config: TokenizerConfig, largest: int) -> ConfigError:
-    """Return the error for a vocabulary larger than the corpus allows."""
-    return ConfigError(
-        f"a {config.kind} vocabulary of {config.size} pieces is larger than the corpus allows",
-        where="tokenizer.size",
-        why=f"the largest possible size is {largest}, the {len(SPECIALS)} special pieces included",
-        help=f"set it to at most {largest}, or leave it out to take what the corpus allows",
-    )
-
-
-def _too_small(size: int, smallest: int | None) -> ConfigError:
-    """Return the error for a vocabulary too small for the characters of the corpus; ``smallest``: if known."""
-    return ConfigError(
-        f"a vocabulary of {size} pieces cannot hold every character of the corpus",
-        where="tokenizer.size",
-        why=f"characters and special pieces alone are {smallest}" if smallest else None,
-        help=f"set it to at least {smallest}" if smallest else "set it higher",
-    )

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.core.atomic_files import explain_os_errors
 
-__all__ = ["BEGIN", "END", "FORMAT", "PAD", "SPECIALS", "UNKNOWN", "Tokenizer", "TokenizerConfig"]
+__all__ = ["BEGIN", "END", "FORMAT", "PAD", "SPECIALS", "UNKNOWN", "SizeMisfit", "Tokenizer", "TokenizerConfig"]
 
 PAD, UNKNOWN, BEGIN, END = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
@@ -60,6 +60,32 @@ class TokenizerConfig(BaseModel):
         if self.joiner is None:
             return text
         return text.replace(self.joiner + " ", "").removesuffix(self.joiner)
+
+
+class SizeMisfit(Exception):
+    """A size that no vocabulary of a corpus has: what, why and help of an error, whose key the caller knows."""
+
+    def __init__(self, what: str, why: str | None, help: str) -> None:
+        super().__init__(what)
+        self.what, self.why, self.help = what, why, help
+
+    @classmethod
+    def above(cls, config: TokenizerConfig, largest: int) -> SizeMisfit:
+        """A vocabulary larger than the corpus allows."""
+        return cls(
+            f"a {config.kind} vocabulary of {config.size} pieces is larger than the corpus allows",
+            f"the largest possible size is {largest}, the {len(SPECIALS)} special pieces included",
+            f"set it to at most {largest}, or leave it out to take what the corpus allows",
+        )
+
+    @classmethod
+    def below(cls, size: int, smallest: int | None) -> SizeMisfit:
+        """A vocabulary too small for the characters of the corpus; ``smallest``: if known."""
+        return cls(
+            f"a vocabulary of {size} pieces cannot hold every character of the corpus",
+            f"characters and special pieces alone are {smallest}" if smallest else None,
+            f"set it to at least {smallest}" if smallest else "set it higher",
+        )
 
 
 class Tokenizer(ABC):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from regard.core import atomic_files
 from regard.core.task import CodecsAndSpec, Report, RunFiles
 from regard.data.corpora import Sentences
 from regard.data.tokenizers.catalogue import Tokenizer, TokenizerConfig, load_tokenizer, train_tokenizer
 from regard.errors import ModelError
-from regard.tasks.translation.config import TranslationConfig, translation_config
+from regard.tasks.translation.config import DataConfig, TranslationConfig, translation_config
 
 __all__ = ["Codecs", "make_codecs", "open_codecs", "open_run", "save_codecs", "spec_of"]
 
@@ -33,15 +33,19 @@ def make_codecs(run: RunFiles, say: Report) -> Codecs:
         source = target = train_tokenizer(Sentences(data.train, "both"), data.tokenizer)
         say(f"vocabulary: {len(source):,} {data.tokenizer.kind} pieces for both sides")
     else:
-        source_config: TokenizerConfig = data.source_tokenizer or data.tokenizer
-        target_config: TokenizerConfig = data.target_tokenizer or data.tokenizer
-        source = train_tokenizer(Sentences(data.train, "source"), source_config)
-        target = train_tokenizer(Sentences(data.train, "target"), target_config)
-        say(f"vocabularies: {len(source):,} {source_config.kind} and {len(target):,} {target_config.kind} pieces")
+        source, target = _of_side(data, "source"), _of_side(data, "target")
+        kinds = source.config.kind, target.config.kind
+        say(f"vocabularies: {len(source):,} {kinds[0]} and {len(target):,} {kinds[1]} pieces")
     codecs = Codecs(source, target)
     save_codecs(run, codecs)
     atomic_files.fault_point("vocabulary")
     return codecs
+
+
+def _of_side(data: DataConfig, side: Literal["source", "target"]) -> Tokenizer:
+    own: TokenizerConfig | None = getattr(data, f"{side}_tokenizer")
+    key = "data.tokenizer" if own is None else f"data.{side}_tokenizer"
+    return train_tokenizer(Sentences(data.train, side), own or data.tokenizer, key)
 
 
 def save_codecs(run: RunFiles, codecs: Codecs) -> None:
