@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from regard.core.task import find_task
+from regard.core.wording import counted
 from regard.data.shared_files import FilesConfig
 from regard.errors import DataError, ModelError, RegardError
 from regard.metrics.classes import calibration_error, class_figures, class_metrics, class_tables, prediction_sums
@@ -384,3 +385,20 @@ def test_a_comparison_needs_two_texts() -> None:
     corpus = [{"source": "a.tsv"}]
     with pytest.raises(RegardError, match="pairs"):
         load_config({"task": "classification", "data": {"train": corpus}, "model": {"pairs": "apart"}})
+
+
+def test_an_example_of_another_number_of_texts_is_refused_with_its_place(tmp_path: Path, case: TaskCase) -> None:
+    """By Python, by a line, and by a look inside, of a model of one text and of one that compares two."""
+    run, data = trained_files(tmp_path, "a b c\td\tx\nc\ta b\ty\n", dict(case.tables), text=[1, 2], label=3)
+    net = build_classifier(run.config.model, types=len(data.codecs.tokenizer), classes=2).eval()
+    pairs = Classifier(net, data.codecs, run.config)
+    for model, good, bad in ((case.predictor, ("a",), ("a", "b")), (pairs, ("a", "b"), ("a",))):
+        with pytest.raises(DataError) as caught:
+            model([good, bad])
+        found = caught.value
+        assert found.where == "input 2" and found.why and found.help
+        assert found.what == f"{counted(len(bad), 'text')} where the model reads {len(good)}"
+        with pytest.raises(DataError, match="where the model reads"):
+            model.inspect(bad)
+    with pytest.raises(DataError, match="a tab between two"):
+        pairs.read("a b")

@@ -15,7 +15,7 @@ from regard import cli
 from regard.config.explain import explain, fields_of
 from regard.config.settings import SearchConfig, TrainConfig
 from regard.config.toml_layers import Key
-from regard.core.wording import SHOULD_BE, describe_failure, describe_validation_error, did_you_mean
+from regard.core.wording import SHOULD_BE, counted, describe_failure, describe_validation_error, did_you_mean
 from regard.data.public.catalogue import corpora, corpus_named
 from regard.data.reading import CorpusConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
@@ -177,3 +177,8 @@ def test_files_that_do_not_fit_are_told_in_plain_words(tmp_path: Path) -> None:
     with pytest.raises(ModelError) as caught:
         RunFolder(tmp_path, load_config(BASE)).read_plan()
     assert not RAW.search(str(caught.value)) and caught.value.why == "precision: it should be 'float32' or 'bfloat16'"
+
+
+def test_a_count_agrees_with_its_noun() -> None:
+    assert [counted(number, "row") for number in (0, 1, 2, 1500)] == ["0 rows", "1 row", "2 rows", "1,500 rows"]
+    assert [counted(number, "class", "classes") for number in (1, 3)] == ["1 class", "3 classes"]

@@ -1,4 +1,4 @@
-"""Messages for invalid values: pydantic's errors in plain words, and suggestions for misspelled names."""
+"""Messages in plain words: pydantic's errors, suggestions for misspelled names, and counts with their nouns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
-__all__ = ["describe_failure", "describe_validation_error", "did_you_mean"]
+__all__ = ["counted", "describe_failure", "describe_validation_error", "did_you_mean"]
 
 # Expected value by the type of pydantic's error; the braces are filled from the error's context.
 SHOULD_BE = {
@@ -70,6 +70,11 @@ def describe_validation_error(error: ValidationError) -> str:
     failure = error.errors(include_url=False)[0]
     key = ".".join(map(str, failure["loc"]))
     return f"{key}: {describe_failure(failure)}" if key else describe_failure(failure)
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number and its noun: "1 row", "2,000 rows"; ``plural`` where it is not the noun with an s."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str | None:

@@ -15,7 +15,8 @@ from regard.attention.observe import observe, twin
 from regard.core.call_checks import require_list
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation
 from regard.core.task import Indices, MetricSums, never
-from regard.errors import ConfigError
+from regard.core.wording import counted
+from regard.errors import ConfigError, DataError
 from regard.inference.decoding import Engine
 from regard.inference.reading import reading_form
 from regard.metrics.classes import prediction_sums
@@ -103,8 +104,8 @@ class Classifier:
                 why = f"it is of label_kind = {of!r}, and this model's is {kind!r}"
                 raise ConfigError(f"this model takes no {name}", where=name, why=why)
         texts = [(each,) if isinstance(each, str) else tuple(each) for each in inputs]
-        for each in texts:
-            self._require_columns(each)
+        for number, each in enumerate(texts, start=1):
+            self._require_columns(each, f"input {number}")
         rows, cut = encode_texts(self.codec.tokenizer, texts, self.config)
         found = []
         for row, was_cut, logits, weights in zip(rows, cut, *self._computed(rows), strict=True):
@@ -205,10 +206,17 @@ class Classifier:
         self._require_columns(texts)
         return texts
 
-    def _require_columns(self, texts: Sequence[str]) -> None:
-        wanted = len(self.config.data.text)
-        if len(texts) != wanted:
-            raise ValueError(f"the model reads {wanted} texts, a tab between two, and this is {len(texts)}")
+    def _require_columns(self, texts: Sequence[str], where: str | None = None) -> None:
+        columns = self.config.data.text
+        if len(texts) == len(columns):
+            return
+        named = "" if all(isinstance(column, int) for column in columns) else f": {', '.join(map(str, columns))}"
+        raise DataError(
+            f"{counted(len(texts), 'text')} where the model reads {len(columns)}", where=where,
+            why=f"an example was {counted(len(columns), 'text')} in training{named}",
+            help="the texts of one example: a tab between two of a line, a tuple in Python"
+            if len(columns) > 1 else "one text alone",
+        )  # fmt: skip
 
     def write(self, output: Classification | LabelSet | ToldNumber, *, json: bool) -> str:
         """``LABEL<TAB>PROBABILITY``, the labels, or the number; as JSON with all probabilities. ``?``: it abstains."""
