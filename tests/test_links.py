@@ -111,6 +111,9 @@ def test_names_that_are_no_link(linker: Linker):
     for names in ((), ("0", "1", "2")):
         with pytest.raises(DataError, match="nodes are named"):
             linker([names])
+    with pytest.raises(DataError, match="no node '3 7'") as caught:
+        linker(["3 7"])
+    assert caught.value.help is not None and "model([('3', '7')])" in caught.value.help
     for line, told in (("3 3", "both ends"), ("3 nobody", "no node 'nobody'"), ("nobody", "no node")):
         with pytest.raises(DataError, match=told):
             linker.read(line)

@@ -93,6 +93,10 @@ class Linker:
         """The numbers of one node, or of two that differ."""
         if len(names) not in (1, 2):
             raise DataError(f"{len(names)} nodes are named", why="two have a link, and one has its best links")
+        if len(names) == 1 and names[0] not in self.graph.places and len(names[0].split()) == 2:
+            pair = tuple(names[0].split())
+            why = "a text is the name of one node, and two nodes are two texts"
+            raise DataError(f"the graph has no node {names[0]!r}", why=why, help=f"a pair in Python: model([{pair!r}])")
         found = [node_number(self.graph, name) for name in names]
         if len(found) == 2 and found[0] == found[1]:
             why = "no pair of a node and itself was trained on"
