@@ -145,6 +145,15 @@ class Corpus:
             raise _damaged(path, f"a sentence has more than {self.report.max_length} pieces")
         return longest
 
+    @property
+    def unknown_shares(self) -> dict[str, float]:
+        """Pieces that the vocabulary does not know, by side, over all pieces of that side."""
+        counts = {
+            "source": (self.report.source_unknown, self._source),
+            "target": (self.report.target_unknown, self._target),
+        }
+        return {side: unknown / max(len(tokens), 1) for side, (unknown, tokens) in counts.items()}
+
     @cached_property
     def source_length(self) -> npt.NDArray[np.int32]:
         return np.diff(self._source_offsets).astype(np.int32)

@@ -162,6 +162,21 @@ def test_a_vocabulary_of_one_side_that_cannot_be_is_named_by_its_key(train, pair
     assert code == 2 and "cannot hold every character" in error and f"{key}.size" in error
 
 
+def test_pieces_that_the_vocabulary_does_not_know_are_told(train, pair: tuple[Path, Path], tmp_path: Path) -> None:
+    """A warning where they are many; a line where they are some; nothing where there are none."""
+    sides = ["data.joint=false", "model.share=none", "data.target_tokenizer.kind=word"]
+    settings = [each for value in sides for each in ("--set", value)]
+    code, error = train(*pair, *settings)
+    assert code == 0 and "unknown" not in error
+    size = 4 + 7  # of eight words
+    code, error = train(*pair, *settings, "--set", f"data.target_tokenizer.size={size}")
+    assert code == 0 and "% of the pieces of the target are unknown" in error and "of the source" not in error
+    assert "warning: " in error and "data.tokenizer.size" in error
+    change(pair[1], lambda lines: lines.__setitem__(3, "Z " + lines[3]))
+    code, error = train(*pair, *settings, "--set", f"data.target_tokenizer.size={size + 1}")
+    assert code == 0 and "0.1% of the pieces of the target are unknown" in error and "warning" not in error
+
+
 def test_a_file_that_is_not_there_names_the_nearest(train, pair: tuple[Path, Path]) -> None:
     code, error = train(pair[0], pair[1].with_name("text.uper"))
     assert code == 3 and f"did you mean {pair[1]}" in error

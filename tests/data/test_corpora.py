@@ -91,8 +91,9 @@ def test_the_longest_allowed_is_kept(tmp_path):
 
 
 def test_unknown_pieces_are_counted_per_side(tmp_path):
-    report = corpus_of(tmp_path, [(1, "a x y", "b"), (2, "a", "b z")]).report
-    assert (report.source_unknown, report.target_unknown) == (2, 1)
+    corpus = corpus_of(tmp_path, [(1, "a x y", "b"), (2, "a", "b z")])
+    assert (corpus.report.source_unknown, corpus.report.target_unknown) == (2, 1)
+    assert corpus.unknown_shares == {"source": 2 / 4, "target": 1 / 3}
 
 
 def test_no_pair_left_says_why(tmp_path):

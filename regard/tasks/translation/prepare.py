@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from regard.core import atomic_files
 from regard.core.task import Advance, Data, Report, RunFiles
 from regard.data.corpora import Corpora, CorpusConfig
+from regard.data.corpus import Corpus
 from regard.data.pairs import PairExamples
 from regard.data.preparation import open_or_prepare
 from regard.tasks.translation.codecs import Codecs, make_codecs, open_codecs, spec_of
 from regard.tasks.translation.config import translation_config
 
 __all__ = ["prepare"]
+
+TOLD, MANY = 0.001, 0.05  # shares of unknown pieces from which on they are told, and warned of
 
 
 def prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data:
@@ -59,6 +62,16 @@ def _corpora(
             say(f"{part.name}: {report.long:,} pairs over {report.max_length} pieces left out: lines {lines}")
         if report.cropped:
             say(f"{part.name}: of {report.cropped:,} long sources the first {report.max_length} pieces are read")
+        _tell_unknown(part, say)
         parts.append(part)
         atomic_files.fault_point("corpus")
     return Corpora(parts)
+
+
+def _tell_unknown(part: Corpus, say: Report) -> None:
+    for side, share in part.unknown_shares.items():
+        told = f"{part.name}: {share:.1%} of the pieces of the {side} are unknown to its vocabulary"
+        if share >= MANY:
+            say(f"warning: {told}; a larger data.tokenizer.size knows more, data.tokenizer.kind = byte-bpe all")
+        elif share >= TOLD:
+            say(told)
