@@ -41,8 +41,6 @@ class OneShard:
     unless a subclass knows better.
     """
 
-    canonical = False
-
     def __init__(self, peers: Peers | None, device: torch.device = CPU) -> None:
         self.peers, self.device = peers, device
         self.rank, self.world = (0, 1) if peers is None else (peers.rank, peers.world)

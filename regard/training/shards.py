@@ -90,7 +90,7 @@ class Shards:
     added in order, and nothing is carried.
     """
 
-    rank, world, canonical = 0, 1, True
+    rank, world = 0, 1
 
     def __init__(self, number: int | None, workers: Workers, device: torch.device = CPU) -> None:
         if number is not None and (number < 1 or number & (number - 1)):

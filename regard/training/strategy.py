@@ -59,7 +59,6 @@ class Strategy(Protocol):
     rank: int
     world: int
     device: torch.device
-    canonical: bool  # the same bits whatever the number of ranks
     number: int | None  # of shards that a batch is dealt to; None: an older run's, dealt whole
 
     def wrap(self, model: Trainable) -> nn.Module:
