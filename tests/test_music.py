@@ -156,7 +156,7 @@ def test_a_piece_at_several_heights_tells_which(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(json.dumps([[[60, 64], [127]]]))
     for shifts, told in (("1", ", at 3 heights but 1, beyond the pitches that there are"), ("0", "")):
         found = call("data", "notes", tmp_path / "x.json", "-o", tmp_path / "x.jsonl", "--shifts", shifts)
-        assert found.output.endswith(f"1 pieces, 2 frames{told}\n"), found.output
+        assert found.output.endswith(f"1 piece, 2 frames{told}\n"), found.output
         rows = [json.loads(line) for line in (tmp_path / "x.jsonl").read_text().splitlines()]
         assert rows[-1] == {"prompt": "C4\n", "completion": "C4 E4\nG9\n"}, "nothing is above G9"
         assert rows[:-1] == [{"prompt": "B3\n", "completion": "B3 D#4\nF#9\n"}] * int(shifts)

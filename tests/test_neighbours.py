@@ -216,7 +216,7 @@ def test_answers_by_neighbourhoods_are_those_of_the_whole_graph(arrays, tmp_path
 
 REFUSED = [
     ({"neighbours": [2, 2]}, {}, "data.batch_nodes=512"),
-    ({"batch_nodes": 4, "neighbours": [2]}, {}, r"there are 2 layers and 1 numbers"),
+    ({"batch_nodes": 4, "neighbours": [2]}, {}, r"there are 2 layers and 1 number"),
     ({"batch_nodes": 4}, {"kind": "transformer", "sees": "all"}, "no part of the graph is enough"),
     ({"batch_nodes": 4, "neighbours": [2, 2]}, {"kind": "gin"}, "is smaller than that over all"),
 ]

@@ -15,6 +15,7 @@ import torch
 from regard.bulk.block_file import SetAside
 from regard.bulk.journal import Journal
 from regard.bulk.work import Work
+from regard.core.wording import counted
 from regard.errors import DataError, RegardError
 
 __all__ = ["BlockOutputs", "work_on_block"]
@@ -105,7 +106,7 @@ def _isolated(
         yield dict(zip(range(start, end), journal.outputs[chunk], strict=True))
         return
     if alone and start not in journal.failed and deaths >= DEATHS:
-        journal.fail(start, f"the process died {deaths} times while it worked on this line alone")
+        journal.fail(start, f"the process died {counted(deaths, 'time')} while it worked on this line alone")
     if not (alone and start in journal.failed) and (alone or not deaths):
         journal.begin(chunk)
         try:
@@ -131,7 +132,7 @@ def _isolated(
 def _require_lines(outputs: Sequence[str], wanted: int) -> None:
     """ValueError unless there are so many outputs, each of which can be written as one line of UTF-8."""
     if len(outputs) != wanted:
-        raise ValueError(f"{len(outputs):,} outputs for {wanted:,} lines")
+        raise ValueError(f"{len(outputs):,} outputs for {counted(wanted, 'line')}")
     whole = "\n".join(outputs).encode()
     if whole.count(b"\n") != wanted - 1:
         raise ValueError("an output has several lines")

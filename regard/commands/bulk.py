@@ -14,6 +14,7 @@ import typer
 from regard.commands.progress import progress
 from regard.commands.shared_arguments import SharedOption, taken_together
 from regard.core.cores import usable_cores
+from regard.core.wording import counted
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -192,11 +193,12 @@ def _told_of(job: BulkJob, share: Share) -> dict[str, Any]:
 
 def _tell(made: dict[str, Any], named: Sequence[str], seconds: float, out: Path, bulk: Bulk, *, as_json: bool) -> None:
     where = f"in {out}" if bulk.shard is None else f"as shard {bulk.shard} of {out}, for --merge"
-    typer.echo(f"{made['lines']:,} lines, {made['distinct']:,} of them different, {where}; {seconds:,.1f} s", err=True)
+    typer.echo(
+        f"{counted(made['lines'], 'line')}, {made['distinct']:,} of them different, {where}; {seconds:,.1f} s", err=True
+    )
     if made["quarantined"]:
         place = "" if bulk.shard is not None else f", see {out / 'quarantine.jsonl'}"
-        count = "1 line" if made["quarantined"] == 1 else f"{made['quarantined']:,} lines"
-        typer.echo(f"{count} failed, with a blank output{place}:", err=True)
+        typer.echo(f"{counted(made['quarantined'], 'line')} failed, with a blank output{place}:", err=True)
         for each in named:
             typer.echo(f"  {each}", err=True)
     if as_json:

@@ -12,6 +12,7 @@ import typer
 from regard.commands import completion
 from regard.commands.options import AsJson, PairTarget, epilog
 from regard.commands.progress import progress
+from regard.core.wording import counted
 
 if TYPE_CHECKING:
     from regard.data.corpora import CorpusConfig
@@ -122,7 +123,7 @@ def _print(found: CheckReport) -> None:
 def _print_findings(config: CorpusConfig, found: LintReport) -> None:
     from regard.data.lint.check import KINDS
 
-    print(f"{found.lines:,} lines in {config.source}" + (f" and {config.target}" if config.target else ""))
+    print(f"{counted(found.lines, 'line')} in {config.source}" + (f" and {config.target}" if config.target else ""))
     for kind, count in found.counts.items():
         print(f"\n{KINDS[kind]:<8} {kind}: {count:,}")
         named = [finding for finding in found.findings if finding.kind == kind]

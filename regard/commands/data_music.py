@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.core.wording import counted
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def notes(
     times = f", at {2 * shifts + 1} heights" if shifts else ""
     if left := len(pieces) * (2 * (shifts or 0) + 1) - len(rows):
         times += f" but {left:,}, beyond the pitches that there are"
-    print(f"{output}: {len(pieces):,} pieces, {sum(map(len, pieces)):,} frames{times}")
+    print(f"{output}: {counted(len(pieces), 'piece')}, {counted(sum(map(len, pieces)), 'frame')}{times}")
 
 
 def _at_height(piece: list[Frame], shift: int) -> list[dict[str, str]]:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from regard.core.wording import counted
+
 __all__ = ["register"]
 
 
@@ -34,6 +36,6 @@ def stdlib(
 
     source = Path(sysconfig.get_path("stdlib")) if library is None else library
     for name, part in write_parts(source, to).items():
-        print(f"{part.path}: {part.files:,} files, {part.bytes:,} bytes ({name})")
+        print(f"{part.path}: {counted(part.files, 'file')}, {counted(part.bytes, 'byte')} ({name})")
     if library is None:
         print(f"of {platform.python_implementation()} {platform.python_version()}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from regard.commands.options import epilog
+from regard.core.wording import counted
 
 if TYPE_CHECKING:
     from regard.data.public.cmudict import Dictionary
@@ -99,7 +100,7 @@ def _check(paths: dict[str, Path]) -> None:
 
     found = lint(FileCorpus(source=paths["train"]), held_out=[FileCorpus(source=paths["test"])])
     counts = ", ".join(f"{count:,} {kind}" for kind, count in found.counts.items() if count) or "nothing to report"
-    typer.echo(f"check: {found.lines:,} pairs to train on; {counts}")
+    typer.echo(f"check: {counted(found.lines, 'pair')} to train on; {counts}")
 
 
 def _measure(model: Translator, test: Path) -> None:

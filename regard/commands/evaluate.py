@@ -29,6 +29,7 @@ from regard.commands.progress import progress
 from regard.commands.several_ranks import several_ranks
 from regard.core.atomic_files import explain_os_errors
 from regard.core.installation import extra_command
+from regard.core.wording import counted
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -231,7 +232,8 @@ def _print(found: Evaluation) -> None:
     cut = [
         f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in found.settings.items()
     ]
-    told = [f"{found.examples:,} examples", *counts, *cut, f"checkpoint {found.checkpoint}", f"{found.seconds:.1f} s"]
+    examples, seconds = counted(found.examples, "example"), f"{found.seconds:.1f} s"
+    told = [examples, *counts, *cut, f"checkpoint {found.checkpoint}", seconds]
     print(", ".join(told))
 
 

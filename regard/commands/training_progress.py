@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from regard.core.installation import extra_command
+from regard.core.wording import counted
 from regard.errors import ConfigError
 from regard.training.progress import Outcome, TrainingProgress, Validation
 
@@ -81,7 +82,7 @@ class TrainingDisplay:
                 return
             self.said(f"stopped and saved at step {progress.step:,}; regard train --resume {self.run} goes on")
             return
-        self.said(f"done ({outcome.reason}) after {progress.step:,} updates in {_duration(progress.seconds)}")
+        self.said(f"done ({outcome.reason}) after {counted(progress.step, 'update')} in {_duration(progress.seconds)}")
 
     def _advance(self, what: str, done: int, total: int | None, figures: str) -> None:
         if self.task is None:

@@ -33,6 +33,7 @@ from regard.commands.options import (
 )  # fmt: skip
 from regard.commands.output import open_output, printable
 from regard.commands.progress import progress
+from regard.core.wording import counted
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -294,7 +295,7 @@ class _Prefixes:
         """Raise DataError if prefixes are left over."""
         if self.lines is not None and (rest := sum(1 for _ in self.lines)):
             where = f"{self.file}:{self.taken + 1}"
-            raise DataError(f"{self.file} has {rest:,} lines more than there were sentences", where=where)
+            raise DataError(f"{self.file} has {counted(rest, 'line')} more than there were sentences", where=where)
 
 
 def _never_seen(unknown: Counter[str]) -> str:

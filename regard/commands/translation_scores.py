@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from regard.commands.metric_tables import aligned, table_as_json
 from regard.commands.options import open_model, search_settings
 from regard.commands.progress import progress
+from regard.core.wording import counted
 from regard.errors import ModelError
 
 if TYPE_CHECKING:
@@ -142,7 +143,9 @@ def _print_scores(found: Evaluation) -> None:
     for table in found.tables.values():
         print(f"\n{aligned(table, decimals=2)}\n")
     lines, items = found.examples, int(found.sums["distinct_sources"])
-    print(f"{lines:,} lines, beam {found.settings['beam']}, checkpoint {found.checkpoint}, {found.seconds:.1f} s")
+    print(
+        f"{counted(lines, 'line')}, beam {found.settings['beam']}, checkpoint {found.checkpoint}, {found.seconds:.1f} s"
+    )
     if items < lines:
         print(
             f"{items:,} distinct sources: for wer and per, lines with the same source are one item with several "

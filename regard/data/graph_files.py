@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard.core.wording import did_you_mean
+from regard.core.untrusted_files import shortened
+from regard.core.wording import counted, did_you_mean
 from regard.data.array_errors import UNREADABLE
 from regard.data.feature_file import FeatureFile
 from regard.data.graphs import PARTS, UNLABELLED, Graph, edge_pairs
@@ -111,7 +112,7 @@ def _of_arrays(arrays: Arrays, path: Path, directed: bool, file: FeatureFile | N
     if edges.shape[1] != 2:
         raise refuse("edges are (number, 2)", f"they are {edges.shape}")
     outside = np.flatnonzero(((edges < 0) | (edges >= nodes)).any(1))
-    told = f"{nodes:,} nodes" if file is None else f"{nodes:,} rows in {file.path}"
+    told = counted(nodes, "node") if file is None else f"{counted(nodes, 'row')} in {file.path}"
     if len(outside):
         row = edges[outside[0]].tolist()
         raise refuse("an edge leads to no node", f"edge {outside[0]} is {row}, and there are {told}")
@@ -197,7 +198,7 @@ def _of_tables(nodes: Path, edges: Path, directed: bool) -> Graph:
     for place, (number, cells) in enumerate(rows[1:]):
         where = f"{nodes}:{number}"
         if len(cells) != len(head):
-            why = f"it has {len(cells)} cells, and the first line names {len(head)} columns"
+            why = f"it has {counted(len(cells), 'cell')}, and the first line names {counted(len(head), 'column')}"
             raise DataError("a node has not the columns of the first line", where=where, why=why)
         named = dict(zip(head, cells, strict=True))
         if names.setdefault(named[NODE], place) != place:
@@ -226,7 +227,7 @@ def _number(cell: str, column: str, where: str) -> float:
         found = math.nan
     if not abs(found) < LARGEST:
         why = f"features are finite numbers, below {LARGEST:g} in size"
-        raise DataError(f"the feature {column} is {cell!r}", where=where, why=why)
+        raise DataError(f"the feature {column} is {shortened(cell)!r}", where=where, why=why)
     return found
 
 
@@ -242,7 +243,7 @@ def _edges(path: Path, names: Mapping[str, int], nodes: Path) -> npt.NDArray[np.
             if end not in names:
                 raise DataError(
                     f"an edge leads to {end!r}, which is no node", where=f"{path}:{number}",
-                    why=f"{nodes} has {len(names):,} nodes", help=did_you_mean(end, list(names)[:10_000]),
+                    why=f"{nodes} has {counted(len(names), 'node')}", help=did_you_mean(end, list(names)[:10_000]),
                 )  # fmt: skip
         found.append((names[cells[0]], names[cells[1]]))
     return np.array(found, np.int64).reshape(-1, 2)

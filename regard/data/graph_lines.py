@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.untrusted_files import parse_json, shortened
+from regard.core.wording import counted
 from regard.data.file_names import named_files
 from regard.data.reading import read_lines, refuse_pipe, told_keys
 from regard.data.shared_files import FilesConfig, falls_into
@@ -88,7 +89,7 @@ def graph_of(row: Mapping[str, Any], *, where: str | None = None, key: str = "la
         raise reader.wrong(f"{counts[0]:,} nodes have {counts[1]:,} rows of features")
     if not 0 < nodes <= MOST_NODES:
         why = f"a graph has 1 to {MOST_NODES:,} nodes"
-        raise reader.wrong("the graph has no node" if nodes <= 0 else f"the graph has {nodes:,} nodes", why)
+        raise reader.wrong("the graph has no node" if nodes <= 0 else f"the graph has {counted(nodes, 'node')}", why)
     for place, pair in enumerate(pairs):
         if not 0 <= min(pair) <= max(pair) < nodes:
             raise reader.wrong("an edge leads to no node", f"edge {place} is {pair}, and nodes are 0 to {nodes - 1:,}")
@@ -141,10 +142,10 @@ class _Reader:
             raise self.wrong("features has a list of numbers for each node")
         width = len(found[0]) if found else 0
         if width > MOST_FEATURES:
-            raise self.wrong(f"a node has {width:,} features", f"{MOST_FEATURES:,} are read")
+            raise self.wrong(f"a node has {counted(width, 'feature')}", f"{MOST_FEATURES:,} are read")
         for node, each in enumerate(found):
             if len(each) != width:
-                raise self.wrong(f"node {node} has {len(each)} features", f"node 0 has {width}")
+                raise self.wrong(f"node {node} has {counted(len(each), 'feature')}", f"node 0 has {width}")
             if not all(type(value) in (int, float) and abs(value) < 1e30 and math.isfinite(value) for value in each):
                 raise self.wrong(f"a feature of node {node} is no finite number", shortened(str(each)))
         return found

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from regard.core.wording import counted
 from regard.data.feature_file import FeatureFile
 
 __all__ = ["PARTS", "UNLABELLED", "Graph", "edge_count", "edge_pairs", "normalised_rows"]
@@ -88,7 +89,8 @@ class Graph:
         """Sizes in a line."""
         edges = edge_count([self])
         alone = f", {len(self.isolated):,} of them without an edge" if len(self.isolated) else ""
-        return f"{self.nodes:,} nodes{alone}, {edges:,} edges, {self.features:,} features, {len(self.classes)} classes"
+        sizes = [f"{counted(self.nodes, 'node')}{alone}", counted(edges, "edge"), counted(self.features, "feature")]
+        return ", ".join([*sizes, counted(len(self.classes), "class", "classes")])
 
 
 def edge_count(graphs: Sequence[Graph]) -> int:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 
 from regard.core.task import ExampleIndices, Indices
+from regard.core.wording import counted
 from regard.data.document_stream import DocumentStream
 from regard.data.stream import Stream
 from regard.data.tokenizers.tokenizer import PAD
@@ -113,7 +114,8 @@ class LaneExamples:
     @property
     def description(self) -> str:
         """Summary of the lanes, for people."""
-        return f"{len(self._training.counts):,} documents or parts in {self.lanes:,} lanes of {self.context:,} tokens"
+        lanes = f"{counted(self.lanes, 'lane')} of {counted(self.context, 'token')}"
+        return f"{len(self._training.counts):,} documents or parts in {lanes}"
 
     def __len__(self) -> int:
         return len(self._training) + (0 if self._same else len(self._whole))

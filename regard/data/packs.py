@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 
 from regard.core.task import ExampleIndices, Indices
+from regard.core.wording import counted
 from regard.data.computed_order import even_batches
 from regard.data.document_stream import DocumentStream
 from regard.data.tokenizers.tokenizer import PAD
@@ -128,9 +129,8 @@ class PackExamples:
     def description(self) -> str:
         """Summary of the packing, for people."""
         documents, rows = sum(each.documents for each in self.streams), len(self._training.rows)
-        return (
-            f"packed {documents:,} documents into {rows:,} rows of {self.context:,} tokens, {self.padding:.1%} padding"
-        )
+        into = f"{counted(rows, 'row')} of {counted(self.context, 'token')}"
+        return f"packed {counted(documents, 'document')} into {into}, {self.padding:.1%} padding"
 
     def __len__(self) -> int:
         return sum(len(plan.rows) for plan in self._plans)

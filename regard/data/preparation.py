@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.atomic_files import commit_folder, explain_os_errors, hidden_sibling
+from regard.core.wording import counted
 from regard.data.corpus import FORMAT, Corpus, Report
 from regard.data.encoding import EncodedLines, encode_chunks, processes_for
 from regard.data.reading import CorpusConfig, PairReader, read_pairs
@@ -276,7 +277,8 @@ def _another(name: str) -> DataError:
 
 def _nothing_left(report: Report, name: str, share: tuple[float, float]) -> DataError:
     if report.long:
-        why = f"{report.long} pairs are longer than {report.max_length} pieces"
+        most = counted(report.max_length, "piece")
+        why = f"left out for its length: {counted(report.long, 'pair')} of more than {most}"
         return DataError("no pair of the corpus is left", where=name, why=why, help="raise data.max_length")
     if share != WHOLE:
         return DataError(

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from regard.core.installation import extra_command
 from regard.core.untrusted_files import parse_json, shortened
+from regard.core.wording import counted
 from regard.data.file_names import JSON_LINES, has_ending
 from regard.data.text_files import read_lines, unreadable
 from regard.errors import ConfigError, DataError
@@ -112,7 +113,7 @@ def _named_cells(path: Path, columns: Sequence[str]) -> Iterator[TableRow]:
             raise DataError(
                 f"the row has {len(cells)} cells",
                 where=f"{path}:{number}",
-                why=f"the first line names {len(names)} columns",
+                why=f"the first line names {counted(len(names), 'column')}",
                 help="a cell with a comma or a line break stands in quotes",
             )
         yield TableRow(number, tuple(cells[place] for place in places))

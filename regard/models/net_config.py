@@ -9,6 +9,7 @@ from pydantic import ConfigDict, model_validator
 
 from regard.config.explain import Misfit
 from regard.config.toml_layers import Key, merge_layer, move_key
+from regard.core.wording import counted
 from regard.models.attention_config import OTHER_MIXERS, ROTATED_MIXERS, kind_of
 from regard.models.origin_config import EncoderStart, Origin, Started
 from regard.models.position_config import RELATIVE
@@ -101,7 +102,7 @@ class NetConfig(Started):
                 why = "weights that begin at random have to learn: only one with model.encoder.from stays as it is"
                 raise Misfit(key, why=why, help=f"--set {key}=none")
             if isinstance(encoder.frozen, int) and encoder.frozen > encoder.depth:
-                raise Misfit(key, why=f"it has {encoder.depth} layers", help=f"--set {key}=all")
+                raise Misfit(key, why=f"it has {counted(encoder.depth, 'layer')}", help=f"--set {key}=all")
         return self
 
     @model_validator(mode="before")

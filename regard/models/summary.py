@@ -19,9 +19,10 @@ def one_line_summary(config: ModelConfig) -> str:
     words += [f"{config.encoder.depth}+{config.decoder.depth} layers", f"width {_both(map(_states, sides))}"]
     attending = [side for side in sides if side.kind == "transformer"]
     if attending:
+        heads = _both(side.heads for side in attending)
         words += [
             f"feed-forward {_both(side.feed_forward for side in attending)}",
-            f"{_both(side.heads for side in attending)} heads",
+            f"{heads} head" if heads == "1" else f"{heads} heads",
             f"{_both(side.norm for side in attending)}-norm",
         ]
     words += _attention(config)

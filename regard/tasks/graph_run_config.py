@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from regard.core.wording import counted
 from regard.models.graph.config import GraphNetConfig
 from regard.runs.config import DataSection, UnsmoothedRunConfig
 
@@ -74,5 +75,7 @@ class GraphRunConfig(UnsmoothedRunConfig):
     @property
     def summary(self) -> str:
         net: Any = self.model
-        heads = f", {net.heads} heads" if net.attends else ""
-        return f"{net.kind} over a graph, {net.layers} layers, width {net.hidden}{heads}, dropout {net.dropout}"
+        heads = f", {counted(net.heads, 'head')}" if net.attends else ""
+        return (
+            f"{net.kind} over a graph, {counted(net.layers, 'layer')}, width {net.hidden}{heads}, dropout {net.dropout}"
+        )

@@ -24,6 +24,7 @@ from regard.core.out_of_memory import explain_out_of_memory
 from regard.core.reference_mode import reference_mode
 from regard.core.task import Data, Task, find_task
 from regard.core.tensors import kept_buffers
+from regard.core.wording import counted
 from regard.engine.processor import bfloat16_in_hardware
 from regard.errors import ConfigError, ModelError
 from regard.models.hidden_matrices import hidden_matrices
@@ -218,10 +219,10 @@ def _depends_on_passes(where: str) -> ConfigError:
 
 
 def _about(plan: Plan) -> Iterator[str]:
-    yield f"computing in {plan.precision}" + (f", {plan.steps:,} updates" if plan.steps else "")
+    yield f"computing in {plan.precision}" + (f", {counted(plan.steps, 'update')}" if plan.steps else "")
     if plan.fit is not None and plan.steps is not None and plan.fit.warmup > max(plan.steps - 1, 1):
         yield (
-            f"warning: the warm-up of {plan.fit.warmup:,} updates is not over when training ends, after "
+            f"warning: the warm-up of {counted(plan.fit.warmup, 'update')} is not over when training ends, after "
             f"{plan.steps:,}; --set train.warmup={plan.steps // 10} makes it fit"
         )
 

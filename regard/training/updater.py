@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from regard.core.out_of_memory import explain_out_of_memory
 from regard.core.reference_mode import reference_mode
 from regard.core.task import ExampleIndices, Examples
+from regard.core.wording import counted
 from regard.errors import DataError, TrainingError
 from regard.runs.config import RunConfig
 from regard.training.carry import continued, dealt_anew, read_carries
@@ -122,7 +123,7 @@ def require_not_diverged(progress: TrainingProgress, rate: float) -> None:
     """TrainingError where rolling back cannot help any more."""
     if progress.rolled_back or not progress.last_good:
         raise TrainingError(
-            f"no finite loss for {progress.nonfinite} updates in a row",
+            f"no finite loss for {counted(progress.nonfinite, 'update')} in a row",
             where=f"step {progress.step}",
             why="the weights diverged" if progress.last_good else "training diverged before its first checkpoint",
             help=f"lower the learning rate: --set train.lr={rate / 3:.1e}",

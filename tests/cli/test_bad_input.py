@@ -128,7 +128,7 @@ def test_a_line_of_100_000_words_is_left_out_by_number(train, pair: tuple[Path, 
         change(path, lambda lines, word=word: lines.__setitem__(41, (word * 100_000).strip()))
     code, error = train(*pair, "--valid", *pair)
     assert code == 0
-    assert "1 pairs over 256 pieces left out: lines 42" in error
+    assert "1 pair over 256 pieces left out: lines 42" in error
     assert f"{pair[0]}: {SENTENCES - 1} pairs" in error
 
 

@@ -97,7 +97,7 @@ def test_unknown_pieces_are_counted_per_side(tmp_path):
 
 
 def test_no_pair_left_says_why(tmp_path):
-    with pytest.raises(DataError, match="3 pairs are longer than 0 pieces"):
+    with pytest.raises(DataError, match="3 pairs of more than 0 pieces"):
         corpus_of(tmp_path, max_length=0)
     with pytest.raises(DataError, match="every line is blank"):
         prepare(read_pairs(files(tmp_path, "\n \n", "\n\n")), WORDS, WORDS, tmp_path / "corpus", max_length=9)

@@ -94,12 +94,13 @@ def test_each_edge_stands_once():
         (NODES.replace("node", "name"), EDGES, "nodes.csv:1", "no column of names"),
         ("node,label\nx,one\n", EDGES, "nodes.csv:1", "no features"),
         ("node,label,a\n", EDGES, "nodes.csv", "no nodes"),
-        (NODES.replace("0.5", "5" * 200_000), EDGES, "nodes.csv:4", "no cells"),
+        (NODES.replace("0.5", "5" * 200_000), EDGES, "nodes.csv:4", "no cells|a is '5"),  # csv's limit may be raised
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_by_line(tmp_path, nodes, edges, where, what):
     with pytest.raises(DataError, match=what) as refused:
         read_graph(*tables(tmp_path, nodes, edges))
+    assert len(str(refused.value)) < 1_000
     assert refused.value.where == str(tmp_path / where)
 
 

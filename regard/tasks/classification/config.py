@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 from pydantic import model_validator
 
 from regard.config.explain import Misfit
+from regard.core.wording import counted
 from regard.models.classifier_config import ClassifierModelConfig
 from regard.runs.config import Proposal
 from regard.tasks.classification.data_config import LabelledDataConfig
@@ -40,7 +41,7 @@ class ClassificationConfig(EncoderRunConfig):
     def summary(self) -> str:
         side, affixes = self.model.encoder, f"{self.model.affixes:,} affixes, " if self.model.affixes else ""
         return (
-            f"classifier, {side.kind} encoder, {side.depth} layers, width {side.width}, {affixes}pooling "
+            f"classifier, {side.kind} encoder, {counted(side.depth, 'layer')}, width {side.width}, {affixes}pooling "
             f"{self.model.pooling}, dropout {side.dropout}"
         )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.core.untrusted_files import parse_json, shortened
+from regard.core.wording import counted
 from regard.data.file_names import named_files
 from regard.data.molecules import FastaRecord, is_fasta, read_fasta
 from regard.data.reading import read_lines, refuse_pipe, told_keys
@@ -71,7 +72,7 @@ def _of_file(path: Path, data: LabelledDataConfig) -> Iterator[LabelledText]:
                 continue
         if len(cells) <= max(places):
             raise DataError(
-                f"the line has {len(cells)} columns",
+                f"the line has {counted(len(cells), 'column')}",
                 where=where,
                 why=f"columns {', '.join(map(str, columns))} are read",
                 help="a tab stands between columns; --set data.text=1 --set data.label=2 says which are read",

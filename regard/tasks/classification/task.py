@@ -23,6 +23,7 @@ from regard.core.task import (
     RunFiles,
     Task,
 )
+from regard.core.wording import counted
 from regard.data.shared_files import FilesConfig
 from regard.errors import DataError
 from regard.metrics.classes import calibration_error, class_metrics, class_tables
@@ -51,7 +52,7 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
             raise DataError(what, where=corpora[0].name, help="restore them, or begin another run")
         most = config.data.max_length
         cut = f", {sum(found.cut):,} of them cut to {most} pieces" if any(found.cut) else ""
-        say(f"{name}: {len(found):,} examples{cut}")
+        say(f"{name}: {counted(len(found), 'example')}{cut}")
         atomic_files.fault_point("corpus")
         return found
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from regard.config.settings import TRAINING_ENDS
 from regard.core.untrusted_files import parse_json
+from regard.core.wording import counted
 from regard.data.file_names import JSON_LINES, has_ending
 from regard.data.graph_lines import GraphLine, read_graph_lines
 from regard.data.reading import read_lines
@@ -88,5 +89,5 @@ def _network(lines: Sequence[GraphLine], walks: int) -> str:
     if any(line.kinds for line in lines):
         told.insert(0, "their labels")
     if walks:
-        told.append(f"how often walks of up to {walks} steps come back")
+        told.append(f"how often walks of up to {counted(walks, 'step')} come back")
     return f"nodes are told by {', '.join(told)}; three layers of graph attention, pooled by attention"

@@ -13,6 +13,7 @@ from torch import Tensor
 from regard.core.call_checks import require_list
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation
 from regard.core.task import Indices, MetricSums, never
+from regard.core.wording import counted
 from regard.data.graph_lines import GraphLine, graph_of, parse_graph
 from regard.data.graphs import Graph
 from regard.errors import DataError
@@ -128,7 +129,7 @@ class GraphClassifier:
         }
         attention["pooling"] = AttentionWeights(weights[None, None, shown], Axis("answer", ("answer",)), axis)
         edges = (graph.pairs.shape[1] - graph.nodes) // (1 if self.codec.data.directed else 2)
-        text = f"{graph.nodes:,} nodes, {edges:,} edges"
+        text = f"{counted(graph.nodes, 'node')}, {counted(edges, 'edge')}"
         outputs = self.net.answer(states, counts)[0].double().cpu()
         if self.codec.number is not None:
             return Observation(f"{text}: {self.write(self._outcome(outputs, []), json=False)}", attention)

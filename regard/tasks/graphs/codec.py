@@ -14,6 +14,7 @@ import numpy.typing as npt
 from regard.core import atomic_files
 from regard.core.task import CodecsAndSpec, Report, RunFiles
 from regard.core.untrusted_files import LARGE, SMALL, parse_json, read_bytes
+from regard.core.wording import counted
 from regard.data.graph_lines import MOST_FEATURES, GraphLine, read_graph_lines
 from regard.data.graph_union import return_probabilities
 from regard.data.graphs import UNLABELLED, Graph, edge_pairs
@@ -59,13 +60,15 @@ class GraphCodec(NamedTuple):
         width = line.features.shape[1]
         if width != len(self.scale):
             why = f"those of training have {len(self.scale)}"
-            raise DataError(f"the nodes of the graph have {width} features", where=line.where, why=why)
+            raise DataError(f"the nodes of the graph have {counted(width, 'feature')}", where=line.where, why=why)
         if bool(line.kinds) != bool(self.kinds):
             what = "the nodes of the graph have labels" if line.kinds else "the nodes of the graph have no labels"
             raise DataError(what, where=line.where, why=f"those of training have {'' if self.kinds else 'no '}labels")
         if self.data.walks and line.nodes > MOST_WALKED:
             why = f"walks go over {MOST_WALKED:,} at most"
-            raise DataError(f"the graph has {line.nodes:,} nodes", where=line.where, why=why, help="data.walks = 0")
+            raise DataError(
+                f"the graph has {counted(line.nodes, 'node')}", where=line.where, why=why, help="data.walks = 0"
+            )
 
     def graph(self, line: GraphLine) -> Graph:
         """The graph as the network reads it, without noise. DataError where it cannot."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.core.task import ExampleIndices
+from regard.core.wording import counted
 from regard.data.graph_lines import GraphLine, read_graph_lines
 from regard.data.graph_union import disjoint_union
 from regard.data.graphs import Graph, edge_count
@@ -96,7 +97,8 @@ class GraphExamples:
     def told(self) -> str:
         """Sizes in a line."""
         edges = edge_count(self.graphs)
-        return f"{len(self):,} graphs of {self._sizes.min():,} to {self._sizes.max():,} nodes, {edges:,} edges"
+        nodes = f"{self._sizes.min():,} to {counted(self._sizes.max(), 'node')}"
+        return f"{counted(len(self), 'graph')} of {nodes}, {counted(edges, 'edge')}"
 
 
 def noise_key(digest: str) -> int:

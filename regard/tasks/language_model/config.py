@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from regard.config.explain import Misfit
+from regard.core.wording import counted
 from regard.data.documents import Cut, DocumentKind, holds_prompts, holds_records
 from regard.data.stream import TextConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
@@ -185,9 +186,10 @@ class LanguageModelConfig(UnsmoothedRunConfig):
         newer = "".join(f", {key}" for key in layers.newer_parts)
         positions = "no" if layers.position.kind == "none" else layers.position.kind
         return (
-            f"language model, {layers.layers} layers, width {layers.width}, feed-forward {layers.feed_forward}, "
-            f"{layers.heads} heads, {layers.norm}-norm, mixer {layers.mixer.kind}, {positions} positions, "
-            f"context {self.data.context}, dropout {layers.dropout}{newer}"
+            f"language model, {counted(layers.layers, 'layer')}, width {layers.width}, "
+            f"feed-forward {layers.feed_forward}, {counted(layers.heads, 'head')}, {layers.norm}-norm, "
+            f"mixer {layers.mixer.kind}, {positions} positions, context {self.data.context}, "
+            f"dropout {layers.dropout}{newer}"
         )
 
     def check_sizes(self, spec: Mapping[str, int]) -> None:

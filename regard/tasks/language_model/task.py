@@ -27,6 +27,7 @@ from regard.core.task import (
     RunFiles,
     Task,
 )
+from regard.core.wording import counted
 from regard.data.document_stream import DocumentStream, open_or_prepare_documents
 from regard.data.documents import read_documents
 from regard.data.lanes import LaneExamples
@@ -126,7 +127,8 @@ def _stream(
         text, tokenizer, run.data / name, content=contents.get(name, ""), processes=run.config.data.processes,
         progress=progress,
     )  # fmt: skip
-    say(f"{stream.name}: {len(stream) - 1:,} tokens of {stream.bytes:,} bytes ({name.partition('-')[0]})")
+    told = f"{counted(len(stream) - 1, 'token')} of {counted(stream.bytes, 'byte')}"
+    say(f"{stream.name}: {told} ({name.partition('-')[0]})")
     atomic_files.fault_point("corpus")
     return stream
 
@@ -150,7 +152,7 @@ def _documents(
         processes=run.config.data.processes,
         progress=progress,
     )
-    told = f"{len(stream):,} tokens in {stream.documents:,} documents"
+    told = f"{counted(len(stream), 'token')} in {counted(stream.documents, 'document')}"
     if bool(stream.prompts.any()):
         told += f", prompts of which ({int(stream.prompts.sum()):,} tokens) do not count"
     say(f"{stream.name}: {told} ({name.partition('-')[0]})")

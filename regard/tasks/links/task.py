@@ -25,6 +25,7 @@ from regard.core.task import (
     RunFiles,
     Task,
 )  # fmt: skip
+from regard.core.wording import counted
 from regard.data.graphs import Graph
 from regard.errors import DataError
 from regard.metrics.ranking import area_under_curve, average_precision, ranking_sums
@@ -48,7 +49,7 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
         save_in_run(seen, run)
     codec = seen if run.makes_codecs else open_saved(run)
     if (whole.nodes, whole.features) != (codec.nodes, codec.features):
-        why = f"it has {whole.nodes:,} nodes of {whole.features:,} features"
+        why = f"it has {counted(whole.nodes, 'node')} of {counted(whole.features, 'feature')}"
         raise DataError("this graph is not the model's", where=whole.where, why=why)
     known, contents = run.contents or {}, {"graph": whole.digest()}
     if known.get("graph", contents["graph"]) != contents["graph"]:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.config.explain import Misfit
+from regard.core.wording import counted
 from regard.data.documents import Cut
 from regard.data.masking import MaskingConfig
 from regard.data.stream import TextConfig
@@ -97,7 +98,7 @@ class MaskedConfig(RunConfig):
     def summary(self) -> str:
         encoder, masking = self.model.encoder, self.masking
         return (
-            f"masked model, {encoder.kind} encoder, {encoder.depth} layers, width {encoder.features}, "
+            f"masked model, {encoder.kind} encoder, {counted(encoder.depth, 'layer')}, width {encoder.features}, "
             f"{masking.share:.0%} of tokens masked by {masking.unit}, context {self.data.context}, "
             f"dropout {encoder.dropout}"
         )

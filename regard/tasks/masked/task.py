@@ -27,6 +27,7 @@ from regard.core.task import (
     Task,
 )
 from regard.core.untrusted_files import LARGE, parse_json, read_bytes
+from regard.core.wording import counted
 from regard.data.document_stream import DocumentStream, open_or_prepare_documents
 from regard.data.documents import read_documents
 from regard.data.masked_examples import MaskedBatch, MaskedExamples
@@ -113,7 +114,7 @@ def _documents(
         processes=data.processes, progress=progress,
     )  # fmt: skip
     tokens = len(stream) - 2 * stream.documents
-    told = f"{tokens:,} tokens in {stream.documents:,} texts"
+    told = f"{counted(tokens, 'token')} in {counted(stream.documents, 'text')}"
     if unknown := stream.unknown():
         told += f", {unknown / max(tokens, 1):.1%} unknown, which are never masked"
     say(f"{stream.name}: {told} ({name.partition('-')[0]})")

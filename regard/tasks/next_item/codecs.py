@@ -13,6 +13,7 @@ import numpy.typing as npt
 from regard.core import atomic_files
 from regard.core.task import CodecsAndSpec, Report, RunFiles
 from regard.core.untrusted_files import LARGE, parse_json, read_bytes
+from regard.core.wording import counted
 from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer, train_tokenizer
 from regard.data.tokenizers.tokenizer import SPECIALS, UNKNOWN
 from regard.errors import DataError, ModelError
@@ -64,7 +65,8 @@ def make_codec(run: RunFiles, say: Report) -> ItemCodec:
                 after[one][other] += 1
     codec = ItemCodec(tokenizer, _best(counts), {item: _best(following) for item, following in after.items()})
     events = sum(map(len, sessions))
-    say(f"{len(tokenizer) - len(SPECIALS):,} items, {events:,} times in {len(sessions):,} sessions")
+    kinds = counted(len(tokenizer) - len(SPECIALS), "item")
+    say(f"{kinds}, {counted(events, 'time')} in {counted(len(sessions), 'session')}")
     tokenizer.save(run.tokenizers, "text")
     followers = {str(item): list(best) for item, best in codec.followers.items()}
     atomic_files.write_json(run.tokenizers / FOLLOWERS, {"popular": list(codec.popular), "followers": followers})

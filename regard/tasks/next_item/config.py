@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.config.explain import Misfit
+from regard.core.wording import counted
 from regard.models.causal_config import CausalModelConfig
 from regard.models.position_config import LearnedConfig
 from regard.runs.config import Proposal, UnsmoothedRunConfig
@@ -49,8 +50,8 @@ class NextItemConfig(UnsmoothedRunConfig):
     def summary(self) -> str:
         stack = self.model.decoder
         return (
-            f"next items, {stack.layers} layers, width {stack.width}, {stack.heads} heads, mixer {stack.mixer.kind}, "
-            f"context {self.data.context}, dropout {stack.dropout}"
+            f"next items, {counted(stack.layers, 'layer')}, width {stack.width}, {counted(stack.heads, 'head')}, "
+            f"mixer {stack.mixer.kind}, context {self.data.context}, dropout {stack.dropout}"
         )
 
     def check_sizes(self, spec: Mapping[str, int]) -> None:

@@ -24,6 +24,7 @@ from regard.core.task import (
     RunFiles,
     Task,
 )  # fmt: skip
+from regard.core.wording import counted
 from regard.data.tokenizers.tokenizer import SPECIALS
 from regard.errors import DataError
 from regard.models.head import Head
@@ -50,7 +51,7 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
             raise DataError(what, where=found.where(0), help="restore them, or begin another run")
         parts = len(found) - found.sessions
         cut = f", {parts:,} more parts of those of over {config.data.context} items" if parts else ""
-        say(f"{name}: {found.sessions:,} sessions{cut}")
+        say(f"{name}: {counted(found.sessions, 'session')}{cut}")
         atomic_files.fault_point("corpus")
         return found
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from regard.config.explain import Misfit
+from regard.core.wording import counted
 from regard.runs.config import Proposal
 from regard.tasks.graph_run_config import GraphDataConfig, GraphRunConfig
 
@@ -45,7 +46,8 @@ class NodesConfig(GraphRunConfig):
             why = "neighbours are drawn for the nodes of a batch, and the whole graph is one"
             raise Misfit("data.neighbours", "data.batch_nodes", why=why, help="--set data.batch_nodes=512")
         if drawn is not None and len(drawn) != self.model.layers:
-            why = f"each layer has a number, and there are {self.model.layers} layers and {len(drawn)} numbers"
+            both = f"{counted(self.model.layers, 'layer')} and {counted(len(drawn), 'number')}"
+            why = f"each layer has a number, and there are {both}"
             help = f"--set data.neighbours={[10] * self.model.layers}"
             raise Misfit("data.neighbours", "model.layers", why=why, help=help)
         if drawn is not None and self.model.kind == "gin":

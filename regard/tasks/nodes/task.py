@@ -22,6 +22,7 @@ from regard.core.task import (
     RunFiles,
     Task,
 )  # fmt: skip
+from regard.core.wording import counted
 from regard.data.graphs import Graph
 from regard.errors import DataError
 from regard.metrics.classes import class_metrics, class_tables, prediction_sums
@@ -68,7 +69,7 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
 
 
 def _kind(graph: Graph) -> str:
-    return f"{graph.features:,} features and the classes {', '.join(graph.classes[:10])}"
+    return f"{counted(graph.features, 'feature')} and the classes {', '.join(graph.classes[:10])}"
 
 
 def _spec(graph: Graph) -> dict[str, int]:

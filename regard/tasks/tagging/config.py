@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from regard.core.wording import counted
 from regard.models.tagger_config import TaggerModelConfig
 from regard.runs.config import Proposal
 from regard.tasks.encoder_run_config import EncoderRunConfig
@@ -29,7 +30,8 @@ class TaggingConfig(EncoderRunConfig):
     @property
     def summary(self) -> str:
         side, affixes = self.model.encoder, f", {self.model.affixes:,} affixes" if self.model.affixes else ""
-        return f"tagger, {side.kind} encoder, {side.depth} layers, width {side.width}{affixes}, dropout {side.dropout}"
+        sizes = f"{counted(side.depth, 'layer')}, width {side.width}{affixes}"
+        return f"tagger, {side.kind} encoder, {sizes}, dropout {side.dropout}"
 
     @classmethod
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:

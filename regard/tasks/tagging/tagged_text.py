@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.core.untrusted_files import parse_json
+from regard.core.wording import counted
 from regard.data.file_names import CONLL_U, JSON_LINES, has_ending, named_files
 from regard.data.reading import read_lines, refuse_pipe, told_keys
 from regard.data.shared_files import FilesConfig, falls_into
@@ -98,7 +99,7 @@ def _places(path: Path, data: TaggedDataConfig) -> tuple[int, int]:
 def _cells(cells: Sequence[str], places: tuple[int, int], where: str) -> tuple[str, str]:
     if len(cells) < max(places):
         raise DataError(
-            f"the line has {len(cells)} columns", where=where,
+            f"the line has {counted(len(cells), 'column')}", where=where,
             why=f"column {places[0]} is read as the token and column {places[1]} as its tag",
             help="a tab stands between columns, a blank line between sentences; --set data.token=1 --set data.tag=2",
         )  # fmt: skip

@@ -11,6 +11,7 @@ from torch import nn
 from regard.core import atomic_files
 from regard.core.state import State
 from regard.core.task import Advance, Card, Data, LossTerms, Metric, MetricSums, Objective, Report, RunFiles, Task
+from regard.core.wording import counted
 from regard.errors import ConfigError, DataError
 from regard.metrics.classes import class_metrics, class_tables, prediction_sums
 from regard.models.cross_entropy import smoothed_nll
@@ -40,7 +41,7 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
             raise DataError(what, where=found.where(0), help="restore them, or begin another run")
         tokens, parts = int(found.token_counts().sum()), len(found) - len(found.sentences)
         cut = f", {parts:,} more parts of those longer than {config.data.max_length} pieces" if parts else ""
-        say(f"{name}: {tokens:,} tokens in {len(found.sentences):,} sentences{cut}")
+        say(f"{name}: {counted(tokens, 'token')} in {counted(len(found.sentences), 'sentence')}{cut}")
         atomic_files.fault_point("corpus")
         return found
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from regard.config.settings import TRAINING_ENDS
+from regard.core.wording import counted
 from regard.data.corpora import CorpusConfig, read_pairs
 from regard.runs.config import Proposal
 
@@ -117,9 +118,9 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, given: Mapping[str, 
     data, pieces = _pieces(size, source.kind, target.kind)
     if not data["joint"]:
         model["share"] = "target"
-    most = "" if ends or spelled else f", at most {size.epochs} epochs"
+    most = "" if ends or spelled else f", at most {counted(size.epochs, 'epoch')}"
     order = {"order": "feistel"} if pairs > COMPUTED else {}
-    reasons = [f"{pairs:,} pairs, {words:.0f} words a side: preset {size.preset}, {pieces}{most}", reason]
+    reasons = [f"{counted(pairs, 'pair')}, {words:.0f} words a side: preset {size.preset}, {pieces}{most}", reason]
     reasons += ["the order of an epoch is computed batch by batch: data.order = feistel"] if order else []
     return Proposal({"data": {**parts, **data, **order}, "model": model, "train": settings}, reasons)
 

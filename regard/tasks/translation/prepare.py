@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from regard.core import atomic_files
 from regard.core.task import Advance, Data, Report, RunFiles
+from regard.core.wording import counted
 from regard.data.corpora import Corpora, CorpusConfig
 from regard.data.corpus import Corpus
 from regard.data.pairs import PairExamples
@@ -56,10 +57,11 @@ def _corpora(
             content=contents.get(folder.name, ""), processes=data.processes, progress=progress,
         )  # fmt: skip
         report = part.report
-        say(f"{part.name}: {report.pairs:,} pairs")
+        say(f"{part.name}: {counted(report.pairs, 'pair')}")
         if report.long:
             lines = ", ".join(map(str if part.files is None else part.place, report.long_lines))
-            say(f"{part.name}: {report.long:,} pairs over {report.max_length} pieces left out: lines {lines}")
+            told = f"{counted(report.long, 'pair')} over {counted(report.max_length, 'piece')} left out"
+            say(f"{part.name}: {told}: lines {lines}")
         if report.cropped:
             say(f"{part.name}: of {report.cropped:,} long sources the first {report.max_length} pieces are read")
         _tell_unknown(part, say)

@@ -24,6 +24,7 @@ from regard.core.notebook import shortened
 from regard.core.out_of_memory import explain_out_of_memory
 from regard.core.state import State
 from regard.core.task import Indices, MetricSums, Report, never
+from regard.core.wording import counted
 from regard.data.order import batches_in_order
 from regard.data.pairs import PairExamples, pad_sources
 from regard.data.tokenizers.catalogue import BEGIN, UNKNOWN, Tokenizer
@@ -284,7 +285,10 @@ class Translator:
     def _forced(self, inputs: list[list[list[int]]], prefixes: Sequence[str]) -> list[list[int]]:
         """Piece numbers to begin with, one list a part: a cut line's later parts are free."""
         if len(prefixes) != len(inputs):
-            raise ConfigError(f"{len(prefixes):,} prefixes for {len(inputs):,} lines", help="one prefix a line")
+            raise ConfigError(
+                f"{counted(len(prefixes), 'prefix', 'prefixes')} for {counted(len(inputs), 'line')}",
+                help="one prefix a line",
+            )
         begun = {prefix: self.target.encode(prefix) for prefix in prefixes}
         if lost := [prefix for prefix, pieces in begun.items() if UNKNOWN in pieces]:
             why = f"it has no piece for {', '.join(map(repr, dict.fromkeys(self.target.unknown(lost[0]))))}"
