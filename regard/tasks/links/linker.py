@@ -21,7 +21,7 @@ from regard.errors import DataError
 from regard.models.graph.links import LinkNet
 from regard.tasks.graph_batch import graph_tensors
 from regard.tasks.links.config import LinksConfig
-from regard.tasks.nodes.classifier import node_number, observed_edges
+from regard.tasks.named_nodes import node_number, observed_edges
 
 __all__ = ["BestLinks", "Link", "Linker"]
 

@@ -12,21 +12,16 @@ import torch
 from torch import Tensor
 
 from regard.core.call_checks import require_list
-from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
+from regard.core.observation import Alternative, Observation, ObservedStep
 from regard.core.task import Indices, MetricSums, never
-from regard.core.wording import did_you_mean
 from regard.data.graphs import UNLABELLED, Graph
-from regard.errors import DataError
 from regard.models.graph.build import GraphNet
-from regard.models.graph.layers import GraphAttention
-from regard.tasks.graph_batch import GraphTensors, graph_tensors
+from regard.tasks.graph_batch import graph_tensors
+from regard.tasks.named_nodes import node_number, observed_edges
 from regard.tasks.nodes.config import NodesConfig
 from regard.tasks.nodes.sampling import Inputs, SomeNodes
 
-__all__ = ["NodeClass", "NodeClassifier", "node_number", "observed_edges"]
-
-SHOWN = 64  # neighbours; of a node that sees more, those with the greatest weights
-SEARCHED = 10_000  # names that are compared with one that is unknown
+__all__ = ["NodeClass", "NodeClassifier"]
 
 
 class NodeClass(NamedTuple):
@@ -135,39 +130,3 @@ class NodeClassifier:
             for each, one in zip(number.tolist(), value.tolist(), strict=True)
         )
         return ObservedStep(self._label(node), best[0].log_probability, best)
-
-
-def node_number(graph: Graph, name: str) -> int:
-    """The number of the node of that name. DataError where there is none."""
-    if name not in graph.places:
-        known = list(graph.places)[:SEARCHED]
-        why = f"it has {graph.nodes:,}: {', '.join(known[:5])} …"
-        raise DataError(f"the graph has no node {name!r}", why=why, help=did_you_mean(name, known))
-    return graph.places[name]
-
-
-def observed_edges(
-    net: GraphNet,
-    tensors: GraphTensors | Inputs,
-    graph: Graph,
-    node: int,
-    label: Callable[[int], str],
-    places: npt.NDArray[np.int64] | None = None,
-) -> tuple[dict[str, AttentionWeights], list[int]]:
-    """Weights of a node's edges by layer, and the neighbours that are shown.
-
-    ``places``: of all that the node sees among the nodes of ``tensors``; their numbers, where that is the whole graph.
-    """
-    others = graph.neighbours(node)
-    places = others if places is None else places
-    own, seen = int(places[others == node][0]), torch.from_numpy(places).to(tensors.pairs.device)
-    states = [tensors.features, *net.states(*tensors)]
-    layers = [(number, layer) for number, layer in enumerate(net.layers) if isinstance(layer, GraphAttention)]
-    every = {f"layers.{number}": layer.weights(states[number], own, seen).cpu() for number, layer in layers}
-    if len(others) > SHOWN and every:
-        kept = torch.stack([weights.mean(0) for weights in every.values()]).mean(0).topk(SHOWN).indices.sort().values
-    else:
-        kept = torch.arange(min(len(others), SHOWN))
-    shown = others[kept.numpy()].tolist()
-    axes = Axis("node", (label(node),)), Axis("neighbour", tuple(map(label, shown)))
-    return {name: AttentionWeights(weights[:, None, kept], *axes) for name, weights in every.items()}, shown
