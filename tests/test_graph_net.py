@@ -210,14 +210,42 @@ def test_a_drawn_split_has_so_many_of_each_class(tmp_path):
     assert (graph_of(other.data.train[0], other.data).parts["train"] != graph.parts["train"]).any()
 
 
-def test_a_graph_too_small_for_the_usual_split_is_told_one_that_fits(tmp_path):
-    np.savez(tmp_path / "g.npz", x=np.ones((20, 1)), edges=np.zeros((0, 2), np.int64), y=np.arange(20) % 2)
+def graph_of_classes(path: Path, *sizes: int) -> None:
+    y = np.repeat(np.arange(-1, len(sizes)), [7, *sizes])  # seven without a class
+    np.savez(path, x=np.ones((len(y), 1)), edges=np.zeros((0, 2), np.int64), y=y)
+
+
+@pytest.mark.parametrize("sizes", [(10, 10), (261, 280), (18, 2), (400, 400), (3, 3), (900, 900)], ids=str)
+def test_a_split_is_chosen_that_fits_the_graph_and_told(tmp_path, sizes):
+    """The usual one where a node is left to test on; of smaller graphs a third is trained on."""
+    graph_of_classes(tmp_path / "g.npz", *sizes)
+    said = list[str]()
+    parts = parts_of_the_split(tmp_path, [], said)
+    few = sum(sizes) - sum(min(size, 20) for size in sizes) <= 500
+    first = sum(sizes) // (3 * len(sizes)) if few else 20
+    rest = sum(sizes) - first * len(sizes)
+    wanted = [first, rest // 3, rest - rest // 3] if few else [20, 500, min(1000, rest - 500)]
+    assert parts[1:] == wanted[1:] and parts[0] == sum(min(size, first) for size in sizes)
+    told = f"{first} of each class, {wanted[1]} to validate and {wanted[2]:,} to test on"
+    assert any(told in line and ("too few for the usual split" in line) == few for line in said)
+
+
+def test_a_split_is_chosen_by_the_labels_of_a_table_of_nodes(tmp_path):
+    lines = [f"n{node},{('one', 'two', '')[node % 3]},1" for node in range(30)]
+    (tmp_path / "nodes.csv").write_text("\n".join(["node,label,a", *lines]))
+    (tmp_path / "edges.csv").write_text("n0,n1\n")
+    config = find_config([str(tmp_path / "nodes.csv"), str(tmp_path / "edges.csv")], [], [])
+    assert config.data.split.sizes == {"per_class": 3, "valid": 4, "test": 10}
+
+
+def test_a_graph_too_small_for_a_split_is_told_one_that_fits(tmp_path):
+    graph_of_classes(tmp_path / "g.npz", 10, 10)
     with pytest.raises(DataError, match="left to validate on") as refused:
-        parts_of_the_usual_split(tmp_path, [])
+        parts_of_the_split(tmp_path, ["data.split.valid=500"])
     settings = str(refused.value.help).removeprefix("--set ").split(" --set ")
-    assert parts_of_the_usual_split(tmp_path, settings) == [6, 4, 10]
+    assert parts_of_the_split(tmp_path, settings) == [6, 4, 10]
 
 
-def parts_of_the_usual_split(folder: Path, settings: list[str]) -> list[int]:
-    config = find_config([str(folder / "g.npz")], [], settings)
+def parts_of_the_split(folder: Path, settings: list[str], said: list[str] | None = None) -> list[int]:
+    config = find_config([str(folder / "g.npz")], [], settings, say=(said if said is not None else []).append)
     return [int(mask.sum()) for mask in graph_of(config.data.train[0], config.data).parts.values()]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import math
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from regard.data.graphs import PARTS, UNLABELLED, Graph, edge_pairs
 from regard.data.reading import read_lines
 from regard.errors import DataError
 
-__all__ = ["read_graph", "save_graph"]
+__all__ = ["class_sizes", "read_graph", "save_graph"]
 
 MOST = 1 << 32  # bytes of all arrays of a file
 RATIO, FREE = 100, 1 << 28  # of a packed file: bytes for each of its own, and those that any may have
@@ -52,15 +53,28 @@ def read_graph(
     return _of_tables(nodes, edges, directed)
 
 
-def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of a file, plain numbers alone."""
+def class_sizes(nodes: Path) -> list[int]:
+    """The number of nodes of each class, of a .npz or a table of nodes; nothing but labels is kept."""
+    if nodes.suffix == ".npz":
+        labels: Iterable[object] = _arrays(nodes, "y").get("y", np.zeros(0, np.int64)).ravel().tolist()
+        return list(Counter(label for label in labels if label != UNLABELLED).values())
+    rows = _rows(nodes)
+    head = next(rows, (0, list[str]()))[1]
+    places = [at for at, name in enumerate(head) if name == LABEL]
+    return list(
+        Counter(cells[at] for _, cells in rows for at in places if cells[at : at + 1] not in ([], [""])).values()
+    )
+
+
+def _arrays(path: Path, only: str | None = None) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of a file, plain numbers alone; or the one of a name."""
     try:
         with zipfile.ZipFile(path) as packed:
             _require_bounded(packed, path)
             for member in packed.infolist():
                 _require_its_size(packed, member)
         with np.load(path, allow_pickle=False) as found:
-            return {name: found[name] for name in found.files}
+            return {name: found[name] for name in found.files if only in (None, name)}
     except UNREADABLE as error:
         why = str(error) or "a header is none"
         raise DataError("the file is no .npz of plain arrays", where=str(path), why=why) from error

@@ -111,7 +111,7 @@ def _named_cells(path: Path, columns: Sequence[str]) -> Iterator[TableRow]:
     for number, cells in rows:
         if len(cells) != len(names):
             raise DataError(
-                f"the row has {len(cells)} cells",
+                f"the row has {counted(len(cells), 'cell')}",
                 where=f"{path}:{number}",
                 why=f"the first line names {counted(len(names), 'column')}",
                 help="a cell with a comma or a line break stands in quotes",

@@ -73,13 +73,11 @@ def _drawn(graph: Graph, split: NodeSplit) -> dict[str, npt.NDArray[np.bool_]]:
 
 
 def _fitting(labelled: int, classes: int) -> str | None:
-    """Settings of a split for so few nodes: a third to train on, of the others a third to validate on."""
-    each = labelled // (3 * max(classes, 1))
-    rest = labelled - each * classes
-    if not each or rest < 2:
+    """Settings of a split for so few nodes."""
+    split = NodeSplit.fitting(labelled, classes)
+    if split is None:
         return None
-    sizes = {"per_class": each, "valid": max(rest // 3, 1), "test": rest - max(rest // 3, 1)}
-    return " ".join(f"--set data.split.{name}={size}" for name, size in sizes.items())
+    return " ".join(f"--set data.split.{name}={size}" for name, size in split.sizes.items())
 
 
 def asked_nodes(graph: Graph, part: str) -> npt.NDArray[np.bool_]:

@@ -43,6 +43,21 @@ class NodeSplit(BaseModel):
     test: int = Field(1000, ge=0, description="nodes to test on")
     seed: int = Field(1, ge=0, description="of the draw")
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The numbers of nodes by key."""
+        return self.model_dump(exclude={"seed"})
+
+    @classmethod
+    def fitting(cls, labelled: int, classes: int) -> NodeSplit | None:
+        """A split of so few nodes: a third to train on, a third of the others to validate on; None for too few."""
+        each = labelled // (3 * max(classes, 1))
+        rest = labelled - each * classes
+        if not each or rest < 2:
+            return None
+        valid = max(rest // 3, 1)
+        return cls(per_class=each, valid=valid, test=rest - valid, seed=1)
+
 
 class GraphDataConfig(DataSection):
     """One graph, and how it is read."""

@@ -73,7 +73,7 @@ def test_a_row_is_named_by_the_line_on_which_it_begins(tmp_path: Path) -> None:
     [
         ('text,label\na,b\n"open,c\nd,e\n', "no CSV", 3),
         ('text,label\n"a"b,c\n', "no CSV", 2),
-        ("text,label\na\n", "1 cells", 2),
+        ("text,label\na\n", "1 cell", 2),
         ("body,label\na,b\n", "no column 'text'", 1),
         ("text,text\na,b\n", "two columns", 1),
         (b"text,label\na,\xff\n", "UTF-8", 2),

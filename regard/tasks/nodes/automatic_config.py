@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from regard.config.settings import TRAINING_ENDS
+from regard.data.graph_files import class_sizes
+from regard.errors import RegardError
 from regard.runs.config import Proposal
 from regard.tasks.graph_found import found_graph
+from regard.tasks.graph_run_config import NodeSplit
 
 __all__ = ["choose"]
 
@@ -21,8 +24,8 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     data: dict[str, Any] = {"train": [found.corpus], "valid": [found.corpus]}
     told = "validates on the nodes that the files name for it"
     if not found.split:
-        data["split"] = {}
-        told = "the files name no nodes to train and validate on: 20 of each class, 500 and 1,000 are drawn by a seed"
+        data["split"], drawn = _split(Path(found.corpus["source"]))
+        told = f"the files name no nodes to train and validate on: {drawn}"
     settings: dict[str, Any] = {
         "optimizer": "adam", "learning_rate": 5e-3, "betas": [0.9, 0.999], "weight_decay": 5e-4, "schedule": "constant",
         "warmup": 0, "precision": "float32", "best_by": "accuracy", "stop_by": "either", "validate_every": 1,
@@ -35,3 +38,23 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     return Proposal(
         config, [f"{found.told}: classes of nodes (task.kind = nodes)", told, "two layers of graph attention"]
     )
+
+
+def _split(source: Path) -> tuple[dict[str, int], str]:
+    """Sizes of a split, none where the usual ones fit, and how to say so."""
+    usual = NodeSplit()
+    try:
+        classes = class_sizes(source)
+    except RegardError:  # whoever reads it next says so
+        classes = []
+    left = sum(classes) - sum(min(size, usual.per_class) for size in classes)
+    if classes and left <= usual.valid:
+        fitting = NodeSplit.fitting(sum(classes), len(classes))
+        if fitting is not None:
+            few = f"the {sum(classes):,} with a label are too few for the usual split"
+            return fitting.sizes, f"{_told(fitting, fitting.test)}; {few}"
+    return {}, _told(usual, min(usual.test, left - usual.valid) if left > usual.valid else usual.test)
+
+
+def _told(split: NodeSplit, test: int) -> str:
+    return f"{split.per_class:,} of each class, {split.valid:,} to validate and {test:,} to test on are drawn by a seed"

@@ -120,7 +120,10 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, given: Mapping[str, 
         model["share"] = "target"
     most = "" if ends or spelled else f", at most {counted(size.epochs, 'epoch')}"
     order = {"order": "feistel"} if pairs > COMPUTED else {}
-    reasons = [f"{counted(pairs, 'pair')}, {words:.0f} words a side: preset {size.preset}, {pieces}{most}", reason]
+    reasons = [
+        f"{counted(pairs, 'pair')}, {counted(round(words), 'word')} a side: preset {size.preset}, {pieces}{most}",
+        reason,
+    ]
     reasons += ["the order of an epoch is computed batch by batch: data.order = feistel"] if order else []
     return Proposal({"data": {**parts, **data, **order}, "model": model, "train": settings}, reasons)
 
