@@ -40,6 +40,29 @@ def test_validation_data_are_held_out_where_none_are_given(tmp_path: Path) -> No
     assert held | kept == {source for _, source, _ in read_pairs(whole)}
 
 
+def test_a_table_of_edges_is_told_from_words_and_what_they_become(tmp_path: Path) -> None:
+    """A ring of names is; words in capitals, corrected words, sentences, and the files of two sides are not."""
+    path, advice = tmp_path / "edges.csv", "regard train nodes.csv edges.csv"
+
+    def told(pairs: list[tuple[str, str]]) -> bool:
+        path.write_text("source,target\n" + "".join(f"{one},{other}\n" for one, other in pairs), encoding="utf-8")
+        config = find_config([str(path)], [], [], say=(said := list[str]()).append)
+        assert config.task.kind == "translation"
+        assert all("task.kind = translation" in line for line in said if advice in line)
+        return any(advice in line for line in said)
+
+    ring = [(f"n{at}", f"n{(at + 1) % 40}") for at in range(40)]
+    assert told(ring) and told(ring + [(f"n{at}", f"leaf{at}") for at in range(30)])
+    assert not told([(one, one.upper()) for one, _ in ring])
+    assert not told([(one, one if at % 3 else other) for at, (one, other) in enumerate(ring)])
+    assert not told([*ring, ("two words", "n1")]) and not told(ring[:5])
+    for side, names in zip(("a", "b"), zip(*ring, strict=True), strict=True):
+        (tmp_path / side).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+    assert not any(
+        advice in line for line in choose(CorpusConfig(source=tmp_path / "a", target=tmp_path / "b"), None).reasons
+    )
+
+
 def test_of_a_small_corpus_nothing_is_held_out_and_it_is_said(tmp_path: Path) -> None:
     """Its share could be no pair at all, and a loss over three pairs is no reason to stop."""
     whole = corpus(tmp_path, 12, 6)

@@ -9,6 +9,7 @@ from regard.config.settings import TRAINING_ENDS
 from regard.core.wording import counted
 from regard.data.corpora import CorpusConfig, read_pairs
 from regard.runs.config import Proposal
+from regard.tasks.translation.edge_signs import EdgeSigns
 
 __all__ = ["choose"]
 
@@ -84,10 +85,11 @@ class _Side:
 def choose(train: CorpusConfig, valid: CorpusConfig | None, given: Mapping[str, Any] | None = None) -> Proposal:
     """Read the corpus once and choose. ``given``: keys of train that the user sets. Raises the reader's DataErrors."""
     given = {key: value for key, value in (given or {}).items() if value is not None}
-    source, target = _Side(), _Side()
+    source, target, edges = _Side(), _Side(), EdgeSigns()
     for _, left, right in read_pairs(train):
         source.add(left)
         target.add(right)
+        edges.add(left, right)
     pairs = source.lines
     size = _size(pairs, given.get("minutes"))
     parts, reason = _parts(train, valid, pairs)
@@ -125,6 +127,7 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, given: Mapping[str, 
         reason,
     ]
     reasons += ["the order of an epoch is computed batch by batch: data.order = feistel"] if order else []
+    reasons += [edges.advice] if edges.advice and train.target is None else []
     return Proposal({"data": {**parts, **data, **order}, "model": model, "train": settings}, reasons)
 
 
