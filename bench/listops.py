@@ -3,32 +3,21 @@
     .venv/bin/python bench/listops.py --write data/listops    500 to 2,000 tokens; 96,000, 2,000 and 2,000 lines
     .venv/bin/python bench/listops.py --write data/listops-short --lengths 100 200 --counts 12000 1000 2000
     .venv/bin/python bench/listops.py --rules data/listops    the figures of the rules on test.tsv
-    .venv/bin/python bench/listops.py --train data/listops-short --mixers dense linear
 
 An expression is a digit, or an operator of 2 to 10 arguments in brackets, each of them an expression, at most 10 deep;
-the answer is a digit. A line is ``tokens TAB label``. ``--train`` trains encoder classifiers, alike but for the mixer,
-with Adam, and prints accuracy as it goes. The rules: the most frequent answer; that of the outermost operator; of it
-and the extreme of the digits that stand directly below it; of these and the operators that do.
+the answer is a digit. A line is ``tokens TAB label``. The rules: the most frequent answer; that of the outermost
+operator; of it and the extreme of the digits that stand directly below it; of these and the operators that do. Models
+that learn it: ``listops_train.py``.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
 from statistics import median
-from typing import Any
-
-import numpy as np
-import torch
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
-
-from regard.models.classifier import SequenceClassifier, build_classifier
-from regard.models.classifier_config import ClassifierModelConfig
 
 OPERATORS: dict[str, Callable[[list[int]], int]] = {
     "[MIN": min,
@@ -40,13 +29,6 @@ NAMES = list(OPERATORS)
 NESTS, MOST, DEEPEST = 0.25, 10, 10  # chance of an operator, arguments, depth
 TYPES = {token: number for number, token in enumerate(["", *map(str, range(10)), *OPERATORS, "]"])}
 SPLITS = ("train", "valid", "test")
-MIXERS: dict[str, dict[str, Any]] = {
-    "dense": {"mixer": "dot", "position": "rotary"},
-    "window": {"mixer": {"kind": "dot", "neighbourhood": 16}, "position": "rotary"},
-    "global-local": {"mixer": {"kind": "global-local", "radius": 16}, "position": "rotary"},
-    "linear": {"mixer": "linear"},
-}
-
 Lines = list[tuple[int, list[str]]]
 
 
@@ -118,62 +100,14 @@ def read(path: Path) -> Lines:
     return [(int(label), text.split(" ")) for text, label in pairs]
 
 
-def batch(chosen: Lines) -> tuple[Tensor, Tensor, Tensor]:
-    longest = max(len(tokens) for _, tokens in chosen)
-    table = torch.tensor([[TYPES[each] for each in tokens] + [0] * (longest - len(tokens)) for _, tokens in chosen])
-    return table, table > 0, torch.tensor([label for label, _ in chosen])
-
-
-@torch.no_grad()
-def accuracy(network: SequenceClassifier, test: Lines) -> float:
-    right, ordered = 0, sorted(test, key=lambda line: len(line[1]))
-    for begin in range(0, len(ordered), 50):
-        tokens, valid, labels = batch(ordered[begin : begin + 50])
-        right += int((network.eval()(tokens, valid).logits.argmax(1) == labels).sum())
-    return right / len(test)
-
-
-def train(folder: Path, name: str, arguments: argparse.Namespace) -> None:
-    """Train one classifier and print its learning curve, on the validation part, and at the end the test part."""
-    torch.manual_seed(arguments.seed)
-    parts = {split: read(folder / f"{split}.tsv") for split in SPLITS}
-    width = arguments.width
-    stack = {"layers": arguments.layers, "width": width, "heads": 4, "feed_forward": 2 * width, "norm": "pre"}
-    config = {"encoder": stack | {"dropout": 0.0} | MIXERS[name], "pooling": "first"}
-    network = build_classifier(ClassifierModelConfig.model_validate(config), types=len(TYPES), classes=10)
-    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=0.01, betas=(0.9, 0.98))
-    falling = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-3, arguments.updates, pct_start=0.05)
-    draw, began = np.random.default_rng(arguments.seed), time.process_time()
-    for step in range(1, arguments.updates + 1):
-        chosen = [parts["train"][at] for at in draw.integers(len(parts["train"]), size=arguments.rows)]
-        tokens, valid, labels = batch(chosen)
-        loss = cross_entropy(network.train()(tokens, valid).logits, labels)
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        optimizer.step()
-        falling.step()
-        if step % max(arguments.updates // 8, 1) == 0:
-            figures = f"{accuracy(network, parts['valid'][:500]):6.1%} valid"
-            print(f"{name:>14} {step:>7} {float(loss):6.3f} {figures} {time.process_time() - began:6.0f} s", flush=True)
-    print(f"{name:>14} test {accuracy(network, parts['test']):6.1%}", flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", type=Path)
     parser.add_argument("--rules", type=Path)
-    parser.add_argument("--train", type=Path)
     parser.add_argument("--lengths", type=int, nargs=2, default=(500, 2000))
     parser.add_argument("--counts", type=int, nargs=3, default=(96_000, 2_000, 2_000))
-    parser.add_argument("--mixers", nargs="+", choices=MIXERS, default=list(MIXERS))
-    parser.add_argument("--updates", type=int, default=3000)
-    parser.add_argument("--rows", type=int, default=32)
-    parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    torch.set_num_threads(1)
     if arguments.write:
         arguments.write.mkdir(parents=True, exist_ok=True)
         every = lines(sum(arguments.counts), *arguments.lengths, arguments.seed)
@@ -186,8 +120,6 @@ def main() -> None:
         found = rules(read(arguments.rules / "train.tsv"), read(arguments.rules / "test.tsv"))
         for name, share in zip(RULES, found, strict=True):
             print(f"{share:6.1%}  {name}")
-    for name in arguments.mixers if arguments.train else ():
-        train(arguments.train, name, arguments)
 
 
 if __name__ == "__main__":

@@ -76,3 +76,11 @@ def test_one_update_of_each_mixer(name: str, bench: None) -> None:
         network = recall.trained(recall.MIXERS[name], 1, seed=1)
         patch.setattr(recall, "TESTED", 2)
         assert 0 <= recall.accuracy(network, 4) <= 1
+
+
+def test_each_expression_is_answered_at_its_closing_bracket(bench: None) -> None:
+    import listops_train
+
+    tokens = "[MAX 2 [MIN 4 7 ] [SM 5 6 ] ]".split()
+    assert listops_train.answers(tokens) == [-1, -1, -1, -1, -1, 4, -1, -1, -1, 1, 4]
+    assert listops_train.answers(["7"]) == [7]
