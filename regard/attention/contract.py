@@ -133,7 +133,7 @@ class Mixer(nn.Module, ABC):
 
     @property
     def packs(self) -> bool:
-        """Whether documents of one row, told apart by ``Span.segment``, are each what they are alone."""
+        """Return whether documents of one row, told apart by ``Span.segment``, are each what they are alone."""
         return False
 
     @abstractmethod

@@ -53,7 +53,7 @@ class Mask(ABC):
 
     @abstractmethod
     def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
-        """Whether column ``i`` of the query span may look at column ``j`` of the key span; indices broadcast."""
+        """Return whether column ``i`` of the query span may look at column ``j`` of the key span; indices broadcast."""
 
     def __and__(self, other: Mask) -> Mask:
         return Both(self, other)
@@ -234,7 +234,7 @@ class Bound:
 
     @property
     def placed(self) -> bool:
-        """Whether positions are given, so that no column tells those of others."""
+        """Return whether positions are given, so that no column tells those of others."""
         return any(isinstance(span.given_position, Tensor) for span in (self.query, self.key))
 
     def _runs(self) -> bool:
@@ -281,17 +281,17 @@ class Bound:
 
     @cached_property
     def pads(self) -> bool:
-        """Whether keys that are padding are hidden."""
+        """Return whether keys that are padding are hidden."""
         return any(isinstance(part, Padding) for part in self.parts)
 
     @cached_property
     def padded(self) -> bool:
-        """Whether some key is hidden because it is padding. Looks at the columns."""
+        """Return whether some key is hidden because it is padding. Looks at the columns."""
         return self.pads and not bool(self.key.valid.all())
 
     @cached_property
     def same_columns(self) -> bool:
-        """Whether queries and keys are the same columns of the same sequences."""
+        """Return whether queries and keys are the same columns of the same sequences."""
         query, key = self.query, self.key
         if query is key:
             return True

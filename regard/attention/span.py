@@ -105,7 +105,7 @@ class Span(NamedTuple):
         return Span(self.start + begin, self.valid[:, begin:end])._replace(**cut)
 
     def same_but_for_positions(self, other: Span) -> bool:
-        """Whether padding and the fields of columns are the same, positions aside. Looks at the columns."""
+        """Return whether padding and the fields of columns are the same, positions aside. Looks at the columns."""
         mine, theirs = ({**span.fields(), "valid": span.valid} for span in (self, other))
         for fields in (mine, theirs):
             fields.pop("given_position", None)

@@ -80,7 +80,7 @@ class ColumnOffset(NamedTuple):
 
 
 def hides_nothing(reach: Reach, offset: ColumnOffset, queries: int, keys: int) -> bool:
-    """Whether every query column of every row reaches every key column."""
+    """Return whether every query column of every row reaches every key column."""
     return reach.before - offset.most >= queries - 1 and reach.after + offset.least >= keys - 1
 
 

@@ -37,7 +37,7 @@ class Varlen(NamedTuple):
 
 
 def serves_varlen(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether the kernel takes these tensors: on CUDA, in half precision, with one width that suits it."""
+    """Return whether the kernel takes these tensors: on CUDA, in half precision, with one width that suits it."""
     width = query.shape[-1]
     return (
         query.is_cuda

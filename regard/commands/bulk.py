@@ -67,7 +67,7 @@ class Bulk(NamedTuple):
 
     @property
     def wanted(self) -> bool:
-        """Whether the command is one of bulk work: several files, a folder, or an option for it."""
+        """Return whether the command is one of bulk work: several files, a folder, or an option for it."""
         return self.wanted_beside(1)
 
     def wanted_beside(self, files: int) -> bool:

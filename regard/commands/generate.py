@@ -165,7 +165,7 @@ def _settings(model: Generator, given: dict[str, Any], samples: int) -> Generate
 
 
 def _is_piped() -> bool:
-    """Whether standard input is a pipe or a file, not a terminal, nothing, or closed."""
+    """Return whether standard input is a pipe or a file, not a terminal, nothing, or closed."""
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
     except (OSError, AttributeError, ValueError):

@@ -43,7 +43,7 @@ class IncomingLines:
             yield self._lines.popleft()
 
     def ready(self) -> bool:
-        """Whether the next whole line, or the end of the stream, can be had without waiting."""
+        """Return whether the next whole line, or the end of the stream, can be had without waiting."""
         while not self._lines and not self._ended:
             if not self._waiting():
                 return False

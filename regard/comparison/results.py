@@ -64,7 +64,7 @@ def summarise(name: str, members: Sequence[Mapping[str, Any]]) -> Summary:
 
 
 def lower_is_better(metric: str) -> bool:
-    """Whether lower values of a metric, or of ``loss``, are better."""
+    """Return whether lower values of a metric, or of ``loss``, are better."""
     return metric == "loss" or METRICS[metric].lower_is_better
 
 

@@ -210,7 +210,7 @@ class _Written(NamedTuple):
         return len(key) > 1 and key[1] in _shared_keys(net)
 
     def _is_set(self, key: Key) -> bool:
-        """Whether the key, or a table that it is in, was given a value; the tables of the sides do not count."""
+        """Return whether the key, or a table that it is in, was given a value; the tables of the sides do not count."""
         shortest = 2 if self._is_shared(key) else 3
         parts = [key[:length] for length in range(shortest, len(key) + 1)]
         tables = [layer.values for layer in self.layers]

@@ -182,7 +182,7 @@ class SearchConfig(BaseModel):
 
     @property
     def covers(self) -> bool:
-        """Whether the coverage penalty ranks outputs; greedy and sampled ones are not ranked."""
+        """Return whether the coverage penalty ranks outputs; greedy and sampled ones are not ranked."""
         return self.coverage_penalty > 0 and self.temperature is None and self.beam > 1
 
     @model_validator(mode="after")

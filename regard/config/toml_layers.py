@@ -210,7 +210,7 @@ def _drop(tree: dict[str, Any], keys: Iterable[Key]) -> None:
 
 
 def _has_value(table: Any, key: Key) -> bool:
-    """Whether something other than a table stands at the key."""
+    """Return whether something other than a table stands at the key."""
     for part in key:
         if not isinstance(table, Mapping) or part not in table:
             return False

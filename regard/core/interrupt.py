@@ -32,7 +32,7 @@ class Interrupts:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
     def interrupted(self) -> bool:
-        """Whether a signal was received."""
+        """Return whether a signal was received."""
         return self.received is not None
 
     @property

@@ -25,5 +25,5 @@ def reference_mode(enabled: bool = True) -> Iterator[None]:
 
 
 def in_reference_mode() -> bool:
-    """Whether the caller runs inside a ``reference_mode`` block."""
+    """Return whether the caller runs inside a ``reference_mode`` block."""
     return _enabled.get()

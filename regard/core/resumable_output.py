@@ -47,7 +47,7 @@ class ResumableOutput:
             self._file.seek(self._bytes)
 
     def skip_committed(self, inputs: list[str]) -> bool:
-        """Whether the committed part already holds the outputs of these next ``inputs``.
+        """Return whether the committed part already holds the outputs of these next ``inputs``.
 
         Raises ConfigError if the inputs have changed since.
         """

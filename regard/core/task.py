@@ -171,7 +171,7 @@ class RunFiles(Protocol):
 
     @property
     def makes_codecs(self) -> bool:
-        """Whether codecs are to be made of the data; else they are there."""
+        """Return whether codecs are to be made of the data; else they are there."""
 
 
 def never() -> bool:

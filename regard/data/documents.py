@@ -47,7 +47,7 @@ class TextDocument(NamedTuple):
 
 
 def is_json_lines(names: FileNames) -> bool:
-    """Whether the name is that of JSON lines, ``.gz`` or not; of a list, whether one of them is."""
+    """Return whether the name is that of JSON lines, ``.gz`` or not; of a list, whether one of them is."""
     if not isinstance(names, Path):
         return any(map(is_json_lines, names))
     path = names
@@ -60,7 +60,7 @@ def holds_records(names: FileNames) -> bool:
 
 
 def holds_prompts(names: FileNames) -> bool:
-    """Whether documents of such a file, by its name, may have prompts: JSON lines and tables."""
+    """Return whether documents of such a file, by its name, may have prompts: JSON lines and tables."""
     return is_json_lines(names) or any(map(is_table, [names] if isinstance(names, Path) else names))
 
 

@@ -20,7 +20,7 @@ JSON_LINES, CONLL_U = (".jsonl", ".ndjson"), (".conllu",)
 
 
 def has_ending(path: Path, endings: Sequence[str]) -> bool:
-    """Whether a file is of one of these kinds, by its name; ``.gz`` does not count."""
+    """Return whether a file is of one of these kinds, by its name; ``.gz`` does not count."""
     return path.name.removesuffix(".gz").endswith(tuple(endings))
 
 

@@ -59,7 +59,7 @@ class Graph:
 
     @property
     def mutual(self) -> bool:
-        """Whether of every two nodes either both see the other or none does."""
+        """Return whether of every two nodes either both see the other or none does."""
         first, second = self.pairs
         return np.array_equal(np.sort(second * self.nodes + first), first * self.nodes + second)
 

@@ -26,7 +26,7 @@ class FastaRecord(NamedTuple):
 
 
 def is_fasta(path: Path) -> bool:
-    """Whether the name is that of a FASTA file, ``.gz`` or not."""
+    """Return whether the name is that of a FASTA file, ``.gz`` or not."""
     return has_ending(path, FASTA)
 
 

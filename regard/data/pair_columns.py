@@ -42,7 +42,7 @@ def told_sides(path: Path) -> tuple[str, str] | None:
 
 
 def names_sides(path: Path) -> bool:
-    """Whether a file is a table whose columns tell both sides; one that cannot be read is none."""
+    """Return whether a file is a table whose columns tell both sides; one that cannot be read is none."""
     try:
         return told_sides(path) is not None
     except RegardError:

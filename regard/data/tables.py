@@ -37,7 +37,7 @@ class TableRow(NamedTuple):
 
 
 def is_table(path: Path) -> bool:
-    """Whether the name is that of a table with named columns: a ``.csv``, ``.gz`` or not, or a ``.parquet``."""
+    """Return whether the name is that of a table with named columns: a ``.csv``, ``.gz`` or not, or a ``.parquet``."""
     return has_ending(path, TABLES)
 
 

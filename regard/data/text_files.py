@@ -73,7 +73,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def read_raw_lines(path: Path) -> Iterator[bytes]:
-    """As ``read_lines``, but undecoded: any bytes will do, and an empty file has no lines."""
+    """Yield lines as ``read_lines`` does, but undecoded: any bytes will do, and an empty file has no lines."""
     number = 0
     try:
         with _opened(path) as file:

@@ -24,7 +24,7 @@ GATE_NAMES: dict[Any, str] = {GATES["glu"]: "sigmoid", GATES["geglu"]: "gelu", G
 
 
 def known_activation(layer: FeedForward | GatedFeedForward) -> bool:
-    """Whether the kernels know its activation."""
+    """Return whether the kernels know its activation."""
     return layer.activation in (NAMES if isinstance(layer, FeedForward) else GATE_NAMES)
 
 

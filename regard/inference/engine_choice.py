@@ -58,7 +58,7 @@ class EngineFigures(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """Whether it may stand for float32."""
+        """Return whether it may stand for float32."""
         return self.difference <= DIFFERENCE and self.agreement >= AGREEMENT
 
 

@@ -22,7 +22,7 @@ MOST = 5_000  # vectors: t-SNE takes about a minute for so many
 
 
 def can_project() -> bool:
-    """Whether scikit-learn is installed."""
+    """Return whether scikit-learn is installed."""
     return find_spec("sklearn") is not None
 
 

@@ -82,7 +82,7 @@ class MixerConfig(MechanismConfig):
 
     @property
     def is_attention(self) -> bool:
-        """Whether it is self-attention with a mechanism."""
+        """Return whether it is self-attention with a mechanism."""
         return self.kind not in OTHER_MIXERS
 
 

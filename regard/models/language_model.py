@@ -59,12 +59,12 @@ class LanguageModel(nn.Module):
 
     @property
     def packs(self) -> bool:
-        """Whether a row may hold several documents, none of which sees another."""
+        """Return whether a row may hold several documents, none of which sees another."""
         return all(layer.mixer.packs for layer in self.stack)
 
     @property
     def carries(self) -> bool:
-        """Whether the state keeps its size, so that training may carry it from update to update."""
+        """Return whether the state keeps its size, so that training may carry it from update to update."""
         return all(layer.mixer.carries for layer in self.stack)
 
     @property

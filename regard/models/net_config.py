@@ -151,7 +151,7 @@ class NetConfig(Started):
 
 
 def _attends_to_itself(side: Any) -> bool:
-    """Whether a side has attention to itself, for relative positions to act in."""
+    """Return whether a side has attention to itself, for relative positions to act in."""
     mixer = side.get("mixer") if isinstance(side, dict) else getattr(side, "mixer", None)
     kind = kind_of(mixer)
     without = isinstance(kind, str) and kind in OTHER_MIXERS.keys() - ROTATED_MIXERS

@@ -37,12 +37,12 @@ def platform_of_this() -> tuple[str, str]:
 
 
 def known() -> bool:
-    """Whether there are kernels for this machine."""
+    """Return whether there are kernels for this machine."""
     return platform_of_this() in TARGETS
 
 
 def current() -> bool:
-    """Whether the library is there and no older than its sources."""
+    """Return whether the library is there and no older than its sources."""
     sources = [*SOURCE.iterdir(), Path(__file__)]
     return LIBRARY.is_file() and LIBRARY.stat().st_mtime >= max(each.stat().st_mtime for each in sources)
 

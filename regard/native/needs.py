@@ -45,10 +45,10 @@ class Needs:
 
     @property
     def time(self) -> bool:
-        """Whether the columns of rows are read."""
+        """Return whether the columns of rows are read."""
         return not self.kinds.isdisjoint((*LOOKED_UP, *CELLS, "keep-source"))
 
     @property
     def slot(self) -> bool:
-        """Whether the slots of rows are read."""
+        """Return whether the slots of rows are read."""
         return bool(self.cells or self.sources)

@@ -261,7 +261,7 @@ def _team() -> int | None:
 
 
 def available() -> bool:
-    """Whether the kernels are there, and can have as many threads as torch has."""
+    """Return whether the kernels are there, and can have as many threads as torch has."""
     return library() is not None and (torch.get_num_threads() == 1 or _team() is not None)
 
 

@@ -98,7 +98,7 @@ class CausalSettings(BaseModel):
 
     @property
     def shared(self) -> bool:
-        """Whether one matrix is both embedding and output."""
+        """Return whether one matrix is both embedding and output."""
         return self.tied if self.tie_word_embeddings is None else self.tie_word_embeddings
 
     def reasons(self) -> dict[str, bool]:
@@ -179,7 +179,7 @@ def biased(stack: CausalStackConfig) -> tuple[str, ...]:
 
 
 def as_wide_as_dealt(stack: CausalStackConfig) -> bool:
-    """Whether each head is as wide as the model divided by their number, and has keys and values of its own."""
+    """Return whether each head is as wide as the model divided by their number, and has keys and values of its own."""
     own = stack.width // stack.heads
     whole = stack.width % stack.heads == 0
     return whole and {stack.key_width or own, stack.value_width or own} == {own} and _key_heads(stack) == stack.heads

@@ -34,7 +34,7 @@ class LogitParity(NamedTuple):
 
     @property
     def same(self) -> bool:
-        """Whether nothing differs beyond rounding."""
+        """Return whether nothing differs beyond rounding."""
         return self.difference <= CLOSE * max(self.largest, 1.0) and self.pieces == self.continued == self.texts
 
     def __str__(self) -> str:

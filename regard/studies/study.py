@@ -101,7 +101,7 @@ class Findings:
 
     @property
     def holds(self) -> bool:
-        """Whether every criterion holds."""
+        """Return whether every criterion holds."""
         return all(criterion.holds for criterion in self.criteria)
 
 

@@ -46,12 +46,12 @@ class CheckReport(NamedTuple):
 
     @property
     def clean(self) -> bool:
-        """Whether no finding keeps the text from being trained on."""
+        """Return whether no finding keeps the text from being trained on."""
         return not any(KINDS[kind] == "error" for each in (*self.train, *self.valid) for kind in each.lint.counts)
 
     @property
     def trainable(self) -> bool:
-        """Whether training could start."""
+        """Return whether training could start."""
         return self.clean and self.refused is None
 
 
@@ -135,7 +135,7 @@ def _linted(corpus: FileCorpus, *, held_out: Sequence[FileCorpus], most: int, sh
 
 
 def _is_recipe(source: Path) -> bool:
-    """Whether the argument is a recipe: a .toml file, or a name without a suffix that is no file."""
+    """Return whether the argument is a recipe: a .toml file, or a name without a suffix that is no file."""
     return source.suffix == ".toml" or (not source.suffix and not source.exists())
 
 

@@ -91,7 +91,7 @@ def _proposal(what: Sequence[str], held_out: Sequence[Path], given: dict[str, An
 
 
 def _is_data(path: Path) -> bool:
-    """Whether it is a file, or a folder of texts: neither a run nor, by its name, a recipe."""
+    """Return whether it is a file, or a folder of texts: neither a run nor, by its name, a recipe."""
     if path.is_dir():
         return not (path / "config.toml").exists() and str(path) not in recipe_names()
     return path.is_file()

@@ -113,6 +113,6 @@ def open_saved(run: RunFiles) -> Graph:
 
 
 def is_evaluation(run: RunFiles) -> bool:
-    """Whether files are opened to be measured alone: their contents are then compared with nothing."""
+    """Return whether files are opened to be measured alone: their contents are then compared with nothing."""
     known: Any = run.contents
     return known is not None and not known

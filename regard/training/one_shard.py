@@ -86,7 +86,7 @@ class OneShard:
         return tensors if self.peers is None else gathered(self.peers, tensors)
 
     def joins(self, last: bool) -> bool:
-        """Whether all ranks meet in a pass, in the ``last`` one of an update or in one before."""
+        """Return whether all ranks meet in a pass, in the ``last`` one of an update or in one before."""
         return False
 
     def passing(self, model: nn.Module, last: bool) -> AbstractContextManager[None]:

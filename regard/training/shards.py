@@ -289,7 +289,7 @@ def _added(totals: Tensors, values: Sequence[Tensor | None], parameters: Sequenc
 
 
 def _laid_out(value: Tensor, like: Tensor) -> bool:
-    """Whether it is as ``_empty`` would have it."""
+    """Return whether it is as ``_empty`` would have it."""
     return value.dtype in (torch.float32, torch.float64) and value.stride() == like.stride()
 
 

@@ -183,5 +183,5 @@ def _resumable(run: RunFolder) -> Iterator[None]:
 
 
 def _is_prepared(run: RunFolder) -> bool:
-    """Whether preparation is over: the plan is written last."""
+    """Return whether preparation is over: the plan is written last."""
     return (run.path / "plan.json").exists()

@@ -117,5 +117,5 @@ class SharesRows(Strategy, Protocol):
 
 
 def on_any_rank(strategy: Strategy, flag: bool) -> bool:
-    """Whether ``flag`` is set on any rank: the same answer on all."""
+    """Return whether ``flag`` is set on any rank: the same answer on all."""
     return bool(strategy.add({"flag": torch.tensor(float(flag), dtype=torch.float64)})["flag"])

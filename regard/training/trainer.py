@@ -101,7 +101,7 @@ class Trainer:
         return rate_over(shape, self.pace.first, self.pace.decisions)
 
     def _stopped(self) -> bool:
-        """Whether any rank is interrupted: all leave together."""
+        """Return whether any rank is interrupted: all leave together."""
         return on_any_rank(self.strategy, self.interrupted())
 
     def _record(self, decisions: list[Decision]) -> None:
@@ -243,7 +243,7 @@ class Trainer:
         return True
 
     def _decodes(self) -> bool:
-        """Whether the validation of this step decodes: every ``decode_every``-th, and the one at the end."""
+        """Return whether the validation of this step decodes: every ``decode_every``-th, and the one at the end."""
         if self.config.train.best_by == "loss":
             return False
         number, beyond = divmod(self.progress.step, self.intervals.validate_every)

@@ -78,7 +78,7 @@ class Validator:
         return None if more is None else self.task.compute_metrics(sums | more)
 
     def better(self, value: float, best: float | None) -> bool:
-        """Whether a checkpoint of this value would be the best; one that is not finite never is."""
+        """Return whether a checkpoint of this value would be the best; one that is not finite never is."""
         by = self.config.train.best_by
         if best is None or not math.isfinite(value):
             return math.isfinite(value)

@@ -63,7 +63,7 @@ def _last(past: Span, like: Sums) -> Float64[Tensor, "batch heads"]:
 
 
 def _first_columns(span: Span, past: Span) -> Bool[Tensor, "batch length"]:
-    """Whether a column is the first of its document."""
+    """Return whether a column is the first of its document."""
     segment = span.read("segment")
     changes = segment.diff(dim=1) != 0
     if not past.valid.shape[1]:

@@ -100,7 +100,7 @@ class Tokenizer(ABC):
 
     @property
     def reads_language_marks(self) -> bool:
-        """Whether ``>>de<<`` at the start of a line is one piece: the mark of the wanted target language."""
+        """Return whether ``>>de<<`` at the start of a line is one piece: the mark of the wanted target language."""
         return self.config.kind == "listed"
 
     def encode(self, line: str) -> list[int]:

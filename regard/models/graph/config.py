@@ -42,7 +42,7 @@ class GraphNetConfig(BaseModel):
 
     @property
     def attends(self) -> bool:
-        """Whether weights of neighbours are learned, by heads."""
+        """Return whether weights of neighbours are learned, by heads."""
         return self.kind not in ("gcn", "gin")
 
     @property

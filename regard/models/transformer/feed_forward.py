@@ -56,7 +56,7 @@ class FeedForward(nn.Module):
         return self.down(self.dropout(self.up(x), self._rectifier))
 
     def _sums_on_the_way(self, x: Tensor) -> bool:
-        """Whether the gradient of b_1 is summed where the activation's is computed, in 32 bits.
+        """Return whether the gradient of b_1 is summed where the activation's is computed, in 32 bits.
 
         In bfloat16 alone: torch's own sum takes many times as long there.
         """

@@ -46,7 +46,7 @@ class ServerMetrics:
 
     @property
     def are_shared(self) -> bool:
-        """Whether the metrics are sums over several processes."""
+        """Return whether the metrics are sums over several processes."""
         return SHARED_FOLDER in os.environ
 
     @staticmethod

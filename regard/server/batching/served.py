@@ -81,7 +81,7 @@ class Served(ABC, Generic[Predictor, OwnWorker]):
 
     @property
     def ready(self) -> bool:
-        """Whether the model is loaded."""
+        """Return whether the model is loaded."""
         return self._started is not None
 
     @property

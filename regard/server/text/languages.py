@@ -33,7 +33,7 @@ class Language(NamedTuple):
 
     @property
     def uncertain(self) -> bool:
-        """Whether the text may be in another language: texts of a word or two, and languages not served, are."""
+        """Return whether the text may be in another language: texts of a word or two, and languages not served, are."""
         return self.confidence < CERTAIN
 
 

@@ -66,7 +66,7 @@ class LabelledDataConfig(DataSection):
 
     @property
     def by_default(self) -> bool:
-        """Whether nothing was said of columns."""
+        """Return whether nothing was said of columns."""
         return (*self.text, *self.labels) == (1, 2)
 
     @model_validator(mode="after")

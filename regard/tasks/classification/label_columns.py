@@ -127,7 +127,7 @@ def _columns_of_labels(path: Path, names: Sequence[str], text: Sequence[str]) ->
 
 
 def _holds_lists(path: Path, label: str) -> bool:
-    """Whether the first label is a list."""
+    """Return whether the first label is a list."""
     if has_ending(path, JSON_LINES):
         row = parse_json(next(iter(read_lines(path)), "{}"))
         return isinstance(row, dict) and isinstance(row.get(label), list)

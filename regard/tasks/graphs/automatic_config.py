@@ -69,7 +69,7 @@ def _looked_at(path: Path, key: str) -> list[GraphLine]:
 
 
 def _are_numbers(lines: Sequence[GraphLine]) -> bool:
-    """Whether labels are numbers of which many differ."""
+    """Return whether labels are numbers of which many differ."""
     labels = {line.label or "" for line in lines}
     try:
         return len(labels) > CLASSES and all(abs(float(label)) < float("inf") for label in labels)

@@ -101,7 +101,7 @@ def _tokenizer(characters: int, *, small: bool) -> tuple[dict[str, Any], str]:
 
 
 def _is_music(files: Sequence[Path]) -> bool:
-    """Whether every word of the first documents names a pitch (``data/notes``)."""
+    """Return whether every word of the first documents names a pitch (``data/notes``)."""
     documents = islice(
         (each for file in files for each in read_documents(TextConfig(source=file), Cut("json-line"))), LOOKED_AT
     )
@@ -118,7 +118,7 @@ def _kind(files: Sequence[Path]) -> DocumentKind:
 
 
 def _is_table(file: Path) -> bool:
-    """Whether a file is a table of documents. DataError for one whose columns tell no kind of work."""
+    """Return whether a file is a table of documents. DataError for one whose columns tell no kind of work."""
     if not is_table(file) or holds_documents(file):
         return is_table(file)
     raise DataError(

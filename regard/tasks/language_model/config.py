@@ -63,7 +63,7 @@ class TextDataConfig(DataSection):
         return Cut(self.documents, self.separator, self.loss_on == "completion")
 
     def packed(self, texts: Sequence[TextConfig] | None) -> bool:
-        """Whether these texts are documents packed into rows, not streams cut into windows."""
+        """Return whether these texts are documents packed into rows, not streams cut into windows."""
         if self.documents == "auto":
             return any(holds_records(text.source) for text in texts or ())
         return self.documents != "stream"

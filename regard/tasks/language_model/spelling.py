@@ -55,7 +55,7 @@ class Spelling:
 
     @property
     def stopped(self) -> bool:
-        """Whether a stop string has come."""
+        """Return whether a stop string has come."""
         return self._stops.found
 
     def add(self, token: int) -> str:

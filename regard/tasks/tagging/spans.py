@@ -20,7 +20,7 @@ class TagSpan(NamedTuple):
 
 
 def are_spans(tags: Sequence[str]) -> bool:
-    """Whether tags are O, B-X and I-X, with one B-X at least."""
+    """Return whether tags are O, B-X and I-X, with one B-X at least."""
     known = [tag for tag in tags if tag == "O" or (tag[:2] in ("B-", "I-") and tag[2:])]
     return len(known) == len(tags) and any(tag.startswith("B-") for tag in tags)
 

@@ -138,5 +138,5 @@ def _texts(row: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
 
 
 def _is_one_line(text: str) -> bool:
-    """Whether a text is there, and in one line."""
+    """Return whether a text is there, and in one line."""
     return bool(text.strip()) and len(text.splitlines()) == 1

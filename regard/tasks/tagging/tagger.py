@@ -60,7 +60,7 @@ class Tagger:
 
     @cached_property
     def spells_spans(self) -> bool:
-        """Whether the tags are those of spans; what cannot follow is then not told."""
+        """Return whether the tags are those of spans; what cannot follow is then not told."""
         return are_spans(self.tags)
 
     def __call__(self, inputs: Sequence[str | Sequence[str]]) -> list[Tagging]:

@@ -132,7 +132,7 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, given: Mapping[str, 
 
 
 def _is_spelling(source: _Side, target: _Side) -> bool:
-    """Whether letters of a few words become symbols, such as phonemes."""
+    """Return whether letters of a few words become symbols, such as phonemes."""
     return source.lines <= FEW_PAIRS and source.kind == "character" and target.kind == "word"
 
 

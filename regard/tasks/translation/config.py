@@ -49,7 +49,7 @@ class DataConfig(DataSection):
 
     @property
     def crops(self) -> bool:
-        """Whether the first pieces of a long source stand for all of it."""
+        """Return whether the first pieces of a long source stand for all of it."""
         return self.long_sources == "cropped"
 
     @property
