@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from regard.bulk.scan import Block, blocks_of, require_readable
 from regard.core import atomic_files
+from regard.data.text_files import is_gzipped
 from regard.errors import ConfigError, DataError
 
 __all__ = ["QUARANTINE", "BulkJob", "open_job"]
@@ -104,7 +105,7 @@ def open_job(
 
 def _names(out: Path, paths: Sequence[Path]) -> list[str]:
     """The names of the outputs, those of the inputs without ``.gz``; ConfigError where two are the same."""
-    names = [path.name.removesuffix(".gz") for path in paths]
+    names = [path.name[:-3] if is_gzipped(path) else path.name for path in paths]
     for name, count in Counter(names).items():
         same = [str(path) for path, each in zip(paths, names, strict=True) if each == name]
         if count > 1:
@@ -158,7 +159,7 @@ def _require_unchanged(path: Path, known: Mapping[str, Any], lines: int, advance
     status = path.stat()
     if (status.st_size, status.st_mtime_ns) == (known["bytes"], known["modified"]):
         return
-    if path.suffix != ".gz" and status.st_size != known["bytes"]:
+    if not is_gzipped(path) and status.st_size != known["bytes"]:
         why = f"it had {known['bytes']:,} bytes, and has {status.st_size:,}"
     elif [list(each) for each in blocks_of(path, lines, advance)] != known["blocks"]:
         why = "its text is another"

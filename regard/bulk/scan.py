@@ -17,7 +17,7 @@ from typing import BinaryIO, NamedTuple, cast
 
 import numpy as np
 
-from regard.data.reading import read_raw_lines, refuse_pipe
+from regard.data.text_files import open_bytes, read_raw_lines, refuse_pipe
 from regard.errors import DataError
 
 __all__ = ["Block", "BlockReader", "blocks_of", "require_readable"]
@@ -107,7 +107,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def _open(path: Path) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
+    return cast(BinaryIO, open_bytes(path))
 
 
 @contextmanager

@@ -146,12 +146,13 @@ def _score_text(generator: Generator, text: Path | None, prompt: str | None, str
 def _rows(files: Sequence[Path], *, pairs: bool) -> bool:
     """Whether the files are JSON lines. ConfigError unless all are alike, and hold both sides where they are pairs."""
     from regard.data.documents import is_json_lines
+    from regard.data.file_names import has_ending
 
     rows = [is_json_lines(file) for file in files]
     if len(set(rows)) > 1:
         raise ConfigError("JSON lines and other files do not go into one job", where=str(files[rows.index(True)]))
     for file in files if pairs and not any(rows) else ():
-        if Path(file.name.removesuffix(".gz")).suffix != ".tsv":
+        if not has_ending(file, (".tsv",)):
             why = "in bulk each file has both sides: .tsv or .jsonl"
             raise ConfigError(
                 "this file has one side alone", where=str(file), why=why, help="paste SOURCE TARGET > x.tsv"

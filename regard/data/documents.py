@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from regard.core.untrusted_files import parse_json
-from regard.data.file_names import FileNames, first_file, named_files
+from regard.data.file_names import JSON_LINES, FileNames, first_file, has_ending, named_files
 from regard.data.molecules import is_fasta, read_fasta
 from regard.data.pair_columns import pair_columns
 from regard.data.reading import read_lines, refuse_pipe, told_keys
@@ -23,7 +23,7 @@ __all__ = [
 ]  # fmt: skip
 
 DocumentKind = Literal["auto", "stream", "file", "line", "blank-line", "separator", "json-line"]
-TEXTS, JSON_LINES = (".txt", ".text", ".md"), (".jsonl", ".ndjson")
+TEXTS = (".txt", ".text", ".md")
 
 
 class Cut(NamedTuple):
@@ -50,8 +50,7 @@ def is_json_lines(names: FileNames) -> bool:
     """Return whether the name is that of JSON lines, ``.gz`` or not; of a list, whether one of them is."""
     if not isinstance(names, Path):
         return any(map(is_json_lines, names))
-    path = names
-    return (Path(path.stem) if path.suffix == ".gz" else path).suffix.lower() in JSON_LINES
+    return has_ending(names, JSON_LINES)
 
 
 def holds_records(names: FileNames) -> bool:
@@ -207,4 +206,4 @@ def parse_document(line: str, *, where: str) -> TextDocument:
 
 
 def _is_text(path: Path) -> bool:
-    return (Path(path.stem) if path.suffix == ".gz" else path).suffix.lower() in TEXTS
+    return has_ending(path, TEXTS)

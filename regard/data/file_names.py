@@ -20,8 +20,8 @@ JSON_LINES, CONLL_U = (".jsonl", ".ndjson"), (".conllu",)
 
 
 def has_ending(path: Path, endings: Sequence[str]) -> bool:
-    """Return whether a file is of one of these kinds, by its name; ``.gz`` does not count."""
-    return path.name.removesuffix(".gz").endswith(tuple(endings))
+    """Return whether a name ends in one of ``endings``, in any case; a ``.gz`` after it does not count."""
+    return path.name.lower().removesuffix(".gz").endswith(tuple(endings))
 
 
 def named_files(names: FileNames) -> list[Path]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
 import json
@@ -21,7 +20,7 @@ from regard.core.atomic_files import commit_folder, explain_os_errors, hidden_si
 from regard.data.encoding import encode_chunks, processes_for
 from regard.data.file_names import FileNames, named_files, spelled
 from regard.data.prepared import open_prepared
-from regard.data.reading import refuse_pipe
+from regard.data.text_files import open_bytes, refuse_pipe
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer
 from regard.errors import DataError
 
@@ -225,8 +224,7 @@ def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
 def _lines(path: Path) -> Iterator[str]:
     refuse_pipe(path)
     try:
-        raw: Any = gzip.open(path) if path.suffix == ".gz" else path.open("rb")
-        with raw, io.TextIOWrapper(raw, encoding="utf-8", newline="") as file:
+        with open_bytes(path) as raw, io.TextIOWrapper(raw, encoding="utf-8", newline="") as file:
             yield from file
     except UnicodeDecodeError as error:
         raise DataError(

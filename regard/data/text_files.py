@@ -5,16 +5,36 @@ from __future__ import annotations
 import codecs
 import difflib
 import gzip
+import io
+import shlex
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 from regard.errors import DataError, StorageError
 
-__all__ = ["read_lines", "read_raw_lines", "refuse_pipe", "require_content", "unreadable"]
+__all__ = ["is_gzipped", "open_bytes", "read_lines", "read_raw_lines", "refuse_pipe", "require_content", "unreadable"]
 
 CHUNK = 1 << 16  # bytes
+SIGNATURE = 1 << 12  # bytes at the start of a file that tell what it is
+ZEROS = 16  # bytes of 0 among them, from which on a file is no text
+
+# The first bytes of files that are no text in UTF-8: what they are, and a command that makes text of them.
+UTF_16, UTF_32 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
+PACKED = {
+    b"\x1f\x8b": ("gzip", "gzip -dc {file} > {stem}"),
+    b"\xfd7zXZ\x00": ("xz", "xz -dc {file} > {stem}"),
+    b"BZh91AY&SY": ("bzip2", "bzip2 -dc {file} > {stem}"),
+    b"\x28\xb5\x2f\xfd": ("Zstandard", "zstd -dc {file} > {stem}"),
+}
+ARCHIVE, PDF = b"PK\x03\x04", b"%PDF-"
+OTHERS = {
+    PDF: "a PDF", b"\x89PNG": "a picture", b"\xff\xd8\xff": "a picture", b"GIF8": "a picture",
+    b"\xd0\xcf\x11\xe0": "an Office document", b"PAR1": "Parquet, whose name ends in .parquet",
+    b"\x93NUMPY": "a NumPy array, whose name ends in .npy", b"MThd": "MIDI, whose name ends in .mid",
+    b"RIFF": "a recording", b"ID3": "a recording", b"fLaC": "a recording", b"OggS": "a recording",
+    b"SQLite format 3": "a database", b"\x7fELF": "a program",
+}  # fmt: skip
 
 
 def refuse_pipe(path: Path) -> None:
@@ -36,7 +56,7 @@ def require_content(path: Path) -> None:
     """DataError for a file, ``.gz`` or not, that is empty or has blank lines alone; read as far as its first sign."""
     read = 0
     try:
-        with _opened(path) as file:
+        with gzip.open(path) if is_gzipped(path) else path.open("rb") as file:
             while chunk := file.read(CHUNK):
                 if chunk.removeprefix(codecs.BOM_UTF8).strip():
                     return
@@ -52,10 +72,12 @@ def require_content(path: Path) -> None:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a text file, ``.gz`` or not, without their ends; only a line feed ends a line.
+    """Yield the lines of a text file, ``.gz`` or not, without their ends; only a line feed ends a line.
 
-    Strict UTF-8 (a byte-order mark at the start is dropped): DataError with file and line otherwise. Also
-    DataError for a missing file (with the nearest name there), a folder, damaged gzip, and an empty file.
+    Raises:
+        DataError: for bytes that are not UTF-8 (a byte-order mark at the start is dropped), with file and line; for a
+            file that is no text by its first bytes; for a missing file (with the nearest name), a folder, damaged
+            gzip, and an empty file.
     """
     number = 0
     for number, raw in enumerate(read_raw_lines(path), start=1):
@@ -73,10 +95,10 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def read_raw_lines(path: Path) -> Iterator[bytes]:
-    """Yield lines as ``read_lines`` does, but undecoded: any bytes will do, and an empty file has no lines."""
+    """Yield lines as ``read_lines`` does, but undecoded: an empty file has no lines."""
     number = 0
     try:
-        with _opened(path) as file:
+        with open_bytes(path) as file:
             for number, raw in enumerate(file, start=1):
                 line = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
                 yield line.removesuffix(b"\n").removesuffix(b"\r")
@@ -86,8 +108,61 @@ def read_raw_lines(path: Path) -> Iterator[bytes]:
         raise unreadable(path, error) from error
 
 
-def _opened(path: Path) -> IO[bytes] | gzip.GzipFile:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+def is_gzipped(path: Path) -> bool:
+    """Return whether a name ends in ``.gz``, in any case."""
+    return path.name.lower().endswith(".gz")
+
+
+def open_bytes(path: Path) -> io.BufferedReader | gzip.GzipFile:
+    """Open a text file, unpacked where its name ends in ``.gz``. DataError where its first bytes are of no text."""
+    file = gzip.open(path, "rb") if is_gzipped(path) else path.open("rb")
+    try:
+        _refuse_other_kinds(path, file.peek(SIGNATURE))
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _refuse_other_kinds(path: Path, first: bytes) -> None:
+    """DataError for the first bytes of a file that is packed, in another encoding, or no text at all."""
+    names = {"file": shlex.quote(path.name), "stem": shlex.quote(path.stem if path.suffix else f"{path.name}.txt")}
+    if first.startswith(UTF_32 + UTF_16):
+        kind = "UTF-32" if first.startswith(UTF_32) else "UTF-16"
+        command = f"iconv -f {kind} -t UTF-8 {names['file']} > utf8-{names['file']}"
+        raise DataError(f"the file is {kind}, and text is read as UTF-8", where=str(path), help=command)
+    for mark, (kind, command) in PACKED.items():
+        if first.startswith(mark):
+            rename = kind == "gzip" and not is_gzipped(path)
+            help = "name it .gz: packed text is read as it is" if rename else command.format_map(names)
+            raise DataError(f"the file is packed with {kind}", where=str(path), help=help)
+    if first.startswith(ARCHIVE):
+        office = b"xl/" in first or path.suffix.lower() in (".xlsx", ".xlsm")
+        what, help = ("a spreadsheet", "save it as CSV") if office else ("a zip archive", f"unzip {names['file']}")
+        raise DataError(f"the file is {what}, not text", where=str(path), help=help)
+    for mark, what in OTHERS.items():
+        if first.startswith(mark) and (b"\0" in first or mark == PDF or not _is_utf8(first)):
+            raise DataError(f"the file is {what}, not text", where=str(path))
+    if first.count(b"\0") >= ZEROS:
+        wide = max(first[0::2].count(0), first[1::2].count(0)) > len(first) // 4
+        command = f"iconv -f UTF-16{'BE' if first[0] == 0 else 'LE'} -t UTF-8 {names['file']} > utf8-{names['file']}"
+        why = f"{first.count(bytes(1)):,} of its first {len(first):,} bytes are 0"
+        raise DataError("the file is not text", where=str(path), why=why, help=command if wide else None)
+    if b"\n" not in first and first.count(b"\r") > 1:
+        raise DataError(
+            "carriage returns end the lines of the file, and line feeds are expected",
+            where=f"{path}:1",
+            help=f"tr '\\r' '\\n' < {names['file']} > lf-{names['file']}",
+        )
+
+
+def _is_utf8(first: bytes) -> bool:
+    """Return whether the beginning of a file is UTF-8; its last character may be cut."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(first)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def unreadable(path: Path, error: OSError) -> Exception:
