@@ -160,6 +160,8 @@ MEANINGS = {
     "data.train.weight": "this corpus's part of a mixture of several",
     "data.train.source_key": "of JSON lines",
     "data.train.target_key": "of JSON lines",
+    "data.train.header": "whether the first line of a TSV names its columns",
+    "data.train.part": "the rows that a column assigns to a part: [`split`, `train`]; train, valid or test",
     "data.train.share": "the part of [0, 1) that a pair's source must hash into: holds out part of one file",
     "data.tokenizer.kind": "what text is cut into; `pretokenised` takes the spaces there, `listed` is imported",
     "data.tokenizer.library": "which library makes subwords",

@@ -52,7 +52,8 @@ def test_the_reason_counts_in_words_that_fit_the_number(tmp_path: Path) -> None:
     for number in (1, 10):
         find_config([str(json_lines(tmp_path / f"{number}.jsonl", number))], [], ["train.steps=1"], say=told.append)
     assert told[0].startswith("1 different document:") and "--valid-file" in told[1]
-    assert told[2].startswith("10 different documents:") and "1 whole document is held out" in told[3]
+    assert told[2] == "columns read: prompt (prompt), completion (completion)"
+    assert told[3].startswith("10 different documents:") and "1 whole document is held out" in told[4]
 
 
 def test_characters_and_different_ones_are_told_apart(tmp_path: Path) -> None:

@@ -60,9 +60,11 @@ def test_sessions_of_every_form(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "line", "told"),
     [
-        ("x.jsonl", "{", "not JSON"), ("x.jsonl", "[1]", "no list"), ("x.jsonl", '{"items": 3}', "no list under items"),
-        ("x.jsonl", '{"items": ["a b"]}', "is no item"), ("x.jsonl", '{"items": [1.5]}', "is no item"),
-        ("x.jsonl", '{"items": [true]}', "is no item"), ("x.tsv", "anna", "1 column"), ("x.tsv", "anna\t", "no item"),
+        ("x.jsonl", "{", "not JSON"), ("x.jsonl", "[1]", "not a JSON object"),
+        ("x.jsonl", '{"items": {}}', "no text under 'items'"),
+        ("x.jsonl", '{"items": ["a b"]}', "is no item"), ("x.jsonl", '{"items": [1.5]}', "nor whole numbers"),
+        ("x.jsonl", '{"items": [true]}', "nor whole numbers"),
+        ("x.tsv", "anna", "1 column"), ("x.tsv", "anna\t", "no item"),
     ],
 )  # fmt: skip
 def test_what_is_no_session_is_told_with_its_line(tmp_path: Path, name: str, line: str, told: str) -> None:

@@ -85,7 +85,7 @@ def test_a_token_is_one_line(tmp_path: Path, tokens: list[str]) -> None:
     row = {"tokens": tokens, "tags": ["X"] * len(tokens)}
     (tmp_path / "x.jsonl").write_text(json.dumps(row) + "\n")
     files = (FilesConfig(source=tmp_path / "x.jsonl"),)
-    with pytest.raises(DataError, match="no list of words"):
+    with pytest.raises(DataError, match="a word or a tag is empty"):
         list(read_tagged(files, TaggedDataConfig(train=files)))
     with pytest.raises(ValueError, match="token"):
         Tagger.read(object.__new__(Tagger), json.dumps(tokens))

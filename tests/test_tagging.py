@@ -74,7 +74,7 @@ def test_tsv_and_json_lines(tmp_path: Path) -> None:
         ("a.jsonl", '{"tokens": ["a"], "tags": ["X"]}\n{"tokens": ["a", "b"], "tags": ["X"]}\n', "1 tags do not fit 2"),
         ("a.jsonl", '{"tokens": "a b", "tags": ["X"]}\n', ":1"),
         ("a.jsonl", '{"tokens": [], "tags": []}\n', ":1"),
-        ("a.jsonl", "[1]\n", "no JSON object"),
+        ("a.jsonl", "[1]\n", "not a JSON object"),
         ("a.jsonl", "{\n", "not JSON"),
     ],
 )
@@ -85,10 +85,12 @@ def test_a_line_that_is_no_token_or_sentence_is_named(tmp_path: Path, name: str,
     assert told in f"{caught.value} {caught.value.where}"
 
 
-def test_a_name_is_no_column_of_a_table(tmp_path: Path) -> None:
-    (tmp_path / "a.tsv").write_text("a\tX\n")
-    with pytest.raises(DataError, match="upos is no number"):
-        read(tmp_path / "a.tsv", tag="upos")
+def test_names_of_columns_are_those_of_the_first_line(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("Word\tUPOS\ta\na\tX\tz\n\nb\tY\tz\n")
+    with pytest.raises(DataError, match=r"no column 'xpos'[\s\S]*did you mean 'UPOS'"):
+        read(tmp_path / "a.tsv", tag="xpos")
+    assert read(tmp_path / "a.tsv", tag="upos") == read(tmp_path / "a.tsv", token="word", tag="upos")
+    assert read(tmp_path / "a.tsv", tag="upos")[0] == (("a",), ("X",))
 
 
 def test_shares_of_one_file_have_no_sentence_in_common(tmp_path: Path) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from regard.core.untrusted_files import parse_json
+from regard.data.column_names import document_columns, pair_columns
 from regard.data.file_names import JSON_LINES, FileNames, first_file, has_ending, named_files
 from regard.data.molecules import is_fasta, read_fasta
-from regard.data.pair_columns import pair_columns
 from regard.data.reading import read_lines, refuse_pipe, told_keys
+from regard.data.rows import Part, column_names, read_rows, text_of
 from regard.data.stream import TextConfig, read_text_lines
-from regard.data.tables import column_names, first_of, is_table, missing_column, read_table, text_of
+from regard.data.tables import is_table, missing_column
 from regard.errors import DataError
 
 __all__ = [
@@ -64,25 +65,19 @@ def holds_prompts(names: FileNames) -> bool:
 
 
 def holds_documents(names: FileNames) -> bool:
-    """Whether the first line of JSON lines is a document: it has a ``text``, or a ``prompt`` and a ``completion``.
+    """Return whether the rows of a table or of JSON lines are documents, by the names of their columns or keys.
 
-    One that has a ``source`` and a ``target``, too, is a pair of a translation. Of a table the columns tell.
+    They have a text, or a prompt and a completion. Rows with both sides of a pair are of a translation.
     """
     path = first_file(names)
     if path is None or not holds_prompts(path) or not path.is_file():
         return False
-    if is_table(path):
-        try:
-            columns = column_names(path)
-        except DataError:
-            return False
-        return _document_columns(columns) is not None and pair_columns(columns) is None
     try:
-        first = next((line for line in read_lines(path) if line.strip()), "")
-        parse_document(first, where=str(path))
+        columns = column_names(path)
     except DataError:
         return False
-    return not {"source", "target"} <= parse_json(first).keys()
+    known = {"text"} <= {*columns} or {"prompt", "completion"} <= {*columns} or is_table(path)
+    return known and document_columns(columns) is not None and pair_columns(columns) is None
 
 
 def text_files(names: FileNames) -> list[Path]:
@@ -123,8 +118,8 @@ def read_documents(text: TextConfig, cut: Cut) -> Iterator[TextDocument]:
 def _every(text: TextConfig, cut: Cut) -> Iterator[TextDocument]:
     for path in text_files(text.source):
         kind = cut.kind
-        if is_table(path) and kind != "stream":
-            yield from (each for each in _rows(path, cut.completions) if each.text.strip())
+        if kind != "stream" and (is_table(path) or text.part is not None):
+            yield from (each for each in _rows(path, cut.completions, text.part) if each.text.strip())
             continue
         if is_fasta(path) and kind != "stream":
             yield from (TextDocument("", record.sequence) for record in read_fasta(path))
@@ -157,23 +152,13 @@ def _parts(lines: Iterator[str], ends: Callable[[str], bool]) -> Iterator[list[s
     yield part
 
 
-def _document_columns(names: Sequence[str]) -> tuple[str, ...] | None:
-    """The columns of a table that are a document: a text, or a prompt and what completes it."""
-    prompted = first_of(names, ["prompt", "instruction"]), first_of(names, ["completion", "response"])
-    if prompted[0] is not None and prompted[1] is not None:
-        return prompted[0], prompted[1]
-    text = first_of(names, ["text", "document", "content", "body"])
-    return None if text is None else (text,)
-
-
-def _rows(path: Path, completions: bool) -> Iterator[TextDocument]:
+def _rows(path: Path, completions: bool, part: Part | None) -> Iterator[TextDocument]:
     names = column_names(path)
-    columns = _document_columns(names)
+    columns = document_columns(names)
     if columns is None:
         raise missing_column("text", names, str(path))
-    for row in read_table(path, columns):
-        where = f"{path}:{row.number}"
-        *prompt, text = (text_of(cell, column, where) for cell, column in zip(row.cells, columns, strict=True))
+    for row in read_rows(path, columns, part=part):
+        *prompt, text = (text_of(row, column) for column in columns)
         document = TextDocument("".join(prompt), text)
         yield document if completions else TextDocument("", document.prompt + document.text)
 

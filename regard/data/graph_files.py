@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,18 +15,20 @@ import numpy.typing as npt
 from regard.core.untrusted_files import shortened
 from regard.core.wording import counted, did_you_mean
 from regard.data.array_errors import UNREADABLE
+from regard.data.column_names import EDGES, NODES, SPLITS, edge_columns, first_of, part_of, unnamed_counters
 from regard.data.feature_file import FeatureFile
+from regard.data.file_names import has_ending
 from regard.data.graphs import PARTS, UNLABELLED, Graph, edge_pairs
-from regard.data.reading import read_lines
+from regard.data.tables import read_cells
 from regard.errors import DataError
 
-__all__ = ["class_sizes", "read_graph", "save_graph"]
+__all__ = ["class_sizes", "edge_places", "node_columns", "read_graph", "save_graph"]
 
 MOST = 1 << 32  # bytes of all arrays of a file
 RATIO, FREE = 100, 1 << 28  # of a packed file: bytes for each of its own, and those that any may have
 LARGEST = 1e30  # number of a table
 NODE, LABEL, PART = "node", "label", "split"  # columns of a table of nodes; all others are features
-HEADS = ("source", "from", "src", "node", "id")  # first words of a table of edges that has a head
+NODE_LABELS = ("label", "class", "category", "y")
 MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -40,7 +41,7 @@ def read_graph(
 
     ``features``: those of a .npz that has none itself.
     """
-    if nodes.suffix == ".npz":
+    if has_ending(nodes, (".npz",)):
         if edges is not None:
             raise DataError("a .npz has its edges in itself", where=str(edges), help="leave the file of edges out")
         return _of_arrays(_arrays(nodes), nodes, directed, features)
@@ -55,15 +56,15 @@ def read_graph(
 
 def class_sizes(nodes: Path) -> list[int]:
     """The number of nodes of each class, of a .npz or a table of nodes; nothing but labels is kept."""
-    if nodes.suffix == ".npz":
+    if has_ending(nodes, (".npz",)):
         labels: Iterable[object] = _arrays(nodes, "y").get("y", np.zeros(0, np.int64)).ravel().tolist()
         return list(Counter(label for label in labels if label != UNLABELLED).values())
     rows = _rows(nodes)
-    head = next(rows, (0, list[str]()))[1]
-    places = [at for at, name in enumerate(head) if name == LABEL]
-    return list(
-        Counter(cells[at] for _, cells in rows for at in places if cells[at : at + 1] not in ([], [""])).values()
-    )
+    columns = node_columns(next(rows, (0, list[str]()))[1])
+    if columns.label is None:
+        return []
+    place = columns.label
+    return list(Counter(cells[place] for _, cells in rows if len(cells) > place and cells[place]).values())
 
 
 def _arrays(path: Path, only: str | None = None) -> dict[str, npt.NDArray[Any]]:
@@ -183,54 +184,69 @@ def _features(
     return nodes, features, entries, values
 
 
+class NodeColumns(NamedTuple):
+    """Places of the columns of a table of nodes; ``counters``: the index of a data frame, without a name."""
+
+    name: int | None
+    label: int | None
+    part: int | None
+    features: tuple[int, ...]
+    counters: tuple[int, ...]
+
+
+def node_columns(head: Sequence[str], first: Sequence[Sequence[str]] = ()) -> NodeColumns:
+    """Return the columns that the first line of a table of nodes names, in any case; ``first``: a few rows below it."""
+
+    def place(*known: str) -> int | None:
+        column = first_of(head, known)
+        return None if column is None else list(head).index(column)
+
+    name, label, part = place(*NODES), place(*NODE_LABELS), place(*SPLITS)
+    counters = unnamed_counters(head, first) if first else []
+    used = {name, label, part, *counters}
+    features = tuple(at for at in range(len(head)) if at not in used)
+    return NodeColumns(name, label, part, features, tuple(counters))
+
+
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The cells of each line that is not blank, and its number."""
-    mark = "\t" if path.name.removesuffix(".gz").endswith((".tsv", ".txt")) else ","
-    for number, line in enumerate(read_lines(path), start=1):
-        if line.strip():
-            try:
-                yield number, [cell.strip() for cell in next(csv.reader([line], delimiter=mark))]
-            except csv.Error as error:
-                raise DataError("the line has no cells", where=f"{path}:{number}", why=str(error)) from error
+    """Yield the line number and the cells of each row that is not blank."""
+    for number, cells in read_cells(path, "\t" if has_ending(path, (".tsv", ".tab", ".txt")) else None):
+        yield number, [str(cell).strip() for cell in cells]
 
 
 def _of_tables(nodes: Path, edges: Path, directed: bool) -> Graph:
     rows = list(_rows(nodes))
     head = rows[0][1] if rows else []
-    if NODE not in head:
-        why = (
-            f"the first line names the columns, {NODE} one of them; {LABEL} and {PART} may be, all others are features"
-        )
+    columns = node_columns(head, [cells for _, cells in rows[1:] if len(cells) == len(head)])
+    if columns.name is None:
+        why = f"the first line names the columns: {NODE} (or id), {LABEL} and {PART} if they exist; others are features"
         raise DataError("there is no column of names", where=f"{nodes}:1", why=why)
-    columns = [at for at, name in enumerate(head) if name not in (NODE, LABEL, PART)]
-    if not columns:
+    if not columns.features:
         raise DataError("the nodes have no features", where=f"{nodes}:1", why=f"the columns are {', '.join(head)}")
     if len(rows) < 2:
         raise DataError("the table has no nodes", where=str(nodes), why="it holds nothing but the names of its columns")
     names: dict[str, int] = {}
-    labels, parts, values = list[str](), list[str](), np.zeros((len(rows) - 1, len(columns)), np.float32)
+    labels, parts, values = list[str](), list[str](), np.zeros((len(rows) - 1, len(columns.features)), np.float32)
     for place, (number, cells) in enumerate(rows[1:]):
         where = f"{nodes}:{number}"
         if len(cells) != len(head):
             why = f"it has {counted(len(cells), 'cell')}, and the first line names {counted(len(head), 'column')}"
             raise DataError("a node has not the columns of the first line", where=where, why=why)
-        named = dict(zip(head, cells, strict=True))
-        if names.setdefault(named[NODE], place) != place:
-            raise DataError(f"the node {named[NODE]} stands there twice", where=where)
-        values[place] = [_number(cells[at], head[at], where) for at in columns]
-        labels.append(named.get(LABEL, ""))
-        if (part := named.get(PART, "")) not in ("", *PARTS):
-            raise DataError(f"{part!r} is no part", where=where, why=f"it is one of {', '.join(PARTS)}, or nothing")
-        parts.append(part)
+        if names.setdefault(cells[columns.name], place) != place:
+            raise DataError(f"the node {cells[columns.name]} stands there twice", where=where)
+        values[place] = [_number(cells[at], head[at], where) for at in columns.features]
+        labels.append("" if columns.label is None else cells[columns.label])
+        part = "" if columns.part is None else cells[columns.part]
+        parts.append(part and part_of(part, where))
     classes = tuple(sorted({*labels} - {""}))
     of = {name: number for number, name in enumerate(classes)} | {"": UNLABELLED}
     entries = np.stack(np.nonzero(values)).astype(np.int64)
     masks = {part: np.array([each == part for each in parts], np.bool_) for part in PARTS if part in parts}
     pairs = edge_pairs(_edges(edges, names, nodes), len(names), directed=directed)
     numbers = np.array([of[each] for each in labels], np.int64)
-    found = values[entries[0], entries[1]]
+    nonzero = values[entries[0], entries[1]]
     return Graph(
-        str(nodes), len(names), len(columns), pairs, entries, found, numbers, classes, masks, tuple(names)
+        str(nodes), len(names), values.shape[1], pairs, entries, nonzero, numbers, classes, masks, tuple(names)
     )  # fmt: skip
 
 
@@ -246,21 +262,46 @@ def _number(cell: str, column: str, where: str) -> float:
 
 
 def _edges(path: Path, names: Mapping[str, int], nodes: Path) -> npt.NDArray[np.int64]:
-    """(number, 2): the nodes of each line."""
-    found: list[tuple[int, int]] = []
+    """Return the nodes of each line, (number, 2)."""
+    ends: list[tuple[int, int]] = []
+    places: tuple[int, int] | None = None
     for number, cells in _rows(path):
-        if not found and number == 1 and cells[0].lower() in HEADS and cells[0] not in names:
-            continue
-        if len(cells) < 2:
-            raise DataError("an edge has two ends", where=f"{path}:{number}", why=f"the line is {cells}")
-        for end in cells[:2]:
-            if end not in names:
+        where = f"{path}:{number}"
+        if places is None:
+            places, is_head = edge_places(cells, where, names)
+            if is_head:
+                continue
+        if len(cells) <= max(places):
+            raise DataError("an edge has two ends", where=where, why=f"the line is {cells}")
+        for place in places:
+            if cells[place] not in names:
                 raise DataError(
-                    f"an edge leads to {end!r}, which is no node", where=f"{path}:{number}",
-                    why=f"{nodes} has {counted(len(names), 'node')}", help=did_you_mean(end, list(names)[:10_000]),
+                    f"an edge leads to {cells[place]!r}, which is no node", where=where,
+                    why=f"{nodes} has {counted(len(names), 'node')}",
+                    help=did_you_mean(cells[place], list(names)[:10_000]),
                 )  # fmt: skip
-        found.append((names[cells[0]], names[cells[1]]))
-    return np.array(found, np.int64).reshape(-1, 2)
+        ends.append((names[cells[places[0]]], names[cells[places[1]]]))
+    return np.array(ends, np.int64).reshape(-1, 2)
+
+
+def edge_places(cells: Sequence[str], where: str, names: Collection[str] = ()) -> tuple[tuple[int, int], bool]:
+    """Return the places of both ends of an edge, and whether the first line of the table names the columns.
+
+    A first line of which no cell is a node names them. DataError where it does not tell which two they are.
+    """
+    columns = edge_columns(cells)
+    is_head = not any(cell in names for cell in cells)
+    if columns is not None and (is_head or not names):
+        return (list(cells).index(columns[0]), list(cells).index(columns[1])), True
+    if not is_head or len(cells) < 2:
+        return (0, 1), False
+    if len(cells) == 2:
+        return (0, 1), not any(any(map(str.isdigit, cell)) for cell in cells)
+    known = ", ".join(f"{one} and {other}" for one, other in EDGES[:4])
+    what = "the first line does not tell which columns are the ends of an edge"
+    raise DataError(
+        what, where=where, why=f"no cell of it is a node; its cells are {', '.join(cells)}", help=f"name them {known}"
+    )
 
 
 def save_graph(graph: Graph, path: Path) -> None:

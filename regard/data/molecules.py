@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.data.file_names import has_ending
-from regard.data.reading import read_lines
+from regard.data.text_files import read_lines
 from regard.errors import DataError
 
 __all__ = ["FASTA", "FastaRecord", "is_fasta", "read_fasta", "reverse_complement"]

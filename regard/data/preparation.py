@@ -154,6 +154,8 @@ def fingerprint(
         "tokenizers": [source_tokenizer.digest(), target_tokenizer.digest()],
         "max_length": max_length,
         **({"crop": True} if crop else {}),
+        **({"header": True} if config.header else {}),
+        **({"part": list(config.part)} if config.part is not None else {}),
     }
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -12,10 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.core.untrusted_files import parse_json, shortened
 from regard.data.alignment import first_shifted_line
-from regard.data.file_names import FileNames, paired_files, spelled
-from regard.data.pair_columns import PAIR, names_sides, told_sides
-from regard.data.shared_files import falls_into
-from regard.data.tables import is_table, read_table, text_of
+from regard.data.column_names import PAIR, pair_columns
+from regard.data.file_names import FileNames, named_files, paired_files, spelled
+from regard.data.rows import column_names, form_of, read_rows, text_of
+from regard.data.shared_files import PartName, falls_into
 from regard.data.text_files import read_lines, read_raw_lines, refuse_pipe
 from regard.errors import DataError
 
@@ -45,7 +46,8 @@ class CorpusConfig(BaseModel):
 
     Either may be a list of files or a pattern of their names, ``part-*.en``; such lines are numbered through.
     ``weight`` is this corpus's part of the mixture when there are several; the keys are for JSON lines and columns of
-    tables, which may also be named otherwise where the names are well known (``data/pair_columns``).
+    tables, which may also be named otherwise where the names are well known (``data/column_names``). ``header``: the
+    first line of a TSV names its columns. ``part`` keeps the rows that a column assigns to a part, ("split", "train").
     ``share`` keeps the pairs whose source falls into this part of [0, 1) by its hash: (0, 0.02) and (0.02, 1) of
     one file have no source in common, which holds out a fiftieth of it, equal sources together.
     """
@@ -57,6 +59,8 @@ class CorpusConfig(BaseModel):
     weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     source_key: str = PAIR[0]
     target_key: str = PAIR[1]
+    header: bool = False
+    part: tuple[str, PartName] | None = None
     share: tuple[float, float] = (0.0, 1.0)
 
     @model_validator(mode="after")
@@ -92,12 +96,22 @@ class FileCorpus(CorpusConfig):
 
 
 def given_corpus(files: Sequence[Path]) -> CorpusConfig | None:
-    """The corpus that files on a command line are: SOURCE TARGET, or one or more that have both sides; else None."""
-    if files and all({".tsv", ".jsonl"} & set(file.suffixes) or names_sides(file) for file in files):
-        keys = told_sides(files[0]) or PAIR
+    """Return the corpus that files on a command line are; None where they are no pairs.
+
+    They are SOURCE TARGET, two texts (or patterns of texts), or one or more files that have both sides.
+    """
+    actual = [file for name in files for file in named_files(name)]
+    forms = {form_of(file) for file in actual}
+    if len(forms) == 1 and forms <= {"csv", "tsv", "parquet", "json-lines"}:
+        form, names = forms.pop(), column_names(actual[0])
+        sides = pair_columns(names)
+        if sides is None and form != "tsv":
+            return None
+        source, target = sides or PAIR
+        header = form == "tsv" and sides is not None
         found = files[0] if len(files) == 1 else tuple(files)
-        return CorpusConfig(source=found, source_key=keys[0], target_key=keys[1])
-    return CorpusConfig(source=files[0], target=files[1]) if len(files) == 2 else None
+        return CorpusConfig(source=found, source_key=source, target_key=target, header=header)
+    return CorpusConfig(source=files[0], target=files[1]) if len(files) == 2 and forms == {"text"} else None
 
 
 def _listed(names: FileNames | None) -> Sequence[Path]:
@@ -192,16 +206,16 @@ class Sentences:
 
 
 def layout(config: FileCorpus) -> Literal["two files", "tsv", "jsonl", "table"]:
-    """The layout of the two sides in the files of ``config``. DataError when there is a source only."""
+    """Return the layout of the two sides in the files of ``config``. DataError when there is a source only."""
     if config.target is not None:
         return "two files"
-    kind = Path(config.source.name.removesuffix(".gz")).suffix
-    if kind == ".tsv":
-        return "tsv"
-    if kind in (".jsonl", ".ndjson"):
-        return "jsonl"
-    if is_table(config.source):
+    form = form_of(config.source)
+    if form in ("csv", "parquet") or (form == "tsv" and config.header) or config.part is not None:
         return "table"
+    if form == "tsv":
+        return "tsv"
+    if form == "json-lines":
+        return "jsonl"
     if not config.source.is_file():
         raise DataError(
             "there is no such corpus", where=str(config.source), help="regard data list; regard train --help"
@@ -271,18 +285,26 @@ def parse_tab_pair(line: str, *, where: str) -> tuple[str, str]:
         "a line of a TSV file needs two columns, source and target",
         where=where,
         why=f"it has {found}",
-        help="cut -f1,2 keeps the first two columns" if len(columns) > 2 else None,
+        help=_help_with_columns(columns, where) if len(columns) > 2 else None,
     )
+
+
+def _help_with_columns(cells: Sequence[str], where: str) -> str:
+    """Return what to do with a row of more than two cells: a command that keeps those that look like text."""
+    texts = [place for place, cell in enumerate(cells, start=1) if " " in cell.strip()]
+    if len(texts) < 2:
+        texts = [place for place, cell in enumerate(cells, start=1) if not cell.strip().replace(".", "").isdigit()]
+    chosen = ",".join(map(str, texts[:2] if len(texts) >= 2 else (1, 2)))
+    file = shlex.quote(Path(where.rpartition(":")[0]).name)
+    return f"cut -f{chosen} {file} > pairs.tsv keeps two columns as a pair; the others are dropped"
 
 
 def _of_table(config: FileCorpus) -> Iterator[tuple[int, str, str]]:
     path, keys = config.source, (config.source_key, config.target_key)
     if keys == PAIR:
-        keys = told_sides(path) or keys
-    for row in read_table(path, keys):
-        where = f"{path}:{row.number}"
-        source, target = (text_of(cell, key, where) for cell, key in zip(row.cells, keys, strict=True))
-        yield row.number, source, target
+        keys = pair_columns(column_names(path)) or keys
+    for row in read_rows(path, keys, part=config.part):
+        yield row.number, text_of(row, keys[0]), text_of(row, keys[1])
 
 
 def _json_lines(config: FileCorpus) -> Iterator[tuple[int, str, str]]:

@@ -1,17 +1,18 @@
-"""Files of examples of which a part may be taken, by a hash of what each example reads."""
+"""Files of examples of which a part may be taken: by a column that names it, by a hash of what each example reads."""
 
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.data.file_names import FileNames, spelled
 
-__all__ = ["FilesConfig", "falls_into"]
+__all__ = ["FilesConfig", "PartName", "falls_into"]
 
-Part = Annotated[float, Field(ge=0, le=1)]
+Bound = Annotated[float, Field(ge=0, le=1)]
+PartName = Literal["train", "valid", "test"]
 
 
 class FilesConfig(BaseModel):
@@ -20,9 +21,14 @@ class FilesConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: FileNames = Field(description="a file; also a list, or a pattern such as `part-*.tsv`")
-    share: tuple[Part, Part] = Field(
+    share: tuple[Bound, Bound] = Field(
         (0.0, 1.0),
         description="the part of the examples, by a hash of what they read: [0.0, 0.9], [0.9, 1.0] are two",
+    )
+    part: tuple[str, PartName] | None = Field(
+        None,
+        description="the rows that a column assigns to a part: [`split`, `train`]; its cells are train, valid (val, "
+        "validation, dev) or test",
     )
 
     @property

@@ -20,6 +20,7 @@ from regard.core.atomic_files import commit_folder, explain_os_errors, hidden_si
 from regard.data.encoding import encode_chunks, processes_for
 from regard.data.file_names import FileNames, named_files, spelled
 from regard.data.prepared import open_prepared
+from regard.data.shared_files import PartName
 from regard.data.text_files import open_bytes, refuse_pipe
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer
 from regard.errors import DataError
@@ -46,6 +47,12 @@ class TextConfig(BaseModel):
         (0.0, 1.0),
         description="the part of its characters, from beginning to end, or of its distinct documents, by their "
         "digests: [0.0, 0.9] and [0.9, 1.0] split it",
+    )
+
+    part: tuple[str, PartName] | None = Field(
+        None,
+        description="of a table or JSON lines of documents: the rows that a column assigns to a part, "
+        "[`split`, `train`]",
     )
 
     @field_validator("source")

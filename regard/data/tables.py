@@ -1,4 +1,4 @@
-"""Rows of tables with named columns: CSV by the standard library, Parquet by ``pyarrow`` (the extra ``tables``)."""
+"""Rows of CSV by the standard library, and of Parquet by ``pyarrow`` (the extra ``tables``)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.core.installation import extra_command
-from regard.core.untrusted_files import parse_json, shortened
-from regard.core.wording import counted
-from regard.data.file_names import JSON_LINES, has_ending
+from regard.core.untrusted_files import shortened
+from regard.data.file_names import has_ending
 from regard.data.text_files import read_lines, unreadable
 from regard.errors import ConfigError, DataError
 
 __all__ = [
-    "TABLES", "Cell", "TableRow", "column_names", "first_of", "is_table", "missing_column", "read_table",
-    "text_of",
-]  # fmt: skip
+    "CSV",
+    "PARQUET",
+    "Cell",
+    "TableRow",
+    "is_table",
+    "missing_column",
+    "parquet_names",
+    "read_cells",
+    "read_parquet",
+]
 
 CSV, PARQUET = (".csv",), (".parquet", ".pq")
 TABLES = CSV + PARQUET
@@ -41,35 +47,6 @@ def is_table(path: Path) -> bool:
     return has_ending(path, TABLES)
 
 
-def column_names(path: Path) -> tuple[str, ...]:
-    """Names of the columns; of JSON lines the keys of the first one. DataError where they cannot be read."""
-    if has_ending(path, JSON_LINES):
-        try:
-            row = parse_json(next((line for line in read_lines(path) if line.strip()), ""))
-        except ValueError as error:
-            raise DataError("a line is not JSON", where=f"{path}:1", why=str(error)) from error
-        return tuple(row) if isinstance(row, dict) else ()
-    if has_ending(path, PARQUET):
-        return tuple(_opened(path).schema_arrow.names)
-    for _, cells in _csv_rows(path):
-        return cells
-    return ()
-
-
-def read_table(path: Path, columns: Sequence[str]) -> Iterator[TableRow]:
-    """The rows of these columns, in their order.
-
-    DataError, naming the line: a column that is not there or is there twice, a row of more or fewer cells than the
-    first line, quotes that do not close, a cell of a Parquet file that is neither text nor a number nor a list of such;
-    and where there is no row.
-    """
-    row = None
-    for row in (_parquet_rows if has_ending(path, PARQUET) else _named_cells)(path, columns):
-        yield row
-    if row is None:
-        raise DataError("the table has no rows", where=str(path), why="it holds nothing but the names of its columns")
-
-
 def missing_column(column: str, names: Sequence[str], where: str) -> DataError:
     """The error for a column that a table does not have, with the nearest name that it has."""
     near = difflib.get_close_matches(column.lower(), [name.lower() for name in names], n=1)
@@ -82,49 +59,16 @@ def missing_column(column: str, names: Sequence[str], where: str) -> DataError:
     )
 
 
-def first_of(names: Sequence[str], wanted: Sequence[str]) -> str | None:
-    """The column that one of these names means, whatever its case; the first name that is there counts."""
-    found = {name.strip().lower(): name for name in reversed(names)}
-    return next((found[each] for each in wanted if each in found), None)
+def read_cells(path: Path, separator: str | None = None) -> Iterator[TableRow]:
+    """Yield every row of a CSV, its first line too, with the line on which it begins; blank lines are left out.
 
-
-def text_of(cell: Cell, column: str, where: str) -> str:
-    """The text of a cell. DataError where it is a list."""
-    if isinstance(cell, str):
-        return cell
-    raise DataError(f"{column!r} is a list", where=where, why="one text is read from this column")
-
-
-def _place(column: str, names: Sequence[str], where: str) -> int:
-    if column not in names:
-        raise missing_column(column, names, where)
-    if names.count(column) > 1:
-        raise DataError(f"two columns are named {column!r}", where=where, help="give each a name of its own")
-    return list(names).index(column)
-
-
-def _named_cells(path: Path, columns: Sequence[str]) -> Iterator[TableRow]:
-    """The rows of these columns of a CSV."""
-    rows = _csv_rows(path)
-    _, names = next(rows, (0, ()))
-    places = [_place(column, names, f"{path}:1") for column in columns]
-    for number, cells in rows:
-        if len(cells) != len(names):
-            raise DataError(
-                f"the row has {counted(len(cells), 'cell')}",
-                where=f"{path}:{number}",
-                why=f"the first line names {counted(len(names), 'column')}",
-                help="a cell with a comma or a line break stands in quotes",
-            )
-        yield TableRow(number, tuple(cells[place] for place in places))
-
-
-def _csv_rows(path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """The line on which each row begins, and its cells; blank lines left out."""
+    The separator, unless given, is the comma, semicolon or tab that the first line has most of. DataError for quotes
+    that do not end.
+    """
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST))  # one setting of the process, so it is only raised
     lines = read_lines(path)
     first = next(lines, "")
-    separator = max(SEPARATORS, key=first.count)
+    separator = separator or max(SEPARATORS, key=first.count)
     number = 1
 
     def every() -> Iterator[str]:
@@ -141,15 +85,21 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
         if cells is None:
             return
         if cells:
-            yield number, tuple(cells)
+            yield TableRow(number, tuple(cells))
         number = reader.line_num + 1
 
 
-def _parquet_rows(path: Path, columns: Sequence[str]) -> Iterator[TableRow]:
+def parquet_names(path: Path) -> tuple[str, ...]:
+    """Return the names of the columns of a Parquet file. DataError if it cannot be read."""
+    return tuple(_opened(path).schema_arrow.names)
+
+
+def read_parquet(path: Path, columns: Sequence[str]) -> Iterator[TableRow]:
+    """Yield the rows of these columns, numbered from 1.
+
+    DataError, naming the row, for a cell that is neither text nor a number nor a list of such, and a damaged file.
+    """
     file, number = _opened(path), 0
-    names = file.schema_arrow.names
-    for column in columns:
-        _place(column, names, str(path))
     try:
         for batch in file.iter_batches(batch_size=ROWS, columns=list(dict.fromkeys(columns))):
             values = [batch.column(column).to_pylist() for column in columns]

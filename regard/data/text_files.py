@@ -13,7 +13,16 @@ from pathlib import Path
 
 from regard.errors import DataError, StorageError
 
-__all__ = ["is_gzipped", "open_bytes", "read_lines", "read_raw_lines", "refuse_pipe", "require_content", "unreadable"]
+__all__ = [
+    "first_bytes",
+    "is_gzipped",
+    "open_bytes",
+    "read_lines",
+    "read_raw_lines",
+    "refuse_pipe",
+    "require_content",
+    "unreadable",
+]
 
 CHUNK = 1 << 16  # bytes
 SIGNATURE = 1 << 12  # bytes at the start of a file that tell what it is
@@ -92,6 +101,17 @@ def read_lines(path: Path) -> Iterator[str]:
             ) from error
     if number == 0:
         raise DataError("the file is empty", where=str(path))
+
+
+def first_bytes(path: Path) -> bytes:
+    """Return the first bytes of a text file, unpacked. DataError where it cannot be read or is no text."""
+    try:
+        with open_bytes(path) as file:
+            return file.peek(SIGNATURE).removeprefix(codecs.BOM_UTF8)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError("a gzip file is truncated or damaged", where=f"{path}:1", why=str(error)) from error
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 def read_raw_lines(path: Path) -> Iterator[bytes]:

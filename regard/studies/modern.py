@@ -37,7 +37,7 @@ from regard.training.start import train
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["ROWS", "Row", "RowFigures", "run"]
+__all__ = ["ROWS", "RowFigures", "VariantRow", "run"]
 
 SEEDS, RATE = 3, 6e-3  # and the rate of rows with parts
 PLAIN: dict[str, Any] = {"position": "learned"}
@@ -46,7 +46,7 @@ PARTS: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Row(NamedTuple):
+class VariantRow(NamedTuple):
     """Optimiser, learning rate, and keys of the model."""
 
     optimizer: str
@@ -54,17 +54,17 @@ class Row(NamedTuple):
     model: Mapping[str, Any]
 
 
-ADAMW = {f"AdamW {rate:g}": Row("adamw", rate, PLAIN) for rate in (1e-3, 3e-3, 6e-3)}
-MUON = {f"Muon {rate:g}": Row("muon", rate, PLAIN) for rate in (3e-3, 6e-3, 1e-2)}
+ADAMW = {f"AdamW {rate:g}": VariantRow("adamw", rate, PLAIN) for rate in (1e-3, 3e-3, 6e-3)}
+MUON = {f"Muon {rate:g}": VariantRow("muon", rate, PLAIN) for rate in (3e-3, 6e-3, 1e-2)}
 ROWS = {
     **ADAMW,
     **MUON,
-    "parts, AdamW": Row("adamw", RATE, PARTS),
-    "parts, Muon": Row("muon", RATE, PARTS),
-    "… + value embeddings": Row("muon", RATE, PARTS | {"value_embedding": True}),
-    "… + gate": Row("muon", RATE, PARTS | {"attention_gate": True}),
-    "… + forgetting, no rotary": Row("muon", RATE, PARTS | {"position": "forgetting"}),
-    "… + differential": Row(
+    "parts, AdamW": VariantRow("adamw", RATE, PARTS),
+    "parts, Muon": VariantRow("muon", RATE, PARTS),
+    "… + value embeddings": VariantRow("muon", RATE, PARTS | {"value_embedding": True}),
+    "… + gate": VariantRow("muon", RATE, PARTS | {"attention_gate": True}),
+    "… + forgetting, no rotary": VariantRow("muon", RATE, PARTS | {"position": "forgetting"}),
+    "… + differential": VariantRow(
         "muon", RATE, PARTS | {"mixer": {"kind": "differential", "heads": 2}, "context_norm": True}
     ),
 }
@@ -101,7 +101,7 @@ def run(
     report: Report,
     text: Path | None = None,
     folder: Path | None = None,
-    rows: Mapping[str, Row] = ROWS,
+    rows: Mapping[str, VariantRow] = ROWS,
 ) -> Findings:
     """Train and judge ``rows``, which have the names of ROWS, on ``text``.
 
@@ -168,7 +168,7 @@ def _gain(found: Mapping[str, Sequence[RowFigures]], name: str, other: str) -> C
     )
 
 
-def _config(row: Row, text: Path, size: Size, seed: int) -> dict[str, Any]:
+def _config(row: VariantRow, text: Path, size: Size, seed: int) -> dict[str, Any]:
     """The config of a run: nanoGPT's setting for a CPU, with the optimiser and the parts of the row."""
     parts = {name: [{"source": str(text), "share": share}] for name, share in
              (("train", [0.0, 0.9]), ("valid", [0.9, 1.0]))}  # fmt: skip

@@ -15,6 +15,7 @@ from torch import nn
 from regard.config.explain import explain
 from regard.core.task import Advance, Examples, MetricTable
 from regard.core.wording import did_you_mean
+from regard.data.rows import column_names, form_of
 from regard.data.text_files import unreadable
 from regard.errors import ConfigError, DataError
 from regard.models.transformer.segment_memory import SegmentMemory
@@ -141,13 +142,21 @@ def given_files(run: RunFolder, files: Sequence[Path], cut: Mapping[str, Any]) -
     if unknown := [name for name in cut if name not in type(data).model_fields]:
         why = f"a run of {run.config.task.kind} has none"
         raise ConfigError(f"evaluation takes no setting {unknown[0]}", where=unknown[0], why=why)
-    given = {"train": [{"source": str(file)} for file in files], "valid": None}
+    given = {"train": [{"source": str(file)} | _test_part(data, file) for file in files], "valid": None}
     kept = data.model_dump(mode="json", exclude={"train", "valid"}, exclude_none=True)
     try:
         changed = type(data).model_validate({**kept, **cut, **given})
     except ValidationError as error:
         raise explain(error, type(data), (), ()) from error
     return run.config.model_copy(update={"data": changed})
+
+
+def _test_part(data: Any, file: Path) -> dict[str, Any]:
+    """Return the key that reads the test part alone, for a file whose column of parts training has read."""
+    column = next((part[0] for corpus in data.train if (part := getattr(corpus, "part", None)) is not None), None)
+    if column is None or not file.is_file() or form_of(file) == "text" or column not in column_names(file):
+        return {}
+    return {"part": [column, "test"]}
 
 
 def open_files(run: RunFolder, config: RunConfig, folder: Path) -> Examples:

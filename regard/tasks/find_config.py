@@ -10,12 +10,15 @@ from typing import Any
 from regard.config.toml_layers import merge, parse_override
 from regard.core.task import Report
 from regard.core.task_table import locate
+from regard.data.file_names import named_files
 from regard.data.public.catalogue import corpora
+from regard.data.rows import read_head
 from regard.data.text_files import require_content
 from regard.errors import ConfigError, DataError
 from regard.runs.config import Proposal, RunConfig, load_config, recipe_names
 from regard.runs.origin import stated_start
 from regard.tasks import TASKS
+from regard.tasks.found_files import require_known_form
 from regard.training.setup import require_trainable
 
 __all__ = ["find_config", "require_data"]
@@ -41,10 +44,7 @@ def find_config(
             raise ConfigError("a recipe names its validation data itself", help="--set data.valid=…")
         config = load_config(what[0], overrides)
     else:
-        raise ConfigError(
-            "train takes files (SOURCE TARGET, a table, a text, a graph), a recipe, or --resume RUN",
-            help="a pattern of many files is written in quotes, 'part-*.en' 'part-*.de'; regard train --help",
-        )
+        raise _no_task([Path(each) for each in what], overrides)
     require_data(config)
     require_trainable(config)
     return config
@@ -69,25 +69,51 @@ def _with_origin(proposal: Proposal, overrides: Sequence[str]) -> Proposal:
 
 
 def _given(overrides: Sequence[str]) -> dict[str, Any]:
-    """The keys of train that are set by hand, and under ``data`` those of data: what is chosen goes by them."""
+    """Return the keys of train that are set by hand, and under ``data`` and ``task`` those of data and of the task."""
     found = merge([], map(parse_override, overrides))
     train, data = (each if isinstance(each, dict) else {} for each in (found.get("train"), found.get("data")))
-    return train | ({"data": data} if data else {})
+    task = found.get("task")
+    kind = task.get("kind") if isinstance(task, dict) else task
+    return train | ({"data": data} if data else {}) | ({"task": kind} if kind else {})
 
 
 def _proposal(what: Sequence[str], held_out: Sequence[Path], given: dict[str, Any]) -> Proposal | None:
-    """A config for data files: of the first task of the table that takes them; None for a recipe.
+    """Return a config for data files, of the first task of the table that takes them; None for a recipe.
 
-    DataError for a file that has nothing in it, of which no task could be told.
+    DataError for a file without content or of a kind that no task reads. ``given["task"]`` names the only task to ask.
     """
     files = [Path(each) for each in what]
     if len(files) == 1 and (files[0].suffix == ".toml" or not (files[0].suffix or _is_data(files[0]))):
         return None
-    for file in (*files, *held_out):
+    for file in (*(each for name in files for each in named_files(name)), *held_out):
         if file.is_file():
             require_content(file)
-    found = (locate(kind).config().propose(files, held_out, given) for kind in TASKS)
+            require_known_form(file)
+    kinds = [given["task"]] if "task" in given else list(TASKS)
+    found = (locate(kind).config().propose(files, held_out, given) for kind in kinds)
     return next((proposal for proposal in found if proposal is not None), None)
+
+
+def _no_task(files: Sequence[Path], overrides: Sequence[str]) -> ConfigError:
+    """Return the error for files that no task takes together."""
+    actual = [file for name in files for file in named_files(name)]
+    help = "a pattern of many files is written in quotes, 'part-*.en' 'part-*.de'; regard train --help"
+    if not actual or not all(file.exists() for file in actual):
+        return ConfigError(
+            "train takes files (SOURCE TARGET, a table, a text, a graph), a recipe, or --resume RUN", help=help
+        )
+    described = dict.fromkeys(f"{file} is {_described(file)}" for file in actual)
+    task = _given(overrides).get("task")
+    what = "these files are not one corpus" if task is None else f"the task {task} does not read these files"
+    return ConfigError(what, where=str(actual[0]), why="; ".join(list(described)[:4]), help=help)
+
+
+def _described(file: Path) -> str:
+    """Return the form of a file and its columns."""
+    if file.is_dir():
+        return "a folder"
+    head = read_head(file)
+    return f"{head.form} with the columns {', '.join(head.names)}" if head.names else head.form
 
 
 def _is_data(path: Path) -> bool:

@@ -8,23 +8,28 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from regard.core.wording import counted
 from regard.data.array_errors import UNREADABLE
+from regard.data.column_names import edge_columns, session_columns
 from regard.data.file_names import has_ending
-from regard.data.reading import read_lines
+from regard.data.graph_files import NodeColumns, node_columns
+from regard.data.tables import read_cells
 from regard.errors import RegardError
 
 __all__ = ["FoundGraph", "found_graph"]
 
+SAMPLED = 100  # rows of a table that its kind is told by
 MASKS = {"train_mask.npy", "val_mask.npy"}
 
 
 class FoundGraph(NamedTuple):
-    """The files as a config names them, whether nodes have classes and a split, and how to say so."""
+    """The files as a config names them, whether nodes have classes and a split, why, and the columns that are read."""
 
     corpus: dict[str, str]
     labelled: bool
     split: bool
     told: str
+    columns: list[str]
 
 
 def found_graph(files: Sequence[Path]) -> FoundGraph | None:
@@ -34,19 +39,41 @@ def found_graph(files: Sequence[Path]) -> FoundGraph | None:
     """
     if not all(file.is_file() for file in files):
         return None
-    if [file.suffix for file in files] in ([".npz"], [".npz", ".npy"]):
+    if [file.suffix.lower() for file in files] in ([".npz"], [".npz", ".npy"]):
         return _of_arrays(files)
-    if len(files) != 2 or not all(has_ending(file, (".csv", ".tsv")) for file in files):
+    if len(files) != 2 or not all(has_ending(file, (".csv", ".tsv", ".tab")) for file in files):
         return None
     try:
-        head, edge = ([cell.strip() for cell in _first(file).replace("\t", ",").split(",")] for file in files)
-    except RegardError:  # whoever reads it next says so
+        (head, *first), (edge, *_) = (_first_rows(file) for file in files)
+    except (RegardError, ValueError):  # whoever reads it next says so
         return None
-    if "node" not in head or len(edge) < 2:
+    columns = node_columns(head, first)
+    if columns.name is None or len(edge) < 2 or edge_columns(head) is not None or session_columns(head) is not None:
         return None
-    corpus, labelled = {"source": str(files[0]), "edges": str(files[1])}, "label" in head
+    if not head[columns.name].lower().startswith("node") and (edge_columns(edge) is None or edge == head):
+        return None  # "id" and "name" are columns of many tables
+    corpus, labelled = {"source": str(files[0]), "edges": str(files[1])}, columns.label is not None
     told = f"one table of nodes {'with' if labelled else 'without'} labels, and one of edges"
-    return FoundGraph(corpus, labelled, "split" in head, told)
+    return FoundGraph(corpus, labelled, columns.part is not None, told, _described(head, columns, edge, files[1]))
+
+
+def _described(head: Sequence[str], columns: NodeColumns, edge: Sequence[str], edges: Path) -> list[str]:
+    """Return the lines that say which columns are read."""
+    parts = {"node": columns.name, "label": columns.label, "part": columns.part}
+    named = [f"{head[place]} ({role})" for role, place in parts.items() if place is not None]
+    left = [f"column {place + 1}, which has no name and counts rows" for place in columns.counters]
+    lines = [
+        f"columns of nodes: {', '.join(named)}, {counted(len(columns.features), 'feature')}"
+        + (f"; not read: {', '.join(left)}" if left else "")
+    ]
+    ends = edge_columns(edge)
+    if ends is not None:
+        others = [name or "(unnamed)" for name in edge if name not in ends]
+        rest = f"; not read: {', '.join(others)}" if others else ""
+        lines.append(f"columns of edges: {ends[0]} and {ends[1]}{rest}")
+    elif len(edge) > 2:
+        lines.append(f"{edges}: the first two of {len(edge)} columns are the ends of an edge")
+    return lines
 
 
 def _of_arrays(files: Sequence[Path]) -> FoundGraph | None:
@@ -59,8 +86,10 @@ def _of_arrays(files: Sequence[Path]) -> FoundGraph | None:
         return None
     labelled = "y.npy" in names
     corpus = dict(zip(("source", "features"), map(str, files), strict=False))
-    return FoundGraph(corpus, labelled, names >= MASKS, f"it has edges and {'' if labelled else 'no '}classes")
+    return FoundGraph(corpus, labelled, names >= MASKS, f"it has edges and {'' if labelled else 'no '}classes", [])
 
 
-def _first(path: Path) -> str:
-    return next(islice(read_lines(path), 1), "")
+def _first_rows(path: Path) -> list[list[str]]:
+    """Return the cells of the first rows of a table."""
+    separator = None if has_ending(path, (".csv",)) else "\t"
+    return [[str(cell).strip() for cell in row.cells] for row in islice(read_cells(path, separator), SAMPLED)]

@@ -90,8 +90,8 @@ def test_each_edge_stands_once():
         (NODES.replace("0.5", "nan"), EDGES, "nodes.csv:4", "the feature a is 'nan'"),
         (NODES.replace("0.5", "1e39"), EDGES, "nodes.csv:4", "the feature a is '1e39'"),
         (NODES.replace("z,", "x,"), EDGES, "nodes.csv:4", "twice"),
-        (NODES.replace("valid", "validation"), EDGES, "nodes.csv:3", "is no part"),
-        (NODES.replace("node", "name"), EDGES, "nodes.csv:1", "no column of names"),
+        (NODES.replace("valid", "another"), EDGES, "nodes.csv:3", "is not a part"),
+        (NODES.replace("node", "what"), EDGES, "nodes.csv:1", "no column of names"),
         ("node,label\nx,one\n", EDGES, "nodes.csv:1", "no features"),
         ("node,label,a\n", EDGES, "nodes.csv", "no nodes"),
         (NODES.replace("0.5", "5" * 200_000), EDGES, "nodes.csv:4", "no cells|a is '5"),  # csv's limit may be raised

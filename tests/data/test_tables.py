@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.core.task_table import locate
+from regard.data.column_names import pair_columns
 from regard.data.corpora import CorpusConfig, FileCorpus, given_corpus, read_pairs
 from regard.data.documents import Cut, read_documents
 from regard.data.lint.check import lint
-from regard.data.pair_columns import pair_columns
+from regard.data.rows import Row, column_names, read_rows
 from regard.data.stream import TextConfig
-from regard.data.tables import column_names, read_table
 from regard.errors import DataError, RegardError
 from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.classification.labelled_text import read_labelled
@@ -55,14 +55,14 @@ CELL = st.text(st.characters(exclude_characters="\r\x00\ufeff", exclude_categori
 def test_csv_gives_back_what_was_written(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]]) -> None:
     path = tmp_path_factory.mktemp("csv") / "a.csv"
     write(path, {"one": [one for one, _ in rows], "two": [two for _, two in rows]})
-    assert [row.cells for row in read_table(path, ["two", "one"])] == [(two, one) for one, two in rows]
+    assert [row.cells for row in read_rows(path, ["two", "one"])] == [{"one": one, "two": two} for one, two in rows]
 
 
 def test_a_row_is_named_by_the_line_on_which_it_begins(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text('text,label\n"two\nlines",a\n\nnext,b\nbad,c,d\n')
-    rows = read_table(path, ["text"])
-    assert [next(rows), next(rows)] == [(2, ("two\nlines",)), (5, ("next",))]
+    rows = read_rows(path, ["text"])
+    assert [next(rows), next(rows)] == [Row({"text": "two\nlines"}, path, 2), Row({"text": "next"}, path, 5)]
     with pytest.raises(DataError, match="3 cells") as caught:
         next(rows)
     assert caught.value.where == f"{path}:6"
@@ -83,19 +83,19 @@ def test_what_is_no_csv_is_named_by_its_line(tmp_path: Path, content: str | byte
     path = tmp_path / "a.csv"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(DataError, match=told) as caught:
-        list(read_table(path, ["text"]))
+        list(read_rows(path, ["text"]))
     assert caught.value.where == f"{path}:{line}"
 
 
 def test_a_wrong_column_gets_the_nearest_name(table: Any) -> None:
     with pytest.raises(DataError, match=r"columns are Review, stars[\s\S]*did you mean 'Review'"):
-        list(read_table(table({"Review": ["a"], "stars": [1]}), ["reviews"]))
+        list(read_rows(table({"Review": ["a"], "stars": [1]}), ["reviews"]))
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
 def test_a_table_without_rows_is_named(tmp_path: Path, name: str) -> None:
     path = write(tmp_path / name, {"text": [], "label": []})
-    for read in (lambda: list(read_table(path, ["text"])), lambda: find_config([str(path)], [], [])):
+    for read in (lambda: list(read_rows(path, ["text"])), lambda: find_config([str(path)], [], [])):
         with pytest.raises(DataError, match="no rows") as caught:
             read()
         assert caught.value.where == str(path)
@@ -103,7 +103,8 @@ def test_a_table_without_rows_is_named(tmp_path: Path, name: str) -> None:
 
 def test_semicolons_and_tabs_separate_where_the_first_line_has_more_of_them(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text;label\na, b;c\n")
-    assert [row.cells for row in read_table(tmp_path / "a.csv", ["text", "label"])] == [("a, b", "c")]
+    (row,) = read_rows(tmp_path / "a.csv", ["text", "label"])
+    assert row.cells == {"text": "a, b", "label": "c"}
 
 
 def test_what_is_no_parquet_is_refused(tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ def test_what_is_no_parquet_is_refused(tmp_path: Path) -> None:
         column_names(tmp_path / "b.parquet")
     path = write(tmp_path / "c.parquet", {"text": arrow.array([b"bytes"])})
     with pytest.raises(DataError, match="no text") as caught:
-        list(read_table(path, ["text"]))
+        list(read_rows(path, ["text"]))
     assert caught.value.where == f"{path}:1"
 
 

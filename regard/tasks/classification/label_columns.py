@@ -8,32 +8,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.core.untrusted_files import parse_json
-from regard.data.file_names import JSON_LINES, has_ending
-from regard.data.reading import read_lines
-from regard.data.tables import column_names, first_of, is_table, missing_column, read_table
+from regard.data.column_names import LABELS, first_of, text_columns
+from regard.data.rows import Column, column_names, read_rows
+from regard.data.tables import Cell, is_table, missing_column
 from regard.errors import RegardError
 from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.classification.labelled_text import NO, YES, read_labelled
 
-__all__ = ["CLASSES", "LOOKED_AT", "SHORT", "USES", "LabelColumns", "different_values", "labelled_columns"]
+__all__ = ["LabelColumns", "labelled_columns", "unnamed_label_column"]
 
 LOOKED_AT = 20_000  # examples
 SHORT = 20  # letters: a text of fewer may be one word
 CLASSES, USES = 20, 10  # a column is a label's if it has no more different values, or each so often on average
-
-TEXT = (
-    "text", "sentence", "review", "comment", "content", "body", "message", "tweet", "utterance", "question", "document",
-    "headline", "title", "sequence", "input",
-)  # fmt: skip
-LABEL = (
-    "label", "labels", "class", "category", "sentiment", "target", "stars", "rating", "score", "intent", "topic",
-    "polarity", "emotion", "gold_label", "entailment_label", "relatedness_score", "y",
-)  # fmt: skip
-PAIRS = (
-    ("premise", "hypothesis"), ("sentence1", "sentence2"), ("sentence_1", "sentence_2"), ("sentence_a", "sentence_b"),
-    ("text1", "text2"), ("text_a", "text_b"), ("question1", "question2"),
-)  # fmt: skip
 
 
 class LabelColumns(NamedTuple):
@@ -49,15 +35,15 @@ class LabelColumns(NamedTuple):
 
 
 def labelled_columns(path: Path, given: Mapping[str, Any]) -> LabelColumns | None:
-    """The columns that names tell, or ``given`` does (keys of data); None where there are no names or they do not tell.
+    """Return the columns that names tell, or ``given`` does (keys of data); None where there are none.
 
     DataError for what is no example where the names, or the keys that are given, say that it should be one.
     """
-    names = _names(path)
+    names = column_names(path)
     if not names:
         return None
-    text = _named(_listed(given["text"]), names, path) if "text" in given else _texts(names)
-    label: str | list[str] | None = first_of([name for name in names if name not in text], LABEL)
+    text = _named(_listed(given["text"]), names, path) if "text" in given else text_columns(names)
+    label: str | list[str] | None = first_of([name for name in names if name not in text], LABELS)
     if "label" in given:
         named = _named(_listed(given["label"]), names, path)
         label = named if isinstance(given["label"], list | tuple) else named[0]
@@ -70,6 +56,29 @@ def labelled_columns(path: Path, given: Mapping[str, Any]) -> LabelColumns | Non
     if isinstance(label, list) or _holds_lists(path, label):
         kind = {"label_kind": "several"}
     return _looked_at(path, {"text": text, "label": label, **kind})
+
+
+def unnamed_label_column(path: Path) -> LabelColumns | None:
+    """Return the columns of a TSV of two columns without names, one of which has labels; None where none has.
+
+    A label is one word that comes often: of few different ones, or each ten times on average.
+    """
+    counts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+    try:
+        for row in islice(read_rows(path, [1, 2]), LOOKED_AT):
+            for column, count in zip((1, 2), counts, strict=True):
+                count[str(row.cells[column]).strip()] += 1
+    except RegardError:  # whoever reads it next says so
+        return None
+    for place in (1, 0):
+        if _are_labels(counts[place]) and not _are_labels(counts[1 - place]):
+            return _looked_at(path, {"text": [2 - place], "label": place + 1, "label_kind": "class"})
+    return _looked_at(path, {"text": [1], "label": 2, "label_kind": "class"}) if _are_labels(counts[1]) else None
+
+
+def _are_labels(counts: Counter[str]) -> bool:
+    few = 2 <= len(counts) and counts.total() >= USES * len(counts)
+    return few and all(label and not any(map(str.isspace, label)) for label in counts)
 
 
 def different_values(counts: Counter[str]) -> str:
@@ -90,48 +99,25 @@ def _named(columns: Sequence[Any], names: Sequence[str], path: Path) -> list[str
     return found
 
 
-def _names(path: Path) -> tuple[str, ...]:
-    """The columns of a table, the keys of JSON lines, the first line of a .tsv that names a text and a label."""
-    try:
-        if is_table(path) or has_ending(path, JSON_LINES):
-            return column_names(path)
-        if has_ending(path, (".tsv",)):
-            names = tuple(next(iter(read_lines(path)), "").split("\t"))
-            return names if _texts(names) and first_of(names, LABEL) else ()
-    except RegardError:  # whoever reads it next says so
-        pass
-    return ()
-
-
-def _texts(names: Sequence[str]) -> list[str]:
-    """The columns of two texts that belong together, or the column of the text."""
-    for one, other in PAIRS:
-        first, second = first_of(names, [one]), first_of(names, [other])
-        if first is not None and second is not None:
-            return [first, second]
-    found = first_of(names, TEXT)
-    return [] if found is None else [found]
-
-
 def _columns_of_labels(path: Path, names: Sequence[str], text: Sequence[str]) -> list[str] | None:
     """Two or more columns of a table that hold yes and no alone; None where there are fewer."""
     if not is_table(path):
         return None
     left = [name for name in names if name not in text and names.count(name) == 1 and name.strip()]
     wrong = set[str]()
-    for row in islice(read_table(path, left), LOOKED_AT):
-        cells = zip(left, row.cells, strict=True)
-        wrong |= {name for name, cell in cells if not isinstance(cell, str) or cell.strip().lower() not in YES + NO}
+    for row in islice(read_rows(path, left), LOOKED_AT):
+        wrong |= {name for name in left if not _is_yes_or_no(row.cells[name])}
     found = [name for name in left if name not in wrong]
     return found if len(found) > 1 else None
 
 
-def _holds_lists(path: Path, label: str) -> bool:
+def _is_yes_or_no(cell: Cell) -> bool:
+    return isinstance(cell, str) and cell.strip().lower() in YES + NO
+
+
+def _holds_lists(path: Path, label: Column) -> bool:
     """Return whether the first label is a list."""
-    if has_ending(path, JSON_LINES):
-        row = parse_json(next(iter(read_lines(path)), "{}"))
-        return isinstance(row, dict) and isinstance(row.get(label), list)
-    return is_table(path) and any(isinstance(row.cells[0], tuple) for row in islice(read_table(path, [label]), 1))
+    return any(isinstance(row.cells[label], tuple) for row in islice(read_rows(path, [label], lists=[label]), 1))
 
 
 def _looked_at(path: Path, keys: dict[str, Any]) -> LabelColumns | None:

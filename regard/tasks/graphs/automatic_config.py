@@ -16,7 +16,7 @@ from regard.data.reading import read_lines
 from regard.data.shared_files import FilesConfig
 from regard.errors import RegardError
 from regard.runs.config import Proposal
-from regard.tasks.held_out_parts import held_out_parts
+from regard.tasks.found_files import found_corpus, held_out_parts
 
 __all__ = ["choose"]
 
@@ -28,10 +28,11 @@ CLASSES = 20  # numbers of more different values are numbers, not classes
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
     """A model of graphs for JSON lines with edges and a label; None for any other files."""
     data = given.get("data", {})
-    if len(files) != 1 or not _holds_graphs(files[0]):
+    corpus = found_corpus(files)
+    if corpus is None or not _holds_graphs(corpus.first):
         return None
-    lines = _looked_at(files[0], str(data.get("label", "label")))
-    parts, told = held_out_parts(files[0], valid, examples="graphs", hashed="what they hold")
+    lines = _looked_at(corpus.first, str(data.get("label", "label")))
+    parts, told = held_out_parts(corpus, valid, examples="graphs", hashed="what they hold")
     kind = data.get("label_kind", "number" if _are_numbers(lines) else "class")
     what = "a number" if kind == "number" else "a class"
     settings: dict[str, Any] = {"batch_tokens": _batch(lines), "clip_norm": 1.0, "precision": "float32"}

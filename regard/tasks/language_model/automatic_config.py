@@ -9,12 +9,17 @@ from typing import Any, NamedTuple
 
 from regard.config.settings import TRAINING_ENDS
 from regard.core.untrusted_files import shortened
+from regard.data.column_names import document_columns, label_like
 from regard.data.documents import Cut, DocumentKind, holds_documents, holds_records, is_json_lines, read_documents
+from regard.data.file_names import named_files
 from regard.data.notes import pitch_of
+from regard.data.rows import column_names
 from regard.data.stream import TextConfig, read_text_lines
-from regard.data.tables import column_names, is_table
+from regard.data.tables import is_table
+from regard.data.text_files import read_lines
 from regard.errors import DataError
 from regard.runs.config import Proposal
+from regard.tasks.found_files import FoundCorpus, describe_columns, found_corpus, held_out_parts
 
 __all__ = ["choose", "division"]
 
@@ -44,6 +49,7 @@ SIZES = (
 )
 MUSIC = _Size(float("inf"), "tiny", 0.3, 512, 60)
 NOTES: tuple[dict[str, Any], str] = ({"kind": "notes"}, "pitches and ends of frames as pieces")
+TAGGED_LINES = 1_000  # of a text, to tell whether they are tagged words
 LOOKED_AT = 20  # documents, to tell whether they are music
 
 
@@ -66,7 +72,11 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     tokenizer, pieces = NOTES if music else _tokenizer(len(seen), small=small)
     order = {"order": "feistel"} if count > COMPUTED else {}
     packed = {} if kind == "stream" else {"documents": kind}
-    parts, told = _held_out(files, valid, len(digests)) if packed else _parts(files, valid, count)
+    corpus = found_corpus(files) if packed and not any(file.is_dir() for file in files) else None
+    if corpus is not None and corpus.split is not None:
+        parts, told = held_out_parts(corpus, valid, examples="documents", hashed="their content")
+    else:
+        parts, told = _held_out(files, valid, len(digests)) if packed else _parts(files, valid, count)
     settings: dict[str, Any] = {
         "optimizer": "adamw", "betas": [0.9, 0.95], "weight_decay": 0.1, "clip_norm": 1.0,
         "learning_rate": 3e-3 if size.preset == "tiny" else 1e-3,
@@ -82,6 +92,8 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         f"{_documents(len(digests), 'different') if packed else 'one text alone'}: a language model "
         f"({count:,} characters, {pieces}, preset {size.preset}){other}",
         told,
+        *_described(corpus, given),
+        *(_hint_of_tags(files) if kind == "stream" else []),
         *(["the order of an epoch is computed batch by batch: data.order = feistel"] if order else []),
     ]
     config = {
@@ -91,6 +103,40 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         "train": settings,
     }
     return Proposal(config, reasons)
+
+
+def _described(corpus: FoundCorpus | None, given: Mapping[str, Any]) -> list[str]:
+    """Return the line on the columns that are read.
+
+    DataError where the columns that are not read look like labels or targets, unless the task was named.
+    """
+    if corpus is None or not corpus.head.names:
+        return []
+    read = document_columns(corpus.head.names) or ()
+    dropped = label_like(name for name in corpus.head.names if name not in read)
+    if dropped and "task" not in given:
+        raise DataError(
+            f"a language model would not read the column {dropped[0]!r}, which looks like a label or a target",
+            where=str(corpus.first),
+            why=f"the columns are {shortened(', '.join(corpus.head.names))}",
+            help="--set data.text=… --set data.label=… names the columns of a classifier; --task language-model reads "
+            f"{' and '.join(read)} alone",
+        )
+    roles = {"prompt": read[:1], "completion": read[1:]} if len(read) > 1 else {"text": read}
+    return describe_columns(corpus.head, roles)
+
+
+def _hint_of_tags(files: Sequence[Path]) -> list[str]:
+    """Return a line on taggers where a text has a word and its tag a line, and blank lines between sentences."""
+    path = next(file for name in files for file in named_files(name))
+    lines = list(islice(read_lines(path), TAGGED_LINES))
+    cells = [line.count("\t") for line in lines if line.strip()]
+    if len(cells) == len(lines) or not cells or min(cells) != max(cells) or not cells[0]:
+        return []
+    return [
+        f"every line has {cells[0] + 1} columns, and blank lines lie between them: if these are words and their tags, "
+        f"name the file {path.name.split('.')[0]}.tsv to train a tagger"
+    ]
 
 
 def _tokenizer(characters: int, *, small: bool) -> tuple[dict[str, Any], str]:
@@ -110,17 +156,19 @@ def _is_music(files: Sequence[Path]) -> bool:
 
 
 def _kind(files: Sequence[Path]) -> DocumentKind:
-    if any(file.is_dir() for file in files) or any(map(_is_table, files)):
+    for file in files:
+        _require_documents(file)
+    if any(file.is_dir() for file in files) or any(map(is_table, files)):
         return "file"
     if any(map(is_json_lines, files)):
         return "json-line"
     return "file" if any(map(holds_records, files)) else "stream"
 
 
-def _is_table(file: Path) -> bool:
-    """Return whether a file is a table of documents. DataError for one whose columns tell no kind of work."""
-    if not is_table(file) or holds_documents(file):
-        return is_table(file)
+def _require_documents(file: Path) -> None:
+    """DataError for a table or JSON lines whose columns tell no task."""
+    if file.is_dir() or not (is_table(file) or is_json_lines(file)) or holds_documents(file):
+        return
     raise DataError(
         "the names of the columns do not tell what is to be learned",
         where=str(file),

@@ -200,9 +200,13 @@ class LanguageModelConfig(UnsmoothedRunConfig):
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
         """For one text alone, files of JSON lines of documents, or a folder of texts."""
         from regard.data.documents import holds_documents
+        from regard.data.rows import form_of
+        from regard.tasks.found_files import found_corpus
         from regard.tasks.language_model.automatic_config import choose
 
-        if len(files) != 1 and not (files and all(map(holds_documents, files))):
+        texts = len(files) > 2 and all(file.is_file() and form_of(file) == "text" for file in files)
+        documents = files and all(map(holds_documents, files)) and found_corpus(files) is not None
+        if len(files) != 1 and not texts and not documents:
             return None
         return choose(files, valid, given)
 

@@ -32,6 +32,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     }
     reasons = [
         f"{found.told}: links between nodes (task.kind = links)",
+        *found.columns,
         "a twentieth of the edges is held out to validate on, a tenth for regard evaluate",
         "two layers of graph convolution, and products of what they give",
     ]

@@ -7,24 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from regard.config.settings import TRAINING_ENDS
-from regard.core.untrusted_files import parse_json
-from regard.data.file_names import JSON_LINES, has_ending
-from regard.data.reading import read_lines
-from regard.data.tables import column_names, is_table
-from regard.errors import RegardError
+from regard.data.column_names import ITEM_LISTS, first_of, session_columns, time_column
+from regard.data.rows import FileHead
 from regard.runs.config import Proposal
-from regard.tasks.held_out_parts import held_out_parts
-from regard.tasks.next_item.sessions import session_columns
+from regard.tasks.found_files import describe_columns, found_corpus, held_out_parts
 
 __all__ = ["choose"]
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
     """A model of next items for rows with a list ``items``, or a session and an item; None for any other files."""
-    told_by = _told_by(files[0]) if len(files) == 1 and files[0].is_file() else None
-    if told_by is None:
+    corpus = found_corpus(files)
+    columns = None if corpus is None else _columns(corpus.head)
+    if corpus is None or columns is None:
         return None
-    parts, told = held_out_parts(files[0], valid, examples="sessions", hashed="their items")
+    time = time_column(corpus.head.names) if len(columns) == 2 else None
+    parts, told = held_out_parts(corpus, valid, examples="sessions", hashed="their items")
     settings: dict[str, Any] = {"batch_tokens": 2048, "clip_norm": 1.0}
     if "optimizer" not in given:
         settings |= {"optimizer": "adamw", "learning_rate": 2e-3, "weight_decay": 0.1, "warmup": 200}
@@ -32,24 +30,29 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         settings |= {"epochs": 40, "early_stopping": 5}
     config = {
         "task": {"kind": "next-item"},
-        "data": parts,
+        "data": parts | _keys(columns, time),
         "model": {"layers": 2, "width": 128, "feed_forward": 256, "heads": 4, "dropout": 0.2},
         "train": settings,
     }
-    reasons = [f"{told_by}: a model of next items (task.kind = next-item)", told]
+    what = "its columns are" if corpus.head.form != "json-lines" or len(columns) > 1 else "its lines have lists of"
+    reasons = [f"{what} {' and '.join(columns)}: a model of next items (task.kind = next-item)", told]
+    if len(columns) == 2:
+        read = {"session": columns[:1], "item": columns[1:], "time": [] if time is None else [time]}
+        order = "in the order of the rows: no column is named timestamp" if time is None else f"sorted by {time}"
+        reasons += [*describe_columns(corpus.head, read), f"items of a session are {order}"]
     return Proposal(config, reasons)
 
 
-def _told_by(path: Path) -> str | None:
-    """Why a file is one of sessions; None where it is not."""
-    try:
-        if is_table(path):
-            names = column_names(path)
-            columns = ("items",) if "items" in names else session_columns(names)
-            return None if columns is None else f"its columns are {' and '.join(columns)}"
-        if not has_ending(path, JSON_LINES):
-            return None
-        row = parse_json(next(iter(read_lines(path)), ""))
-    except (RegardError, ValueError):  # whoever reads it next says so
+def _columns(head: FileHead) -> tuple[str, ...] | None:
+    """Return the column of lists of items, or those of a session and an item; None where the names do not tell."""
+    if head.form not in ("csv", "parquet", "json-lines", "tsv"):
         return None
-    return "its lines have lists of items" if isinstance(row, dict) and isinstance(row.get("items"), list) else None
+    items = first_of(head.names, ITEM_LISTS)
+    return session_columns(head.names) if items is None else (items,)
+
+
+def _keys(columns: Sequence[str], time: str | None) -> dict[str, str]:
+    """Return the keys of data that name the columns."""
+    if len(columns) == 1:
+        return {"items": columns[0]}
+    return {"session": columns[0], "item": columns[1]} | ({} if time is None else {"time": time})

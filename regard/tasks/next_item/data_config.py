@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
@@ -14,6 +14,7 @@ from regard.runs.config import DataSection
 __all__ = ["SessionDataConfig"]
 
 CONTEXT = 50
+Column = Annotated[int, Field(ge=1)] | Annotated[str, Field(min_length=1)]
 
 
 class SessionDataConfig(DataSection):
@@ -21,7 +22,20 @@ class SessionDataConfig(DataSection):
 
     train: tuple[FilesConfig, ...]  # none where a model came without its data
     valid: tuple[FilesConfig, ...] | None = None
-    items: str = Field("items", min_length=1, description="key of the list of items in JSON lines")
+    items: str = Field("items", min_length=1, description="column or key of the list of items of a row")
+    session: Column | None = Field(
+        None,
+        description="column of the session, where a row is one item: a number from 1, or a name; unset: 1 in a TSV, "
+        "or a well-known name such as `user_id`",
+    )
+    item: Column | None = Field(
+        None, description="column of the item, where a row is one item; unset: 2 in a TSV, or a name such as `item_id`"
+    )
+    time: Column | None = Field(
+        None,
+        description="column of the time by which the items of a session are sorted: numbers, or dates in ISO 8601; "
+        "unset: items are in the order of the rows",
+    )
     tokenizer: TokenizerConfig = Field(
         TokenizerConfig(kind="word"), description="`word`: an item is a piece; with `size`, only the most frequent are"
     )

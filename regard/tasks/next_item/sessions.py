@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.core.untrusted_files import parse_json
-from regard.data.file_names import JSON_LINES, has_ending, named_files
-from regard.data.reading import read_lines, refuse_pipe, told_keys
+from regard.data.column_names import session_columns
+from regard.data.file_names import named_files
+from regard.data.rows import Column, Row, column_names, form_of, read_rows, text_of
 from regard.data.shared_files import FilesConfig, falls_into
-from regard.data.tables import column_names, first_of, is_table, read_table, text_of
+from regard.data.tables import Cell
+from regard.data.text_files import read_lines, refuse_pipe
 from regard.errors import DataError
 from regard.tasks.next_item.data_config import SessionDataConfig
 
-__all__ = ["ItemSession", "read_sessions", "session_columns"]
-
-SESSIONS = ("session", "session_id", "user", "user_id", "customer", "customer_id")
-ITEMS = ("item", "item_id", "product", "product_id", "track_id", "movie_id", "movieid")
+__all__ = ["ItemSession", "read_sessions"]
 
 
 class ItemSession(NamedTuple):
@@ -28,89 +28,92 @@ class ItemSession(NamedTuple):
 
 
 def read_sessions(corpora: Sequence[FilesConfig], data: SessionDataConfig) -> Iterator[ItemSession]:
-    """The sessions of files, in their order. DataError, with file and line, for what is none.
+    """Yield the sessions of files, in their order. DataError, with file and line, for what is none.
 
-    A JSON line has a list of items; a line of a ``.tsv`` has a session and an item, in the order of time; any other
-    line is a session, with spaces between items. A row of a table with named columns has a list of items, or a session
-    and an item. A share is taken by a hash of the items.
+    A row is a session with a list of items, or one item of a session; a line of any other text is a session, with
+    spaces between items. A share is taken by a hash of the items.
     """
     for corpus in corpora:
         for path in named_files(corpus.source):
-            refuse_pipe(path)
-            if is_table(path):
-                found = _of_columns(path, data.items)
-            else:
-                found = _by_session(_tab_rows(path)) if has_ending(path, (".tsv",)) else _of_lines(path, data.items)
-            yield from (each for each in found if falls_into("\t".join(each.items), corpus.share))
+            sessions = _of_file(path, data, corpus)
+            yield from (each for each in sessions if falls_into("\t".join(each.items), corpus.share))
 
 
-def _of_lines(path: Path, key: str) -> Iterator[ItemSession]:
-    for number, line in enumerate(read_lines(path), start=1):
-        where = f"{path}:{number}"
-        items = _of_json(line, key, where) if has_ending(path, JSON_LINES) else tuple(line.split())
-        if items:
-            yield ItemSession(items, where)
-
-
-def _of_json(line: str, key: str, where: str) -> tuple[str, ...]:
-    try:
-        row = parse_json(line)
-    except ValueError as error:
-        raise DataError("the line is not JSON", where=where, why=str(error)) from error
-    if not isinstance(row, dict) or not isinstance(row.get(key), list):
-        why = told_keys(row) if isinstance(row, dict) else "it is no object"
-        raise DataError(f"the line has no list under {key}", where=where, why=why, help="--set data.items=KEY")
-    return tuple(_item(each, where) for each in row[key])
-
-
-def _of_columns(path: Path, key: str) -> Iterator[ItemSession]:
-    """Sessions of a table: a list of items a row, or one with spaces between them; or a session and an item a row."""
-    names = column_names(path)
-    columns = session_columns(names)
-    if key in names or columns is None:
-        for row in read_table(path, [key]):
-            (cell,), where = row.cells, f"{path}:{row.number}"
-            items = tuple(_item(each, where) for each in (cell.split() if isinstance(cell, str) else cell))
-            if items:
-                yield ItemSession(items, where)
+def _of_file(path: Path, data: SessionDataConfig, corpus: FilesConfig) -> Iterator[ItemSession]:
+    if form_of(path) == "text":
+        refuse_pipe(path)
+        lines = (ItemSession(_items(line, f"{path}:{n}"), f"{path}:{n}") for n, line in enumerate(read_lines(path), 1))
+        yield from (session for session in lines if session.items)
         return
-    rows = ((row.cells, f"{path}:{row.number}") for row in read_table(path, columns))
-    told = (
-        (text_of(cells[0], columns[0], where), _item(text_of(cells[1], columns[1], where).strip(), where), where)
-        for cells, where in rows
-    )
-    yield from _by_session(told)
+    columns = _session_and_item(path, data)
+    if columns is not None:
+        yield from _by_session(path, columns, data.time, corpus)
+        return
+    for row in read_rows(path, [data.items], lists=[data.items], part=corpus.part):
+        items = _items(row.cells[data.items], row.where)
+        if items:
+            yield ItemSession(items, row.where)
 
 
-def session_columns(names: Sequence[str]) -> tuple[str, str] | None:
-    """The columns of a session and of its next item, by names that are well known; None where they do not tell."""
-    session, item = first_of(names, SESSIONS), first_of(names, ITEMS)
-    return None if session is None or item is None else (session, item)
+def _session_and_item(path: Path, data: SessionDataConfig) -> tuple[Column, Column] | None:
+    """Return the columns of a session and of one of its items; None where a row is a whole session."""
+    names = column_names(path)
+    given = data.session is not None or data.item is not None
+    if data.items in names and not given:
+        return None
+    usual: tuple[Column, Column] | None = session_columns(names)
+    if form_of(path) == "tsv" and not (given and usual):
+        usual = (1, 2)
+    if usual is None and not (data.session and data.item):
+        return None
+    session, item = usual or (data.session, data.item)
+    return data.session or session or 1, data.item or item or 2
 
 
-def _by_session(rows: Iterator[tuple[str, str, str]]) -> Iterator[ItemSession]:
-    """Sessions, in the order of their first rows, of rows (session, item, place); rows of several may be mixed."""
-    found: dict[str, tuple[str, list[str]]] = {}
-    for session, item, where in rows:
-        found.setdefault(session, (where, []))[1].append(item)
-    yield from (ItemSession(tuple(items), where) for where, items in found.values())
+def _by_session(
+    path: Path, columns: tuple[Column, Column], time: Column | None, corpus: FilesConfig
+) -> Iterator[ItemSession]:
+    """Yield sessions in the order of their first rows; rows of several may be mixed. ``time`` sorts those of each."""
+    sessions: dict[str, list[tuple[float, str, str]]] = {}
+    for row in read_rows(path, [*columns, *([] if time is None else [time])], part=corpus.part):
+        session = text_of(row, columns[0])
+        if not session.strip():
+            raise DataError("the row names no session", where=row.where, why=f"column {columns[0]} is empty")
+        moment = 0.0 if time is None else _moment(row, time)
+        item = _item(text_of(row, columns[1]).strip(), row.where)
+        sessions.setdefault(session, []).append((moment, item, row.where))
+    for rows in sessions.values():
+        rows.sort(key=lambda row: row[0])  # stable: equal times keep the order of the rows
+        yield ItemSession(tuple(item for _, item, _ in rows), min(rows, key=lambda row: _line(row[2]))[2])
 
 
-def _tab_rows(path: Path) -> Iterator[tuple[str, str, str]]:
-    for number, line in enumerate(read_lines(path), start=1):
-        if not line.strip():
-            continue
-        cells, where = line.split("\t"), f"{path}:{number}"
-        if len(cells) < 2 or not cells[0].strip():
-            what = f"the line has {len(cells)} column{'s' * (len(cells) != 1)}"
-            raise DataError(what, where=where, why="column 1 is the session, column 2 its next item")
-        yield cells[0], _item(cells[1].strip(), where), where
+def _line(where: str) -> int:
+    return int(where.rpartition(":")[2])
 
 
-def _item(given: object, where: str) -> str:
-    """An item's name: a text without spaces, or a whole number."""
-    item = str(given) if isinstance(given, str) or type(given) is int else ""
+def _moment(row: Row, column: Column) -> float:
+    """Return the time of a row as a number. DataError for what is neither a number nor a date in ISO 8601."""
+    text = text_of(row, column).strip()
+    try:
+        moment = float(text)
+    except ValueError:
+        try:
+            moment = datetime.fromisoformat(text).timestamp()
+        except (ValueError, OverflowError, OSError):
+            moment = math.nan
+    if not math.isfinite(moment):
+        why = "a time is a number, or a date such as 2024-05-31 or 2024-05-31T12:30:00"
+        raise DataError(f"{text[:40]!r} is not a time", where=row.where, why=why, help="--set data.time=")
+    return moment
+
+
+def _items(cell: Cell, where: str) -> tuple[str, ...]:
+    return tuple(_item(each, where) for each in (cell.split() if isinstance(cell, str) else cell))
+
+
+def _item(item: str, where: str) -> str:
+    """Return the name of an item: a text without white space. DataError for any other."""
     if not item or len(item.split()) != 1 or item != item.strip():
         why = "an item is a number, or a text without spaces"
-        raise DataError(f"{str(given)[:40]!r} is no item", where=where, why=why)
+        raise DataError(f"{item[:40]!r} is no item", where=where, why=why)
     return item

@@ -35,9 +35,8 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     if not set(TRAINING_ENDS) & given.keys():
         settings |= {"epochs": 1000, "early_stopping": 100}
     config = {"task": {"kind": "nodes"}, "data": data, "train": settings}
-    return Proposal(
-        config, [f"{found.told}: classes of nodes (task.kind = nodes)", told, "two layers of graph attention"]
-    )
+    reasons = [f"{found.told}: classes of nodes (task.kind = nodes)", *found.columns, told]
+    return Proposal(config, [*reasons, "two layers of graph attention"])
 
 
 def _split(source: Path) -> tuple[dict[str, int], str]:

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from regard.config.settings import TRAINING_ENDS
-from regard.core.untrusted_files import parse_json
-from regard.data.file_names import CONLL_U, JSON_LINES, has_ending
-from regard.data.reading import read_lines
-from regard.data.tables import column_names, is_table
-from regard.errors import RegardError
+from regard.core.wording import counted
+from regard.data.column_names import tagged_columns
+from regard.data.rows import DOCUMENT_START, Column, FileHead
+from regard.data.text_files import read_lines
 from regard.runs.config import Proposal
-from regard.tasks.held_out_parts import held_out_parts
-from regard.tasks.tagging.tagged_text import tagged_columns
+from regard.tasks.found_files import describe_columns, found_corpus, held_out_parts
+from regard.tasks.tagging.tagged_text import word_and_tag
 
 __all__ = ["choose"]
 
@@ -24,15 +23,15 @@ LOOKED_AT = 20_000  # lines
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
     """A tagger for a file of tagged sentences; None for any other files."""
-    if len(files) != 1 or not files[0].is_file():  # a pipe can be read once, by nobody who only looks
+    corpus = found_corpus(files)
+    data = given.get("data", {})
+    why = None if corpus is None else _kind(corpus.first, corpus.head)
+    if corpus is None or why is None:
         return None
-    try:
-        why = _kind(files[0])
-    except (RegardError, ValueError):  # whoever reads it next says so
-        return None
-    if why is None:
-        return None
-    parts, told = held_out_parts(files[0], valid, examples="sentences", hashed="their tokens")
+    columns = word_and_tag(corpus.first, data.get("token"), data.get("tag"))
+    if corpus.head.names and corpus.head.form in ("tsv", "word-lines"):
+        columns = tagged_columns(corpus.head.names, word_a_line=True) or columns
+    parts, told = held_out_parts(corpus, valid, examples="sentences", hashed="their tokens")
     settings: dict[str, Any] = {"batch_tokens": 1024, "clip_norm": 1.0}
     if "optimizer" not in given:
         settings |= {"optimizer": "adamw", "learning_rate": 2e-3, "warmup": 100}
@@ -43,31 +42,52 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     }  # fmt: skip
     config = {
         "task": {"kind": "tagging"},
-        "data": {**parts, "tokenizer": {"kind": "word"}, "hidden_tokens": 0.1},
+        "data": {**parts, **_named(columns), "tokenizer": {"kind": "word"}, "hidden_tokens": 0.1},
         "model": model,
         "train": settings,
     }
     reasons = [
-        f"{why}: a tagger (task.kind = tagging)", told,
+        f"{why}: a tagger (task.kind = tagging)", told, *_described(corpus.first, corpus.head, columns),
         "words with their beginnings, ends and shapes, read by a GRU in both directions",
     ]  # fmt: skip
     return Proposal(config, reasons)
 
 
-def _kind(path: Path) -> str | None:
-    """Why a file is one of tagged sentences; None where it is not."""
-    if is_table(path):
-        columns = tagged_columns(column_names(path))
+def _named(columns: tuple[Column, Column]) -> dict[str, Column]:
+    """Return the keys of data for columns that have names, or are not the usual ones."""
+    usual = all(isinstance(column, int) for column in columns)
+    return {} if usual else dict(zip(("token", "tag"), columns, strict=True))
+
+
+def _kind(path: Path, head: FileHead) -> str | None:
+    """Return why a file has tagged sentences; None where it has none."""
+    if head.form in ("csv", "parquet", "json-lines"):
+        columns = tagged_columns(head.names)
         return None if columns is None else f"columns {columns[0]} and {columns[1]} hold words and their tags"
-    if has_ending(path, CONLL_U):
+    if head.form == "conll-u":
         return "a .conllu has a word a line, with its tag"
-    if has_ending(path, JSON_LINES):
-        row = parse_json(next(iter(read_lines(path)), ""))
-        lists = isinstance(row, dict) and all(isinstance(row.get(key), list) for key in ("tokens", "tags"))
-        return "its lines have tokens and tags" if lists else None
-    if has_ending(path, (".tsv",)):
+    if head.form in ("tsv", "word-lines"):
         lines = list(islice(read_lines(path), LOOKED_AT))
         words = [line for line in lines if line.strip()]
-        alike = words and all(line.count("\t") == words[0].count("\t") > 0 for line in words)
-        return "it has a word a line, and blank lines between sentences" if alike and len(words) < len(lines) else None
+        alike = words and all(line.count("\t") == words[0].count("\t") for line in words)
+        if alike and len(words) < len(lines) and (head.form == "word-lines" or "\t" in words[0]):
+            return "it has a word a line, and blank lines between sentences"
     return None
+
+
+def _described(path: Path, head: FileHead, columns: tuple[Column, Column]) -> list[str]:
+    """Return the lines that say which columns are read, and which are not; and that lines of documents are left out."""
+    if head.names:
+        names = [str(column) for column in columns]
+        return describe_columns(head, {"word": names[:1], "tag": names[1:]})
+    if head.form in ("csv", "parquet", "json-lines"):
+        return []
+    lines = [line for line in islice(read_lines(path), LOOKED_AT) if line.strip() and not line.startswith("#")]
+    cells = lines[0].split("\t") if "\t" in lines[0] else lines[0].split()
+    left = [str(number) for number in range(1, len(cells) + 1) if number not in columns]
+    read = f"columns read: {columns[0]} (word), {columns[1]} (tag)"
+    described = [f"{read}; not read: {', '.join(left)} (--set data.tag={left[-1]} reads another)" if left else read]
+    starts = sum(line.split()[0] == DOCUMENT_START for line in lines)
+    if starts:
+        described.append(f"{counted(starts, 'line')} of {DOCUMENT_START} divide documents and are left out")
+    return described

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.config.settings import TRAINING_ENDS
 from regard.core.wording import counted
 from regard.data.corpora import CorpusConfig, read_pairs
 from regard.runs.config import Proposal
+from regard.tasks.found_files import describe_columns, found_corpus, held_out_parts
 from regard.tasks.translation.edge_signs import EdgeSigns
 
-__all__ = ["choose"]
+__all__ = ["choose", "choose_rows"]
 
 
 class _Size(NamedTuple):
@@ -129,6 +131,26 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, given: Mapping[str, 
     reasons += ["the order of an epoch is computed batch by batch: data.order = feistel"] if order else []
     reasons += [edges.advice] if edges.advice and train.target is None else []
     return Proposal({"data": {**parts, **data, **order}, "model": model, "train": settings}, reasons)
+
+
+def choose_rows(
+    files: Sequence[Path], corpus: CorpusConfig, valid: CorpusConfig | None, given: Mapping[str, Any]
+) -> Proposal:
+    """Choose for files with both sides in a row: a column of parts is used, and columns that are not read are named."""
+    found = found_corpus(files)
+    if found is None or not found.head.names:
+        return choose(corpus, valid, given)
+    marked: list[str] = []
+    if found.split is not None:
+        parts, reason = held_out_parts(found, [], examples="pairs", hashed="")
+        train: dict[str, Any] = parts["train"][0]
+        corpus = corpus.model_copy(update={"part": tuple(train["part"])})
+        if valid is None and found.parts.get("valid"):
+            valid = corpus.model_copy(update={"part": (found.split, "valid")})
+        marked = [reason.partition(";")[0]]
+    proposal = choose(corpus, valid, given)
+    columns = describe_columns(found.head, {"source": [corpus.source_key], "target": [corpus.target_key]})
+    return proposal._replace(reasons=[*proposal.reasons, *marked, *columns])
 
 
 def _is_spelling(source: _Side, target: _Side) -> bool:

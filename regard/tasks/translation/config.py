@@ -105,10 +105,13 @@ class TranslationConfig(RunConfig):
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
         """For two files, or one or more that hold both sides."""
         from regard.data.documents import holds_documents
-        from regard.tasks.translation.automatic_config import choose
+        from regard.tasks.translation.automatic_config import choose, choose_rows
 
         corpus = None if files and holds_documents(files[0]) else given_corpus(files)
-        return None if corpus is None else choose(corpus, _held_out(valid) if valid else None, given)
+        if corpus is None:
+            return None
+        held_out = _held_out(valid) if valid else None
+        return choose_rows(files, corpus, held_out, given) if corpus.target is None else choose(corpus, held_out, given)
 
     @classmethod
     def as_it_was(cls, values: Mapping[str, Any]) -> None:

@@ -1,0 +1,162 @@
+"""Well-known names of columns, in any case: texts, labels, sides of a pair, words and tags, sessions, nodes, parts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from regard.errors import DataError
+
+__all__ = [
+    "ITEM_LISTS", "LABELS", "NODES", "PAIR", "PARTS", "SPLITS", "TAGS", "document_columns", "edge_columns", "first_of",
+    "is_head", "label_like", "language_codes", "pair_columns", "part_of", "session_columns", "tagged_columns",
+    "text_columns", "time_column", "unnamed_counters",
+]  # fmt: skip
+
+PAIR = ("source", "target")
+# The sides of a pair: the first row of which both names exist counts.
+SIDES = (
+    PAIR, ("source", "translation"), ("src", "tgt"), ("src", "trg"), ("source_text", "target_text"),
+    ("document", "summary"), ("article", "summary"), ("dialogue", "summary"), ("text", "summary"),
+    ("article", "highlights"), ("body", "subject"), ("question", "answer"), ("input", "output"),
+    ("word", "pronunciation"), ("grapheme", "phoneme"),
+)  # fmt: skip
+LANGUAGE = re.compile(r"[a-z]{2,3}([-_][A-Za-z]{2,8})?")
+TEXTS = (
+    "text", "sentence", "review", "comment", "content", "body", "message", "tweet", "utterance", "question", "document",
+    "headline", "title", "sequence", "input",
+)  # fmt: skip
+LABELS = (
+    "label", "labels", "class", "category", "sentiment", "target", "stars", "rating", "score", "intent", "topic",
+    "polarity", "emotion", "gold_label", "entailment_label", "entailment_judgment", "relatedness_score", "y",
+)  # fmt: skip
+TEXT_PAIRS = (
+    ("premise", "hypothesis"), ("sentence1", "sentence2"), ("sentence_1", "sentence_2"), ("sentence_a", "sentence_b"),
+    ("text1", "text2"), ("text_a", "text_b"), ("question1", "question2"),
+)  # fmt: skip
+PROMPTS, COMPLETIONS = ("prompt", "instruction"), ("completion", "response")
+DOCUMENTS = ("text", "document", "content", "body")
+WORDS, TAGS = ("tokens", "words"), ("tags", "ner_tags", "pos_tags", "upos", "pos", "labels")  # of a sentence a row
+WORD, TAG = ("token", "word", "form"), ("tag", "ner", "ner_tag", "pos_tag", "upos", "pos", "label")  # of a word a line
+SESSIONS = (
+    "session", "session_id", "sessionid", "user", "user_id", "userid", "customer", "customer_id", "customerid",
+    "visitor", "visitor_id", "visitorid",
+)  # fmt: skip
+ITEMS = (
+    "item", "item_id", "itemid", "product", "product_id", "productid", "track_id", "trackid", "movie_id", "movieid",
+    "article_id", "articleid", "song_id", "songid",
+)  # fmt: skip
+ITEM_LISTS = ("items",)
+TIMES = ("timestamp", "time", "date", "datetime", "unixtime", "unix_time", "event_time", "created_at", "ts")
+NODES = ("node", "node_id", "nodeid", "id", "name")
+SPLITS = ("split", "part", "subset", "fold_name")
+EDGES = (
+    ("source", "target"), ("from", "to"), ("src", "dst"), ("src", "tgt"), ("head", "tail"), ("node1", "node2"),
+    ("node_1", "node_2"), ("source_id", "target_id"), ("from_id", "to_id"), ("u", "v"),
+)  # fmt: skip
+PARTS = {
+    "train": "train", "training": "train", "valid": "valid", "val": "valid", "validation": "valid", "dev": "valid",
+    "development": "valid", "test": "test", "testing": "test",
+}  # fmt: skip
+
+
+def first_of(names: Sequence[str], known: Iterable[str]) -> str | None:
+    """Return the column that the first of the ``known`` names means, whatever its case."""
+    spelled = {name.strip().lower(): name for name in reversed(names)}
+    return next((spelled[name] for name in known if name in spelled), None)
+
+
+def _first_pair(names: Sequence[str], pairs: Iterable[tuple[str, str]]) -> tuple[str, str] | None:
+    for one, other in pairs:
+        first, second = first_of(names, [one]), first_of(names, [other])
+        if first is not None and second is not None:
+            return first, second
+    return None
+
+
+def language_codes(names: Sequence[str]) -> tuple[str, str] | None:
+    """Return two different names that are codes of languages, all columns of a table; None for other names."""
+    known = len(names) == 2 and all(LANGUAGE.fullmatch(name) for name in names) and names[0] != names[1]
+    return (names[0], names[1]) if known else None
+
+
+def pair_columns(names: Sequence[str]) -> tuple[str, str] | None:
+    """Return the columns of a source and its target; None where the names do not tell."""
+    return _first_pair(names, SIDES) or language_codes(names)
+
+
+def text_columns(names: Sequence[str]) -> list[str]:
+    """Return the columns of two texts that belong together, or the column of one text; [] where there is none."""
+    pair = _first_pair(names, TEXT_PAIRS)
+    text = first_of(names, TEXTS)
+    return list(pair) if pair is not None else [] if text is None else [text]
+
+
+def document_columns(names: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the columns of a document: a prompt and its completion, or a text."""
+    prompt, completion = first_of(names, PROMPTS), first_of(names, COMPLETIONS)
+    if prompt is not None and completion is not None:
+        return prompt, completion
+    text = first_of(names, DOCUMENTS)
+    return None if text is None else (text,)
+
+
+def tagged_columns(names: Sequence[str], *, word_a_line: bool = False) -> tuple[str, str] | None:
+    """Return the columns of words and of their tags, lists or a word a line; None where the names do not tell."""
+    words = first_of(names, (*WORDS, *WORD) if word_a_line else WORDS)
+    tags = first_of(names, (*TAGS, *TAG) if word_a_line else TAGS)
+    return None if words is None or tags is None else (words, tags)
+
+
+def session_columns(names: Sequence[str]) -> tuple[str, str] | None:
+    """Return the columns of a session and of one of its items; None where the names do not tell."""
+    session, item = first_of(names, SESSIONS), first_of(names, ITEMS)
+    return None if session is None or item is None else (session, item)
+
+
+def time_column(names: Sequence[str]) -> str | None:
+    """Return the column of a point in time; None where no name tells."""
+    return first_of(names, TIMES)
+
+
+def edge_columns(names: Sequence[str]) -> tuple[str, str] | None:
+    """Return the columns of both ends of an edge; None where the names do not tell."""
+    return _first_pair(names, EDGES)
+
+
+def label_like(names: Iterable[str]) -> list[str]:
+    """Return the columns that look like labels, tags or targets by their names."""
+    known = {*LABELS, *TAGS, *TAG, *(target for _, target in SIDES), *COMPLETIONS}
+    return [name for name in names if name.strip().lower() in known]
+
+
+def is_head(cells: Sequence[str]) -> bool:
+    """Return whether the first line of a file without quoting names its columns, by names that are well known."""
+    labelled = text_columns(cells) and first_of(cells, LABELS) is not None
+    return len(cells) > 1 and (
+        bool(labelled)
+        or _first_pair(cells, SIDES) is not None
+        or tagged_columns(cells, word_a_line=True) is not None
+        or session_columns(cells) is not None
+    )
+
+
+def part_of(cell: str, where: str) -> str:
+    """Return the part of the data that a cell of a column of parts names: train, valid or test."""
+    part = PARTS.get(cell.strip().lower())
+    if part is None:
+        known = "train, valid (val, validation, dev) and test"
+        raise DataError(f"{cell[:40]!r} is not a part of the data", where=where, why=f"the parts are {known}")
+    return part
+
+
+def unnamed_counters(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    """Return the places of unnamed columns that count the rows from 0 or 1: the index that a data frame writes."""
+    found = []
+    for place, name in enumerate(names):
+        if name.strip() and not name.startswith("Unnamed: "):
+            continue
+        cells = [row[place] for row in rows]
+        if any(cells == [str(number) for number in range(start, start + len(cells))] for start in (0, 1)):
+            found.append(place)
+    return found

@@ -1,0 +1,324 @@
+"""Rows of files as named cells, whatever the format: CSV, TSV, Parquet, JSON lines, CoNLL-U, FASTA.
+
+Every reader of examples goes through ``read_rows``: it finds columns by number or by name in any case, reads lists in
+cells, takes the rows of one part, and names the file and line of what it cannot read.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from regard.core.untrusted_files import parse_json, shortened
+from regard.core.wording import counted
+from regard.data.column_names import is_head, part_of
+from regard.data.file_names import CONLL_U, JSON_LINES, has_ending
+from regard.data.molecules import FASTA, read_fasta
+from regard.data.tables import CSV, PARQUET, Cell, TableRow, missing_column, parquet_names, read_cells, read_parquet
+from regard.data.text_files import read_lines, refuse_pipe
+from regard.errors import DataError
+
+__all__ = [
+    "DOCUMENT_START",
+    "Column",
+    "FileHead",
+    "Form",
+    "Part",
+    "Row",
+    "column_names",
+    "form_of",
+    "read_head",
+    "read_rows",
+    "text_of",
+]  # fmt: skip
+
+Column = int | str  # a number from 1; or a name of the first line, in any case, or a key of JSON lines
+Part = tuple[str, str]  # a column, and the part of the data that its cells name: ("split", "train")
+Form = Literal["csv", "tsv", "parquet", "json-lines", "conll-u", "word-lines", "fasta", "text"]
+
+TSV, WORD_LINES = (".tsv", ".tab"), (".conll", ".bio", ".iob", ".iob2", ".iobes", ".bioes", ".bilou")
+ENDINGS: dict[Form, tuple[str, ...]] = {
+    "csv": CSV, "tsv": TSV, "parquet": PARQUET, "json-lines": JSON_LINES, "conll-u": CONLL_U, "word-lines": WORD_LINES,
+    "fasta": FASTA,
+}  # fmt: skip
+SAMPLED = 100  # rows, all of whose cells of a column must be lists for the column to hold lists
+DOCUMENT_START = "-DOCSTART-"  # the word of a line that divides documents (CoNLL-2003)
+ITEM = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?"""
+PYTHON_LIST = re.compile(rf"\[\s*(?:(?:{ITEM})\s*(?:,\s*(?:{ITEM})\s*)*,?\s*)?\]")
+
+
+class Row(NamedTuple):
+    """Cells of the requested columns, each a text or a tuple of texts; its file, and its first line (or row) from 1."""
+
+    cells: Mapping[Column, Cell]
+    path: Path
+    number: int
+
+    @property
+    def where(self) -> str:
+        return f"{self.path}:{self.number}"
+
+
+class FileHead(NamedTuple):
+    """The form of a file, and the names of its columns: () where they have none."""
+
+    form: Form
+    names: tuple[str, ...]
+
+
+def form_of(path: Path) -> Form:
+    """Return the form of a file by its ending, in any case, ``.gz`` or not; text for all others."""
+    return next((form for form, endings in ENDINGS.items() if has_ending(path, endings)), "text")
+
+
+def read_head(path: Path) -> FileHead:
+    """Read the names of the columns of a file; of JSON lines the keys of the first one. DataError if it is unreadable.
+
+    The first line of a TSV names its columns where its cells are well-known names (``column_names.is_head``).
+    """
+    refuse_pipe(path)
+    form = form_of(path)
+    names: Sequence[str] = ()
+    if form == "parquet":
+        names = parquet_names(path)
+    elif form == "csv":
+        names = [str(name) for name in next((row.cells for row in read_cells(path)), ())]
+    elif form == "json-lines":
+        number, line = next(((n, line) for n, line in enumerate(read_lines(path), 1) if line.strip()), (1, ""))
+        names = tuple(_parsed_object(line, f"{path}:{number}"))
+    elif form in ("tsv", "word-lines"):
+        cells = _cells(next(iter(read_lines(path))), form)
+        names = tuple(cells) if is_head(cells) else ()
+    return FileHead(form, tuple(names))
+
+
+def column_names(path: Path) -> tuple[str, ...]:
+    """Return the names of the columns of a file; () where they have none."""
+    return read_head(path).names
+
+
+def read_rows(
+    path: Path,
+    columns: Sequence[Column],
+    *,
+    lists: Collection[Column] = (),
+    grouped: bool = False,
+    part: Part | None = None,
+) -> Iterator[Row]:
+    """Yield the rows of a file with the cells of ``columns``.
+
+    Args:
+        path: a file of any form; plain or ``.gz``.
+        columns: numbers from 1 or names. Of a TSV names mean that its first line names the columns. Of FASTA the first
+            column is the sequence, the last one the last word of the line above it.
+        lists: those of the columns that may hold lists. Where all cells of the first hundred rows of such a column are
+            lists in JSON or Python (``['a', 'b']``), all of its cells must be.
+        grouped: whether the lines of a TSV up to a blank one are one row, each cell the tuple of its column.
+        part: the rows whose cell of that column names that part.
+
+    Raises:
+        DataError: with file and line, for a missing column, a row without it, and what the form does not allow.
+    """
+    refuse_pipe(path)
+    wanted = [*columns, *([part[0]] if part is not None and part[0] not in columns else [])]
+    rows = _with_lists(_rows_of(path, wanted, grouped), lists)
+    for row in rows:
+        if part is None or part_of(_single(row.cells[part[0]], part[0], row.where), row.where) == part[1]:
+            yield row
+
+
+def text_of(row: Row, column: Column) -> str:
+    """Return the text of a cell. DataError where it is a list."""
+    cell = row.cells[column]
+    if isinstance(cell, str):
+        return cell
+    raise DataError(f"{column!r} is a list", where=row.where, why="one text is read from this column")
+
+
+def _single(cell: Cell, column: Column, where: str) -> str:
+    """Return the one value of a cell, or of a group of lines with equal ones."""
+    if isinstance(cell, str):
+        return cell
+    if len({*cell}) != 1:
+        raise DataError(f"column {column} has several values in one sentence", where=where)
+    return cell[0]
+
+
+def _rows_of(path: Path, columns: Sequence[Column], grouped: bool) -> Iterator[Row]:
+    form = form_of(path)
+    if form in ("csv", "parquet"):
+        yield from _table_rows(path, columns)
+    elif form == "json-lines":
+        for number, line in enumerate(read_lines(path), start=1):
+            if line.strip():
+                yield _json_row(line, columns, path, number)
+    elif form == "fasta":
+        for record in read_fasta(path):
+            yield _fasta_row(record.words, record.sequence, columns, record.where)
+    elif grouped:
+        yield from _groups(_line_rows(path, columns, form), path)
+    else:
+        yield from (row for row in _line_rows(path, columns, form) if row is not None)
+
+
+def _table_rows(path: Path, columns: Sequence[Column]) -> Iterator[Row]:
+    """Rows of a CSV or Parquet file. DataError where there is none."""
+    csv = form_of(path) == "csv"
+    rows = read_cells(path) if csv else iter(())
+    names = next((row.cells for row in rows), ()) if csv else parquet_names(path)
+    where = f"{path}:1" if csv else str(path)
+    places = [_place(column, [str(name) for name in names], where) for column in columns]
+    found = _csv_cells(rows, places, len(names), path) if csv else read_parquet(path, [str(names[p]) for p in places])
+    number = 0
+    for number, cells in found:
+        yield Row(dict(zip(columns, cells, strict=True)), path, number)
+    if not number:
+        raise DataError("the table has no rows", where=str(path), why="it holds nothing but the names of its columns")
+
+
+def _csv_cells(rows: Iterator[TableRow], places: Sequence[int], width: int, path: Path) -> Iterator[TableRow]:
+    for number, cells in rows:
+        if len(cells) != width:
+            raise DataError(
+                f"the row has {counted(len(cells), 'cell')}",
+                where=f"{path}:{number}",
+                why=f"the first line names {counted(width, 'column')}",
+                help="a cell with a comma or a line break is written in quotes",
+            )
+        yield TableRow(number, tuple(cells[place] for place in places))
+
+
+def _place(column: Column, names: Sequence[str], where: str) -> int:
+    """Return the place of a column, by number or by name: as it is written, or else in any case."""
+    if isinstance(column, int):
+        if column > len(names):
+            raise missing_column(f"number {column}", names, where)
+        return column - 1
+    same = [place for place, name in enumerate(names) if name == column]
+    same = same or [place for place, name in enumerate(names) if name.strip().lower() == column.strip().lower()]
+    if not same:
+        raise missing_column(column, names, where)
+    if len(same) > 1:
+        raise DataError(f"two columns are named {column!r}", where=where, help="give each a name of its own")
+    return same[0]
+
+
+def _json_row(line: str, columns: Sequence[Column], path: Path, number: int) -> Row:
+    where = f"{path}:{number}"
+    keys = _parsed_object(line, where)
+    cells = {column: _json_cell(keys, str(column), where) for column in columns}
+    return Row(cells, path, number)
+
+
+def _parsed_object(line: str, where: str) -> dict[str, Any]:
+    try:
+        found = parse_json(line)
+    except ValueError as error:
+        raise DataError("the line is not JSON", where=where, why=str(error)) from error
+    if not isinstance(found, dict):
+        raise DataError("the line is not a JSON object", where=where, why="an example is an object with a key a column")
+    return found
+
+
+def _json_cell(keys: Mapping[str, Any], key: str, where: str) -> Cell:
+    name = next((each for each in (key, *keys) if each in keys and each.strip().lower() == key.strip().lower()), None)
+    value = None if name is None else keys[name]
+    if isinstance(value, str | int | float):
+        return str(value)
+    if isinstance(value, list):
+        if all(type(each) in (str, int) for each in value):
+            return tuple(map(str, value))
+        why = f"it is {shortened(str(value))}"
+        raise DataError(f"the list under {key!r} holds neither texts nor whole numbers", where=where, why=why)
+    known = shortened(", ".join(islice(keys, 20))) or "none"
+    why = f"its keys are {known.encode('utf-8', 'backslashreplace').decode()}"
+    near = missing_column(key, [*islice(keys, 20)], where).help
+    raise DataError(f"the line has no text under {key!r}", where=where, why=why, help=near)
+
+
+def _fasta_row(words: Sequence[str], sequence: str, columns: Sequence[Column], where: str) -> Row:
+    if len(columns) > 1 and len(words) < 2:
+        what = "the record has no label"
+        raise DataError(what, where=where, why="it is the last word of the line: >name label")
+    path, _, number = where.rpartition(":")
+    return Row({columns[0]: sequence} | dict.fromkeys(columns[1:], words[-1]), Path(path), int(number))
+
+
+def _cells(line: str, form: Form) -> list[str]:
+    """Return the cells of a line: between tabs; of word lines without a tab between spaces."""
+    return line.split() if form == "word-lines" and "\t" not in line else line.split("\t")
+
+
+def _line_rows(path: Path, columns: Sequence[Column], form: Form) -> Iterator[Row | None]:
+    """Rows of a file of lines with tabs between cells; None for a blank line."""
+    places: list[int] | None = None
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip(" "):
+            yield None
+            continue
+        cells = _cells(line, form)
+        if form == "conll-u" and (line.startswith("#") or not cells[0].isdigit()):
+            continue  # a comment; 1-2, a token of several words; 1.1, a word that is not written
+        if places is None:
+            named = any(isinstance(column, str) for column in columns)
+            places = [_place(column, cells if named else [""] * column, f"{path}:1") for column in columns]  # type: ignore[operator]
+            if named:
+                continue
+        if len(cells) <= max(places):
+            raise DataError(
+                f"the line has {counted(len(cells), 'column')}",
+                where=f"{path}:{number}",
+                why=f"columns {', '.join(map(str, columns))} are read",
+                help="cells are separated by tabs; a config names the columns that are read (regard train --help)",
+            )
+        yield Row({column: cells[place] for column, place in zip(columns, places, strict=True)}, path, number)
+
+
+def _groups(rows: Iterator[Row | None], path: Path) -> Iterator[Row]:
+    """Rows of the lines between blank ones; lines that divide documents are left out."""
+    group: list[Row] = []
+    for row in chain(rows, [None]):
+        if row is not None and next(iter(row.cells.values())) != DOCUMENT_START:
+            group.append(row)
+        elif group and row is None:
+            cells = {column: tuple(str(line.cells[column]).strip() for line in group) for column in group[0].cells}
+            for column in cells:
+                if "" in cells[column]:
+                    line = group[cells[column].index("")]
+                    raise DataError(f"column {column} is empty", where=line.where, why="every word has each column")
+            yield Row(cells, path, group[0].number)
+            group = []
+
+
+def _with_lists(rows: Iterator[Row], columns: Collection[Column]) -> Iterator[Row]:
+    """Rows in which the cells of these columns are lists where the first rows have lists alone."""
+    if not columns:
+        yield from rows
+        return
+    first = list(islice(rows, SAMPLED))
+    listed = {column for column in columns if first and all(_looks_like_list(row.cells[column]) for row in first)}
+    for row in chain(first, rows):
+        cells = {column: _parsed_list(row.cells[column], column, row.where) for column in listed}
+        yield row._replace(cells={**row.cells, **cells}) if cells else row
+
+
+def _looks_like_list(cell: Cell) -> bool:
+    return isinstance(cell, str) and cell.strip().startswith("[") and cell.strip().endswith("]")
+
+
+def _parsed_list(cell: Cell, column: Column, where: str) -> tuple[str, ...]:
+    """Return the items of a list that is written in JSON, or in Python as a data frame writes it."""
+    if not isinstance(cell, str):
+        return cell
+    try:
+        found = parse_json(cell)
+    except ValueError:
+        found = ast.literal_eval(cell.strip()) if PYTHON_LIST.fullmatch(cell.strip()) else None
+    if not isinstance(found, list) or not all(isinstance(each, str | int | float) for each in found):
+        why = f"the other cells of this column are lists, and this one is {shortened(cell)}"
+        raise DataError(f"the cell of {column!r} is not a list", where=where, why=why, help='["a", "b"], or []')
+    return tuple(map(str, found))

@@ -1,0 +1,135 @@
+"""Files that nobody wrote a config for: whether they are one corpus, its columns, and its part for validation."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from regard.core.wording import counted
+from regard.data.column_names import PARTS, SPLITS, first_of
+from regard.data.file_names import named_files
+from regard.data.rows import FileHead, form_of, read_head, read_rows, text_of
+from regard.data.text_files import first_bytes
+from regard.errors import DataError, RegardError
+
+__all__ = ["FoundCorpus", "describe_columns", "found_corpus", "held_out_parts", "require_known_form"]
+
+_SHARES = {"train": [0.0, 0.9], "valid": [0.9, 1.0]}
+
+
+class FoundCorpus(NamedTuple):
+    """Files of one form with the same columns.
+
+    ``source``: as a config names them. ``first``: the first file, which speaks for all. ``split``: the column that
+    assigns rows to parts, where there is one, and how many rows each part has.
+    """
+
+    source: str | list[str]
+    first: Path
+    head: FileHead
+    split: str | None
+    parts: Mapping[str, int]
+
+
+def found_corpus(names: Sequence[Path]) -> FoundCorpus | None:
+    """Return the corpus that files or patterns are; None where they are not all readable, of one form and alike."""
+    try:
+        files = [file for name in names for file in named_files(name)]
+        if not files or not all(file.is_file() for file in files):  # a pipe can be read once, by nobody who only looks
+            return None
+        heads = [read_head(file) for file in files]
+    except RegardError:  # whoever reads it next says so
+        return None
+    if any(head.form != heads[0].form or _spelled(head) != _spelled(heads[0]) for head in heads):
+        return None
+    source = str(names[0]) if len(names) == 1 else [str(name) for name in names]
+    column = first_of(heads[0].names, SPLITS)
+    parts = None if column is None else _rows_by_part(files, column)
+    return FoundCorpus(source, files[0], heads[0], None if parts is None else column, parts or {})
+
+
+def require_known_form(path: Path) -> None:
+    """DataError for a file that would be read as plain text, though labels or keys are in it, or it is no text.
+
+    Each help is a command that makes a file of it which is read.
+    """
+    if path.name.lower().endswith((".npz", ".npy", ".parquet", ".pq")):
+        return  # read by their own libraries
+    first = first_bytes(path).lstrip()
+    name = shlex.quote(path.name)
+    stem = shlex.quote(path.name.split(".")[0])
+    if path.name.lower().endswith((".json", ".json.gz")) and first[:1] in (b"[", b"{"):
+        command = (
+            "python3 -c 'import json, sys; [print(json.dumps(row)) for row in json.load(sys.stdin)]' "
+            f"< {name} > {stem}.jsonl"
+        )
+        raise DataError("a .json file is one value; a row of JSON lines is read", where=str(path), help=command)
+    if form_of(path) == "text" and first.startswith(b"__label__"):
+        command = f"sed -E 's/^__label__([^ ]+) (.*)$/\\2\\t\\1/' {name} > {stem}.tsv"
+        why = "its lines begin with __label__, which a language model would learn as text"
+        raise DataError("labels of fastText are not read", where=str(path), why=why, help=command)
+
+
+def _spelled(head: FileHead) -> set[str]:
+    """Return the names of columns; of JSON lines nothing, since the first object need not have all keys."""
+    return set() if head.form == "json-lines" else {name.strip().lower() for name in head.names}
+
+
+def _rows_by_part(files: Sequence[Path], column: str) -> Counter[str] | None:
+    """Count the rows of each part; None where a cell of the column names no part."""
+    counts = Counter[str]()
+    try:
+        for file in files:
+            for row in read_rows(file, [column]):
+                part = PARTS.get(text_of(row, column).strip().lower())
+                if part is None:
+                    return None
+                counts[part] += 1
+    except RegardError:  # whoever reads it next says so
+        return None
+    return counts
+
+
+def describe_columns(head: FileHead, read: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return one line that says which columns are read as what, and which are not read; no line without names."""
+    if not head.names:
+        return []
+    used = [f"{', '.join(names)} ({role})" for role, names in read.items() if names]
+    known = {name for names in read.values() for name in names}
+    left = [name or "(unnamed)" for name in head.names if name not in known]
+    return [f"columns read: {', '.join(used)}" + (f"; not read: {', '.join(left)}" if left else "")]
+
+
+def held_out_parts(
+    corpus: FoundCorpus, valid: Sequence[Path], *, examples: str, hashed: str
+) -> tuple[dict[str, list[dict[str, Any]]], str]:
+    """Return the tables ``train`` and ``valid`` of the data in a config, and the reason for people.
+
+    Args:
+        corpus: the files. A column of parts decides where it exists.
+        valid: files to validate on.
+        examples: what examples are called, in the plural.
+        hashed: what the hash is of that holds a tenth out where nothing else decides.
+    """
+    whole: dict[str, Any] = {"source": corpus.source}
+    marked = ""
+    if corpus.split is not None:
+        if not corpus.parts.get("train"):
+            what = f"no row is marked train in the column {corpus.split!r}"
+            known = ", ".join(f"{name} {count:,}" for name, count in corpus.parts.items())
+            raise DataError(what, where=str(corpus.first), why=f"its parts are {known}", help="rename the column")
+        test = corpus.parts.get("test", 0)
+        rest = f"; {counted(test, 'row')} marked test left for regard evaluate" if test else ""
+        marked = f"column {corpus.split}: {counted(corpus.parts['train'], 'row')} to train on{rest}; "
+        whole["part"] = [corpus.split, "train"]
+    if valid:
+        given = [{"source": str(each)} for each in valid]
+        return {"train": [whole], "valid": given}, f"{marked}validates on the {examples} given"
+    if corpus.parts.get("valid"):
+        held_out = {**whole, "part": [corpus.split, "valid"]}
+        return {"train": [whole], "valid": [held_out]}, f"{marked}{corpus.parts['valid']:,} marked valid to validate on"
+    parts = {name: [{**whole, "share": share}] for name, share in _SHARES.items()}
+    return parts, f"{marked}no validation {examples} given: a tenth of them is held out, by a hash of {hashed}"
