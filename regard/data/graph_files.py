@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from regard.core.untrusted_files import shortened
 from regard.core.wording import counted, did_you_mean
-from regard.data.array_errors import UNREADABLE
 from regard.data.feature_file import FeatureFile
+from regard.data.foreign_errors import foreign_errors
 from regard.data.graphs import PARTS, UNLABELLED, Graph, edge_pairs
 from regard.data.reading import read_lines
 from regard.errors import DataError
@@ -68,16 +68,13 @@ def class_sizes(nodes: Path) -> list[int]:
 
 def _arrays(path: Path, only: str | None = None) -> dict[str, npt.NDArray[Any]]:
     """The arrays of a file, plain numbers alone; or the one of a name."""
-    try:
+    with foreign_errors("the file is no .npz of plain arrays", path):
         with zipfile.ZipFile(path) as packed:
             _require_bounded(packed, path)
             for member in packed.infolist():
                 _require_its_size(packed, member)
         with np.load(path, allow_pickle=False) as found:
             return {name: found[name] for name in found.files if only in (None, name)}
-    except UNREADABLE as error:
-        why = str(error) or "a header is none"
-        raise DataError("the file is no .npz of plain arrays", where=str(path), why=why) from error
 
 
 def _require_bounded(packed: zipfile.ZipFile, path: Path) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 from regard.core.atomic_files import write_bytes_atomically
 from regard.core.installation import extra_command
 from regard.core.untrusted_files import SMALL, read_bytes
+from regard.data.foreign_errors import foreign_errors, unreadable
 from regard.data.notes import Frame
-from regard.data.text_files import unreadable
 from regard.errors import ConfigError, DataError
 
 __all__ = ["read_midi", "write_midi"]
@@ -30,14 +30,12 @@ def read_midi(path: Path, steps: int) -> list[Frame]:
     mido = _library()
     if not path.is_file():
         raise unreadable(path, FileNotFoundError())
-    try:
+    with foreign_errors("this is no MIDI file", path):
         file = mido.MidiFile(file=io.BytesIO(read_bytes(path, SMALL)))
         if file.ticks_per_beat < 1:
             raise ValueError("its times are of frames of film (SMPTE), or of no ticks a quarter note")
         ticks = file.ticks_per_beat / steps
         sounding = list(_notes(mido.merge_tracks(file.tracks), ticks))
-    except (ArithmeticError, EOFError, IndexError, KeyError, LookupError, OSError, TypeError, ValueError) as error:
-        raise DataError("this is no MIDI file", where=str(path), why=str(error) or type(error).__name__) from error
     if not sounding:
         raise DataError("no note sounds in this file", where=str(path))
     first, last = min(begin for _, begin, _ in sounding), max(end for _, _, end in sounding)

@@ -12,7 +12,8 @@ from regard.core.installation import extra_command
 from regard.core.untrusted_files import parse_json, shortened
 from regard.core.wording import counted
 from regard.data.file_names import JSON_LINES, has_ending
-from regard.data.text_files import read_lines, unreadable
+from regard.data.foreign_errors import foreign_errors
+from regard.data.text_files import read_lines
 from regard.errors import ConfigError, DataError
 
 __all__ = [
@@ -50,7 +51,7 @@ def column_names(path: Path) -> tuple[str, ...]:
             raise DataError("a line is not JSON", where=f"{path}:1", why=str(error)) from error
         return tuple(row) if isinstance(row, dict) else ()
     if has_ending(path, PARQUET):
-        return tuple(_opened(path).schema_arrow.names)
+        return _column_names(_opened(path), path)
     for _, cells in _csv_rows(path):
         return cells
     return ()
@@ -147,30 +148,27 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
 
 def _parquet_rows(path: Path, columns: Sequence[str]) -> Iterator[TableRow]:
     file, number = _opened(path), 0
-    names = file.schema_arrow.names
+    names = _column_names(file, path)
     for column in columns:
         _place(column, names, str(path))
-    try:
+    with foreign_errors("the Parquet file is damaged", path, line=lambda: number + 1):
         for batch in file.iter_batches(batch_size=ROWS, columns=list(dict.fromkeys(columns))):
             values = [batch.column(column).to_pylist() for column in columns]
             for cells in zip(*values, strict=True):
                 number += 1
                 where = f"{path}:{number}"
                 yield TableRow(number, tuple(_cell(*each, where) for each in zip(cells, columns, strict=True)))
-    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
-        raise DataError("the Parquet file is damaged", where=f"{path}:{number + 1}", why=str(error)) from error
+
+
+def _column_names(file: Any, path: Path) -> tuple[str, ...]:
+    with foreign_errors("the Parquet file is damaged", path):
+        return tuple(file.schema_arrow.names)
 
 
 def _opened(path: Path) -> Any:
     parquet = _library()
-    try:
-        with path.open("rb"):
-            pass
+    with foreign_errors("this is no Parquet file", path):
         return parquet.ParquetFile(path)
-    except OSError as error:
-        raise unreadable(path, error) from error
-    except ValueError as error:
-        raise DataError("this is no Parquet file", where=str(path), why=str(error)) from error
 
 
 def _library() -> Any:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import codecs
-import difflib
-import gzip
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
-from regard.errors import DataError, StorageError
+from regard.data.foreign_errors import foreign_errors, unreadable
+from regard.data.packed_files import open_unpacked
+from regard.errors import DataError, RegardError
 
 __all__ = ["read_lines", "read_raw_lines", "refuse_pipe", "require_content", "unreadable"]
 
@@ -36,12 +34,12 @@ def require_content(path: Path) -> None:
     """DataError for a file, ``.gz`` or not, that is empty or has blank lines alone; read as far as its first sign."""
     read = 0
     try:
-        with _opened(path) as file:
+        with foreign_errors("the file is damaged", path), open_unpacked(path) as file:
             while chunk := file.read(CHUNK):
                 if chunk.removeprefix(codecs.BOM_UTF8).strip():
                     return
                 read += len(chunk)
-    except (OSError, EOFError, zlib.error):  # whoever reads it next says so
+    except RegardError:  # reported by the next reader
         return
     raise DataError(
         "there is nothing in this file",
@@ -74,34 +72,8 @@ def read_lines(path: Path) -> Iterator[str]:
 
 def read_raw_lines(path: Path) -> Iterator[bytes]:
     """Yield lines as ``read_lines`` does, but undecoded: any bytes will do, and an empty file has no lines."""
-    number = 0
-    try:
-        with _opened(path) as file:
-            for number, raw in enumerate(file, start=1):
-                line = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
-                yield line.removesuffix(b"\n").removesuffix(b"\r")
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError("a gzip file is truncated or damaged", where=f"{path}:{number + 1}", why=str(error)) from error
-    except OSError as error:
-        raise unreadable(path, error) from error
-
-
-def _opened(path: Path) -> IO[bytes] | gzip.GzipFile:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
-
-
-def unreadable(path: Path, error: OSError) -> Exception:
-    """The error that says why a file cannot be opened, with the nearest name where there is none."""
-    if isinstance(error, PermissionError):
-        return StorageError("no permission to read the file", where=str(path))
-    if isinstance(error, IsADirectoryError):
-        return DataError("this is a folder, not a text file", where=str(path))
-    if not isinstance(error, FileNotFoundError | NotADirectoryError):
-        return DataError("the file cannot be read", where=str(path), why=error.strerror or str(error))
-    folder = path.parent
-    if not folder.is_dir():
-        return DataError("there is no such file", where=str(path), why=f"the folder {folder} is missing too")
-    near = difflib.get_close_matches(path.name, [entry.name for entry in folder.iterdir()], n=1, cutoff=0.4)
-    return DataError(
-        "there is no such file", where=str(path), help=f"did you mean {folder / near[0]}?" if near else None
-    )
+    number, what = 0, "a gzip file is truncated or damaged"
+    with foreign_errors(what, path, line=lambda: number + 1), open_unpacked(path) as file:
+        for number, raw in enumerate(file, start=1):
+            line = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
+            yield line.removesuffix(b"\n").removesuffix(b"\r")

@@ -8,8 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.data.array_errors import UNREADABLE
 from regard.data.file_names import has_ending
+from regard.data.foreign_errors import foreign_errors
 from regard.data.reading import read_lines
 from regard.errors import RegardError
 
@@ -51,9 +51,9 @@ def found_graph(files: Sequence[Path]) -> FoundGraph | None:
 
 def _of_arrays(files: Sequence[Path]) -> FoundGraph | None:
     try:
-        with zipfile.ZipFile(files[0]) as packed:
+        with foreign_errors("the file is no .npz of plain arrays", files[0]), zipfile.ZipFile(files[0]) as packed:
             names = {each.filename for each in packed.infolist()}
-    except UNREADABLE:  # whoever reads it next says so
+    except RegardError:  # reported by the next reader
         return None
     if "edges.npy" not in names:
         return None

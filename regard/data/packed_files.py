@@ -1,0 +1,67 @@
+"""Files that may be gzipped, read as a stream of bytes: what unpacks out of proportion to the file is refused."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from regard.errors import DataError
+
+__all__ = ["FREE", "RATIO", "open_unpacked"]
+
+RATIO = 100  # unpacked bytes for each packed one: text packs 3 to 20 times smaller
+FREE = 1 << 26  # unpacked bytes that any file may have
+
+
+def open_unpacked(path: Path, *, free: int = FREE, ratio: int = RATIO) -> BinaryIO:
+    """Open a file for reading, of a ``.gz`` what it unpacks to.
+
+    Reading raises DataError beyond ``free`` unpacked bytes and beyond ``ratio`` for each packed one, and what ``gzip``
+    raises: read within ``foreign_errors``.
+    """
+    if path.suffix != ".gz":
+        return path.open("rb")
+    packed = gzip.open(path, "rb")
+    limit = max(free, ratio * path.stat().st_size)
+    return io.BufferedReader(cast(io.RawIOBase, _Bounded(packed, path, limit)))
+
+
+class _Bounded(io.RawIOBase):
+    """Unpacked bytes of a gzip file up to a limit; the limit holds for the place reached, so seeking back is free."""
+
+    def __init__(self, packed: gzip.GzipFile, path: Path, limit: int) -> None:
+        self._packed, self._path, self._limit = packed, path, limit
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+        count = cast(io.RawIOBase, self._packed).readinto(buffer)
+        self._require_bounded()
+        return count or 0
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        place = self._packed.seek(offset, whence)
+        self._require_bounded()
+        return place
+
+    def tell(self) -> int:
+        return self._packed.tell()
+
+    def close(self) -> None:
+        self._packed.close()
+        super().close()
+
+    def _require_bounded(self) -> None:
+        if self._packed.tell() > self._limit:
+            raise DataError(
+                f"the file unpacks to more than {self._limit:,} bytes",
+                where=str(self._path),
+                why=f"it has {self._path.stat().st_size:,} bytes itself; text packs 3 to 20 times smaller",
+                help=f"gunzip {self._path}, and name the unpacked file",
+            )
