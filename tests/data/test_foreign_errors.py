@@ -22,7 +22,7 @@ from regard.tasks.graph_found import found_graph
 REGARD = Path(__file__).parents[2] / "regard"
 # Calls that parse what others wrote. The attributes of the second line belong to objects that parse lazily.
 PARSERS = {
-    "gzip.open(", "gzip.GzipFile(", "zipfile.ZipFile(", "np.load(", "mido.MidiFile(file=", "mido.merge_tracks(",
+    "gzip.open(", "gzip.GzipFile(", "zipfile.ZipFile(", "np.load(", "mido.MidiFile(file=",
     "parquet.ParquetFile(", "open_unpacked(",
 }  # fmt: skip
 LAZY = {".iter_batches", ".to_pylist", ".schema_arrow"}
