@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.data.foreign_errors import foreign_errors
+from regard.data.text_files import refuse_pipe
 from regard.errors import DataError
 
 __all__ = ["FeatureFile"]
@@ -26,6 +27,7 @@ class FeatureFile:
 
     def __init__(self, path: Path, *, by_rows: bool = False) -> None:
         self.path, self.by_rows = path, by_rows
+        refuse_pipe(path)
         with foreign_errors("the file is no .npy of plain numbers", path):
             found: Any = np.load(path, mmap_mode="r", allow_pickle=False)
         if not isinstance(found, np.memmap) or found.ndim != 2 or found.dtype.kind not in "fiu" or not min(found.shape):

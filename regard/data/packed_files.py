@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import gzip
 import io
+import sys
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from regard.errors import DataError
 
-__all__ = ["FREE", "RATIO", "open_unpacked"]
+__all__ = ["FREE", "RATIO", "longest_line", "open_unpacked"]
 
 RATIO = 100  # unpacked bytes for each packed one: text packs 3 to 20 times smaller
 FREE = 1 << 26  # unpacked bytes that any file may have
+LINE_RATIO, FREE_LINE = 20, 1 << 24  # the same for one line
 
 
 def open_unpacked(path: Path, *, free: int = FREE, ratio: int = RATIO) -> BinaryIO:
@@ -26,6 +28,11 @@ def open_unpacked(path: Path, *, free: int = FREE, ratio: int = RATIO) -> Binary
     packed = gzip.open(path, "rb")
     limit = max(free, ratio * path.stat().st_size)
     return io.BufferedReader(cast(io.RawIOBase, _Bounded(packed, path, limit)))
+
+
+def longest_line(path: Path) -> int:
+    """Return the bytes that a line may have: a line of JSON takes up to 24 times its length when it is parsed."""
+    return max(FREE_LINE, LINE_RATIO * path.stat().st_size) if path.suffix == ".gz" else sys.maxsize
 
 
 class _Bounded(io.RawIOBase):

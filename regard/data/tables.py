@@ -1,4 +1,4 @@
-"""Rows of tables with named columns: CSV by the standard library, Parquet by ``pyarrow`` (the extra ``tables``)."""
+"""Rows of tables with named columns: CSV by the standard library, and Parquet."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.core.installation import extra_command
 from regard.core.untrusted_files import parse_json, shortened
 from regard.core.wording import counted
 from regard.data.file_names import JSON_LINES, has_ending
-from regard.data.foreign_errors import foreign_errors
+from regard.data.parquet_files import ParquetFile
 from regard.data.text_files import read_lines
-from regard.errors import ConfigError, DataError
+from regard.errors import DataError
 
 __all__ = [
     "TABLES", "Cell", "TableRow", "column_names", "first_of", "is_table", "missing_column", "read_table",
@@ -25,7 +24,6 @@ CSV, PARQUET = (".csv",), (".parquet", ".pq")
 TABLES = CSV + PARQUET
 SEPARATORS = ",;\t"  # the one that the first line has most of: some programs write a semicolon
 LONGEST = 1 << 28  # characters of a cell: the standard library's limit, of a field of one document, is 128 KB
-ROWS = 1024  # of a Parquet file that are in memory at once
 
 Cell = str | tuple[str, ...]  # a tuple: the list of texts that a cell of a Parquet file holds
 
@@ -51,7 +49,7 @@ def column_names(path: Path) -> tuple[str, ...]:
             raise DataError("a line is not JSON", where=f"{path}:1", why=str(error)) from error
         return tuple(row) if isinstance(row, dict) else ()
     if has_ending(path, PARQUET):
-        return _column_names(_opened(path), path)
+        return ParquetFile(path).names
     for _, cells in _csv_rows(path):
         return cells
     return ()
@@ -147,37 +145,12 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
 
 
 def _parquet_rows(path: Path, columns: Sequence[str]) -> Iterator[TableRow]:
-    file, number = _opened(path), 0
-    names = _column_names(file, path)
+    file = ParquetFile(path)
     for column in columns:
-        _place(column, names, str(path))
-    with foreign_errors("the Parquet file is damaged", path, line=lambda: number + 1):
-        for batch in file.iter_batches(batch_size=ROWS, columns=list(dict.fromkeys(columns))):
-            values = [batch.column(column).to_pylist() for column in columns]
-            for cells in zip(*values, strict=True):
-                number += 1
-                where = f"{path}:{number}"
-                yield TableRow(number, tuple(_cell(*each, where) for each in zip(cells, columns, strict=True)))
-
-
-def _column_names(file: Any, path: Path) -> tuple[str, ...]:
-    with foreign_errors("the Parquet file is damaged", path):
-        return tuple(file.schema_arrow.names)
-
-
-def _opened(path: Path) -> Any:
-    parquet = _library()
-    with foreign_errors("this is no Parquet file", path):
-        return parquet.ParquetFile(path)
-
-
-def _library() -> Any:
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        what, help = "Parquet files need pyarrow", extra_command("tables")
-        raise ConfigError(what, why="it is not installed here", help=help) from error
-    return pyarrow.parquet
+        _place(column, file.names, str(path))
+    for number, cells in enumerate(file.rows(columns), start=1):
+        where = f"{path}:{number}"
+        yield TableRow(number, tuple(_cell(*each, where) for each in zip(cells, columns, strict=True)))
 
 
 def _cell(value: Any, column: str, where: str) -> Cell:

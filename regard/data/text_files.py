@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from regard.data.foreign_errors import foreign_errors, unreadable
-from regard.data.packed_files import open_unpacked
+from regard.data.packed_files import longest_line, open_unpacked
 from regard.errors import DataError, RegardError
 
 __all__ = ["read_lines", "read_raw_lines", "refuse_pipe", "require_content", "unreadable"]
@@ -72,8 +72,12 @@ def read_lines(path: Path) -> Iterator[str]:
 
 def read_raw_lines(path: Path) -> Iterator[bytes]:
     """Yield lines as ``read_lines`` does, but undecoded: any bytes will do, and an empty file has no lines."""
-    number, what = 0, "a gzip file is truncated or damaged"
-    with foreign_errors(what, path, line=lambda: number + 1), open_unpacked(path) as file:
+    number, damaged = 0, "a gzip file is truncated or damaged"
+    with foreign_errors(damaged, path, line=lambda: number + 1), open_unpacked(path) as file:
+        limit = longest_line(path)
         for number, raw in enumerate(file, start=1):
+            if len(raw) > limit:
+                what, help = f"a line has more than {limit:,} bytes", f"gunzip {path}, and name the unpacked file"
+                raise DataError(what, where=f"{path}:{number}", help=help)
             line = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
             yield line.removesuffix(b"\n").removesuffix(b"\r")

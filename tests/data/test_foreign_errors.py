@@ -23,9 +23,9 @@ REGARD = Path(__file__).parents[2] / "regard"
 # Calls that parse what others wrote. The attributes of the second line belong to objects that parse lazily.
 PARSERS = {
     "gzip.open(", "gzip.GzipFile(", "zipfile.ZipFile(", "np.load(", "mido.MidiFile(file=",
-    "parquet.ParquetFile(", "open_unpacked(",
+    "self._parquet.ParquetFile(", "open_unpacked(",
 }  # fmt: skip
-LAZY = {".iter_batches", ".to_pylist", ".schema_arrow"}
+LAZY = {".iter_batches", ".schema_arrow"}
 
 
 class PanicException(BaseException):
