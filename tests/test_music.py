@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,111 @@ def test_notes_go_to_the_nearest_frame_and_last_one_at_least(tmp_path: Path) -> 
         on(67, 0),  # never ends
     )
     assert read_midi(path, 1) == [(60,), (60, 64), (67,)]
+
+
+def tracks(path: Path, *tracks: bytes, kind: int = 1, quarter: int = 480) -> Path:
+    """Write a file of tracks, each the bytes of its events without the end of the track."""
+    whole = [b"MTrk" + struct.pack(">I", len(track) + 4) + track + b"\x00\xff\x2f\x00" for track in tracks]
+    path.write_bytes(b"MThd" + struct.pack(">IHHH", 6, kind, len(tracks), quarter) + b"".join(whole))
+    return path
+
+
+def events(*ticks_and_notes: tuple[int, int]) -> bytes:
+    """Note-on of a pitch, note-off of a negative one, at ticks from the beginning."""
+    data, before = b"", 0
+    for tick, pitch in ticks_and_notes:
+        data += vlq(tick - before) + bytes([0x90 if pitch > 0 else 0x80, abs(pitch), 80])
+        before = tick
+    return data
+
+
+def vlq(number: int) -> bytes:
+    """A number of MIDI: seven bits a byte, all but the last with the eighth bit set."""
+    rest = b"" if number < 128 else vlq(number >> 7)
+    return bytes(byte | 0x80 for byte in rest) + bytes([number & 127])
+
+
+C4, D4, E4, G4, C5 = 60, 62, 64, 67, 72
+LONG, AGAIN = ((0, C4), (1920, -C4)), ((480, C4), (960, -C4))
+
+
+@pytest.mark.parametrize("merged", [False, True], ids=["two tracks", "one track"])
+def test_a_pitch_sounds_as_long_as_one_voice_holds_it(tmp_path: Path, merged: bool) -> None:
+    fifth = ((1440, G4), (1920, -G4))
+    voices = [sorted(LONG + AGAIN + fifth)] if merged else [LONG, AGAIN + fifth]
+    path = tracks(tmp_path / "unison.mid", *(events(*voice) for voice in voices))
+    assert read_midi(path, 1) == [(C4,), (C4,), (C4,), (C4, G4)]
+
+
+@pytest.mark.parametrize(
+    "voices",
+    [
+        [((480, C4), (1440, -C4)), ((0, C4), (480, -C4))],
+        [((0, C4), (480, C4), (480, -C4), (1440, -C4))],
+        [((0, C4), (480, -C4), (480, C4), (1440, -C4))],
+    ],
+    ids=["other track", "strike first", "end first"],
+)
+def test_a_note_struck_again_in_the_tick_of_its_end_goes_on(tmp_path: Path, voices: list[Any]) -> None:
+    path = tracks(tmp_path / "repeat.mid", *(events(*voice) for voice in voices))
+    assert read_midi(path, 1) == [(C4,)] * 3
+    assert read_midi(path, 2) == [(C4,)] * 6
+
+
+def test_independent_pieces_in_a_file_are_refused(tmp_path: Path) -> None:
+    path = tracks(tmp_path / "type2.mid", events((0, C4), (960, -C4)), events((0, C5), (960, -C5)), kind=2)
+    with pytest.raises(DataError, match="2 independent pieces"):
+        read_midi(path, 1)
+    path = tracks(tmp_path / "one.mid", events((0, C4), (960, -C4)), kind=2)
+    assert read_midi(path, 1) == [(C4,), (C4,)]
+
+
+@pytest.mark.parametrize("quarter", [480, 96])
+def test_an_even_rhythm_off_the_beat_stays_even(tmp_path: Path, quarter: int) -> None:
+    eighths = [(C4, 1), (D4, 3), (E4, 5), (G4, 7)]
+    half = quarter // 2
+    notes = [event for pitch, at in eighths for event in ((at * half, pitch), ((at + 1) * half, -pitch))]
+    assert read_midi(tracks(tmp_path / "offbeat.mid", events(*notes), quarter=quarter), 1) == [
+        (C4,),
+        (D4,),
+        (E4,),
+        (G4,),
+    ]
+
+
+def test_a_note_that_never_ends_lasts_a_frame(tmp_path: Path) -> None:
+    path = tracks(tmp_path / "neverends.mid", events((0, C4), (0, E4), (960, -E4)) + b"\x87\x40\xff\x01\x01x")
+    assert read_midi(path, 1) == [(C4, E4), (E4,)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9), st.sampled_from([C4, E4])), min_size=1, max_size=12))
+def test_frames_are_the_union_of_notes(tmp_path_factory: pytest.TempPathFactory, notes: list[Any]) -> None:
+    """However many voices hold a pitch, and on however many tracks."""
+    path = tmp_path_factory.mktemp("midi") / "drawn.mid"
+    each = [events((begin, pitch), (begin + length, -pitch)) for begin, length, pitch in notes]
+    ends = sorted(
+        (tick, kind, pitch)
+        for begin, length, pitch in notes
+        for tick, kind, pitch in ((begin, 1, pitch), (begin + length, 0, -pitch))
+    )
+    first, last = min(begin for begin, _, _ in notes), max(begin + length for begin, length, _ in notes)
+    expected = [
+        tuple(sorted({pitch for begin, length, pitch in notes if begin <= step < begin + length}))
+        for step in range(first, last)
+    ]
+    assert read_midi(tracks(path, *each, quarter=1), 1) == expected
+    assert read_midi(tracks(path, events(*((tick, pitch) for tick, _, pitch in ends)), quarter=1), 1) == expected
+
+
+def test_frames_are_in_proportion_to_the_file(tmp_path: Path) -> None:
+    """A few bytes that hold many pitches for very long are refused after counted steps, without taking memory."""
+    chord = events(*((0, pitch) for pitch in range(1, 128)), *((90_000, -pitch) for pitch in range(1, 128)))
+    path = tracks(tmp_path / "chord.mid", chord, quarter=1)
+    with pytest.raises(DataError, match="more than 1,048,576 sounding pitches") as caught:
+        read_midi(path, 1)
+    assert f"{path.stat().st_size:,} bytes" in str(caught.value.why) and caught.value.help
+    held = tracks(tmp_path / "held.mid", events((0, C4), (90_000, -C4)), quarter=1)
+    assert len({id(frame) for frame in read_midi(held, 1)}) == 1, "equal frames share memory"
 
 
 @pytest.mark.parametrize(

@@ -238,7 +238,7 @@ def test_files_of_features_that_are_none(arrays, tmp_path):
     np.save(tmp_path / "object.npy", np.array([[{}]]), allow_pickle=True)
     np.save(tmp_path / "nan.npy", np.array([[1, 2], [3, np.nan]]))
     told = {"short": "no .npy", "flat": "are numbers", "text": "are numbers", "columns": "column by column",
-            "object": "no .npy", "missing": "no .npy"}  # fmt: skip
+            "object": "no .npy", "missing": "no such file"}  # fmt: skip
     for name, words in told.items():
         with pytest.raises(DataError, match=words):
             FeatureFile(tmp_path / f"{name}.npy")
@@ -299,7 +299,7 @@ def test_a_small_archive_of_large_arrays_is_not_unpacked(tmp_path: Path, monkeyp
     path, bomb = tmp_path / "g.npz", {"edges": np.array([[0, 1]]), "x": np.zeros((1000, 1000), np.int8)}
     np.savez_compressed(path, **bomb)
     assert read_graph(path, None).nodes == 1000
-    monkeypatch.setattr("regard.data.graph_files.FREE", 1000)
+    monkeypatch.setattr("regard.data.npz_files.FREE", 1000)
     with monkeypatch.context() as patch:
         patch.setattr(np, "load", None)
         with pytest.raises(DataError, match="too large") as refused:
@@ -307,6 +307,6 @@ def test_a_small_archive_of_large_arrays_is_not_unpacked(tmp_path: Path, monkeyp
     assert f"it has {path.stat().st_size:,} bytes" in str(refused.value.why) and ".npy" in str(refused.value.help)
     np.savez(path, **bomb)
     assert read_graph(path, None).nodes == 1000
-    monkeypatch.setattr("regard.data.graph_files.MOST", 1000)
+    monkeypatch.setattr("regard.data.npz_files.MOST", 1000)
     with pytest.raises(DataError, match="too large"):
         read_graph(path, None)

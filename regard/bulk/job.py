@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from regard.bulk.scan import Block, blocks_of, require_readable
 from regard.core import atomic_files
-from regard.data.text_files import is_gzipped
+from regard.data.packed_files import is_gzipped
 from regard.errors import ConfigError, DataError
 
 __all__ = ["QUARANTINE", "BulkJob", "open_job"]

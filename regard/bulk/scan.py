@@ -6,23 +6,22 @@ Of a ``.gz`` the bytes are those of the text in it, which every block after the 
 from __future__ import annotations
 
 import codecs
-import gzip
 import hashlib
-import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
+from regard.data.foreign_errors import foreign_errors
 from regard.data.text_files import open_bytes, read_raw_lines, refuse_pipe
 from regard.errors import DataError
 
 __all__ = ["Block", "BlockReader", "blocks_of", "require_readable"]
 
 PIECE = 1 << 20  # bytes read at a time
+DAMAGED = "a gzip file is truncated or damaged"
 LARGEST = 1 << 26  # bytes after which a block ends however few lines it has
 
 
@@ -48,23 +47,28 @@ def blocks_of(path: Path, lines: int, advance: Callable[[int], None]) -> Iterato
     """The number of lines, the end and the sha256 of each block of ``lines`` lines; ``advance`` is told bytes."""
     digest, begun, offset, cut = hashlib.sha256(), 0, 0, 0
     last = b""
-    with _opened(path) as file:
-        while piece := file.read(PIECE):
-            ends = np.flatnonzero(np.frombuffer(piece, np.uint8) == ord("\n")) + 1
-            done, at = 0, 0
-            while len(ends) - done + begun >= lines or (offset + len(piece) - cut > LARGEST and done < len(ends)):
-                count = min(lines - begun, len(ends) - done)
-                done += count
-                digest.update(piece[at : ends[done - 1]])
-                at = int(ends[done - 1])
-                yield begun + count, offset + at, digest.hexdigest()
-                digest, begun, cut = hashlib.sha256(), 0, offset + at
-            digest.update(piece[at:])
-            begun += len(ends) - done
-            offset, last = offset + len(piece), piece[-1:]
-            advance(len(piece))
+    for piece in _pieces(path):
+        ends = np.flatnonzero(np.frombuffer(piece, np.uint8) == ord("\n")) + 1
+        done, at = 0, 0
+        while len(ends) - done + begun >= lines or (offset + len(piece) - cut > LARGEST and done < len(ends)):
+            count = min(lines - begun, len(ends) - done)
+            done += count
+            digest.update(piece[at : ends[done - 1]])
+            at = int(ends[done - 1])
+            yield begun + count, offset + at, digest.hexdigest()
+            digest, begun, cut = hashlib.sha256(), 0, offset + at
+        digest.update(piece[at:])
+        begun += len(ends) - done
+        offset, last = offset + len(piece), piece[-1:]
+        advance(len(piece))
     if offset > cut:
         yield begun + (last != b"\n"), offset, digest.hexdigest()
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with foreign_errors(DAMAGED, path), open_bytes(path) as file:
+        while piece := file.read(PIECE):
+            yield piece
 
 
 class BlockReader:
@@ -83,10 +87,10 @@ class BlockReader:
     def lines(self, block: Block) -> list[bytes]:
         """The lines of a block without their ends. DataError where it is not what it was when the job began."""
         path = self._paths[block.input]
-        with _explained(path):
+        with foreign_errors(DAMAGED, path):
             if self._open != block.input:
                 self._held.close()
-                self._held, self._open = _open(path), block.input
+                self._held, self._open = open_bytes(path), block.input
             self._held.seek(block.start)
             data = self._held.read(block.end - block.start)
         if hashlib.sha256(data).hexdigest() != block.sha256:
@@ -98,23 +102,3 @@ class BlockReader:
         if block.start == 0:
             data = data.removeprefix(codecs.BOM_UTF8)
         return [line.removesuffix(b"\r") for line in data.removesuffix(b"\n").split(b"\n")]
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    with _explained(path), _open(path) as file:
-        yield file
-
-
-def _open(path: Path) -> BinaryIO:
-    return cast(BinaryIO, open_bytes(path))
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError("a gzip file is truncated or damaged", where=str(path), why=str(error)) from error
-    except OSError as error:
-        raise DataError("the file cannot be read", where=str(path), why=error.strerror or str(error)) from error

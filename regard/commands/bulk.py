@@ -170,7 +170,7 @@ def _once(advance: Callable[[int], None]) -> Report:
 
 @contextmanager
 def _reading(files: Sequence[Path]) -> Iterator[Callable[[int], None]]:
-    from regard.data.text_files import is_gzipped
+    from regard.data.packed_files import is_gzipped
 
     total = sum(file.stat().st_size for file in files if file.is_file() and not is_gzipped(file))
     with progress("reading", total or None, unit="bytes") as advance:

@@ -66,7 +66,8 @@ def open_lines(file: Path | None, *, watched: bool) -> Iterator[tuple[Iterator[s
     A line that is not UTF-8 raises DataError with its number. With ``watched``, waiting for a line ends with
     BrokenPipeError as soon as nobody reads standard output any more.
     """
-    from regard.data.text_files import is_gzipped, read_lines
+    from regard.data.packed_files import is_gzipped
+    from regard.data.text_files import read_lines
 
     if file is not None and (not file.exists() or file.is_file() or file.is_dir() or is_gzipped(file)):
         yield read_lines(file), _always

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.array_errors import UNREADABLE
+from regard.data.foreign_errors import foreign_errors
+from regard.data.text_files import refuse_pipe
 from regard.errors import DataError
 
 __all__ = ["FeatureFile"]
@@ -26,11 +27,9 @@ class FeatureFile:
 
     def __init__(self, path: Path, *, by_rows: bool = False) -> None:
         self.path, self.by_rows = path, by_rows
-        try:
+        refuse_pipe(path)
+        with foreign_errors("the file is no .npy of plain numbers", path):
             found: Any = np.load(path, mmap_mode="r", allow_pickle=False)
-        except UNREADABLE as error:
-            why = str(error) or "its header is none"
-            raise DataError("the file is no .npy of plain numbers", where=str(path), why=why) from error
         if not isinstance(found, np.memmap) or found.ndim != 2 or found.dtype.kind not in "fiu" or not min(found.shape):
             shape, dtype = getattr(found, "shape", "no array"), getattr(found, "dtype", "no numbers")
             raise DataError("features are numbers (nodes, features)", where=str(path), why=f"it has {shape}, {dtype}")

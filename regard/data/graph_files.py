@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import zipfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,23 +13,20 @@ import numpy.typing as npt
 
 from regard.core.untrusted_files import shortened
 from regard.core.wording import counted, did_you_mean
-from regard.data.array_errors import UNREADABLE
 from regard.data.column_names import EDGES, NODES, SPLITS, edge_columns, first_of, part_of, unnamed_counters
 from regard.data.feature_file import FeatureFile
 from regard.data.file_names import has_ending
 from regard.data.graphs import PARTS, UNLABELLED, Graph, edge_pairs
+from regard.data.npz_files import read_arrays, require_sparse
 from regard.data.tables import read_cells
 from regard.errors import DataError
 
 __all__ = ["class_sizes", "edge_places", "node_columns", "read_graph", "save_graph"]
 
-MOST = 1 << 32  # bytes of all arrays of a file
-RATIO, FREE = 100, 1 << 28  # of a packed file: bytes for each of its own, and those that any may have
 LARGEST = 1e30  # number of a table
 NODE, LABEL, PART = "node", "label", "split"  # columns of a table of nodes; all others are features
 NODE_LABELS = ("label", "class", "category", "y")
 MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
-HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
@@ -44,7 +40,7 @@ def read_graph(
     if has_ending(nodes, (".npz",)):
         if edges is not None:
             raise DataError("a .npz has its edges in itself", where=str(edges), help="leave the file of edges out")
-        return _of_arrays(_arrays(nodes), nodes, directed, features)
+        return _of_arrays(read_arrays(nodes), nodes, directed, features)
     if features is not None:
         raise DataError("a table of nodes has its features itself", where=str(nodes), help="leave data.….features out")
     if edges is None:
@@ -57,7 +53,7 @@ def read_graph(
 def class_sizes(nodes: Path) -> list[int]:
     """The number of nodes of each class, of a .npz or a table of nodes; nothing but labels is kept."""
     if has_ending(nodes, (".npz",)):
-        labels: Iterable[object] = _arrays(nodes, "y").get("y", np.zeros(0, np.int64)).ravel().tolist()
+        labels: Iterable[object] = read_arrays(nodes, "y").get("y", np.zeros(0, np.int64)).ravel().tolist()
         return list(Counter(label for label in labels if label != UNLABELLED).values())
     rows = _rows(nodes)
     columns = node_columns(next(rows, (0, list[str]()))[1])
@@ -65,45 +61,6 @@ def class_sizes(nodes: Path) -> list[int]:
         return []
     place = columns.label
     return list(Counter(cells[place] for _, cells in rows if len(cells) > place and cells[place]).values())
-
-
-def _arrays(path: Path, only: str | None = None) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of a file, plain numbers alone; or the one of a name."""
-    try:
-        with zipfile.ZipFile(path) as packed:
-            _require_bounded(packed, path)
-            for member in packed.infolist():
-                _require_its_size(packed, member)
-        with np.load(path, allow_pickle=False) as found:
-            return {name: found[name] for name in found.files if only in (None, name)}
-    except UNREADABLE as error:
-        why = str(error) or "a header is none"
-        raise DataError("the file is no .npz of plain arrays", where=str(path), why=why) from error
-
-
-def _require_bounded(packed: zipfile.ZipFile, path: Path) -> None:
-    """DataError where the arrays unpack to more than is read: a small file must not fill the memory."""
-    size, own = sum(each.file_size for each in packed.infolist()), path.stat().st_size
-    most = min(max(RATIO * own, FREE), MOST)
-    if size > most:
-        raise DataError(
-            "the arrays of the file are too large", where=str(path),
-            why=f"it has {own:,} bytes, its arrays {size:,}, and {most:,} are read",
-            help="save features as a .npy, which is read where it lies (data.….features), or as a matrix in compressed "
-            "rows, and arrays by numpy.savez, which packs nothing; see docs/how-to/graphs.md",
-        )  # fmt: skip
-
-
-def _require_its_size(packed: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
-    """Raise ValueError where an array's header says another size than its bytes have: memory is taken by the header."""
-    with packed.open(member) as file:
-        version = np.lib.format.read_magic(file)
-        if version not in HEADERS:
-            raise ValueError(f"{member.filename} is of version {version}")
-        shape, _, dtype = HEADERS[version](file)
-        size = math.prod(shape) * dtype.itemsize
-        if min(shape, default=0) < 0 or file.tell() + size != member.file_size:
-            raise ValueError(f"the header of {member.filename} says {size:,} bytes, and it has {member.file_size:,}")
 
 
 def _of_arrays(arrays: Arrays, path: Path, directed: bool, file: FeatureFile | None) -> Graph:
@@ -122,6 +79,8 @@ def _of_arrays(arrays: Arrays, path: Path, directed: bool, file: FeatureFile | N
 
     if file is not None and {"x", "x_data"} & arrays.keys():
         raise refuse("there are features in both files", f"{file.path} has some, too")
+    if file is None and "x" in arrays:
+        require_sparse(array("x", "fiub", 2), path)
     nodes, features, entries, values = _features(arrays, array, refuse) if file is None else _of_file(file)
     edges = array("edges", "iu", 2)
     if edges.shape[1] != 2:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from regard.core.untrusted_files import LARGE, parse_json, read_bytes
+from regard.core.untrusted_files import LARGE, parse_json
+from regard.data.foreign_errors import foreign_errors
 from regard.data.midi import read_midi
 from regard.data.notes import PITCHES, Frame
+from regard.data.packed_files import open_unpacked
+from regard.data.text_files import refuse_pipe
 from regard.errors import DataError
 
 __all__ = ["read_pieces"]
 
 MIDI = (".mid", ".midi")
+UNPACKED, UNPACKED_RATIO = 1 << 24, 20  # bytes of JSON, each of which may take 24 bytes of memory
 SILENCE = -1  # a voice that does not sound, where each frame lists every voice
 
 
@@ -40,17 +43,13 @@ def read_pieces(path: Path, *, steps: int, part: str | None = None) -> Iterator[
 
 
 def _read(path: Path) -> Any:
-    try:
-        content = read_bytes(path, LARGE)
-        if path.suffix == ".gz":
-            with gzip.open(path) as file:
-                content = file.read(LARGE + 1)
+    refuse_pipe(path)
+    with foreign_errors("the music cannot be read", path):
+        with open_unpacked(path, free=UNPACKED, ratio=UNPACKED_RATIO) as file:
+            content = file.read(LARGE + 1)
         if len(content) > LARGE:
             raise ValueError(f"it has more than {LARGE:,} bytes")
         return parse_json(content)
-    except (OSError, EOFError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise DataError("the music cannot be read", where=str(path), why=why) from error
 
 
 def _part(found: Any, part: str | None, path: Path) -> list[Any]:

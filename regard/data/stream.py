@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import shutil
-import zlib
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -19,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from regard.core.atomic_files import commit_folder, explain_os_errors, hidden_sibling
 from regard.data.encoding import encode_chunks, processes_for
 from regard.data.file_names import FileNames, named_files, spelled
+from regard.data.foreign_errors import foreign_errors
 from regard.data.prepared import open_prepared
 from regard.data.shared_files import PartName
 from regard.data.text_files import open_bytes, refuse_pipe
@@ -230,17 +230,15 @@ def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
 
 def _lines(path: Path) -> Iterator[str]:
     refuse_pipe(path)
-    try:
-        with open_bytes(path) as raw, io.TextIOWrapper(raw, encoding="utf-8", newline="") as file:
-            yield from file
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path} is not UTF-8", where=str(path), why=f"byte {error.start:,} of a block: {error.reason}",
-            help=f"iconv -t UTF-8 -f ENCODING {path} > text.txt",
-        ) from error  # fmt: skip
-    except (OSError, EOFError, zlib.error) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise DataError(f"{path} cannot be read", where=str(path), why=why) from error
+    with foreign_errors(f"{path} cannot be read", path), open_bytes(path) as raw:
+        with io.TextIOWrapper(raw, encoding="utf-8", newline="") as file:
+            try:
+                yield from file
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"{path} is not UTF-8", where=str(path), why=f"byte {error.start:,} of a block: {error.reason}",
+                    help=f"iconv -t UTF-8 -f ENCODING {path} > text.txt",
+                ) from error  # fmt: skip
 
 
 def _characters(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""Rows of CSV by the standard library, and of Parquet by ``pyarrow`` (the extra ``tables``)."""
+"""Rows of tables with named columns: CSV by the standard library, and Parquet."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.core.installation import extra_command
 from regard.core.untrusted_files import shortened
 from regard.data.file_names import has_ending
-from regard.data.text_files import read_lines, unreadable
-from regard.errors import ConfigError, DataError
+from regard.data.parquet_files import ParquetFile
+from regard.data.text_files import read_lines
+from regard.errors import DataError
 
 __all__ = [
     "CSV",
@@ -30,7 +30,6 @@ CSV, PARQUET = (".csv",), (".parquet", ".pq")
 TABLES = CSV + PARQUET
 SEPARATORS = ",;\t"  # the one that the first line has most of: some programs write a semicolon
 LONGEST = 1 << 28  # characters of a cell: the standard library's limit, of a field of one document, is 128 KB
-ROWS = 1024  # of a Parquet file that are in memory at once
 
 Cell = str | tuple[str, ...]  # a tuple: the list of texts that a cell of a Parquet file holds
 
@@ -91,7 +90,7 @@ def read_cells(path: Path, separator: str | None = None) -> Iterator[TableRow]:
 
 def parquet_names(path: Path) -> tuple[str, ...]:
     """Return the names of the columns of a Parquet file. DataError if it cannot be read."""
-    return tuple(_opened(path).schema_arrow.names)
+    return ParquetFile(path).names
 
 
 def read_parquet(path: Path, columns: Sequence[str]) -> Iterator[TableRow]:
@@ -99,37 +98,9 @@ def read_parquet(path: Path, columns: Sequence[str]) -> Iterator[TableRow]:
 
     DataError, naming the row, for a cell that is neither text nor a number nor a list of such, and a damaged file.
     """
-    file, number = _opened(path), 0
-    try:
-        for batch in file.iter_batches(batch_size=ROWS, columns=list(dict.fromkeys(columns))):
-            values = [batch.column(column).to_pylist() for column in columns]
-            for cells in zip(*values, strict=True):
-                number += 1
-                where = f"{path}:{number}"
-                yield TableRow(number, tuple(_cell(*each, where) for each in zip(cells, columns, strict=True)))
-    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
-        raise DataError("the Parquet file is damaged", where=f"{path}:{number + 1}", why=str(error)) from error
-
-
-def _opened(path: Path) -> Any:
-    parquet = _library()
-    try:
-        with path.open("rb"):
-            pass
-        return parquet.ParquetFile(path)
-    except OSError as error:
-        raise unreadable(path, error) from error
-    except ValueError as error:
-        raise DataError("this is no Parquet file", where=str(path), why=str(error)) from error
-
-
-def _library() -> Any:
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        what, help = "Parquet files need pyarrow", extra_command("tables")
-        raise ConfigError(what, why="it is not installed here", help=help) from error
-    return pyarrow.parquet
+    for number, cells in enumerate(ParquetFile(path).rows(columns), start=1):
+        where = f"{path}:{number}"
+        yield TableRow(number, tuple(_cell(*each, where) for each in zip(cells, columns, strict=True)))
 
 
 def _cell(value: Any, column: str, where: str) -> Cell:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import codecs
-import difflib
-import gzip
 import io
 import shlex
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from regard.errors import DataError, StorageError
+from regard.data.foreign_errors import foreign_errors, unreadable
+from regard.data.packed_files import is_gzipped, longest_line, open_unpacked
+from regard.errors import DataError, RegardError
 
 __all__ = [
     "first_bytes",
-    "is_gzipped",
     "open_bytes",
     "read_lines",
     "read_raw_lines",
@@ -25,6 +23,7 @@ __all__ = [
 ]
 
 CHUNK = 1 << 16  # bytes
+DAMAGED = "a gzip file is truncated or damaged"
 SIGNATURE = 1 << 12  # bytes at the start of a file that tell what it is
 ZEROS = 16  # bytes of 0 among them, from which on a file is no text
 
@@ -65,12 +64,12 @@ def require_content(path: Path) -> None:
     """DataError for a file, ``.gz`` or not, that is empty or has blank lines alone; read as far as its first sign."""
     read = 0
     try:
-        with gzip.open(path) if is_gzipped(path) else path.open("rb") as file:
+        with foreign_errors("the file is damaged", path), open_unpacked(path) as file:
             while chunk := file.read(CHUNK):
                 if chunk.removeprefix(codecs.BOM_UTF8).strip():
                     return
                 read += len(chunk)
-    except (OSError, EOFError, zlib.error):  # whoever reads it next says so
+    except RegardError:  # reported by the next reader
         return
     raise DataError(
         "there is nothing in this file",
@@ -105,37 +104,29 @@ def read_lines(path: Path) -> Iterator[str]:
 
 def first_bytes(path: Path) -> bytes:
     """Return the first bytes of a text file, unpacked. DataError where it cannot be read or is no text."""
-    try:
-        with open_bytes(path) as file:
-            return file.peek(SIGNATURE).removeprefix(codecs.BOM_UTF8)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError("a gzip file is truncated or damaged", where=f"{path}:1", why=str(error)) from error
-    except OSError as error:
-        raise unreadable(path, error) from error
+    with foreign_errors(DAMAGED, path, line=lambda: 1), open_bytes(path) as file:
+        return file.peek(SIGNATURE).removeprefix(codecs.BOM_UTF8)
 
 
 def read_raw_lines(path: Path) -> Iterator[bytes]:
     """Yield lines as ``read_lines`` does, but undecoded: an empty file has no lines."""
     number = 0
-    try:
-        with open_bytes(path) as file:
-            for number, raw in enumerate(file, start=1):
-                line = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
-                yield line.removesuffix(b"\n").removesuffix(b"\r")
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError("a gzip file is truncated or damaged", where=f"{path}:{number + 1}", why=str(error)) from error
-    except OSError as error:
-        raise unreadable(path, error) from error
+    with foreign_errors(DAMAGED, path, line=lambda: number + 1), open_bytes(path) as file:
+        limit = longest_line(path)
+        for number, raw in enumerate(file, start=1):
+            if len(raw) > limit:
+                what, help = f"a line has more than {limit:,} bytes", f"gunzip {path}, and name the unpacked file"
+                raise DataError(what, where=f"{path}:{number}", help=help)
+            line = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
+            yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
-def is_gzipped(path: Path) -> bool:
-    """Return whether a name ends in ``.gz``, in any case."""
-    return path.name.lower().endswith(".gz")
+def open_bytes(path: Path) -> io.BufferedReader:
+    """Open a text file, unpacked where its name ends in ``.gz``; read within ``foreign_errors``.
 
-
-def open_bytes(path: Path) -> io.BufferedReader | gzip.GzipFile:
-    """Open a text file, unpacked where its name ends in ``.gz``. DataError where its first bytes are of no text."""
-    file = gzip.open(path, "rb") if is_gzipped(path) else path.open("rb")
+    DataError where its first bytes are of no text.
+    """
+    file = open_unpacked(path)
     try:
         _refuse_other_kinds(path, file.peek(SIGNATURE))
     except BaseException:
@@ -183,20 +174,3 @@ def _is_utf8(first: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def unreadable(path: Path, error: OSError) -> Exception:
-    """The error that says why a file cannot be opened, with the nearest name where there is none."""
-    if isinstance(error, PermissionError):
-        return StorageError("no permission to read the file", where=str(path))
-    if isinstance(error, IsADirectoryError):
-        return DataError("this is a folder, not a text file", where=str(path))
-    if not isinstance(error, FileNotFoundError | NotADirectoryError):
-        return DataError("the file cannot be read", where=str(path), why=error.strerror or str(error))
-    folder = path.parent
-    if not folder.is_dir():
-        return DataError("there is no such file", where=str(path), why=f"the folder {folder} is missing too")
-    near = difflib.get_close_matches(path.name, [entry.name for entry in folder.iterdir()], n=1, cutoff=0.4)
-    return DataError(
-        "there is no such file", where=str(path), help=f"did you mean {folder / near[0]}?" if near else None
-    )

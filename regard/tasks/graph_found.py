@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.core.wording import counted
-from regard.data.array_errors import UNREADABLE
 from regard.data.column_names import edge_columns, session_columns
 from regard.data.file_names import has_ending
+from regard.data.foreign_errors import foreign_errors
 from regard.data.graph_files import NodeColumns, node_columns
 from regard.data.tables import read_cells
 from regard.errors import RegardError
@@ -78,9 +78,9 @@ def _described(head: Sequence[str], columns: NodeColumns, edge: Sequence[str], e
 
 def _of_arrays(files: Sequence[Path]) -> FoundGraph | None:
     try:
-        with zipfile.ZipFile(files[0]) as packed:
+        with foreign_errors("the file is no .npz of plain arrays", files[0]), zipfile.ZipFile(files[0]) as packed:
             names = {each.filename for each in packed.infolist()}
-    except UNREADABLE:  # whoever reads it next says so
+    except RegardError:  # reported by the next reader
         return None
     if "edges.npy" not in names:
         return None

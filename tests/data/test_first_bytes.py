@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from regard.data.file_names import has_ending
-from regard.data.text_files import is_gzipped, read_lines, read_raw_lines
+from regard.data.packed_files import is_gzipped
+from regard.data.text_files import read_lines, read_raw_lines
 from regard.errors import DataError
 
 TEXT = "text,label\nein Hündchen,x\nzwei,y\n"

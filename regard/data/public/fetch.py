@@ -6,19 +6,19 @@ A file appears under its name only if its text has the pinned SHA-256. What a br
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import os
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
 from regard.core.atomic_files import explain_os_errors
+from regard.data.foreign_errors import foreign_errors
+from regard.data.packed_files import open_unpacked
 from regard.data.public.catalogue import PublicCorpus, PublicFile
 from regard.data.public.download import PAUSES, download
-from regard.errors import DataError, StorageError
+from regard.errors import DataError
 
 __all__ = ["FetchedFile", "Progress", "copy", "fetch"]
 
@@ -174,22 +174,25 @@ def _read(source: Path, file: PublicFile, out: BinaryIO | None = None) -> None:
     """Read the text of ``source``, into ``out`` if given. Raises _ChecksumMismatch unless it is that of ``file``."""
     digest, size = hashlib.sha256(), 0
     try:
-        with gzip.open(source) if source.suffix == ".gz" else source.open("rb") as opened:
-            while chunk := opened.read(CHUNK):
-                size += len(chunk)
-                if size > file.size:  # also stops a small .gz of a vast text
-                    raise _ChecksumMismatch(f"its text is longer than {file.size:,} bytes")
-                digest.update(chunk)
-                if out:
-                    out.write(chunk)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise _ChecksumMismatch(f"it is not whole gzip: {error}") from error
-    except PermissionError as error:
-        raise StorageError("no permission to read the file", where=str(source)) from error
+        for chunk in _chunks(source):
+            size += len(chunk)
+            if size > file.size:  # also stops a small .gz of a vast text
+                raise _ChecksumMismatch(f"its text is longer than {file.size:,} bytes")
+            digest.update(chunk)
+            if out:
+                out.write(chunk)
+    except DataError as error:
+        raise _ChecksumMismatch(f"{error.what}: {error.why}") from error
     if size < file.size:
         raise _ChecksumMismatch(f"its text has {size:,} bytes instead of {file.size:,}")
     if digest.hexdigest() != file.sha256:
         raise _ChecksumMismatch(f"its sha256 is {digest.hexdigest()} instead of {file.sha256}")
+
+
+def _chunks(source: Path) -> Iterator[bytes]:
+    with foreign_errors("it is not whole gzip", source), open_unpacked(source) as opened:
+        while chunk := opened.read(CHUNK):
+            yield chunk
 
 
 def _how_to_copy(corpus: PublicCorpus) -> str:

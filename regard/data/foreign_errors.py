@@ -1,0 +1,77 @@
+"""Exceptions of other libraries' parsers as errors that name the file, and errors of opening a file."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from regard.core.untrusted_files import shortened
+from regard.errors import DataError, RegardError, StorageError
+
+__all__ = ["foreign_errors", "unreadable"]
+
+PANIC = "PanicException"  # of libraries written in Rust: not derived from Exception, in no module that can be imported
+
+
+@contextmanager
+def foreign_errors(
+    what: str,
+    path: Path,
+    *,
+    line: Callable[[], int] | None = None,
+    error: type[RegardError] = DataError,
+    help: str | None = None,
+) -> Iterator[None]:
+    """Raise any exception of the block, which parses ``path`` by another library, as an error that names the file.
+
+    No list of exceptions is complete: parsers raise what their authors did not think of. Keep the block to the calls
+    into the library, since a defect of our own code would look like a damaged file. RegardErrors pass, as do requests
+    to stop (KeyboardInterrupt, SystemExit, GeneratorExit). MemoryError and RecursionError do not: inside a parser they
+    follow from the file.
+
+    Args:
+        what: First sentence of the error, where the system did open the file.
+        path: File that is parsed; names the place.
+        line: Returns the number of the line that is parsed.
+        error: Class of the error.
+        help: Remedy.
+    """
+    try:
+        yield
+    except RegardError:
+        raise
+    except BaseException as failure:
+        if isinstance(failure, OSError) and failure.errno is not None:
+            raise unreadable(path, failure) from failure
+        if not isinstance(failure, Exception) and type(failure).__name__ != PANIC:
+            raise
+        where = f"{path}:{line()}" if line else str(path)
+        raise error(what, where=where, why=_reason(failure), help=help) from failure
+
+
+def _reason(failure: BaseException) -> str:
+    if isinstance(failure, MemoryError):
+        return "it needs more memory than is available"
+    if isinstance(failure, RecursionError):
+        return "it is nested too deep"
+    text, name = str(failure).strip(), type(failure).__name__
+    return shortened(text if " " in text else f"{name}: {text}" if text else name)  # KeyError(9) alone is "9"
+
+
+def unreadable(path: Path, error: OSError) -> RegardError:
+    """The error that says why a file cannot be opened, with the nearest name where there is none."""
+    if isinstance(error, PermissionError):
+        return StorageError("no permission to read the file", where=str(path))
+    if isinstance(error, IsADirectoryError):
+        return DataError("this is a folder, not a text file", where=str(path))
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        return DataError("the file cannot be read", where=str(path), why=error.strerror or str(error))
+    folder = path.parent
+    if not folder.is_dir():
+        return DataError("there is no such file", where=str(path), why=f"the folder {folder} is missing too")
+    near = difflib.get_close_matches(path.name, [entry.name for entry in folder.iterdir()], n=1, cutoff=0.4)
+    return DataError(
+        "there is no such file", where=str(path), help=f"did you mean {folder / near[0]}?" if near else None
+    )
