@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from regard.core.deadline import DeadlineExceeded
 from regard.errors import ConfigError, DataError
 from regard.inspection.run_inspector import RunInspector
 from regard.server.api_error import ApiError, public_message
-from regard.server.batching.scheduler import DeadlineExceeded, Overloaded, SchedulerClosed, TooManySources
+from regard.server.batching.scheduler import Overloaded, SchedulerClosed, TooManySources
 
 if TYPE_CHECKING:
     from regard.server.settings import ServerSettings

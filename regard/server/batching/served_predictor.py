@@ -18,6 +18,7 @@ from regard.server.api_error import ApiError
 from regard.server.batching.predictions import Prediction, PredictionQueue
 from regard.server.batching.scheduler import SchedulerObserver
 from regard.server.batching.served import Served
+from regard.server.off_loop import off_loop
 from regard.server.settings import ServerSettings
 
 __all__ = ["ServedPredictor", "request_settings", "validate_settings"]
@@ -53,7 +54,7 @@ class ServedPredictor(Served[Any, PredictionQueue]):
         if not (hasattr(predictor, "read") and hasattr(predictor, "write")):
             raise ApiError(400, f"The model {self.name} answers no requests: its predictor has no read and write.")
         interface = interface_of(predictor)
-        chosen = request_settings(interface, settings, limits.length)
+        chosen = await off_loop(request_settings, interface, settings, limits.length)
         works = [partial(_predict, predictor, interface, line, chosen) for line in inputs]
         return await self.compute(works, client=client, seconds=seconds - (time.monotonic() - began))
 

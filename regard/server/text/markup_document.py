@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
+from regard.core.deadline import NO_DEADLINE, Deadline
 from regard.server.text.documents import CompositeDocument, Document
 from regard.server.text.inline_markup import parse_inline
 from regard.server.text.markup_tokenizer import Markup, MarkupToken, tokenize_markup
@@ -24,11 +25,13 @@ MAX_DEPTH = 64  # nested pairs of tags; deeper ones split the text
 class MarkupDocument(CompositeDocument):
     """Document in HTML or XML."""
 
-    def __init__(self, text: str, markup: Markup, language: str | None) -> None:
-        super().__init__(_parts(tokenize_markup(text, markup), markup, language))
+    def __init__(self, text: str, markup: Markup, language: str | None, deadline: Deadline = NO_DEADLINE) -> None:
+        super().__init__(_parts(tokenize_markup(text, markup), markup, language, deadline))
 
 
-def _parts(tokens: Sequence[MarkupToken], markup: Markup, language: str | None) -> list[str | Document]:
+def _parts(
+    tokens: Sequence[MarkupToken], markup: Markup, language: str | None, deadline: Deadline
+) -> list[str | Document]:
     """Return the tags that split the text, unchanged, and the documents between them."""
     parts: list[str | Document] = []
     splits = _splits_text(tokens, markup)
@@ -37,7 +40,7 @@ def _parts(tokens: Sequence[MarkupToken], markup: Markup, language: str | None) 
         if number < len(tokens) and not splits[number]:
             continue
         if begin < number:
-            parts.append(parse_inline(tokens[begin:number], markup, language, verbatim=verbatim > 0))
+            parts.append(parse_inline(tokens[begin:number], markup, language, deadline, verbatim=verbatim > 0))
         if number < len(tokens):
             token = tokens[number]
             if token.name in VERBATIM_ELEMENTS and token.partner is not None:
