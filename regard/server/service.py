@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 from regard.config.settings import SearchConfig
 from regard.core.deadline import Deadline
@@ -138,10 +138,10 @@ class Service:
                 )  # fmt: skip
             rest = iter(translations)
             for number, document in zip(numbers, documents, strict=True):
-                own = list(islice(rest, len(document.sentences)))
-                align = partial(align_sentences, model, document, own, deadline)
-                alignments = await model.run_serial(align) if document.needs_alignment else {}
-                candidates = await off_loop(join_candidates, document, own, alignments, deadline)
+                own = list(islice(rest, document.length))
+                align = partial(align_sentences, model, document.document, own, deadline)
+                alignments = await model.run_serial(align) if document.is_aligned else {}
+                candidates = await off_loop(join_candidates, document.document, own, alignments, deadline)
                 results[number] = TranslationResult(candidates, *choices[number], own)
         return [results[number] for number in range(len(choices))]
 
@@ -261,15 +261,24 @@ class Service:
         return search_settings(model.search, given, self.settings)
 
 
+class ParsedDocument(NamedTuple):
+    """Document, the number of its sentences, and whether it reads their word alignment."""
+
+    document: Document
+    length: int
+    is_aligned: bool
+
+
 def _parse(
     request: TranslationRequest, texts: Sequence[str], model: ServedModel, deadline: Deadline
-) -> tuple[list[Document], list[str]]:
+) -> tuple[list[ParsedDocument], list[str]]:
     """Return the document of each text, and the sentences of all of them as the model reads them."""
     documents, sentences = [], []
     for text in texts:
         document = request.parse(text, model.source, deadline, whole=model.reads_whole)
-        documents.append(document)
-        sentences += model.mark_sentences(text, document)
+        own = model.mark_sentences(text, document)
+        documents.append(ParsedDocument(document, len(own), bool(document.needs_alignment)))
+        sentences += own
     return documents, sentences
 
 
