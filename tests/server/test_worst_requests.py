@@ -31,7 +31,7 @@ REFUSED = (
     "server/search_request.py",
 )
 LIBRARIES = ("markdown_it", "multipart", "tokenizers", "sentencex", "py3langid", "torch", "html", "csv")
-GROWTH = 150  # calls that a request of twice the size may take more: it arrives in more pieces, and the loop turns more often
+GROWTH = 150  # calls that a request of twice the size may take more, since it arrives in more pieces
 OWN_CALLS = {"C:append", "C:len", "C:isinstance", "C:popleft", "events.py:__lt__"}  # of the turns of the loop
 
 
