@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -13,8 +14,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from regard.core.predictor_interface import interface_of
-from regard.errors import ConfigError
+from regard.core.predictor_interface import interface_of, read_input
+from regard.errors import ConfigError, DataError
 from regard.inspection.observed_sentence import LONGEST
 from regard.inspection.page import FOLDER, offline, require_page
 from regard.server.api.api_v1 import ERROR_RESPONSES
@@ -25,7 +26,7 @@ from regard.server.api_error import ApiError, public_message
 from regard.server.batching.models import ServedModel
 from regard.server.batching.served import Served
 from regard.server.batching.served_generator import ServedGenerator
-from regard.server.batching.served_predictor import ServedPredictor
+from regard.server.batching.served_predictor import ServedPredictor, require_cost
 from regard.server.off_loop import off_loop
 from regard.server.service import Service
 from regard.server.settings import ServerSettings
@@ -106,7 +107,7 @@ def router(service: Service) -> APIRouter:
                 else:
                     assert isinstance(served, ServedPredictor)
                     seconds = max(service.settings.seconds - (time.monotonic() - began), 0.0)
-                    work = _observe(served, body, client, seconds)
+                    work = _observe(served, body, client, seconds, service.settings.numbers)
                 return await off_loop(_json_response, await unless_disconnected(request, work))
         except ConfigError as error:
             raise ApiError(400, f"Invalid request: {public_message(error)}") from error
@@ -131,16 +132,26 @@ def _translation_work(service: Service, served: ServedModel, body: InspectReques
     return build
 
 
-async def _observe(served: ServedPredictor, body: InspectRequest, client: str, seconds: float) -> dict[str, Any]:
+async def _observe(
+    served: ServedPredictor, body: InspectRequest, client: str, seconds: float, limit: int
+) -> dict[str, Any]:
     """Return the document of an observation, made in the model's thread. ApiError for fields of translation."""
     if foreign := sorted(body.model_fields_set - {"text", "model", "checkpoint"}):
         raise ApiError(
             400, f"Invalid request: {', '.join(foreign)}: for translation models; {served.name} is a {served.task}"
         )
     inspector = await asyncio.to_thread(_inspector, served, body.checkpoint)
+    predictor, _ = await served.wait_until_loaded(seconds)
+    await off_loop(_require_cost, predictor, body.text, limit)
     work = partial(_document_of, inspector, body.text, body.checkpoint)
     (document,) = await served.compute([work], client=client, seconds=seconds)
     return dict(document)
+
+
+def _require_cost(predictor: Any, text: str, limit: int) -> None:
+    """Raise ApiError for an input that costs too much; one that cannot be read is left to the inspector."""
+    with suppress(ConfigError, DataError):
+        require_cost(predictor, read_input(predictor, text) if hasattr(predictor, "read") else text, limit, "the input")
 
 
 def _document_of(inspector: Any, text: str, checkpoint: str | None, interrupted: Callable[[], bool]) -> dict[str, Any]:
