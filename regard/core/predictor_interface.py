@@ -10,7 +10,7 @@ from regard.errors import DataError
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-__all__ = ["PredictionInterrupted", "PredictorInterface", "interface_of", "read_input"]
+__all__ = ["PredictionInterrupted", "PredictorInterface", "input_cost", "interface_of", "read_input"]
 
 
 class PredictionInterrupted(Exception):
@@ -49,3 +49,13 @@ def read_input(predictor: Any, line: str) -> Any:
         return predictor.read(line)
     except ValueError as error:  # of a task of one's own
         raise DataError("this input cannot be read", why=str(error)) from error
+
+
+def input_cost(predictor: Any, input: Any) -> int:
+    """Return how many numbers one layer of a predictor holds at once for an input, beyond its weights.
+
+    It is what ``predictor.cost(input)`` states: of a sequence the square of its length, of a graph its edges or the
+    square of its nodes. 0 for a predictor without this method.
+    """
+    state = getattr(predictor, "cost", None)
+    return int(state(input)) if state is not None else 0

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from regard.core.deadline import NO_DEADLINE, Deadline
 from regard.data.protected_spans import find_protected_spans
 
 __all__ = ["SplitText", "split_sentences", "whole_text"]
@@ -38,7 +39,7 @@ class SplitText(NamedTuple):
         return "".join([self.between[0], *inner])
 
 
-def split_sentences(text: str, language: str | None) -> SplitText:
+def split_sentences(text: str, language: str | None, deadline: Deadline = NO_DEADLINE) -> SplitText:
     """Split each line into sentences by the rules of ``language`` (a code; English if None). Lines are never joined.
 
     White space, list markers, numbering, and parts without a letter or a digit stand between sentences. A number with
@@ -48,6 +49,7 @@ def split_sentences(text: str, language: str | None) -> SplitText:
     sentences, between = [], [""]
     lines = text.splitlines(keepends=True)
     for line, marker_end in zip(lines, _marker_ends(lines), strict=True):
+        deadline.check()
         between[-1] += line[:marker_end]
         for part in _split_line(line[marker_end:], language or "en"):
             core = part.strip()

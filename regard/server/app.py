@@ -17,7 +17,8 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import regard
-from regard.core.wording import describe_failure, did_you_mean
+from regard.core.deadline import DeadlineExceeded
+from regard.core.wording import describe_failure
 from regard.server.api import (
     api_v1,
     deepl,
@@ -49,7 +50,7 @@ def create_app(service: Service, *, warm: bool = True) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         """Load models at start, if ``warm``, and finish accepted requests at shutdown."""
         if warm:  # in a thread that nobody waits for: to stop while a large model is loaded takes no longer
-            threading.Thread(target=_load_models, args=(service,), name="loading", daemon=True).start()
+            threading.Thread(target=_load_models, args=(service, app), name="loading", daemon=True).start()
         loads = asyncio.create_task(_tell_loads(service)) if service.metrics.are_shared else None
         yield
         if loads is not None:
@@ -90,8 +91,15 @@ def _add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid_request(request: Request, error: RequestValidationError) -> Response:
-        """Answer a body that does not fit its model, with status 422."""
-        return _error_format(request)(ApiError(422, f"Invalid request: {_explain(request, error)}"))
+        """Answer a path or query that does not fit its endpoint, with status 422."""
+        failure = error.errors()[0]
+        field = ".".join(map(str, failure["loc"]))
+        return _error_format(request)(ApiError(422, f"Invalid request: {field}: {describe_failure(failure)}"))
+
+    @app.exception_handler(DeadlineExceeded)
+    async def too_late(request: Request, error: DeadlineExceeded) -> Response:
+        """Answer a request whose texts took too long to prepare."""
+        return _error_format(request)(ApiError(503, str(error), retry_after=5))
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:
@@ -104,22 +112,6 @@ def _add_error_handlers(app: FastAPI) -> None:
         return Response(status_code=499)  # nobody reads it
 
 
-def _explain(request: Request, error: RequestValidationError) -> str:
-    """Return field and describe_failure of the first failure; for an unknown field, the known name most like it."""
-    failure = error.errors()[0]
-    field = ".".join(str(part) for part in failure["loc"] if part != "body") or "body"
-    if failure["type"] != "extra_forbidden":
-        return f"{field}: {describe_failure(failure)}"
-    hint = did_you_mean(failure["loc"][-1], _body_fields(request))
-    return f"{field}: there is no such field" + (f"; {hint}" if hint else "")
-
-
-def _body_fields(request: Request) -> list[str]:
-    """Return the names of the fields that a request's JSON body may have."""
-    body = request.scope["route"].body_field
-    return list(body.field_info.annotation.model_fields)
-
-
 async def _tell_loads(service: Service) -> None:
     """Set the loads of this process's models every second: another process may be the one that is asked for metrics."""
     while True:
@@ -127,8 +119,9 @@ async def _tell_loads(service: Service) -> None:
         await asyncio.sleep(1.0)
 
 
-def _load_models(service: Service) -> None:
+def _load_models(service: Service, app: FastAPI) -> None:
     """Load the models that are loaded at start; a failure is logged, and each request for the model reports it."""
+    app.openapi()  # it is long, and would be built on the event loop's thread by the first client that reads it
     for model in service.models.at_start:
         try:
             model.start()

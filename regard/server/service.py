@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
-from typing import TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 from regard.config.settings import SearchConfig
+from regard.core.deadline import Deadline
 from regard.inference.results import Translation
 from regard.server.api.requests import Credentials
 from regard.server.api_error import ApiError
 from regard.server.batching.metrics import ServerMetrics
 from regard.server.batching.models import ModelRegistry, ServedModel
+from regard.server.batching.predictions import Prediction, PredictionQueue
+from regard.server.batching.scheduler import Overloaded, SchedulerClosed
 from regard.server.client_state import ClientState
 from regard.server.keys import ApiKey, KeyStore
+from regard.server.off_loop import off_loop
 from regard.server.search_request import search_settings
 from regard.server.settings import ServerSettings
+from regard.server.text.documents import Document
 from regard.server.text.enforce_terms import translate_with_terms
 from regard.server.text.glossary import Glossary, is_valid_term
 from regard.server.text.languages import Language, LanguageIdentifier
@@ -37,7 +42,7 @@ from regard.server.translation_request import (
 __all__ = ["Service"]
 
 Result = TypeVar("Result")
-MAX_AUXILIARY = 16  # requests that wait for ``run_auxiliary``
+MAX_AUXILIARY = 16  # requests of one client that wait for ``run_auxiliary``; several clients share them
 
 
 class Service:
@@ -61,7 +66,9 @@ class Service:
         self.draining = False  # whether the server was told to stop: it answers, but asks for no more
         self.clients = clients or ClientState.create(settings)
         self._language_identifier = LanguageIdentifier([model.source for model in models.translators])
-        self._auxiliary, self._auxiliary_count = ThreadPoolExecutor(1, "auxiliary"), 0
+        self._auxiliary = PredictionQueue(MAX_AUXILIARY)
+        self._auxiliary_thread = threading.Thread(target=self._auxiliary.run, name="auxiliary", daemon=True)
+        self._auxiliary_thread.start()
 
     def admit(self, credentials: Credentials) -> tuple[str, ApiKey | None]:
         """Count a request; return the client's name, under which its use is counted, and its key if keys are required.
@@ -98,49 +105,54 @@ class Service:
 
     async def translate(self, request: TranslationRequest) -> list[TranslationResult]:
         """Return the translation of each text. ApiError beyond a limit, or if no model has the languages."""
-        began = time.monotonic()
+        deadline = Deadline(self.settings.seconds)
         client, key = self.admit(request.credentials)
         self.check_size(request.texts)
-        choices = await asyncio.to_thread(lambda: [self._choose_model(request, text) for text in request.texts])
-        for choice in choices:
-            self.search_settings(choice.model, request.search)  # refuses wrong settings before any work is done
+        choices = await off_loop(self._choose_models, request, deadline)
         characters = sum(map(len, request.texts))
         with self.charge(characters, client, key):
-            left = self.settings.seconds - (time.monotonic() - began)
             try:
-                async with asyncio.timeout(max(left, 0.0) + 1):  # a search ends before, with a better message
-                    results = await self._translate(request, choices, client, began + self.settings.seconds)
+                async with asyncio.timeout(deadline.left + 1):  # a search ends before, with a better message
+                    results = await self._translate(request, choices, client, deadline)
             except TimeoutError as error:
                 raise self.timed_out() from error
         self.metrics.count_translated(characters, sum(len(result.sentences) for result in results))
         return results
 
     async def _translate(
-        self, request: TranslationRequest, choices: Sequence[ModelChoice], client: str, deadline: float
+        self, request: TranslationRequest, choices: Sequence[ModelChoice], client: str, deadline: Deadline
     ) -> list[TranslationResult]:
         """Translate model by model, all texts of a model together; return the results in order of the texts."""
         results: dict[int, TranslationResult] = {}
         for model in dict.fromkeys(choice.model for choice in choices):
             numbers = [number for number, choice in enumerate(choices) if choice.model is model]
             texts = [request.texts[number] for number in numbers]
-            documents = await asyncio.to_thread(request.parse, texts, model.source, whole=model.reads_whole)
-            marked = await asyncio.to_thread(list, map(model.mark_sentences, texts, documents))
-            sentences = [sentence for of_text in marked for sentence in of_text]
+            await model.wait_until_loaded(deadline.left)
+            documents, sentences = await off_loop(_parse, request, texts, model, deadline)
             settings = self.search_settings(model, request.search)
             translations: list[Translation] = []
             if sentences:
                 translations = await translate_with_terms(
-                    model, sentences, settings, client=client, seconds=max(deadline - time.monotonic(), 0.0),
+                    model, sentences, settings, client=client, seconds=deadline.left,
                     glossary=request.glossary, protect=request.protect,
                 )  # fmt: skip
             rest = iter(translations)
             for number, document in zip(numbers, documents, strict=True):
-                own = list(islice(rest, len(document.sentences)))
-                align = partial(align_sentences, model, document, own, deadline)
-                alignments = await model.run_serial(align) if document.needs_alignment else {}
-                candidates = await asyncio.to_thread(join_candidates, document, own, alignments)
+                own = list(islice(rest, document.length))
+                align = partial(align_sentences, model, document.document, own, deadline)
+                alignments = await model.run_serial(align) if document.is_aligned else {}
+                candidates = await off_loop(join_candidates, document.document, own, alignments, deadline)
                 results[number] = TranslationResult(candidates, *choices[number], own)
         return [results[number] for number in range(len(choices))]
+
+    def _choose_models(self, request: TranslationRequest, deadline: Deadline) -> list[ModelChoice]:
+        """Return the model for each text. ApiError for settings that a model cannot have."""
+        choices = []
+        for text in request.texts:
+            deadline.check()
+            choices.append(self._choose_model(request, text))
+            self.search_settings(choices[-1].model, request.search)
+        return choices
 
     def _choose_model(self, request: TranslationRequest, text: str) -> ModelChoice:
         """Return the model for a text: by name, by the languages asked for, or by the identified language."""
@@ -193,28 +205,23 @@ class Service:
         if not texts:
             raise ApiError(400, "Invalid request: there is no text")
 
-    async def run_auxiliary(self, work: Callable[[], Result]) -> Result:
-        """Return the result of work that joins no batch; works run one after another, in one thread.
+    async def run_auxiliary(self, work: Callable[[], Result], *, client: str) -> Result:
+        """Return the result of work that joins no batch; works run one after another, in one thread, clients in turn.
 
         ApiError if too many wait or the work takes longer than a request may.
         """
-        if self._auxiliary_count >= MAX_AUXILIARY:
-            raise ApiError(429, "Too many requests are waiting.", retry_after=5)
-        loop = asyncio.get_running_loop()
+        job = Prediction(lambda interrupted: work(), client, time.monotonic() + self.settings.seconds)
         try:
-            future = self._auxiliary.submit(work)
-        except RuntimeError as error:  # the executor was shut down
+            self._auxiliary.submit([job])
+            return cast(Result, await asyncio.wait_for(asyncio.wrap_future(job.future), self.settings.seconds))
+        except Overloaded as error:
+            raise ApiError(429, "Too many requests are waiting.", retry_after=error.retry_after) from error
+        except SchedulerClosed as error:
             raise ApiError(503, "The server is stopping.", retry_after=5) from error
-        self._auxiliary_count += 1
-        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._auxiliary_done))
-        try:
-            return await asyncio.wait_for(asyncio.wrap_future(future), self.settings.seconds)
         except TimeoutError as error:
             raise self.timed_out() from error
-
-    def _auxiliary_done(self) -> None:
-        """Count a finished auxiliary work."""
-        self._auxiliary_count -= 1
+        finally:  # nobody waits for it any more
+            job.future.cancel()
 
     def timed_out(self) -> ApiError:
         """Return the error for a request that took too long."""
@@ -245,12 +252,34 @@ class Service:
 
     def stop(self) -> None:
         """Finish accepted requests and stop."""
-        self._auxiliary.shutdown()
+        self._auxiliary.close()
+        self._auxiliary_thread.join()
         self.models.stop()
 
     def search_settings(self, model: ServedModel, given: Mapping[str, float | int | None]) -> SearchConfig:
         """Return the model's settings overridden by those ``given`` (None: not given). ApiError beyond a limit."""
         return search_settings(model.search, given, self.settings)
+
+
+class ParsedDocument(NamedTuple):
+    """Document, the number of its sentences, and whether it reads their word alignment."""
+
+    document: Document
+    length: int
+    is_aligned: bool
+
+
+def _parse(
+    request: TranslationRequest, texts: Sequence[str], model: ServedModel, deadline: Deadline
+) -> tuple[list[ParsedDocument], list[str]]:
+    """Return the document of each text, and the sentences of all of them as the model reads them."""
+    documents, sentences = [], []
+    for text in texts:
+        document = request.parse(text, model.source, deadline, whole=model.reads_whole)
+        own = model.mark_sentences(text, document)
+        documents.append(ParsedDocument(document, len(own), bool(document.needs_alignment)))
+        sentences += own
+    return documents, sentences
 
 
 def _visible_text(text: str, markup: Markup | None) -> str:

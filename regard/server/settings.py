@@ -32,3 +32,4 @@ class ServerSettings(BaseModel):
     rows: Positive = 256  # hypotheses of a model that run together
     glossaries: Positive = 100  # stored for a client
     entries: Positive = 5_000  # of a glossary
+    numbers: Positive = 1 << 24  # that one layer of a model holds at once for an input

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from regard.core.deadline import NO_DEADLINE, Deadline
 from regard.data.sentence_split import split_sentences, whole_text
 from regard.inference.results import Translation
 from regard.server.api.requests import Credentials
@@ -50,23 +50,27 @@ class TranslationRequest:
     protect: bool = True
     markup: Markup | None = None
 
-    def parse(self, texts: Sequence[str], language: str | None, *, whole: bool = False) -> list[Document]:
-        """Return the document of each text.
+    def parse(
+        self, text: str, language: str | None, deadline: Deadline = NO_DEADLINE, *, whole: bool = False
+    ) -> Document:
+        """Return the document of a text.
 
         ``language``: the code for splitting sentences. ``whole``: a plain text is one input, unsplit.
         """
-        if whole and self.markup is None:
-            return [whole_text(text) for text in texts]
-        return [parse_document(text, self.markup, language) for text in texts]
+        return (
+            whole_text(text) if whole and self.markup is None else parse_document(text, self.markup, language, deadline)
+        )
 
 
-def parse_document(text: str, markup: Markup | None, language: str | None) -> Document:
+def parse_document(
+    text: str, markup: Markup | None, language: str | None, deadline: Deadline = NO_DEADLINE
+) -> Document:
     """Return the document of a text in the format ``markup``."""
     if markup is None:
-        return split_sentences(text, language)
+        return split_sentences(text, language, deadline)
     if markup.kind == "markdown":
-        return parse_markdown(text, language)
-    return MarkupDocument(text, markup, language)
+        return parse_markdown(text, language, deadline)
+    return MarkupDocument(text, markup, language, deadline)
 
 
 class ModelChoice(NamedTuple):
@@ -97,15 +101,15 @@ class TranslationResult(NamedTuple):
 
 
 def align_sentences(
-    model: ServedModel, document: Document, translations: Sequence[Translation], deadline: float
+    model: ServedModel, document: Document, translations: Sequence[Translation], deadline: Deadline
 ) -> dict[int, WordAlignment]:
     """Return the word alignments that ``document`` needs, by number of sentence.
 
-    Sentences that are not aligned before ``deadline`` (``time.monotonic``) are left out: joining aligns by position.
+    Sentences that are not aligned before ``deadline`` are left out: joining aligns by position.
     """
     alignments: dict[int, WordAlignment] = {}
     for number in document.needs_alignment:
-        if time.monotonic() < deadline:
+        if deadline.left:
             translation = translations[number]
             # The sentence that the model read may begin with the mark of a target language.
             mark = len(word_spans(translation.source)) - len(word_spans(document.sentences[number]))
@@ -114,13 +118,17 @@ def align_sentences(
 
 
 def join_candidates(
-    document: Document, translations: Sequence[Translation], alignments: Mapping[int, WordAlignment]
+    document: Document,
+    translations: Sequence[Translation],
+    alignments: Mapping[int, WordAlignment],
+    deadline: Deadline = NO_DEADLINE,
 ) -> list[tuple[str, float]]:
     """Return the candidates (text, score) of a document, best first.
 
     All candidates of a text that is one sentence without tags; otherwise the best one, with summed scores.
     """
     count = len(translations[0].candidates) if len(translations) == 1 and not document.needs_alignment else 1
+    deadline.check()
     ranks = [[translation.candidates[rank] for translation in translations] for rank in range(count)]
     return [
         (document.join([each.text for each in candidates], alignments), sum(each.score for each in candidates))

@@ -81,7 +81,9 @@ class Capitals:
 
     def __init__(self, says: Callable[[str], str]) -> None:
         self.decoding, self.says = Copying(), says
-        self.source: Any = SimpleNamespace(reads_language_marks=False)  # a tokenizer
+        self.source: Any = SimpleNamespace(
+            reads_language_marks=False, decode=lambda pieces: "".join(chr(piece - FIRST) for piece in pieces)
+        )  # a tokenizer
 
     def spelled(self, phrase: str) -> list[int] | None:
         """It has no letters beyond Latin ones."""

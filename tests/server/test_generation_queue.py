@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from regard.core.deadline import DeadlineExceeded
 from regard.server.batching.generation_queue import GenerationQueue, TextJob
 from regard.server.batching.predictions import Prediction
-from regard.server.batching.scheduler import DeadlineExceeded, Overloaded, SchedulerObserver
+from regard.server.batching.scheduler import Overloaded, SchedulerObserver
 from regard.tasks.language_model.continuation import Continuation
 from regard.tasks.language_model.generator import Generator
 from regard.tasks.language_model.text_batch import BatchText

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -11,10 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from regard.errors import DataError
 from regard.inference.results import Translation
+from regard.server.api.json_route import JsonRoute, Strings
 from regard.server.api.notices import count_unknown
-from regard.server.api.requests import credentials, unless_disconnected, validate_texts
+from regard.server.api.requests import Credentials, credentials, unless_disconnected, validate_texts
 from regard.server.api_error import ApiError
 from regard.server.batching.models import ServedModel
+from regard.server.off_loop import off_loop
 from regard.server.search_request import SearchFields
 from regard.server.service import Service
 from regard.server.text.languages import Language
@@ -30,7 +33,7 @@ MAX_SHOWN = 256  # characters of a source and pieces of an output whose attentio
 class TranslateRequest(SearchFields):
     """Texts to translate. Settings left out are those of the model's config."""
 
-    text: str | list[str] = Field(description="One text or a list of texts.")
+    text: str | Strings = Field(description="One text or a list of texts.")
     source: str | None = Field(None, description="Language code; identified from the text if left out or `auto`.")
     target: str | None = Field(None, description="Language code; any language if left out.")
     model: str | None = Field(None, description="Name of the model; the first for the languages if left out.")
@@ -127,10 +130,10 @@ class ScoreRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    sources: list[str] | None = Field(
+    sources: Strings | None = Field(
         None, description="As many as `targets`. For a language model, prompts: left out, targets are whole texts."
     )
-    targets: list[str]
+    targets: Strings
     model: str | None = Field(
         None, description="Name of the model; if left out, the first that translates, or else the first language model."
     )
@@ -156,7 +159,7 @@ class ErrorBody(BaseModel):
 
 
 ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorBody} for status in (400, 401, 403, 404, 413, 422, 429, 503)
+    status: {"model": ErrorBody} for status in (400, 401, 403, 404, 413, 415, 422, 429, 503)
 }
 
 
@@ -167,7 +170,7 @@ def error_response(error: ApiError) -> JSONResponse:
 
 def router(service: Service) -> APIRouter:
     """Return the routes."""
-    routes = APIRouter(tags=["Regard"])
+    routes = APIRouter(tags=["Regard"], route_class=JsonRoute)
     _add_translation(routes, service)
     _add_scores(routes, service)
     _add_status(routes, service)
@@ -180,23 +183,12 @@ def _add_translation(routes: APIRouter, service: Service) -> None:
     @routes.post("/v1/translate", responses=ERROR_RESPONSES)
     async def translate(body: TranslateRequest, request: Request) -> TranslateResponse:
         """Translate texts."""
-        texts = validate_texts(body.text, "text")
-        translation = TranslationRequest(
-            texts,
-            None if body.source == "auto" else body.source,
-            body.target,
-            credentials(request, "Bearer"),
-            body.model,
-            body.model_dump(include=set(SearchFields.model_fields)),
-            glossary=service.request_glossary(body.glossary),
-            protect=body.keep,
-            markup=None if body.format == "text" else Markup.create(body.format),
-        )
+        translation = await off_loop(_translation_request, service, body, credentials(request, "Bearer"))
         results = await unless_disconnected(request, service.translate(translation))
         if not body.attention:
-            return TranslateResponse(translations=[_translated_text(result) for result in results])
+            return await off_loop(_translate_response, results)
         weights = await unless_disconnected(request, results[0].model.run_serial(lambda: _attention(results)))
-        return TranslateResponse(translations=[_translated_text(results[0], weights)])
+        return await off_loop(_translate_response, results, weights)
 
 
 def _add_scores(routes: APIRouter, service: Service) -> None:
@@ -206,8 +198,7 @@ def _add_scores(routes: APIRouter, service: Service) -> None:
     async def score(body: ScoreRequest, request: Request) -> ScoreResponse:
         """Return the log probability of every piece of each target, given its source and the pieces before it."""
         client, key = service.admit(credentials(request, "Bearer"))
-        targets = validate_texts(body.targets, "targets")
-        sources = None if body.sources is None else validate_texts(body.sources, "sources")
+        targets, sources = body.targets, body.sources
         model = service.models.scorer(body.model)
         if sources is None and isinstance(model, ServedModel):
             raise ApiError(400, "Invalid request: sources: a translation model scores targets given their sources")
@@ -218,13 +209,38 @@ def _add_scores(routes: APIRouter, service: Service) -> None:
         try:
             with service.charge(sum(map(len, texts)), client, key):
                 if isinstance(model, ServedModel):
-                    work = service.run_auxiliary(partial(model.score, sources or (), targets))
+                    work = service.run_auxiliary(partial(model.score, sources or (), targets), client=client)
                 else:
                     work = model.score(sources, targets, client=client, seconds=service.settings.seconds)
                 scores = await unless_disconnected(request, work)
         except DataError as error:
             raise ApiError(413, f"Too long: {error.what}.") from error
-        return ScoreResponse(scores=[ScoredPair(log_probability=sum(each), pieces=each) for each in scores])
+        return await off_loop(_score_response, scores)
+
+
+def _translation_request(service: Service, body: TranslateRequest, client: Credentials) -> TranslationRequest:
+    """Return the translation that a body requests."""
+    return TranslationRequest(
+        validate_texts(body.text, "text"),
+        None if body.source == "auto" else body.source,
+        body.target,
+        client,
+        body.model,
+        body.model_dump(include=set(SearchFields.model_fields)),
+        glossary=service.request_glossary(body.glossary),
+        protect=body.keep,
+        markup=None if body.format == "text" else Markup.create(body.format),
+    )
+
+
+def _translate_response(results: Sequence[TranslationResult], weights: HeadWeights | None = None) -> TranslateResponse:
+    """Return the response for texts; ``weights``: those of the one sentence, None if not requested."""
+    return TranslateResponse(translations=[_translated_text(result, weights) for result in results])
+
+
+def _score_response(scores: Sequence[list[float]]) -> ScoreResponse:
+    """Return the response for scored texts."""
+    return ScoreResponse(scores=[ScoredPair(log_probability=sum(each), pieces=each) for each in scores])
 
 
 def _add_status(routes: APIRouter, service: Service) -> None:

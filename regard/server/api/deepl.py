@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -9,16 +10,18 @@ from fastapi.responses import JSONResponse
 
 from regard.server.api.deepl_glossaries import deepl_credentials, find_glossary
 from regard.server.api.notices import notice_headers
-from regard.server.api.requests import Credentials, request_fields, unless_disconnected, validate_texts
+from regard.server.api.requests import Credentials, RawRequest, unless_disconnected, validate_texts
 from regard.server.api_error import ApiError
+from regard.server.off_loop import off_loop
 from regard.server.service import Service
 from regard.server.text.glossary import Glossary
 from regard.server.text.languages import UNDETERMINED, base_language, language_name
 from regard.server.text.markup_tokenizer import Markup
-from regard.server.translation_request import TranslationRequest
+from regard.server.translation_request import TranslationRequest, TranslationResult
 
 __all__ = ["error_response", "router"]
 
+JSON_OBJECT: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {"schema": {"type": "object"}}}}}
 UNLIMITED = 10**12  # characters: clients require a number
 # As a target, DeepL's client refuses these codes without a region.
 REGIONS = {"EN": ("EN-GB", "EN-US"), "PT": ("PT-BR", "PT-PT")}
@@ -41,33 +44,17 @@ def router(service: Service) -> APIRouter:
 def _add_translation(routes: APIRouter, service: Service) -> None:
     """Add the route that translates texts."""
 
-    @routes.post("/translate")
-    async def translate(request: Request, response: Response) -> dict[str, Any]:
+    @routes.post("/translate", response_class=JSONResponse, responses=JSON_OBJECT)
+    async def translate(request: Request) -> Response:
         """Translate texts.
 
         Fields: `text` (a list), `target_lang`, `source_lang`, `glossary_id`, `tag_handling`, `ignore_tags`,
         `splitting_tags`, `non_splitting_tags`, `outline_detection`.
         """
-        given = await request_fields(request)
-        texts = validate_texts(given.get("text"), "text")
-        source, target = given.get("source_lang"), given.get("target_lang")
-        if not isinstance(target, str) or not target or not isinstance(source, str | None):
-            raise ApiError(400, "Value for 'target_lang' not supported.")
-        markup, client = _markup(given), deepl_credentials(request)
-        glossary = _glossary(service, client, given, source, target)
-        translation = TranslationRequest(texts, source or None, target, client, glossary=glossary, markup=markup)
+        raw = await RawRequest.receive(request)
+        translation = await off_loop(_translation_request, service, raw, deepl_credentials(request))
         results = await unless_disconnected(request, service.translate(translation))
-        response.headers.update(notice_headers(results))
-        return {
-            "translations": [
-                {
-                    "detected_source_language": base_language(result.source or UNDETERMINED).upper(),
-                    "text": result.text,
-                    "billed_characters": len(text),
-                }
-                for text, result in zip(texts, results, strict=True)
-            ]
-        }
+        return await off_loop(_translation_response, translation, results)
 
 
 def _add_information(routes: APIRouter, service: Service) -> None:
@@ -80,7 +67,7 @@ def _add_information(routes: APIRouter, service: Service) -> None:
 
         Field: `type`: `source`, or `target`, where some languages have regions.
         """
-        kind = (await request_fields(request)).get("type", "source")
+        kind = (await off_loop((await RawRequest.receive(request)).fields)).get("type", "source")
         if kind not in ("source", "target"):
             raise ApiError(400, "Value for 'type' not supported.")
         models = service.models.translators
@@ -95,6 +82,30 @@ def _add_information(routes: APIRouter, service: Service) -> None:
         """Return the characters of this key, or of this address, since the server began, and the quota."""
         used, quota = service.usage(deepl_credentials(request))
         return {"character_count": used, "character_limit": UNLIMITED if quota is None else quota}
+
+
+def _translation_request(service: Service, raw: RawRequest, client: Credentials) -> TranslationRequest:
+    """Return the translation that a request asks for."""
+    given = raw.fields()
+    texts = validate_texts(given.get("text"), "text")
+    source, target = given.get("source_lang"), given.get("target_lang")
+    if not isinstance(target, str) or not target or not isinstance(source, str | None):
+        raise ApiError(400, "Value for 'target_lang' not supported.")
+    markup, glossary = _markup(given), _glossary(service, client, given, source, target)
+    return TranslationRequest(texts, source or None, target, client, glossary=glossary, markup=markup)
+
+
+def _translation_response(translation: TranslationRequest, results: Sequence[TranslationResult]) -> Response:
+    """Return the response."""
+    translations = [
+        {
+            "detected_source_language": base_language(result.source or UNDETERMINED).upper(),
+            "text": result.text,
+            "billed_characters": len(text),
+        }
+        for text, result in zip(translation.texts, results, strict=True)
+    ]
+    return JSONResponse({"translations": translations}, headers=notice_headers(results))
 
 
 def _glossary(

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from regard.server.api.requests import Credentials, credentials, request_fields
+from regard.server.api.requests import Credentials, RawRequest, credentials
 from regard.server.api_error import ApiError
 from regard.server.glossaries import GlossaryStore, StoredGlossary
 from regard.server.service import Service
@@ -48,15 +48,21 @@ def _add_creation(routes: APIRouter, service: Service) -> None:
 
         Fields: `name`, `source_lang`, `target_lang`, `entries`, and `entries_format`: `tsv` or `csv`.
         """
-        client, given = _client(service, request), await request_fields(request)
-        names = ("name", "source_lang", "target_lang", "entries")
-        name, source, target, entries = (_required_text(given, key) for key in names)
-        if len(name) > MAX_NAME:
-            raise ApiError(400, "Value for 'name' is too long.")
-        service.models.for_languages(source, target)
-        parsed = await asyncio.to_thread(parse_entries, entries, given.get("entries_format", "tsv"))
-        codes = _language_code(source), _language_code(target)
-        return _description(await asyncio.to_thread(service.clients.glossaries.add, client, name, *codes, parsed))
+        client, raw = _client(service, request), await RawRequest.receive(request)
+
+        def add() -> dict[str, Any]:
+            """Store the glossary."""
+            given = raw.fields()
+            names = ("name", "source_lang", "target_lang", "entries")
+            name, source, target, entries = (_required_text(given, key) for key in names)
+            if len(name) > MAX_NAME:
+                raise ApiError(400, "Value for 'name' is too long.")
+            service.models.for_languages(source, target)
+            parsed = parse_entries(entries, given.get("entries_format", "tsv"))
+            codes = _language_code(source), _language_code(target)
+            return _description(service.clients.glossaries.add(client, name, *codes, parsed))
+
+        return await asyncio.to_thread(add)
 
 
 def _add_access(routes: APIRouter, service: Service) -> None:
@@ -66,18 +72,20 @@ def _add_access(routes: APIRouter, service: Service) -> None:
     @routes.get("/glossaries")
     async def list_glossaries(request: Request) -> dict[str, Any]:
         """List the client's glossaries, the oldest first."""
-        return {"glossaries": [_description(each) for each in glossaries.owned_by(_client(service, request))]}
+        owned = await asyncio.to_thread(glossaries.owned_by, _client(service, request))
+        return {"glossaries": [_description(each) for each in owned]}
 
     @routes.get("/glossaries/{id}")
     async def show(id: str, request: Request) -> dict[str, Any]:
         """Describe a glossary."""
-        return _description(glossaries.find(_client(service, request), id))
+        return _description(await asyncio.to_thread(glossaries.find, _client(service, request), id))
 
     @routes.get("/glossaries/{id}/entries", response_class=Response)
     async def entries(id: str, request: Request) -> Response:
         """Return the entries of a glossary as TSV."""
-        found = glossaries.find(_client(service, request), id)
-        return Response(format_tsv(found.entries), media_type="text/tab-separated-values; charset=utf-8")
+        client = _client(service, request)
+        text = await asyncio.to_thread(lambda: format_tsv(glossaries.find(client, id).entries))
+        return Response(text, media_type="text/tab-separated-values; charset=utf-8")
 
     @routes.delete("/glossaries/{id}", status_code=204)
     async def remove(id: str, request: Request) -> None:

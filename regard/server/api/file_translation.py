@@ -6,20 +6,23 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 from fastapi import Request
 from python_multipart.exceptions import FormParserError
-from starlette.datastructures import UploadFile
+from starlette.datastructures import Headers, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
 
 from regard.server.api_error import ApiError
+from regard.server.off_loop import off_loop
 
 __all__ = ["FILE_SUFFIXES", "TranslatedFiles", "UploadedText", "read_form"]
 
 FILE_SUFFIXES = (".txt", ".md", ".html", ".htm")
 MAX_FIELDS = 20  # of a form with a file
+Result = TypeVar("Result")
 
 
 class UploadedText(NamedTuple):
@@ -66,15 +69,39 @@ async def read_form(request: Request) -> tuple[dict[str, Any], UploadedText]:
     """Return the fields of a form and its file. ApiError if there is no file that can be translated."""
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise ApiError(400, "Invalid request: the body is not a form with a file")
+    return await off_loop(_parse_form, request.headers, await request.body())
+
+
+def _parse_form(headers: Headers, body: bytes) -> tuple[dict[str, Any], UploadedText]:
+    """Return the fields of a form and its file."""
     try:
-        async with request.form(max_files=1, max_fields=MAX_FIELDS) as form:
-            sent = form.get("file")
-            if not isinstance(sent, UploadFile):
-                raise ApiError(400, "Invalid request: missing file parameter")
-            fields = {name: value for name, value in form.items() if isinstance(value, str)}
-            return fields, UploadedText(_suffix(sent.filename or ""), _text(await sent.read()))
-    except FormParserError as error:
+        form = _complete(MultiPartParser(headers, _stream(body), max_files=1, max_fields=MAX_FIELDS).parse())
+    except (FormParserError, MultiPartException) as error:
         raise ApiError(400, "Invalid request: the form is incomplete") from error
+    try:
+        sent = form.get("file")
+        if not isinstance(sent, UploadFile):
+            raise ApiError(400, "Invalid request: missing file parameter")
+        fields = {name: value for name, value in form.items() if isinstance(value, str)}
+        return fields, UploadedText(_suffix(sent.filename or ""), _text(sent.file.read()))
+    finally:
+        for value in form.values():
+            if isinstance(value, UploadFile):
+                value.file.close()
+
+
+async def _stream(body: bytes) -> AsyncGenerator[bytes, None]:
+    """Yield a body that is complete."""
+    yield body
+
+
+def _complete(work: Coroutine[Any, Any, Result]) -> Result:
+    """Return the result of a coroutine that waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return cast(Result, end.value)
+    raise AssertionError("the parser of forms waits")  # it does for files on disk alone, which are larger than a body
 
 
 def _suffix(filename: str) -> str:

@@ -10,10 +10,12 @@ from pydantic import BaseModel, Field
 
 from regard.server.api.api_v1 import ERROR_RESPONSES
 from regard.server.api.event_stream import EVENT_STREAM, EventStream, event
-from regard.server.api.requests import credentials, unless_disconnected, validate_texts
+from regard.server.api.json_route import JsonRoute, Strings
+from regard.server.api.requests import credentials, unless_disconnected
 from regard.server.api_error import ApiError
 from regard.server.batching.served_generator import text_of
 from regard.server.generation_request import BegunSteps, GenerationRequest, OpenedRequest
+from regard.server.off_loop import off_loop
 from regard.server.service import Service
 from regard.tasks.language_model.interface import GenerateRequest
 from regard.tasks.language_model.text_batch import TextStep
@@ -24,7 +26,7 @@ __all__ = ["router"]
 class GenerateBody(GenerateRequest):
     """Prompts, and settings of generation; those left out are the run's own."""
 
-    prompt: str | list[str] = Field(description="One prompt or a list of prompts; `` begins a text.")
+    prompt: str | Strings = Field(description="One prompt or a list of prompts; `` begins a text.")
     samples: Annotated[int, Field(ge=1, lt=2**31)] = Field(1, description="Texts that go on from each prompt.")
     model: str | None = Field(None, description="Name of the model; the first language model if left out.")
     stream: bool = Field(False, description="Send the texts as they grow, as server-sent events.")
@@ -53,7 +55,7 @@ class GenerateResponse(BaseModel):
 
 def router(service: Service) -> APIRouter:
     """Return the route that generates."""
-    routes = APIRouter(tags=["Regard"])
+    routes = APIRouter(tags=["Regard"], route_class=JsonRoute)
 
     @routes.post("/v1/generate", response_model=GenerateResponse, responses=ERROR_RESPONSES | {200: EVENT_STREAM})
     async def generate(body: GenerateBody, request: Request) -> Any:
@@ -63,19 +65,27 @@ def router(service: Service) -> APIRouter:
         """
         own = {"prompt", "samples", "model", "stream"}
         settings = body.model_dump(exclude=own, exclude_unset=True)
-        validate_texts(settings.get("stop") or [], "stop")
         asked = GenerationRequest(
-            validate_texts(body.prompt, "prompt"), body.model, settings, body.samples, credentials(request, "Bearer")
+            [body.prompt] if isinstance(body.prompt, str) else body.prompt,
+            body.model,
+            settings,
+            body.samples,
+            credentials(request, "Bearer"),
         )
         opened = await asked.open(service)
         if body.stream:
             begun = await unless_disconnected(request, opened.begun())
             return EventStream(_events(begun, opened), source=begun.rest, seconds=opened.seconds + 1)
         texts = await unless_disconnected(request, opened.whole())
-        parts = [_part(number, steps, opened) for number, steps in enumerate(texts)]
-        return GenerateResponse(texts=parts, model=opened.model.name)
+        return await off_loop(_response, texts, opened)
 
     return routes
+
+
+def _response(texts: Sequence[Sequence[TextStep]], opened: OpenedRequest) -> GenerateResponse:
+    """Return the response for whole texts."""
+    parts = [_part(number, steps, opened) for number, steps in enumerate(texts)]
+    return GenerateResponse(texts=parts, model=opened.model.name)
 
 
 async def _events(begun: BegunSteps, opened: OpenedRequest) -> AsyncGenerator[str, None]:

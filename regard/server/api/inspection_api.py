@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -13,18 +14,20 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from regard.core.predictor_interface import interface_of
-from regard.errors import ConfigError
+from regard.core.predictor_interface import interface_of, read_input
+from regard.errors import ConfigError, DataError
 from regard.inspection.observed_sentence import LONGEST
 from regard.inspection.page import FOLDER, offline, require_page
 from regard.server.api.api_v1 import ERROR_RESPONSES
 from regard.server.api.file_translation import FILE_SUFFIXES
-from regard.server.api.requests import credentials, unless_disconnected, validate_texts
+from regard.server.api.json_route import FIRST_ERROR, JsonRoute
+from regard.server.api.requests import credentials, unless_disconnected
 from regard.server.api_error import ApiError, public_message
 from regard.server.batching.models import ServedModel
 from regard.server.batching.served import Served
 from regard.server.batching.served_generator import ServedGenerator
-from regard.server.batching.served_predictor import ServedPredictor
+from regard.server.batching.served_predictor import ServedPredictor, require_cost
+from regard.server.off_loop import off_loop
 from regard.server.service import Service
 from regard.server.settings import ServerSettings
 from regard.tasks.translation.config import translation_config
@@ -53,6 +56,7 @@ class InspectRequest(BaseModel):
     coverage_penalty: Annotated[float, Field(ge=0, le=10)] | None = None
     force: Annotated[
         list[Annotated[int, Field(ge=0, lt=2**31)]],
+        FIRST_ERROR,
         Field(max_length=256, description="Numbers of the pieces that the output must begin with."),
     ] = []
     candidate: Annotated[
@@ -60,13 +64,14 @@ class InspectRequest(BaseModel):
     ] = 0
     include: Annotated[
         list[Literal["ablation", "beam", "vectors"]],
+        FIRST_ERROR,
         Field(max_length=3, description="Parts that cost more to compute."),
     ] = []
 
 
 def router(service: Service) -> APIRouter:
     """Return the routes that inspect models."""
-    routes = APIRouter(tags=["Regard"])
+    routes = APIRouter(tags=["Regard"], route_class=JsonRoute)
 
     @routes.get("/v1/models/{name}", response_class=Response, responses=JSON_OBJECT | ERROR_RESPONSES)
     async def model(name: str, request: Request) -> Response:
@@ -79,7 +84,10 @@ def router(service: Service) -> APIRouter:
         inspector = _inspector(served)
         details = await asyncio.to_thread(inspector.details)
         openai = {"id": served.name, "object": "model", "created": served.created, "owned_by": "regard"}
-        return _json_response(openai | details | await _offer(served, service.settings))
+        if not isinstance(served, ServedModel):
+            await served.wait_until_loaded(service.settings.seconds)
+        offer = await asyncio.to_thread(_offer, served, service.settings)
+        return await off_loop(_json_response, openai | details | offer)
 
     @routes.post("/v1/inspect", response_class=Response, responses=JSON_OBJECT | ERROR_RESPONSES)
     async def inspect(body: InspectRequest, request: Request) -> Response:
@@ -90,18 +98,17 @@ def router(service: Service) -> APIRouter:
         """
         began = time.monotonic()
         client, key = service.admit(credentials(request, "Bearer"))
-        texts = validate_texts(body.text, "text")
-        service.check_size(texts)
+        service.check_size([body.text])
         served = service.models.get(body.model)
         try:
-            with service.charge(len(texts[0]), client, key):
+            with service.charge(len(body.text), client, key):
                 if isinstance(served, ServedModel):
-                    work = service.run_auxiliary(_translation_work(service, served, body))
+                    work = service.run_auxiliary(_translation_work(service, served, body), client=client)
                 else:
                     assert isinstance(served, ServedPredictor)
                     seconds = max(service.settings.seconds - (time.monotonic() - began), 0.0)
-                    work = _observe(served, body, client, seconds)
-                return _json_response(await unless_disconnected(request, work))
+                    work = _observe(served, body, client, seconds, service.settings.numbers)
+                return await off_loop(_json_response, await unless_disconnected(request, work))
         except ConfigError as error:
             raise ApiError(400, f"Invalid request: {public_message(error)}") from error
 
@@ -125,16 +132,26 @@ def _translation_work(service: Service, served: ServedModel, body: InspectReques
     return build
 
 
-async def _observe(served: ServedPredictor, body: InspectRequest, client: str, seconds: float) -> dict[str, Any]:
+async def _observe(
+    served: ServedPredictor, body: InspectRequest, client: str, seconds: float, limit: int
+) -> dict[str, Any]:
     """Return the document of an observation, made in the model's thread. ApiError for fields of translation."""
     if foreign := sorted(body.model_fields_set - {"text", "model", "checkpoint"}):
         raise ApiError(
             400, f"Invalid request: {', '.join(foreign)}: for translation models; {served.name} is a {served.task}"
         )
     inspector = await asyncio.to_thread(_inspector, served, body.checkpoint)
+    predictor, _ = await served.wait_until_loaded(seconds)
+    await off_loop(_require_cost, predictor, body.text, limit)
     work = partial(_document_of, inspector, body.text, body.checkpoint)
     (document,) = await served.compute([work], client=client, seconds=seconds)
     return dict(document)
+
+
+def _require_cost(predictor: Any, text: str, limit: int) -> None:
+    """Raise ApiError for an input that costs too much; one that cannot be read is left to the inspector."""
+    with suppress(ConfigError, DataError):
+        require_cost(predictor, read_input(predictor, text) if hasattr(predictor, "read") else text, limit, "the input")
 
 
 def _document_of(inspector: Any, text: str, checkpoint: str | None, interrupted: Callable[[], bool]) -> dict[str, Any]:
@@ -177,7 +194,7 @@ def _require_page() -> None:
         raise ApiError(404, f"{public_message(error)}; the interfaces are described by /openapi.json") from error
 
 
-async def _offer(served: Served[Any, Any], limits: ServerSettings) -> dict[str, Any]:
+def _offer(served: Served[Any, Any], limits: ServerSettings) -> dict[str, Any]:
     """Return what the model takes and gives, and the limits that the page names before a request is refused."""
     if isinstance(served, ServedModel):
         pieces = min(LONGEST, translation_config(_inspector(served).run).data.max_length)
@@ -194,7 +211,7 @@ async def _offer(served: Served[Any, Any], limits: ServerSettings) -> dict[str, 
             "limits": allowed,
         }
     assert isinstance(served, ServedPredictor)
-    predictor, _ = await served.wait_until_loaded(limits.seconds)
+    predictor, _ = served.start()
     interface = interface_of(predictor)
     settings = None
     if interface.settings is not None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from typing import Any, NamedTuple
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from regard.server.api.file_translation import FILE_SUFFIXES, read_form
 from regard.server.api.notices import notice_headers
-from regard.server.api.requests import Credentials, credentials, request_fields, unless_disconnected, validate_texts
+from regard.server.api.requests import Credentials, RawRequest, credentials, unless_disconnected, validate_texts
 from regard.server.api_error import ApiError
+from regard.server.off_loop import off_loop
 from regard.server.service import Service
 from regard.server.text.languages import UNDETERMINED, Language, language_name
 from regard.server.text.markup_tokenizer import Markup
@@ -20,6 +22,7 @@ __all__ = ["error_response", "handles", "router"]
 
 PATHS = ("/translate", "/translate_file", "/detect", "/languages", "/frontend/settings", "/health")
 DOWNLOADS = "/download_file/"
+JSON_OBJECT: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {"schema": {"type": "object"}}}}}
 MARKUP_BY_SUFFIX = {".md": Markup.create("markdown"), ".html": Markup.create("html"), ".htm": Markup.create("html")}
 ALIASES = {"pb": "pt-BR", "zh": "zh-Hans", "zt": "zh-Hant"}
 
@@ -48,31 +51,16 @@ def router(service: Service) -> APIRouter:
 def _add_translation(routes: APIRouter, service: Service) -> None:
     """Add the route that translates texts."""
 
-    @routes.post("/translate")
-    async def translate(request: Request, response: Response) -> dict[str, Any]:
+    @routes.post("/translate", response_class=JSONResponse, responses=JSON_OBJECT)
+    async def translate(request: Request) -> Response:
         """Translate texts.
 
         Fields: `q` (a text or a list), `source` (a code or `auto`), `target`, `format` (`text`, `html`),
         `alternatives`.
         """
-        given = await request_fields(request)
-        texts = validate_texts(given.get("q"), "q")
-        source, target = _source_code(given), _language_code(given, "target")
-        format = given.get("format") or "text"
-        if format not in ("text", "html"):
-            raise ApiError(400, f"{str(format)[:40]} format is not supported")
-        alternatives = _count(given, "alternatives")
-        translation = TranslationRequest(
-            texts,
-            source,
-            target,
-            _credentials(request, given),
-            search={"nbest": alternatives + 1} if alternatives else {},
-            markup=Markup.create("html") if format == "html" else None,
-        )
-        results = await unless_disconnected(request, service.translate(translation))
-        response.headers.update(notice_headers(results))
-        return _translation_response(results, isinstance(given["q"], list), bool(alternatives))
+        asked = await off_loop(_read_request, request, await RawRequest.receive(request))
+        results = await unless_disconnected(request, service.translate(asked.translation))
+        return await off_loop(_translation_response, results, asked)
 
 
 def _add_files(routes: APIRouter, service: Service) -> None:
@@ -96,15 +84,15 @@ def _add_files(routes: APIRouter, service: Service) -> None:
             markup=MARKUP_BY_SUFFIX.get(file.suffix),
         )
         (result,) = await unless_disconnected(request, service.translate(translation))
-        response.headers.update(notice_headers([result]))
-        name = files.add(file.suffix, result.text)
+        response.headers.update(await off_loop(notice_headers, [result]))
+        name = await asyncio.to_thread(files.add, file.suffix, result.text)
         server = f"{service.settings.public_url or _local_address(request)}".rstrip("/")
         return {"translatedFileUrl": server + DOWNLOADS + name}
 
     @routes.get(DOWNLOADS + "{name}", response_class=Response)
     async def download_file(name: str) -> Response:
         """Return a translated file, to be saved: a browser must not show a stranger's text as a page."""
-        content = files.find(name)
+        content = await asyncio.to_thread(files.find, name)
         headers = {"content-disposition": f'attachment; filename="translated.{name.rpartition(".")[2]}"'}
         return Response(content, media_type="application/octet-stream", headers=headers)
 
@@ -115,10 +103,16 @@ def _add_detection(routes: APIRouter, service: Service) -> None:
     @routes.post("/detect")
     async def detect(request: Request) -> list[dict[str, Any]]:
         """Identify the language of a text. Field: `q`."""
-        given = await request_fields(request)
-        service.admit(_credentials(request, given))
-        text = " ".join(validate_texts(given.get("q"), "q"))
-        return [_detected_language(language) for language in service.detect(text)]
+        raw = await RawRequest.receive(request)
+
+        def identify() -> list[dict[str, Any]]:
+            """Return the languages."""
+            given = raw.fields()
+            service.admit(_credentials(request, given))
+            text = " ".join(validate_texts(given.get("q"), "q"))
+            return [_detected_language(language) for language in service.detect(text)]
+
+        return await off_loop(identify)
 
 
 def _add_information(routes: APIRouter, service: Service) -> None:
@@ -174,14 +168,43 @@ def _credentials(request: Request, given: dict[str, Any]) -> Credentials:
     return credentials(request, "Bearer", given.get("api_key") or None)
 
 
-def _translation_response(results: list[TranslationResult], many: bool, alternatives: bool) -> dict[str, Any]:
-    """Return the response; ``many``: `q` was a list; ``alternatives``: n-best outputs were requested."""
+class _TranslateFields(NamedTuple):
+    """Translation that a request asks for, and its response: of a list (``many``), with ``alternatives``."""
+
+    translation: TranslationRequest
+    many: bool
+    alternatives: bool
+
+
+def _read_request(request: Request, raw: RawRequest) -> _TranslateFields:
+    """Return the translation that a request asks for."""
+    given = raw.fields()
+    texts = validate_texts(given.get("q"), "q")
+    source, target = _source_code(given), _language_code(given, "target")
+    format = given.get("format") or "text"
+    if format not in ("text", "html"):
+        raise ApiError(400, f"{str(format)[:40]} format is not supported")
+    alternatives = _count(given, "alternatives")
+    translation = TranslationRequest(
+        texts,
+        source,
+        target,
+        _credentials(request, given),
+        search={"nbest": alternatives + 1} if alternatives else {},
+        markup=Markup.create("html") if format == "html" else None,
+    )
+    return _TranslateFields(translation, isinstance(given["q"], list), bool(alternatives))
+
+
+def _translation_response(results: list[TranslationResult], asked: _TranslateFields) -> Response:
+    """Return the response."""
     found: dict[str, Any] = {"translatedText": [result.text for result in results]}
     if results[0].detected is not None:
         found["detectedLanguage"] = [_detected_language(result.detected) for result in results if result.detected]
-    if alternatives:
+    if asked.alternatives:
         found["alternatives"] = [[text for text, _ in result.candidates[1:]] for result in results]
-    return found if many else {key: value[0] for key, value in found.items()}
+    content = found if asked.many else {key: value[0] for key, value in found.items()}
+    return JSONResponse(content, headers=notice_headers(results))
 
 
 def _detected_language(language: Language) -> dict[str, Any]:

@@ -11,10 +11,12 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from regard.server.api.event_stream import EVENT_STREAM, EventStream, event
+from regard.server.api.json_route import FIRST_ERROR, JsonRoute, Strings
 from regard.server.api.openai_answers import Answer, Completion, ErrorAnswer
-from regard.server.api.requests import credentials, unless_disconnected, validate_texts
+from regard.server.api.requests import credentials, unless_disconnected
 from regard.server.api_error import ApiError
 from regard.server.generation_request import BegunSteps, GenerationRequest, OpenedRequest
+from regard.server.off_loop import off_loop
 from regard.server.service import Service
 from regard.tasks.language_model.interface import GenerateRequest
 from regard.tasks.language_model.text_batch import TokenScore
@@ -45,7 +47,7 @@ class CompletionRequest(BaseModel):
 
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
-    prompt: Annotated[list[str], BeforeValidator(_as_list)] = Field([""], description="One prompt or a list of them.")
+    prompt: Annotated[Strings, BeforeValidator(_as_list)] = Field([""], description="One prompt or a list of them.")
     model: str | None = Field(None, description="Name of the model; the first language model if left out.")
     max_tokens: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(
         None, description="16 unless given; 0, with `echo`, gives the prompt alone."
@@ -53,7 +55,7 @@ class CompletionRequest(BaseModel):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     n: Annotated[int, Field(ge=1, le=128)] | None = None
-    stop: Annotated[list[Stop], Field(max_length=4), BeforeValidator(_as_list)] | None = Field(
+    stop: Annotated[list[Stop], Field(max_length=4), FIRST_ERROR, BeforeValidator(_as_list)] | None = Field(
         None, description="String that ends a text, or a list of at most 4; no part of the text."
     )
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
@@ -68,7 +70,7 @@ class CompletionRequest(BaseModel):
     user: str | None = Field(None, description="Not used.")
     best_of: Annotated[int, Field(ge=1, lt=2**31)] | None = Field(None, description="As `n`; no other value.")
     suffix: str | None = Field(None, description="Not supported.")
-    logit_bias: dict[str, float] | None = Field(None, description="Not supported.")
+    logit_bias: dict[str, Any] | None = Field(None, description="Not supported.")
 
     @field_validator("prompt", mode="before")
     @classmethod
@@ -119,14 +121,14 @@ def error_body(error: ApiError, status: int) -> dict[str, Any]:
 
 def router(service: Service) -> APIRouter:
     """Return the route that completes prompts."""
-    routes = APIRouter(tags=["OpenAI"])
+    routes = APIRouter(tags=["OpenAI"], route_class=JsonRoute)
 
     @routes.post(PATH, response_model=Completion, responses=RESPONSES | {200: EVENT_STREAM})
     async def completions(body: CompletionRequest, request: Request) -> Any:
         """Go on from prompts, for clients of OpenAI's completions."""
-        body.checked()
+        await off_loop(body.checked)
         asked = GenerationRequest(
-            validate_texts(body.prompt, "prompt"), body.model, body.settings(), body.n or 1,
+            body.prompt, body.model, body.settings(), body.n or 1,
             credentials(request, "Bearer"), alternatives=body.logprobs or 0, length_name="max_tokens",
         )  # fmt: skip
         opened = await asked.open(service)
@@ -137,7 +139,7 @@ def router(service: Service) -> APIRouter:
         )  # fmt: skip
         if not body.stream:
             texts = await unless_disconnected(request, opened.whole()) if body.max_tokens != 0 else None
-            return JSONResponse(answer.whole(texts))
+            return await off_loop(lambda: JSONResponse(answer.whole(texts)))
         begun = await unless_disconnected(request, opened.begun()) if body.max_tokens != 0 else None
         return EventStream(_events(begun, answer), source=begun and begun.rest, seconds=opened.seconds + 1)
 
@@ -168,8 +170,8 @@ def _scored(generator: Any, tokens: list[int], alternatives: int, interrupted: A
 
 async def _events(begun: BegunSteps | None, answer: Answer) -> AsyncGenerator[str, None]:
     """Yield an event for each part of a text, for usage where it is asked for, for an error, and the end."""
-    for chunk in answer.begun(ended=begun is None):
-        yield event(chunk)
+    for first in await off_loop(lambda: list(map(event, answer.begun(ended=begun is None)))):
+        yield first
     if begun is not None:
         try:
             async for number, step in begun.all():

@@ -10,7 +10,8 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from regard.server.api.api_v1 import ERROR_RESPONSES
-from regard.server.api.requests import credentials, unless_disconnected, validate_texts
+from regard.server.api.json_route import JsonRoute, Strings
+from regard.server.api.requests import credentials, unless_disconnected
 from regard.server.service import Service
 
 __all__ = ["router"]
@@ -21,7 +22,7 @@ class PredictRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    inputs: list[str] = Field(description="Prompts of a language model, sentences to translate, …")
+    inputs: Strings = Field(description="Prompts of a language model, sentences to translate, …")
     settings: dict[str, Any] = Field(
         {}, description="Settings of the outputs; GET /v1/models/NAME says which the model has."
     )
@@ -37,14 +38,14 @@ class PredictResponse(BaseModel):
 
 def router(service: Service) -> APIRouter:
     """Return the route that predicts."""
-    routes = APIRouter(tags=["Regard"])
+    routes = APIRouter(tags=["Regard"], route_class=JsonRoute)
 
     @routes.post("/v1/predict", responses=ERROR_RESPONSES)
     async def predict(body: PredictRequest, request: Request) -> PredictResponse:
         """Return the output of a model of any task for each input."""
         began = time.monotonic()
         client, key = service.admit(credentials(request, "Bearer"))
-        inputs = validate_texts(body.inputs, "inputs")
+        inputs = body.inputs
         service.check_size(inputs)
         model = service.models.get(body.model)
         with service.charge(sum(map(len, inputs)), client, key):

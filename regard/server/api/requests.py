@@ -10,20 +10,21 @@ from urllib.parse import parse_qs
 
 from fastapi import Request
 
-from regard.core.untrusted_files import parse_json
+from regard.server.api.json_route import parse_request_json
 from regard.server.api_error import ApiError
 
 __all__ = [
     "ClientDisconnected",
     "Credentials",
+    "RawRequest",
     "client_network",
     "credentials",
-    "request_fields",
     "unless_disconnected",
     "validate_texts",
 ]
 
 Result = TypeVar("Result")
+KEY_FIELD = "api_key"  # of LibreTranslate
 
 
 class ClientDisconnected(Exception):
@@ -58,25 +59,43 @@ def client_network(host: str) -> str:
     return str(ip_network((address, 64), strict=False)) if address.version == 6 else str(address)
 
 
-async def request_fields(request: Request) -> dict[str, Any]:
-    """Return the fields of the query and of the body, which win.
+class RawRequest(NamedTuple):
+    """Query, body and media type of a request, which ``fields`` parses: off the event loop's thread."""
 
-    A field given several times in a form is a list. ApiError if the body is neither JSON nor a form.
-    """
-    values: dict[str, Any] = _parse_form(request.url.query)
-    body = await request.body()
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if not body.strip():
-        return values
-    try:
-        text = body.decode()
-    except UnicodeDecodeError as error:
-        raise ApiError(400, "Invalid request: the body is not UTF-8") from error
-    if kind == "application/json" or (kind != "application/x-www-form-urlencoded" and text.lstrip().startswith("{")):
-        return values | _parse_json(text)
-    if kind in ("", "application/x-www-form-urlencoded"):
-        return values | _parse_form(text)
-    raise ApiError(415, f"Unsupported media type: {kind[:80]}")
+    query: str
+    body: bytes
+    media_type: str
+
+    @classmethod
+    async def receive(cls, request: Request) -> RawRequest:
+        """Return the parts of a request when its body is complete."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return cls(request.url.query, await request.body(), kind)
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of the query and of the body, which win. An API key in the query is ignored.
+
+        A field given several times in a form is a list. JSON must say that it is JSON: a page of another site can send
+        any other type without being allowed to.
+
+        Raises:
+            ApiError: if the body is neither JSON nor a form.
+        """
+        values = _parse_form(self.query)
+        values.pop(KEY_FIELD, None)  # addresses are logged, and stay in the history of browsers
+        if not self.body.strip():
+            return values
+        try:
+            text = self.body.decode()
+        except UnicodeDecodeError as error:
+            raise ApiError(400, "Invalid request: the body is not UTF-8") from error
+        if self.media_type == "application/json":
+            return values | _parse_json(text)
+        if self.media_type in ("", "application/x-www-form-urlencoded"):
+            if text.lstrip().startswith("{"):
+                raise ApiError(415, "Unsupported media type: send JSON as application/json.")
+            return values | _parse_form(text)
+        raise ApiError(415, f"Unsupported media type: {self.media_type[:80]}")
 
 
 def _parse_form(text: str) -> dict[str, Any]:
@@ -90,10 +109,7 @@ def _parse_form(text: str) -> dict[str, Any]:
 
 def _parse_json(text: str) -> dict[str, Any]:
     """Return the fields of a JSON object."""
-    try:
-        values = parse_json(text)
-    except ValueError as error:
-        raise ApiError(400, "Invalid request: the body is not JSON") from error
+    values = parse_request_json(text)
     if not isinstance(values, dict):
         raise ApiError(400, "Invalid request: the body is not a JSON object")
     return values

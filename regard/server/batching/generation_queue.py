@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from regard.core.deadline import DeadlineExceeded
 from regard.server.batching.predictions import Prediction, PredictionQueue, fail
-from regard.server.batching.scheduler import DeadlineExceeded, SchedulerObserver
+from regard.server.batching.scheduler import SchedulerObserver
 from regard.tasks.language_model.text_batch import BatchText, TextBatch, TextStep
 
 __all__ = ["GenerationQueue", "TextJob"]

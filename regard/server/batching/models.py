@@ -7,9 +7,11 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import Any, TypeVar
 
 from regard.config.settings import SearchConfig
+from regard.core.deadline import Deadline
 from regard.data.protected_spans import RequiredTerm
 from regard.data.tokenizers.subword import split_language_mark
 from regard.errors import ConfigError
@@ -21,6 +23,7 @@ from regard.server.batching.scheduler import Job, Limits, Scheduler, SchedulerOb
 from regard.server.batching.served import Served
 from regard.server.batching.served_generator import ServedGenerator
 from regard.server.batching.served_predictor import validate_settings
+from regard.server.off_loop import off_loop
 from regard.server.search_request import SearchFields, search_settings
 from regard.server.settings import ServerSettings
 from regard.server.text.documents import Document
@@ -78,7 +81,7 @@ class ServedModel(Served[Translator, Scheduler]):
         return await asyncio.wrap_future(self._serial.submit(work))
 
     def can_spell(self, text: str) -> bool:
-        """Return whether the model has target pieces for ``text``."""
+        """Return whether the model, which must be loaded, has target pieces for ``text``."""
         return self.start()[0].spelled(text) is not None
 
     def mark_sentences(self, text: str, document: Document) -> list[str]:
@@ -122,39 +125,48 @@ class ServedModel(Served[Translator, Scheduler]):
         ``client``: the name under which the sentences wait. ``required_terms``: of each sentence; terms that the model
         cannot spell are ignored. ApiError if the queue is full, the time is over, or the model fails.
         """
-        deadline = time.monotonic() + seconds
+        deadline = Deadline(seconds)
         translator, scheduler = await self.wait_until_loaded(seconds)
-        parts = await asyncio.to_thread(lambda: [translator.parts(sentence) for sentence in sentences])
         terms = required_terms or [()] * len(sentences)
-        jobs = [
-            _jobs(translator, of_sentence, required, settings, client, deadline)
-            for of_sentence, required in zip(parts, terms, strict=True)
-        ]
-        found = iter(await self._results(scheduler, [job for of_sentence in jobs for job in of_sentence], seconds))
-        hypotheses = [[next(found) for _ in of_sentence] for of_sentence in jobs]
+
+        def prepare() -> tuple[list[list[list[int]]], list[Job]]:
+            """Return the parts of each sentence, and a job for each part."""
+            parts: list[list[list[int]]] = []
+            jobs: list[Job] = []
+            for sentence, required in zip(sentences, terms, strict=True):
+                deadline.check()
+                parts.append(translator.parts(sentence))
+                jobs += _jobs(translator, parts[-1], required, settings, client, deadline)
+            return parts, jobs
+
+        parts, jobs = await off_loop(prepare)
+        found = await self._results(scheduler, jobs, seconds)
 
         def assemble() -> list[Translation]:
             """Return the translations, joined from the parts of each sentence."""
-            return [
-                translator.assemble(*each, search=settings) for each in zip(sentences, parts, hypotheses, strict=True)
-            ]
+            outputs = iter(found)
+            translations = []
+            for sentence, of_sentence in zip(sentences, parts, strict=True):
+                hypotheses = list(islice(outputs, len(of_sentence)))
+                translations.append(translator.assemble(sentence, of_sentence, hypotheses, search=settings))
+            return translations
 
-        # The coverage penalty is a pass of the model; without it there is nothing to compute.
-        try:
-            return await self.run_serial(assemble) if settings.covers else assemble()
+        try:  # the coverage penalty is a pass of the model
+            return await (self.run_serial if settings.covers else off_loop)(assemble)
         except ConfigError as error:
             raise ApiError(400, f"Invalid request: {error.what}, since {error.why}") from error
 
     async def predict(
         self, inputs: Sequence[str], settings: Mapping[str, Any], *, client: str, seconds: float, limits: ServerSettings
     ) -> list[Any]:
-        search = search_settings(self.search, validate_settings(SearchFields, settings).model_dump(), limits)
         began = time.monotonic()
+        given = await off_loop(validate_settings, SearchFields, settings)
+        search = search_settings(self.search, given.model_dump(), limits)
         predictor: Any = (await self.wait_until_loaded(seconds))[0]
-        lines = [predictor.read(line) for line in inputs]
+        lines = await off_loop(lambda: [predictor.read(line) for line in inputs])
         seconds -= time.monotonic() - began
         translations = await self.translate(lines, search, client=client, seconds=seconds)
-        return await self.run_serial(lambda: [json.loads(predictor.write(each, json=True)) for each in translations])
+        return await off_loop(lambda: [json.loads(predictor.write(each, json=True)) for each in translations])
 
 
 def _jobs(
@@ -163,17 +175,17 @@ def _jobs(
     terms: Sequence[RequiredTerm],
     settings: SearchConfig,
     client: str,
-    deadline: float,
+    deadline: Deadline,
 ) -> list[Job]:
     """Return a job for each part of a sentence; with a wider beam where a term is required.
 
     ``parts``: numbers of source pieces. ``terms``: required terms of the sentence. ``settings``: of the search.
-    ``client``: the name under which the jobs wait. ``deadline``: on ``time.monotonic``.
+    ``client``: the name under which the jobs wait. ``deadline``: of the request.
     """
-    constraints = term_constraints(translator, parts, terms, settings)
+    constraints = term_constraints(translator, parts, terms, settings, deadline)
     wide = widen_beam(settings) if any(constraints) else settings
     return [
-        Job(pieces, wide if required else settings, client, deadline, constraints=required)
+        Job(pieces, wide if required else settings, client, deadline.end, constraints=required)
         for pieces, required in zip(parts, constraints, strict=True)
     ]
 

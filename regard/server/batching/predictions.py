@@ -9,10 +9,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from regard.core.deadline import DeadlineExceeded
 from regard.core.predictor_interface import PredictionInterrupted
 from regard.server.batching.client_queue import ClientQueue, Throughput
 from regard.server.batching.scheduler import (
-    DeadlineExceeded,
     Overloaded,
     SchedulerClosed,
     SchedulerObserver,

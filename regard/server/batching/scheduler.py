@@ -16,13 +16,13 @@ from itertools import count
 from typing import NamedTuple, Protocol
 
 from regard.config.settings import SearchConfig
+from regard.core.deadline import DeadlineExceeded
 from regard.search.batch_search import RunningBatch
 from regard.search.constraint_state import Constraints
 from regard.search.contract import ChunkedStep, Hypothesis, StatePair
 from regard.server.batching.client_queue import ClientQueue, Throughput
 
 __all__ = [
-    "DeadlineExceeded",
     "Job",
     "Limits",
     "Overloaded",
@@ -50,10 +50,6 @@ class TooManySources(Exception):
 
 class SchedulerClosed(Exception):
     """Server is stopping: accepted jobs are finished, new ones refused."""
-
-
-class DeadlineExceeded(Exception):
-    """Time of a request was over before its outputs were found."""
 
 
 class Limits(NamedTuple):

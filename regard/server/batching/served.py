@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from regard.core.deadline import DeadlineExceeded
 from regard.errors import ConfigError, DataError
 from regard.inspection.run_inspector import RunInspector
 from regard.server.api_error import ApiError, public_message
-from regard.server.batching.scheduler import DeadlineExceeded, Overloaded, SchedulerClosed, TooManySources
+from regard.server.batching.scheduler import Overloaded, SchedulerClosed, TooManySources
+from regard.server.off_loop import cancel_all, off_loop, results_of
 
 if TYPE_CHECKING:
     from regard.server.settings import ServerSettings
@@ -146,9 +148,12 @@ class Served(ABC, Generic[Predictor, OwnWorker]):
 
     async def _results(self, worker: Worker, jobs: Sequence[Any], seconds: float) -> list[Any]:
         """Return the result of each job. ApiError if the queue refuses or fails any of them."""
+        complete = False
         try:
-            worker.submit(jobs)
-            return await asyncio.gather(*(asyncio.wrap_future(job.future) for job in jobs))
+            await off_loop(worker.submit, jobs)
+            results = await results_of([job.future for job in jobs])
+            complete = True
+            return results
         except Overloaded as error:
             raise ApiError(429, "Too many requests are waiting.", retry_after=error.retry_after) from error
         except TooManySources as error:
@@ -166,8 +171,8 @@ class Served(ABC, Generic[Predictor, OwnWorker]):
             log.error("the model %s failed: %s", self.name, type(error).__name__)  # the message may quote a text
             raise ApiError(500, "The model failed.") from error
         finally:  # if the client left, or another of its inputs failed, none of them is needed
-            for job in jobs:
-                job.future.cancel()
+            if not complete:
+                cancel_all([job.future for job in jobs])
 
 
 def _run_in_thread(work: Callable[[], object], name: str) -> asyncio.Future[None]:

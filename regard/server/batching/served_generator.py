@@ -17,6 +17,7 @@ from regard.server.batching.generation_queue import GenerationQueue, TextJob
 from regard.server.batching.predictions import PredictionQueue
 from regard.server.batching.scheduler import SchedulerObserver
 from regard.server.batching.served_predictor import ServedPredictor, request_settings
+from regard.server.off_loop import off_loop
 from regard.server.settings import ServerSettings
 from regard.tasks.language_model.config import GenerateConfig
 from regard.tasks.language_model.continuation import Continuation
@@ -71,7 +72,7 @@ class ServedGenerator(ServedPredictor):
     ) -> GenerateRequest:
         """Return the run's settings with those of a request. ApiError for wrong ones, or too long a text."""
         generator, _ = await self.wait_until_loaded(seconds)
-        chosen = request_settings(generator.interface, given, max_length, length_name=length_name)
+        chosen = await off_loop(request_settings, generator.interface, given, max_length, length_name=length_name)
         assert isinstance(chosen, GenerateRequest)
         return chosen
 
@@ -79,7 +80,7 @@ class ServedGenerator(ServedPredictor):
         """Return the tokens of prompts. ApiError for one that the vocabulary cannot spell."""
         generator, _ = self.start()
         try:
-            return await asyncio.to_thread(lambda: [generator.tokens(prompt) for prompt in prompts])
+            return await off_loop(lambda: [generator.tokens(prompt) for prompt in prompts])
         except ConfigError as error:
             raise ApiError(400, f"Invalid request: {public_message(error)}") from error
 
@@ -136,8 +137,13 @@ class ServedGenerator(ServedPredictor):
         generator, _ = self.start()
         request = TextsRequest(await self.tokens(inputs), chosen, 1, client, deadline)
         found = await self.generate(request)
-        outputs = [_generated(prompt, steps) for prompt, steps in zip(inputs, found, strict=True)]
-        return [json.loads(generator.write(output, json=True)) for output in outputs]
+
+        def write() -> list[Any]:
+            """Return the outputs as JSON."""
+            outputs = [_generated(prompt, steps) for prompt, steps in zip(inputs, found, strict=True)]
+            return [json.loads(generator.write(output, json=True)) for output in outputs]
+
+        return await off_loop(write)
 
 
 def adjusted(generator: Generator, asked: GenerateRequest) -> GenerateConfig:

@@ -10,17 +10,19 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from regard.core.predictor_interface import PredictorInterface, interface_of, read_input
+from regard.core.deadline import Deadline
+from regard.core.predictor_interface import PredictorInterface, input_cost, interface_of, read_input
 from regard.core.wording import describe_failure, did_you_mean
-from regard.errors import ModelError
+from regard.errors import ConfigError, DataError, ModelError
 from regard.inspection.run_inspector import RunInspector
-from regard.server.api_error import ApiError
+from regard.server.api_error import ApiError, public_message
 from regard.server.batching.predictions import Prediction, PredictionQueue
 from regard.server.batching.scheduler import SchedulerObserver
 from regard.server.batching.served import Served
+from regard.server.off_loop import off_loop
 from regard.server.settings import ServerSettings
 
-__all__ = ["ServedPredictor", "request_settings", "validate_settings"]
+__all__ = ["ServedPredictor", "request_settings", "require_cost", "validate_settings"]
 
 Result = TypeVar("Result")
 LONGEST_NAME = 40  # characters of a setting's name that are repeated in a message
@@ -53,8 +55,9 @@ class ServedPredictor(Served[Any, PredictionQueue]):
         if not (hasattr(predictor, "read") and hasattr(predictor, "write")):
             raise ApiError(400, f"The model {self.name} answers no requests: its predictor has no read and write.")
         interface = interface_of(predictor)
-        chosen = request_settings(interface, settings, limits.length)
-        works = [partial(_predict, predictor, interface, line, chosen) for line in inputs]
+        chosen = await off_loop(request_settings, interface, settings, limits.length)
+        read = await off_loop(_read_inputs, predictor, inputs, limits.numbers, Deadline(seconds))
+        works = [partial(_predict, predictor, interface, input, chosen) for input in read]
         return await self.compute(works, client=client, seconds=seconds - (time.monotonic() - began))
 
     async def compute(
@@ -66,15 +69,34 @@ class ServedPredictor(Served[Any, PredictionQueue]):
         return await self._results(queue, [Prediction(work, client, deadline) for work in works], seconds)
 
 
+def _read_inputs(predictor: Any, lines: Sequence[str], limit: int, deadline: Deadline) -> list[Any]:
+    """Return the inputs that lines spell. ApiError for one that is not of the model's format, or costs too much."""
+    inputs = []
+    for number, line in enumerate(lines, start=1):
+        deadline.check()
+        try:
+            inputs.append(read_input(predictor, line))
+        except (ConfigError, DataError) as error:
+            raise ApiError(400, f"Invalid request: {public_message(error)}") from error
+        require_cost(predictor, inputs[-1], limit, f"input {number}")
+    return inputs
+
+
+def require_cost(predictor: Any, input: Any, limit: int, what: str) -> None:
+    """Raise ApiError 413 for an input of more numbers than a layer may hold at once. ``what``: names the input."""
+    if (cost := input_cost(predictor, input)) > limit:
+        raise ApiError(413, f"Too long: {what} needs {cost:,} numbers in a layer, and the limit is {limit:,}.")
+
+
 def _predict(
     predictor: Any,
     interface: PredictorInterface,
-    line: str,
+    input: Any,
     settings: BaseModel | None,
     interrupted: Callable[[], bool],
 ) -> Any:
-    """Return the output for one line, as JSON."""
-    output = interface.predict(read_input(predictor, line), settings, interrupted)
+    """Return the output for one input, as JSON."""
+    output = interface.predict(input, settings, interrupted)
     return json.loads(predictor.write(output, json=True), parse_constant=_refuse_constant)
 
 

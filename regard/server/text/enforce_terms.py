@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
 from regard.config.settings import SearchConfig
+from regard.core.deadline import NO_DEADLINE, Deadline
 from regard.data.protected_spans import RequiredTerm, find_protected_spans, missing_terms
 from regard.errors import DataError
 from regard.inference.results import Translation
 from regard.server.api_error import ApiError
 from regard.server.batching.models import ServedModel
+from regard.server.off_loop import off_loop
 from regard.server.text.glossary import Glossary
 from regard.server.text.term_insertion import insert_terms
 from regard.server.text.word_alignment import even_alignment
@@ -22,9 +23,11 @@ from regard.server.text.word_spans import word_spans
 __all__ = ["find_required_terms", "translate_with_terms"]
 
 
-def find_required_terms(sentence: str, glossary: Glossary | None, *, protect: bool) -> list[RequiredTerm]:
+def find_required_terms(
+    sentence: str, glossary: Glossary | None, deadline: Deadline = NO_DEADLINE, *, protect: bool
+) -> list[RequiredTerm]:
     """Return the glossary's terms in a sentence and, if ``protect``, the protected spans outside of them, in order."""
-    terms = glossary.find_terms(sentence) if glossary else []
+    terms = glossary.find_terms(sentence, deadline) if glossary else []
     spans = find_protected_spans(sentence) if protect else []
     outside = [span for span in spans if all(span.end <= term.start or term.end <= span.start for term in terms)]
     return sorted([*terms, *outside])
@@ -46,16 +49,14 @@ async def translate_with_terms(
     the output that the model scores higher.
     """
     deadline = time.monotonic() + seconds
-    required = await asyncio.to_thread(
-        lambda: [find_required_terms(sentence, glossary, protect=protect) for sentence in sentences]
-    )
+    required = await off_loop(_required_terms, sentences, glossary, Deadline(seconds), protect=protect)
     translations = await model.translate(sentences, settings, client=client, seconds=seconds)
-    incomplete = [number for number, each in enumerate(translations) if missing_terms(required[number], each.text)]
+    incomplete, spellable = await off_loop(_incomplete, model, translations, required)
     if not incomplete:
         return translations
     terms = [required[number] for number in incomplete]
     constrained: Sequence[Translation | None] = [None] * len(incomplete)
-    if any(model.can_spell(term.text) for of_sentence in terms for term in of_sentence):
+    if spellable:
         left, again = max(deadline - time.monotonic(), 0.0), [sentences[number] for number in incomplete]
         with suppress(ApiError):  # no room or time for a second search: missing terms are inserted
             constrained = await model.translate(again, settings, client=client, seconds=left, required_terms=terms)
@@ -67,6 +68,26 @@ async def translate_with_terms(
             best = await model.run_serial(partial(model.spelling, best, best.text, settings, scored=scored))
         translations[number] = best
     return translations
+
+
+def _required_terms(
+    sentences: Sequence[str], glossary: Glossary | None, deadline: Deadline, *, protect: bool
+) -> list[list[RequiredTerm]]:
+    """Return the required terms of each sentence."""
+    terms = []
+    for sentence in sentences:
+        deadline.check()
+        terms.append(find_required_terms(sentence, glossary, deadline, protect=protect))
+    return terms
+
+
+def _incomplete(
+    model: ServedModel, translations: Sequence[Translation], required: Sequence[Sequence[RequiredTerm]]
+) -> tuple[list[int], bool]:
+    """Return the numbers of the translations that lack a term, and whether the model can spell any of their terms."""
+    numbers = [number for number, each in enumerate(translations) if missing_terms(required[number], each.text)]
+    texts = dict.fromkeys(term.text for number in numbers for term in required[number])
+    return numbers, any(map(model.can_spell, texts))
 
 
 def _more_probable(

@@ -5,16 +5,16 @@ from __future__ import annotations
 import csv
 import unicodedata
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 
+from regard.core.deadline import NO_DEADLINE, Deadline
 from regard.data.protected_spans import RequiredTerm
 from regard.server.api_error import ApiError
+from regard.server.text.phrase_search import Phrase, PhraseSearch
 from regard.server.text.word_spans import word_spans
 
 __all__ = ["Glossary", "format_tsv", "is_valid_term", "parse_entries"]
 
 MAX_LENGTH = 1024  # characters of a term
-Phrase = tuple[str, ...]
 
 
 class Glossary:
@@ -22,40 +22,29 @@ class Glossary:
 
     def __init__(self, entries: Mapping[str, str]) -> None:
         self.entries = dict(entries)
+        self._search: PhraseSearch | None = None
 
-    @cached_property
-    def _phrases(self) -> dict[Phrase, str]:
-        """Target phrase by the words of the source phrase, case-folded; the first entry wins."""
-        return {phrase: target for source, target in reversed(self.entries.items()) if (phrase := _phrase(source))}
-
-    @cached_property
-    def _lengths(self) -> dict[str, set[int]]:
-        """Lengths, in words, of the phrases that begin with a word."""
-        lengths: dict[str, set[int]] = {}
-        for phrase in self._phrases:
-            lengths.setdefault(phrase[0], set()).add(len(phrase))
-        return lengths
-
-    def find_terms(self, sentence: str) -> list[RequiredTerm]:
+    def find_terms(self, sentence: str, deadline: Deadline = NO_DEADLINE) -> list[RequiredTerm]:
         """Return the phrases that stand in ``sentence`` as whole words, in any case, in order.
 
         Of overlapping ones the longest counts.
         """
-        spans, words = word_spans(sentence), _phrase(sentence)
-        matches = [
-            (at, at + length, self._phrases[phrase])
-            for at, first in enumerate(words)
-            for length in self._lengths.get(first, ())
-            if (phrase := words[at : at + length]) in self._phrases and len(phrase) == length
-        ]
-        taken: set[int] = set()
-        terms = []
-        for first, end, target in sorted(matches, key=lambda match: match[0] - match[1]):
-            if taken.isdisjoint(range(first, end)):
-                taken.update(range(first, end))
-                start, stop = spans[first].start, spans[end - 1].end
-                terms.append(RequiredTerm(start, stop, sentence[start:stop], target))
-        return sorted(terms)
+        if self._search is None:
+            self._search = PhraseSearch(self._phrases(deadline), deadline)
+        spans, terms = word_spans(sentence), []
+        for match in self._search.find(_phrase(sentence), deadline):
+            start, stop = spans[match.first].start, spans[match.end - 1].end
+            terms.append(RequiredTerm(start, stop, sentence[start:stop], match.value))
+        return terms
+
+    def _phrases(self, deadline: Deadline) -> dict[Phrase, str]:
+        """Return the target phrases by the words of the source phrase, case-folded; the first entry wins."""
+        phrases: dict[Phrase, str] = {}
+        for source, target in self.entries.items():
+            deadline.check()
+            if phrase := _phrase(source):
+                phrases.setdefault(phrase, target)
+        return phrases
 
 
 def _phrase(text: str) -> Phrase:

@@ -8,6 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
 
+from regard.core.deadline import NO_DEADLINE, Deadline
 from regard.data.sentence_split import SplitText, split_sentences
 from regard.server.text.markup_tokenizer import ENTITY, Markup, MarkupToken, escape, unescape
 from regard.server.text.tag_projection import TagNode, project_tags
@@ -31,6 +32,7 @@ class InlineMarkup:
         positions: list[int],
         markup: Markup,
         language: str | None,
+        deadline: Deadline = NO_DEADLINE,
     ) -> None:
         """Build the document.
 
@@ -38,7 +40,7 @@ class InlineMarkup:
         ``first`` and ``end`` are characters of ``text`` and become words here. ``positions``: the character before
         which each tag stands, rising. ``markup``: the format. ``language``: the code for splitting sentences.
         """
-        self._split = split_sentences(text, language)
+        self._split = split_sentences(text, language, deadline)
         self._edges, self._nodes, self._positions, self._markup = edges, nodes, positions, markup
         self._words = _words_by_part(self._split, self._split.sentences)
         flat = [word for words in self._words for word in words]
@@ -145,7 +147,12 @@ def _flatten(nodes: Sequence[TagNode]) -> list[TagNode]:
 
 
 def parse_inline(
-    tokens: Sequence[MarkupToken], markup: Markup, language: str | None, *, verbatim: bool
+    tokens: Sequence[MarkupToken],
+    markup: Markup,
+    language: str | None,
+    deadline: Deadline = NO_DEADLINE,
+    *,
+    verbatim: bool,
 ) -> str | InlineMarkup:
     """Return the document of tokens that form one block; their text unchanged if it has no words.
 
@@ -158,6 +165,7 @@ def parse_inline(
     folds = markup.kind == "html" and not verbatim
     before, inner, after = _strip_edges(tokens)
     for token in _split_unknown_entities(inner, markup):
+        deadline.check()
         if token.kind == "text":
             plain = unescape(token.raw, markup)
             for node in unfinished:
@@ -179,7 +187,7 @@ def parse_inline(
             unfinished.append(node)
     if not word_spans(text):
         return "".join(token.raw for token in tokens)
-    return InlineMarkup(text, (before, after), levels[0], positions, markup, language)
+    return InlineMarkup(text, (before, after), levels[0], positions, markup, language, deadline)
 
 
 def _strip_edges(tokens: Sequence[MarkupToken]) -> tuple[str, list[MarkupToken], str]:

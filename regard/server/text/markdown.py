@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from markdown_it.token import Token
 
+from regard.core.deadline import NO_DEADLINE, Deadline
 from regard.server.text.documents import CompositeDocument, Document
 from regard.server.text.markdown_inline import PARSER, MarkdownInline
 from regard.server.text.markup_document import MarkupDocument
@@ -40,7 +41,7 @@ class Replacement(NamedTuple):
     document: Document
 
 
-def parse_markdown(text: str, language: str | None) -> Document:
+def parse_markdown(text: str, language: str | None, deadline: Deadline = NO_DEADLINE) -> Document:
     """Return the document of a text in Markdown; ``language``: the code for splitting sentences.
 
     Paragraphs, headings, cells of tables and blocks of HTML are translated; code, addresses and marks stay.
@@ -48,7 +49,7 @@ def parse_markdown(text: str, language: str | None) -> Document:
     front_matter = FRONT_MATTER.match(text)
     begin = front_matter.end() if front_matter else 0
     lines = [SourceLine(match[1], match.start(), match[2]) for match in LINE.finditer(text, begin)]
-    env: dict[str, Any] = {}
+    env: dict[str, Any] = {"deadline": deadline}
     parts: list[str | Document] = []
     at = 0
     for found in _replacements(PARSER.parse(text[begin:], env), lines, env, language):
@@ -64,6 +65,7 @@ def _replacements(
     """Yield the parts of the text to replace; a block whose lines are not found as markdown-it read them stays."""
     row, column = -1, 0  # line and column where the last cell of a table ended
     for number, token in enumerate(tokens):
+        env["deadline"].check()
         if token.map is None or not token.content:
             continue
         first, last = token.map

@@ -15,19 +15,21 @@ from markdown_it.token import Token
 
 from regard.server.text.documents import CompositeDocument
 from regard.server.text.inline_markup import InlineMarkup, parse_inline
-from regard.server.text.markup_tokenizer import VOID_ELEMENTS, Markup, MarkupToken, TokenKind
+from regard.server.text.markup_tokenizer import MAX_DEPTH, VOID_ELEMENTS, Markup, MarkupToken, TokenKind, pair_depths
 from regard.server.text.word_alignment import WordAlignment
 
 __all__ = ["PARSER", "MarkdownInline"]
 
 MARKUP = Markup("markdown")
-FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]:?")
+FOOTNOTE = re.compile(r"\[\^[^\]\s]{1,100}\]:?")
 TAG = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9-]*)")
 SPECIAL = re.compile(r"[\\`*_\[\]<>&~]")
 ESCAPED = re.compile(
     r"\\[!-/:-@\[-`{-~]|&#?\w+;"
 )  # text that Markdown would show without the backslash, or as an entity
 LINE_START = re.compile(r"^([-+#=]|\d{1,9}(?=[.)]))", re.MULTILINE)  # start of a line that would begin a block
+DELIMITERS = frozenset("|-: \t>\n")  # of the line between the head and the rows of a table
+MISSING_CELLS = 1_000  # of a table, beyond three times the number of those that it has
 VERBATIM_TYPES = ("code_inline", "html_inline", "footnote")
 
 
@@ -39,6 +41,9 @@ def _parser() -> MarkdownIt:
     parser.inline.ruler.at("backticks", _record_span(rules_inline.backtick))
     parser.inline.ruler.before("link", "footnote", _record_span(_footnote))
     parser.block.ruler.at("reference", _reference)
+    parser.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
+    parser.block.ruler.before("code", "deadline", _check_deadline)
+    parser.inline.ruler.before("text", "deadline", _check_deadline)
     for ruler in (parser.core.ruler, parser.block.ruler, parser.inline.ruler, parser.inline.ruler2):
         ruler.getRules("")  # compiles the rules now: two threads must not do it at once later
     return parser
@@ -74,6 +79,28 @@ def _footnote(state: StateInline, silent: bool) -> bool:
         state.push("footnote", "", 0).content = found[0]
     state.pos = found.end()
     return True
+
+
+def _check_deadline(state: StateBlock | StateInline, *_: object) -> bool:
+    """Raise DeadlineExceeded if the time of the request is over; as a rule that never matches."""
+    if (deadline := state.env.get("deadline")) is not None:
+        deadline.check()
+    return False
+
+
+def _table(state: StateBlock, line: int, end: int, silent: bool) -> bool:
+    """Parse a table, unless most of its cells are missing: a line of one letter would make a cell for each column."""
+    if not silent and line + 1 < end:
+        delimiters = state.getLines(line + 1, line + 2, 0, False)
+        columns, missing, written = delimiters.count("|") + 1, 0, 0
+        for row in range(line, end) if DELIMITERS.issuperset(delimiters) else ():
+            if state.isEmpty(row):
+                break
+            cells = state.getLines(row, row + 1, 0, False).count("|") + 1
+            missing, written = missing + max(columns - cells, 0), written + cells
+            if missing > MISSING_CELLS + 3 * written:
+                return False
+    return rules_block.table(state, line, end, silent)
 
 
 def _reference(state: StateBlock, line: int, end: int, silent: bool) -> bool:
@@ -232,6 +259,9 @@ def _tokens(source: str, children: Sequence[Token]) -> tuple[list[MarkupToken], 
             builder.add("empty", _source_of(source, child))
     for number, _ in builder.unclosed:
         builder.splits[number] = True
+    for number, depth in enumerate(pair_depths(builder.tokens)):
+        if depth >= MAX_DEPTH and builder.tokens[number].kind in ("open", "close", "empty"):
+            builder.splits[number] = True
     return builder.tokens, builder.splits
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
+from regard.core.deadline import NO_DEADLINE, Deadline
 from regard.server.text.documents import CompositeDocument, Document
 from regard.server.text.inline_markup import parse_inline
-from regard.server.text.markup_tokenizer import Markup, MarkupToken, tokenize_markup
+from regard.server.text.markup_tokenizer import MAX_DEPTH, Markup, MarkupToken, pair_depths, tokenize_markup
 
 __all__ = ["MarkupDocument"]
 
@@ -18,17 +19,18 @@ BLOCK_ELEMENTS = frozenset(
     " select source summary table tbody td template textarea tfoot th thead title tr track ul video".split()
 )  # of HTML; browsers show unknown elements inline
 VERBATIM_ELEMENTS = ("pre", "textarea")  # elements whose line ends count
-MAX_DEPTH = 64  # nested pairs of tags; deeper ones split the text
 
 
 class MarkupDocument(CompositeDocument):
     """Document in HTML or XML."""
 
-    def __init__(self, text: str, markup: Markup, language: str | None) -> None:
-        super().__init__(_parts(tokenize_markup(text, markup), markup, language))
+    def __init__(self, text: str, markup: Markup, language: str | None, deadline: Deadline = NO_DEADLINE) -> None:
+        super().__init__(_parts(tokenize_markup(text, markup), markup, language, deadline))
 
 
-def _parts(tokens: Sequence[MarkupToken], markup: Markup, language: str | None) -> list[str | Document]:
+def _parts(
+    tokens: Sequence[MarkupToken], markup: Markup, language: str | None, deadline: Deadline
+) -> list[str | Document]:
     """Return the tags that split the text, unchanged, and the documents between them."""
     parts: list[str | Document] = []
     splits = _splits_text(tokens, markup)
@@ -37,7 +39,7 @@ def _parts(tokens: Sequence[MarkupToken], markup: Markup, language: str | None) 
         if number < len(tokens) and not splits[number]:
             continue
         if begin < number:
-            parts.append(parse_inline(tokens[begin:number], markup, language, verbatim=verbatim > 0))
+            parts.append(parse_inline(tokens[begin:number], markup, language, deadline, verbatim=verbatim > 0))
         if number < len(tokens):
             token = tokens[number]
             if token.name in VERBATIM_ELEMENTS and token.partner is not None:
@@ -52,12 +54,12 @@ def _splits_text(tokens: Sequence[MarkupToken], markup: Markup) -> list[bool]:
 
     A tag does by its name, if its partner does, if a tag between the two does, or if it has no partner.
     """
-    parents, depth, has_text = _parents(tokens)
+    (parents, has_text), depths = _parents(tokens), pair_depths(tokens)
     direct = [
         token.kind in ("open", "close", "empty")
         and (
             (token.kind != "empty" and token.partner is None)
-            or depth[number] > MAX_DEPTH
+            or depths[number] >= MAX_DEPTH
             or _splits_by_name(token, has_text[parents[number] + 1], markup)
         )
         for number, token in enumerate(tokens)
@@ -79,20 +81,19 @@ def _splits_by_name(token: MarkupToken, stands_in_text: bool, markup: Markup) ->
     return markup.outline and not stands_in_text
 
 
-def _parents(tokens: Sequence[MarkupToken]) -> tuple[list[int], list[int], list[bool]]:
-    """Return each token's parent tag (−1 for none), each token's depth, and whether each parent has text of its own.
+def _parents(tokens: Sequence[MarkupToken]) -> tuple[list[int], list[bool]]:
+    """Return each token's parent tag (−1 for none), and whether each parent has text of its own.
 
     The last list is indexed by the number of the parent plus one.
     """
-    parents, depth, has_text = [], [], [False] * (len(tokens) + 1)
+    parents, has_text = [], [False] * (len(tokens) + 1)
     open = [-1]
     for number, token in enumerate(tokens):
         if token.kind == "close" and token.partner is not None:
             open.pop()
         parents.append(open[-1])
-        depth.append(len(open))
         if token.kind == "text" and not token.raw.isspace():
             has_text[open[-1] + 1] = True
         if token.kind == "open" and token.partner is not None:
             open.append(number)
-    return parents, depth, has_text
+    return parents, has_text

@@ -8,13 +8,24 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Literal, NamedTuple
 
-__all__ = ["Markup", "MarkupToken", "TokenKind", "escape", "strip_tags", "tokenize_markup", "unescape"]
+__all__ = [
+    "MAX_DEPTH",
+    "Markup",
+    "MarkupToken",
+    "TokenKind",
+    "escape",
+    "pair_depths",
+    "strip_tags",
+    "tokenize_markup",
+    "unescape",
+]
 
 TokenKind = Literal["text", "open", "close", "empty", "raw"]
 TAG_START = re.compile(r"</?(?:[A-Za-z_][^\s/<>]*|[0-9]+(?=\s*/?>))|<!--|<!\[CDATA\[|<[!?](?=[A-Za-z\[])")
 CLOSINGS = {"<!--": "-->", "<![CDATA[": "]]>"}
 QUOTE_OR_END = re.compile("[\"'>]")
 VOID_ELEMENTS = frozenset("area base br col embed hr img input link meta param source track wbr".split())
+MAX_DEPTH = 64  # pairs of tags inside each other, in HTML, XML and Markdown; tags inside of more split the text
 RAW_TEXT_ELEMENTS = ("script", "style")
 ENTITY = re.compile(r"&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);")
 UNTRANSLATED = re.compile(r"""\stranslate\s*=\s*["']?no\b|\sclass\s*=\s*["'][^"']*\bnotranslate\b""", re.IGNORECASE)
@@ -148,6 +159,18 @@ def _match_tags(tokens: Sequence[MarkupToken]) -> list[MarkupToken]:
                     break
             partners[last], partners[number] = number, last
     return [token._replace(partner=partners.get(number)) for number, token in enumerate(tokens)]
+
+
+def pair_depths(tokens: Sequence[MarkupToken]) -> list[int]:
+    """Return for each token the number of pairs of tags around it."""
+    depths, depth = [], 0
+    for token in tokens:
+        if token.kind == "close" and token.partner is not None:
+            depth -= 1
+        depths.append(depth)
+        if token.kind == "open" and token.partner is not None:
+            depth += 1
+    return depths
 
 
 def unescape(text: str, markup: Markup) -> str:

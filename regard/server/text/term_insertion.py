@@ -1,12 +1,13 @@
-"""Insertion of required terms that an output lacks, next to the words aligned with their neighbours."""
+"""Insertion of required terms that an output lacks, next to the words aligned with their neighbors."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from regard.data.protected_spans import RequiredTerm, capitalised
 from regard.server.text.word_alignment import WordAlignment
-from regard.server.text.word_spans import WordSpan, word_spans
+from regard.server.text.word_spans import word_spans
 
 __all__ = ["insert_terms"]
 
@@ -15,57 +16,70 @@ OPENING = "([{«„“‘（"
 
 
 def insert_terms(source: str, output: str, alignment: WordAlignment, terms: Sequence[RequiredTerm]) -> str:
-    """Return ``output`` with all of ``terms`` in it, each next to the words aligned with its neighbours in the source.
+    """Return ``output`` with all of ``terms`` in it, each next to the words aligned with its neighbors in the source.
 
     Output words aligned with a term are replaced: all of them by a term of a glossary; by a protected span only marks
     and words that are a part of it, which are what the model made of it.
     """
-    source_words, output_words = word_spans(source), word_spans(output)
-    spans = [(_output_span(term, source_words, output_words, output, alignment), term) for term in terms]
+    places = _Places(source, output, alignment)
     changes: list[tuple[int, int, RequiredTerm]] = []
-    for (start, end), term in sorted(spans):
+    for (start, end), term in sorted((places.span(term), term) for term in terms):
         taken = changes[-1][1] if changes else 0
         changes.append((start, end, term) if start >= taken else (taken, taken, term))
-    for start, end, term in reversed(changes):
-        before, after = output[:start], output[end:]
-        after = after[1:] if after[:2] == "  " else after  # the model left a word out between two spaces
-        left = " " if before and not before[-1].isspace() and before[-1] not in OPENING else ""
+    # From the last to the first: the text after a term decides about the space before it. ``parts`` are reversed.
+    parts: list[str] = []
+    after, end = output[:0], len(output)
+    for start, stop, term in reversed(changes):
+        after = _push(parts, output[stop:end], after)
+        if after[:2] == "  ":  # the model left a word out between two spaces
+            parts[-1], after = parts[-1][1:], after[1:]
         right = " " if after and not after[0].isspace() and after[0] not in CLOSING else ""
+        before = output[start - 1 : start]
+        left = " " if before and not before.isspace() and before not in OPENING else ""
         capital = start == 0 and output[:1].isupper() and term.source != term.text
-        text = capitalised(term.text) if capital else term.text
-        output = f"{before}{left}{text}{right}{after}"
-    return output
+        after = _push(parts, f"{left}{capitalised(term.text) if capital else term.text}{right}", after)
+        end = start
+    return "".join(reversed([*parts, output[:end]]))
 
 
-def _output_span(
-    term: RequiredTerm,
-    source_words: Sequence[WordSpan],
-    output_words: Sequence[WordSpan],
-    output: str,
-    alignment: WordAlignment,
-) -> tuple[int, int]:
-    """Return the characters of ``output`` (start, end) that the term replaces; an empty span to insert it.
+def _push(parts: list[str], text: str, after: str) -> str:
+    """Append ``text`` to ``parts``, unless it is empty; return the first two characters from it on."""
+    if text:
+        parts.append(text)
+    return (text + after)[:2]
 
-    ``source_words``, ``output_words``: words of the source and of ``output``, which ``alignment`` numbers.
-    """
-    phrase = [number for number, word in enumerate(source_words) if word.start < term.end and term.start < word.end]
-    if not phrase or not alignment:
-        return len(output), len(output)
-    first, last = phrase[0], phrase[-1]
-    aligned = [number for number, link in enumerate(alignment) if first <= link <= last]
-    words = {number: output[output_words[number].start : output_words[number].end] for number in aligned}
-    run = _longest_run([number for number in aligned if _is_replaced(words[number], term)])
-    if run:
-        return output_words[run[0]].start, output_words[run[-1]].end
-    before = max(
-        (number for number, link in enumerate(alignment) if link < first),
-        key=lambda number: (alignment[number], number),
-        default=None,
-    )
-    if before is not None:
-        return output_words[before].end, output_words[before].end
-    after = min((number for number, link in enumerate(alignment) if link >= first), default=0)
-    return output_words[after].start, output_words[after].start
+
+class _Places:
+    """Places of source words in an output, found in logarithmic time each."""
+
+    def __init__(self, source: str, output: str, alignment: WordAlignment) -> None:
+        self._output, self._words = output, word_spans(output)
+        words = word_spans(source)
+        self._starts, self._ends = [word.start for word in words], [word.end for word in words]
+        self._links = sorted((link, number) for number, link in enumerate(alignment))
+        self._firsts = [number for _, number in self._links]  # of the words from a link on, the first
+        for at in range(len(self._firsts) - 2, -1, -1):
+            self._firsts[at] = min(self._firsts[at], self._firsts[at + 1])
+
+    def span(self, term: RequiredTerm) -> tuple[int, int]:
+        """Return the characters of the output (start, end) that a term replaces; an empty span to insert it."""
+        first, end = bisect_right(self._ends, term.start), bisect_left(self._starts, term.end)
+        if first >= end or not self._links:
+            return len(self._output), len(self._output)
+        begin, stop = bisect_left(self._links, (first, -1)), bisect_left(self._links, (end, -1))
+        aligned = sorted(number for _, number in self._links[begin:stop])
+        run = _longest_run([number for number in aligned if _is_replaced(self._text(number), term)])
+        if run:
+            return self._words[run[0]].start, self._words[run[-1]].end
+        if begin:
+            before = self._words[self._links[begin - 1][1]]
+            return before.end, before.end
+        after = self._words[self._firsts[begin] if begin < len(self._firsts) else 0]
+        return after.start, after.start
+
+    def _text(self, number: int) -> str:
+        """Return a word of the output."""
+        return self._output[self._words[number].start : self._words[number].end]
 
 
 def _longest_run(numbers: Sequence[int]) -> list[int]:

@@ -206,6 +206,10 @@ class Classifier:
         self._require_columns(texts)
         return texts
 
+    def cost(self, texts: Sequence[str]) -> int:
+        """Return how many numbers one layer holds at once for texts (``core.predictor_interface.input_cost``)."""
+        return sum(min(len(text) + 2, self.config.data.max_length + 1) for text in texts) ** 2
+
     def _require_columns(self, texts: Sequence[str], where: str | None = None) -> None:
         columns = self.config.data.text
         if len(texts) == len(columns):

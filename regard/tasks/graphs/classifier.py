@@ -98,6 +98,12 @@ class GraphClassifier:
         self.codec.require(found)
         return found
 
+    def cost(self, given: GraphLine) -> int:
+        """Return how many numbers one layer holds at once for a graph (``core.predictor_interface.input_cost``)."""
+        net = self.config.model
+        pairs = given.nodes**2 if net.sees == "all" else given.nodes + 2 * len(given.edges)
+        return max(pairs * max(net.heads, net.output_heads), given.nodes * net.hidden)
+
     def write(self, output: GraphClass | GraphNumber, *, json: bool) -> str:
         """The class or the number, or an object with the probabilities of all classes."""
         if isinstance(output, GraphNumber):

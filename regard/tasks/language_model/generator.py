@@ -163,6 +163,10 @@ class Generator:
         self._encode(line)
         return line
 
+    def cost(self, prompt: str) -> int:
+        """Return how many numbers one layer holds at once for a prompt (``core.predictor_interface.input_cost``)."""
+        return min(len(self._encode(prompt)) + 1, self.context) ** 2
+
     def write(self, output: Generated, *, json: bool) -> str:
         """The prompt and what goes on from it, line breaks as spaces; or an object, which keeps them."""
         text = output.prompt + output.text

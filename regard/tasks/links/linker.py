@@ -159,6 +159,10 @@ class Linker:
         self._numbers(names)
         return tuple(names)
 
+    def cost(self, names: Sequence[str]) -> int:
+        """Return the number of names: a prediction reads the graph of the model, whatever nodes are named."""
+        return len(names)
+
     def write(self, output: Link | BestLinks, *, json: bool) -> str:
         """The probability, or the names of the best nodes; or an object with both."""
         if isinstance(output, BestLinks):

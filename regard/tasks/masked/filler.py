@@ -79,6 +79,10 @@ class Filler:
         self._tokens(text)
         return text
 
+    def cost(self, text: str) -> int:
+        """Return how many numbers one layer holds at once for a text (``core.predictor_interface.input_cost``)."""
+        return len(self._tokens(text)) ** 2
+
     def write(self, output: Filled, *, json: bool) -> str:
         """The filled text and, after a tab, the candidates of each gap; or all of it as an object."""
         if json:

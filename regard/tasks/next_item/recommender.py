@@ -121,6 +121,10 @@ class Recommender:
             raise ValueError("a session is items with spaces between them, or a JSON list of items")
         return tuple(map(str, found))
 
+    def cost(self, items: Sequence[str]) -> int:
+        """Return how many numbers one layer holds at once for a session (``core.predictor_interface.input_cost``)."""
+        return min(len(items) + 1, self.config.data.context) ** 2
+
     def write(self, output: Recommendation, *, json: bool) -> str:
         """The items with spaces between them, or an object with their probabilities."""
         if not json:

@@ -105,6 +105,11 @@ class Tagger:
             raise ValueError("a token is in one line")
         return tuple(found)
 
+    def cost(self, tokens: Sequence[str]) -> int:
+        """Return how many numbers one layer holds at once for a sentence (``core.predictor_interface.input_cost``)."""
+        pieces, longest = 2 + sum(map(len, tokens)), self.config.data.max_length + 2
+        return pieces * min(pieces, longest)  # a long sentence is read in parts
+
     def write(self, output: Tagging, *, json: bool) -> str:
         """``token/TAG`` with spaces between, or an object with probabilities, and with spans where tags spell them."""
         if not json:

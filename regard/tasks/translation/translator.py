@@ -144,6 +144,10 @@ class Translator:
         """The line itself."""
         return line
 
+    def cost(self, line: str) -> int:
+        """Return how many numbers one layer holds at once for a line (``core.predictor_interface.input_cost``)."""
+        return sum(len(part) ** 2 for part in self.parts(line))
+
     def write(self, output: Translation, *, json: bool) -> str:
         """The best output, its line breaks as spaces; or an object of all that is known of the translation."""
         return dumps(output.as_dict(), ensure_ascii=False) if json else " ".join(re.split("[\r\n]", output.text))
@@ -371,9 +375,8 @@ class Translator:
         return reranked(found, weights, penalty=search.coverage_penalty)[: search.nbest]
 
     def _candidate(self, hypothesis: Hypothesis) -> Candidate:
-        text, pieces = self.target.decode(hypothesis.tokens), self.target.pieces(hypothesis.tokens)
-        _, total, score, each, finished = hypothesis
-        return Candidate(text, score, total, pieces, each, finished)
+        tokens, total, score, each, finished = hypothesis
+        return Candidate(self.target.decode(tokens), score, total, self.target.pieces(tokens), each, finished)
 
 
 def load(

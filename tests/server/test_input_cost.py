@@ -1,0 +1,86 @@
+"""What an input costs is stated by its predictor, and bounded before anything is computed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from regard.core.predictor_interface import input_cost
+from regard.data.graph_lines import parse_graph
+from regard.tasks.classification.classifier import Classifier
+from regard.tasks.graphs.classifier import GraphClassifier
+from regard.tasks.tagging.tagger import Tagger
+
+from .conftest import serving
+from .predicting import Mean, mean
+
+PREDICTORS = (
+    "classification.classifier:Classifier", "graphs.classifier:GraphClassifier", "language_model.generator:Generator",
+    "links.linker:Linker", "masked.filler:Filler", "next_item.recommender:Recommender",
+    "nodes.classifier:NodeClassifier", "tagging.tagger:Tagger", "translation.translator:Translator",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PREDICTORS)
+def test_each_predictor_states_the_cost_of_an_input(place: str) -> None:
+    module, name = place.split(":")
+    assert callable(getattr(import_module(f"regard.tasks.{module}"), name).cost)
+
+
+def graph_cost(line: str, sees: str) -> int:
+    net = SimpleNamespace(sees=sees, heads=2, output_heads=1, hidden=16)
+    predictor: Any = SimpleNamespace(config=SimpleNamespace(model=net))
+    return GraphClassifier.cost(predictor, parse_graph(line)[0])
+
+
+def test_few_characters_of_a_graph_may_cost_much() -> None:
+    line = '{"edges": [], "nodes": 12000}'
+    assert graph_cost(line, "all") == 2 * 12_000**2
+    assert graph_cost(line, "edges") == 12_000 * 16
+    assert graph_cost('{"edges": [[0, 1], [1, 2]]}', "edges") == 3 * 16
+
+
+def test_a_sequence_costs_the_square_of_what_is_read() -> None:
+    def costs(kind: Any, short: Any, long: Any) -> tuple[int, int]:
+        predictor: Any = SimpleNamespace(config=SimpleNamespace(data=SimpleNamespace(max_length=10)))
+        return kind.cost(predictor, short), kind.cost(predictor, long)
+
+    assert costs(Classifier, ["abc"], ["abc" * 1_000]) == (25, 121)
+    assert costs(Tagger, ["a", "bc"], ["a"] * 98) == (25, 1_200)
+
+
+class Costly(Mean):
+    """A predictor whose inputs cost the square of their numbers."""
+
+    def cost(self, row: list[float]) -> int:
+        return len(row) ** 2
+
+
+@pytest.mark.parametrize(
+    ("path", "field"), [("/v1/predict", "inputs"), ("/v1/inspect", "text")], ids=["predict", "inspect"]
+)
+def test_an_input_beyond_the_limit_is_refused_before_it_is_computed(path: str, field: str) -> None:
+    served, _ = mean()
+    costly = Costly()
+    served._load_predictor = lambda: costly  # type: ignore[method-assign]
+    with serving([served], numbers=100) as (port, service):
+
+        def answer(line: str) -> httpx.Response:
+            body = {field: [line] if field == "inputs" else line}
+            return httpx.post(f"http://127.0.0.1:{port}{path}", json=body, timeout=20)
+
+        assert answer("1 " * 10).status_code == 200
+        done = list(costly.done)
+        refused = answer("1 " * 11)
+        assert (refused.status_code, costly.done) == (413, done)
+        assert "needs 121 numbers in a layer, and the limit is 100" in refused.json()["error"]
+        assert service.clients.counts.characters("address 127.0.0.1") == 20
+
+
+def test_a_predictor_of_ones_own_need_not_state_it() -> None:
+    assert input_cost(object(), np.zeros(3)) == 0
