@@ -16,6 +16,7 @@ from regard.errors import ConfigError, DataError
 from regard.metrics.classes import class_metrics, class_tables, prediction_sums
 from regard.models.cross_entropy import smoothed_nll
 from regard.models.tagger import TokenTagger, build_tagger
+from regard.tasks.held_out_samples import validated_on
 from regard.tasks.tagging.codecs import TagCodec, make_codec, open_codec, open_run
 from regard.tasks.tagging.config import TaggingConfig
 from regard.tasks.tagging.examples import NO_TAG, TaggedBatch, TaggedExamples
@@ -113,6 +114,11 @@ def _sample(folder: Path) -> dict[str, Any]:
     }
 
 
+def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str, Any]]:
+    contents = "the\tDET\ndog\tNOUN\n\n", "zebras\tVERB\nrun\tDET\nthe\tNOUN\n\nquickly\tVERB\n\n"
+    return validated_on(sample, folder, "valid.tsv", contents)
+
+
 TASK = Task(
     name="tagging",
     open=open_run,
@@ -131,6 +137,7 @@ TASK = Task(
         "entity_f1": Metric(lower_is_better=False, by_predictor=True),
     },
     sample=_sample,
+    held_out_samples=_held_out_samples,
     sample_lines=("the dog runs", "run", '["a", "cat"]', ""),
     tables=lambda sums, codec: class_tables(sums, codec.tags.names),
     card=Card("token-classification", 'print(model(["…"])[0].tags)', "tag {run} < in.txt"),
