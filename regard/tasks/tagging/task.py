@@ -20,7 +20,6 @@ from regard.tasks.held_out_samples import validated_on
 from regard.tasks.tagging.codecs import TagCodec, make_codec, open_codec, open_run
 from regard.tasks.tagging.config import TaggingConfig
 from regard.tasks.tagging.examples import NO_TAG, TaggedBatch, TaggedExamples
-from regard.tasks.tagging.spans import are_spans
 from regard.tasks.tagging.tagger import Tagger
 
 __all__ = ["TASK"]
@@ -29,8 +28,8 @@ __all__ = ["TASK"]
 def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data:
     config: TaggingConfig = run.config
     codec = make_codec(run, say) if run.makes_codecs else open_codec(run)
-    if config.train.best_by == "entity_f1" and not are_spans(codec.tags.names):
-        why = f"tags of spans are B-X, I-X and O, and these are {', '.join(codec.tags.names[:5])} …"
+    if config.train.best_by == "entity_f1" and codec.scheme is None:
+        why = f"no tags of spans (IOB1, IOB2, IOBES, BILOU), such as B-X, I-X, O: {', '.join(codec.tags.names[:5])} …"
         raise ConfigError("entity_f1 cannot be measured", where="train.best_by", why=why, help="accuracy, or macro_f1")
     known, contents = run.contents or {}, dict[str, str]()
 
