@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from regard.metrics.classes import calibration_error, class_figures, class_metrics
+from regard.metrics.label_sets import label_set_metrics
+from regard.metrics.numbers import number_metrics
+from regard.metrics.ranking import area_under_curve, average_precision
+from regard.tasks.next_item.task import _places
 from regard.tasks.tagging.codecs import TagCodec
 from regard.tasks.tagging.spans import _may_follow, find_scheme
 from tests import test_tag_schemes
+from tests.parity import test_scikit_learn
 
 from .editing import Edit
 from .table import Mutant
@@ -38,4 +44,37 @@ TAGGING = {
     ),
 }
 
-MEASURED: dict[str, Mutant] = {**TAGGING}
+METRICS = {
+    "macro-F1 without classes that are only predicted": Mutant(
+        Edit(class_metrics, "(confusion.sum(0) + confusion.sum(1)) > 0", "confusion.sum(1) > 0"),
+        test_scikit_learn.test_figures_of_classes,
+    ),
+    "F1 over what occurs alone": Mutant(
+        Edit(class_figures, "2 * hit / max(there + found, 1.0)", "hit / max(there, 1.0)"),
+        test_scikit_learn.test_figures_of_classes,
+    ),
+    "macro-F1 without labels that are only predicted": Mutant(
+        Edit(label_set_metrics, "seen = (told + wanted) > 0", "seen = wanted > 0"),
+        test_scikit_learn.test_figures_of_label_sets,
+    ),
+    "calibration by bins of equal weight": Mutant(
+        Edit(calibration_error, "(right - confidence).abs()", "((right - confidence) / number.clamp_min(1)).abs()"),
+        test_scikit_learn.test_calibration_error,
+    ),
+    "ties that count as won": Mutant(
+        Edit(area_under_curve, "negative / 2", "negative"), test_scikit_learn.test_rankings_with_ties
+    ),
+    "precision before the ties": Mutant(
+        Edit(average_precision, "hits + negative.cumsum(0)", "hits + negative.cumsum(0) - negative"),
+        test_scikit_learn.test_rankings_with_ties,
+    ),
+    "a correlation of sums that are no means": Mutant(
+        Edit(number_metrics, "/ count**2", "/ count"), test_scikit_learn.test_figures_of_numbers
+    ),
+    "equal items all ranked first": Mutant(
+        Edit(_places, "(items == own) & earlier", "(items == own) & (items != own)"),
+        test_scikit_learn.test_equal_scores_are_ranked_by_their_order,
+    ),
+}
+
+MEASURED: dict[str, Mutant] = {**TAGGING, **METRICS}

@@ -90,10 +90,15 @@ def _objective(config: NextItemConfig) -> Objective:
 
 
 def _places(logits: Tensor, target: Tensor) -> Tensor:
-    """The place of each target among all items, 0 the first; behind all of them where training did not have it."""
-    items = logits.float()[:, len(SPECIALS) :]
-    own = items.gather(1, (target - len(SPECIALS)).clamp_min(0)[:, None])
-    return torch.where(target < len(SPECIALS), items.shape[1], (items > own).sum(1))
+    """Rank each target among all items, 0 the first; equal logits rank in the order of the items.
+
+    An item that training did not have ranks behind all.
+    """
+    items, number = logits.float()[:, len(SPECIALS) :], (target - len(SPECIALS))[:, None]
+    own = items.gather(1, number.clamp_min(0))
+    earlier = torch.arange(items.shape[1], device=items.device) < number
+    above = (items > own) | ((items == own) & earlier)
+    return torch.where(number[:, 0] < 0, items.shape[1], above.sum(1))
 
 
 def _gains(place: Tensor) -> Tensor:
