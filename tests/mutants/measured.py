@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import random
+
+from regard.core.task import find_task
+from regard.data.graphs import Graph
 from regard.metrics.classes import calibration_error, class_figures, class_metrics
 from regard.metrics.label_sets import label_set_metrics
 from regard.metrics.numbers import number_metrics
 from regard.metrics.ranking import area_under_curve, average_precision
+from regard.models.graph.layers import degree_weights
+from regard.models.graph.pooling import GraphPooling
+from regard.tasks.links import task as links_task
+from regard.tasks.links.examples import LinkExamples
 from regard.tasks.next_item.task import _places
+from regard.tasks.nodes import task as nodes_task
 from regard.tasks.tagging.codecs import TagCodec
 from regard.tasks.tagging.spans import _may_follow, find_scheme
-from tests import test_tag_schemes
+from regard.testing import TASK_LAWS, Draw, TaskCase
+from tests import test_links, test_tag_schemes
+from tests.hand import test_directed_graphs
 from tests.parity import test_scikit_learn
 
 from .editing import Edit
 from .table import Mutant
 
 __all__ = ["MEASURED"]
+
+
+def held_out_law(kind: str) -> None:
+    (law,) = [each for each in TASK_LAWS if each.name == "held_out_data_leave_training_alone"]
+    law.check(TaskCase(find_task(kind), kind), Draw(random.Random(1)))
+
 
 TAGGING = {
     "spans that IOB1 begins are barred": Mutant(
@@ -77,4 +94,38 @@ METRICS = {
     ),
 }
 
-MEASURED: dict[str, Mutant] = {**TAGGING, **METRICS}
+GRAPHS = {
+    "degrees counted at the wrong end": Mutant(
+        Edit(degree_weights, "pairs[0], minlength", "pairs[1], minlength"), test_directed_graphs.test_degrees_by_pencil
+    ),
+    "degrees of a graph counted at the wrong end": Mutant(
+        Edit(Graph.__dict__["degree"].func, "self.pairs[0], minlength", "self.pairs[1], minlength"),
+        test_directed_graphs.test_weights_by_degree_are_those_of_the_matrix,
+    ),
+    "maxima that share no ties": Mutant(
+        Edit(GraphPooling.weights, "(greatest / ties)", "greatest"),
+        test_directed_graphs.test_weights_of_pooling_share_ties_and_sum_to_one,
+        {"kind": "max"},
+    ),
+    "pairs drawn among the edges of other parts": Mutant(
+        Edit(
+            LinkExamples.__init__,
+            "whole.pairs[0] * whole.nodes + whole.pairs[1]",
+            "seen.pairs[0] * seen.nodes + seen.pairs[1]",
+        ),
+        test_links.test_pairs_drawn_in_a_part_are_edges_of_none,
+        {"directed": False},
+    ),
+    "the labels of all nodes in the loss": Mutant(
+        Edit(nodes_task._prepare, "data.part if is_evaluation(run) else name", '"all"'),
+        held_out_law,
+        {"kind": "nodes"},
+    ),
+    "nodes that look along held-out edges": Mutant(
+        Edit(links_task._prepare, "replace(whole, pairs=along(whole, parts.train, directed=data.directed))", "whole"),
+        held_out_law,
+        {"kind": "links"},
+    ),
+}
+
+MEASURED: dict[str, Mutant] = {**TAGGING, **METRICS, **GRAPHS}
